@@ -1,0 +1,101 @@
+package compensator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// While recording.
+var (
+	// ErrNoTransaction: the handle given to Record has no open transaction, so the entry would have been
+	// durable before the business change. Nothing was written.
+	ErrNoTransaction = errors.New("compensator: no open transaction")
+
+	// ErrTxAborted: the server rolled the transaction back on its own (deadlock 1213, or 1020) although the
+	// handle looks open. It wraps ErrNoTransaction. Roll back and run the whole transaction again.
+	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
+
+	// ErrDuplicate: an entry with this idempotent id exists. Record returns it only for entries recorded
+	// with Options.FailOnDuplicate; otherwise the receipt tells.
+	ErrDuplicate = errors.New("compensator: idempotent id already recorded")
+
+	// ErrNotRecorded: Commit refused, and rolled back, because an entry of this transaction could not be
+	// written. Connector and InTx return it, so that a swallowed error of Record never commits half.
+	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
+
+	// ErrCommitUnknown: the connection broke around COMMIT. The transaction may have happened or not; ask
+	// Resolve.
+	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
+)
+
+// About one entry.
+var (
+	ErrNotFound = errors.New("compensator: no such entry")
+
+	// ErrBusy: another transaction holds the entry's row. Try again.
+	ErrBusy = errors.New("compensator: entry is locked by another transaction")
+)
+
+// Causes of a handler's context, read with context.Cause.
+var (
+	// ErrLeaseLost: the entry may already run elsewhere; a failure or a transactional success reported now
+	// is dropped.
+	ErrLeaseLost = errors.New("compensator: lease lost")
+
+	// ErrCancelled: somebody cancelled, completed or requeued the entry while it ran.
+	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
+
+	// ErrStopping: Run is ending. An attempt that returns with it spends nothing.
+	ErrStopping = errors.New("compensator: stopping")
+
+	// ErrTimeout: the type's Timeout passed.
+	ErrTimeout = errors.New("compensator: handler timed out")
+)
+
+// About the Compensator itself.
+var (
+	ErrRunning = errors.New("compensator: already running")
+	ErrClosed  = errors.New("compensator: closed")
+)
+
+// FieldError reports a value that was refused before anything was sent to a server.
+type FieldError struct {
+	Field  string // as the caller knows it: "business type", "content", "Lease"
+	Reason string
+}
+
+func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
+
+// StateError reports an action that the entry's present state does not allow.
+type StateError struct {
+	ID     EntryID
+	State  State
+	Action Action
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("compensator: %s entry %s: it is %s", e.Action, e.ID, e.State)
+}
+
+// StuckError reports handlers that were still running when Run gave up waiting for them. Their entries are
+// attempted again once their leases end.
+type StuckError struct {
+	Stuck []StuckAttempt
+}
+
+// StuckAttempt is one handler that did not return.
+type StuckAttempt struct {
+	ID           EntryID
+	BusinessType string
+	Running      time.Duration
+}
+
+func (e *StuckError) Error() string {
+	var names []string
+	for _, s := range e.Stuck {
+		names = append(names, fmt.Sprintf("%s %s (%s)", s.BusinessType, s.ID, s.Running.Round(time.Millisecond)))
+	}
+	return fmt.Sprintf("compensator: %d handlers did not return: %s", len(e.Stuck), strings.Join(names, ", "))
+}

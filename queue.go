@@ -1,0 +1,76 @@
+package compensator
+
+import (
+	"context"
+	"time"
+)
+
+// Queue is the delay queue of due and leased entries: a hint, rebuilt from the store whenever it forgets.
+// It may lose, repeat or invent ids; only latency may suffer. Every method may be called concurrently and
+// takes remaining durations, never instants: the queue's clock is its own. An implementation is right when
+// it passes compensatortest.TestQueue.
+type Queue interface {
+	// Check reports why this queue cannot be used. fingerprint is the store's: two databases behind one
+	// prefix would remove each other's entries, so the second is refused.
+	Check(ctx context.Context, fingerprint string) error
+
+	// Announce makes each entry come due after its In. An entry the queue already knows keeps its place,
+	// unless that is later than In plus maxLease: then it is pulled in. An entry with In > 0 is left out
+	// when its type already holds Limit members (see Config.QueueLimit). It returns the types whose
+	// earliest due moment moved forward.
+	Announce(ctx context.Context, items []Announcement, maxLease time.Duration) (newHeads []string, err error)
+
+	// Claim leases up to limit due entries of a type, earliest first: until lease from now nobody else is
+	// given them.
+	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
+
+	// Settle removes or moves entries that still carry the lease token they were claimed with; all others
+	// are left alone.
+	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
+
+	// Peek returns, per type, the time until its next entry is due (≤ 0: now), or Never.
+	Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error)
+
+	// Notify tells other processes that types have a new earliest due moment. Best effort.
+	Notify(ctx context.Context, businessTypes []string) error
+
+	// Listen calls wake for each type another process notified about, until ctx ends. It reconnects by
+	// itself; while it cannot, notifications are lost. wake must not block.
+	Listen(ctx context.Context, wake func(businessType string))
+
+	// Kept reports whether everything announced since the last call with true is still there as far as
+	// the queue can tell: false right after a restart without persistence, a FLUSHALL, a lossy failover.
+	Kept(ctx context.Context) (bool, error)
+
+	// Lead reports whether the caller is the one to reconcile for the coming period, so that many processes
+	// do not all read the same rows. Two leaders, or none for a period, do no harm.
+	Lead(ctx context.Context, period time.Duration) (bool, error)
+
+	// Close releases what the queue opened itself.
+	Close() error
+}
+
+// Never is Peek's answer for a type with no entries.
+const Never = time.Duration(1<<63 - 1)
+
+// Announcement tells the queue when an entry wants to be claimed.
+type Announcement struct {
+	BusinessType string
+	ID           EntryID
+	In           time.Duration // ≤ 0: now
+}
+
+// Leased is what Queue.Claim took.
+type Leased struct {
+	Token int64 // to give back to Settle; the lease's end in the queue's clock
+	IDs   []EntryID
+	Next  time.Duration // until the next entry beyond these is due; ≤ 0: now; Never
+}
+
+// QueueOutcome ends a queue lease: remove the entry, or make it due again.
+type QueueOutcome struct {
+	ID     EntryID
+	Token  int64
+	Remove bool
+	In     time.Duration // when not Remove: until due again
+}

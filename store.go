@@ -1,0 +1,284 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// Tx is what an entry is recorded through: any handle on an open transaction. *sql.Tx, *sqlx.Tx, bun.Tx and
+// *Tx satisfy it as they are.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Transaction is a transaction the store began itself.
+type Transaction interface {
+	Tx
+	Commit() error
+	Rollback() error
+}
+
+// Token is the random mark every write of ours leaves in the row. After an error that leaves the outcome
+// open, it tells whether that write was the last one.
+type Token [16]byte
+
+// Store is the truth: the table of entries. Every method may be called concurrently, does its work in one
+// short transaction at READ COMMITTED or in the caller's, and computes "now" from the database's clock, so
+// only durations cross its border. An implementation is right when it passes compensatortest.TestStore.
+type Store interface {
+	// Check reports, all at once, every reason why this server, session or table is not safe to run on.
+	Check(ctx context.Context) error
+
+	// Fingerprint identifies the table's database for good; Migrate drew it.
+	Fingerprint(ctx context.Context) (string, error)
+
+	// Begin starts a READ COMMITTED transaction for InTx and transactional handlers.
+	Begin(ctx context.Context) (Transaction, error)
+
+	// Probe returns ErrNoTransaction unless tx has an open transaction on the server. It never changes the
+	// transaction.
+	Probe(ctx context.Context, tx Tx) error
+
+	// Insert writes drafts in the caller's transaction, in one statement when none is a duplicate, and
+	// answers for each in the order given. proven says that the caller knows the transaction to be open;
+	// otherwise Insert refuses with ErrNoTransaction when it is not, and nothing is written. A draft whose
+	// idempotent id exists changes nothing and is answered as a duplicate. Drafts hold no two equal
+	// idempotent ids. On any other error the statement wrote nothing, but the server may have ended the
+	// transaction: see ErrTxAborted.
+	Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error)
+
+	// IDs finds committed entries by idempotent id; with a tx, also the transaction's own. Absent ones are
+	// absent from the answer.
+	IDs(ctx context.Context, tx Tx, idempotentIDs []string) (map[string]EntryID, error)
+
+	// Load reads rows as committed. Missing ids are missing from the answer, whose order is undefined.
+	Load(ctx context.Context, ids []EntryID) ([]Row, error)
+
+	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
+	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
+	Resolve(ctx context.Context, ref Ref) (Row, error)
+
+	// Claim leases the wanted entries that are non-terminal, due, and free: lease past, or held under the
+	// wanted token. accept sees each such row while it is locked, and may refuse it; it must not block.
+	// A claim adds one to version and delivery count, and stores token. Rows that others hold locked are
+	// never waited for. On error nothing is known to be claimed and no handler may run; Release gives back
+	// what may have been.
+	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
+
+	// Release undoes a claim that ran nothing: of the rows last written under token the lease ends and the
+	// delivery is not counted.
+	Release(ctx context.Context, ids []EntryID, token Token) error
+
+	// Due returns up to limit entries of a type that could be claimed now, earliest due first within each
+	// state. It locks nothing.
+	Due(ctx context.Context, businessType string, limit int) ([]EntryID, error)
+
+	// Renew sets the lease of held entries to end lease from now, and returns those that are no longer
+	// held: another version, or a terminal state.
+	Renew(ctx context.Context, held []Held, lease time.Duration) (lost []EntryID, err error)
+
+	// Settle writes outcomes, each under its own fence, and answers in the order given. Calling it again
+	// with the same token and outcomes after an error is safe: what was applied is recognised by token.
+	// Outcomes name no entry twice.
+	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
+
+	// SettleTx writes one outcome in the handler's transaction, fenced by version. It returns ErrLeaseLost
+	// when the fence no longer holds, and ErrNoTransaction when the handler ended the transaction.
+	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
+
+	// Change makes one action of a service or a person, in tx when one is given and proven open (see
+	// Insert), and returns the row as it was before. ErrNotFound, *StateError and, without tx, ErrBusy are
+	// its refusals; they change nothing and leave tx usable.
+	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
+
+	// Heads returns, for each state an entry can be claimed in and each business type that has one, the
+	// earliest next_at. Its cost grows with the number of types, not of entries.
+	Heads(ctx context.Context) ([]Head, error)
+
+	// Scan reads a window of non-terminal entries in the order (next_at, id), at most Window.Limit of them.
+	Scan(ctx context.Context, window Window) ([]Scheduled, error)
+
+	// List, Count and History serve people; see Compensator.List.
+	List(ctx context.Context, filter Filter) (Page, error)
+	Count(ctx context.Context, filter CountFilter) ([]Count, error)
+	History(ctx context.Context, id EntryID) ([]AuditRecord, error)
+
+	// Purge deletes up to limit entries that reached state more than age ago, and returns how many. It
+	// takes no lock a producer could wait for.
+	Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error)
+
+	// Close releases what the store opened itself; the user's *sql.DB stays open.
+	Close() error
+}
+
+// Draft is an entry about to be inserted: validated, with its delay resolved.
+type Draft struct {
+	NewEntry
+	Headers []byte        // encoded, may be empty
+	Delay   time.Duration // until due, whole milliseconds, ≥ 0
+	Token   Token         // of this Record call
+	Lease   time.Duration // > 0: born claimed under Token, delivery counted
+}
+
+// Inserted answers for one draft.
+type Inserted struct {
+	ID EntryID // zero when the server cannot tell ids of a bulk insert; see Store.IDs
+
+	// Of a duplicate, the existing entry:
+	Duplicate      bool
+	State          State
+	ContentMatches bool // its business type and content equal the draft's
+}
+
+// Row is an entry with what the engine needs beside it.
+type Row struct {
+	Entry
+	Token     Token
+	DueIn     time.Duration // next_at less the database's now; ≤ 0: due
+	LeaseLeft time.Duration // lease end less the database's now; ≤ 0: free
+}
+
+// Wanted is an entry to claim. A non-zero Token says that a lease under it is the caller's own.
+type Wanted struct {
+	ID    EntryID
+	Token Token
+}
+
+// Claimed is what Claim found out about each wanted entry.
+type Claimed struct {
+	Mine    []Row       // leased to the caller; as after the claim
+	Refused []Row       // claimable, but accept said no
+	Waiting []Scheduled // not due, leased or locked by another; In says when to look again
+	Gone    []EntryID   // terminal, or no such row
+}
+
+// Held is an entry the caller holds under a lease.
+type Held struct {
+	ID      EntryID
+	Version uint64
+}
+
+// Outcome is what an attempt came to, computed from the row as claimed. Nothing is computed from stored
+// counts in SQL, where the order of assignments would decide.
+type Outcome struct {
+	ID    EntryID
+	Epoch uint32
+
+	// Version fences the write. Absorb replaces that fence by "same epoch, still pending or retrying": a
+	// success is true whoever holds the lease now.
+	Version uint64
+	Absorb  bool
+
+	To              State
+	ProcessCount    int
+	CompensateCount int
+	After           time.Duration // next_at = now + After; 0 for a terminal state: settled now
+	EndedBy         EndedBy
+	LastError       string
+}
+
+// Settled answers for one outcome.
+type Settled struct {
+	Applied bool
+	State   State // when not applied: where the entry stands now
+	Missing bool  // when not applied: there is no such row any more
+}
+
+// Action is what a service or a person does to an entry.
+type Action string
+
+// The actions. Requeue and SettleByHand are a person's and start a new epoch.
+const (
+	ActionComplete     Action = "complete"
+	ActionCancel       Action = "cancel"
+	ActionReschedule   Action = "reschedule"
+	ActionRequeue      Action = "requeue"
+	ActionSettleByHand Action = "settle by hand"
+)
+
+// Change is one action on one entry.
+type Change struct {
+	Ref        Ref
+	Action     Action
+	Token      Token
+	Delay      time.Duration // reschedule, requeue: until due
+	Compensate bool          // requeue: run the compensation again instead of the handler
+	Actor      string        // requeue, settle by hand: who, kept in the audit table
+	Reason     string        // and why
+}
+
+// changeRules are the lines of the table's contract that a Change may use.
+var changeRules = map[Action]struct {
+	from []State
+	to   State // the state stays as it is for reschedule
+	by   EndedBy
+}{
+	ActionComplete:     {from: []State{Pending, Retrying}, to: Succeeded, by: EndedByComplete},
+	ActionCancel:       {from: []State{Pending, Retrying}, to: Cancelled, by: EndedByPerson},
+	ActionReschedule:   {from: []State{Pending, Retrying}},
+	ActionRequeue:      {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand, Retrying}, to: Pending},
+	ActionSettleByHand: {from: []State{Dead, Retrying, Compensating}, to: SettledByHand, by: EndedByPerson},
+}
+
+// After is the row as the change leaves it, or a *StateError when the contract has no such line. It is the
+// one place where the rules of a person's and a service's actions are written.
+func (ch Change) After(before Row) (Row, error) {
+	rule := changeRules[ch.Action]
+	allowed := false
+	for _, s := range rule.from {
+		allowed = allowed || s == before.State
+	}
+	if !allowed {
+		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action}
+	}
+	after := before
+	after.Version++
+	after.Token = ch.Token
+	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
+	switch ch.Action {
+	case ActionReschedule: // a running attempt keeps its lease, and loses its fence
+		after.State = before.State
+		return after, nil
+	case ActionRequeue:
+		after.ProcessCount, after.CompensateCount = 0, 0
+		after.Epoch++
+		if ch.Compensate {
+			after.State = Compensating
+		}
+	case ActionSettleByHand:
+		after.Epoch++
+	}
+	after.DeliveryCount, after.LeaseLeft = 0, 0
+	return after, nil
+}
+
+// Audited reports whether the change is a person's and goes into the audit table.
+func (ch Change) Audited() bool {
+	return ch.Action == ActionRequeue || ch.Action == ActionSettleByHand
+}
+
+// Head is the earliest entry of one state and type.
+type Head struct {
+	BusinessType string
+	State        State
+	DueIn        time.Duration // of the earliest next_at; it may be of an entry that runs right now
+}
+
+// Window selects what Scan reads: entries of one type and state with From ≤ next_at−now < To.
+type Window struct {
+	BusinessType string
+	State        State
+	From, To     time.Duration
+	After        Scheduled // zero, or the last of the page before: NextAt and ID are read
+	Free         bool      // only entries that are not leased
+	Limit        int
+}
+
+// Scheduled is an entry and when it wants attention.
+type Scheduled struct {
+	ID     EntryID
+	In     time.Duration // until due, or until its lease ends when that is later; ≤ 0: now
+	NextAt int64         // as stored, unix ms of the database's clock; a position in the index, not a time
+}
