@@ -1,6 +1,114 @@
 package compensator
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Get reads one entry as committed. ErrNotFound.
+func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
+	id, isID := ref.(EntryID)
+	if !isID {
+		key, _ := ref.(IdempotentID)
+		ids, err := c.store.IDs(ctx, nil, []string{string(key)})
+		if err != nil {
+			return nil, err
+		}
+		id = ids[string(key)]
+	}
+	rows, err := c.store.Load(ctx, []EntryID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%v: %w", ref, ErrNotFound)
+	}
+	entry := rows[0].Entry
+	if t := c.types[entry.BusinessType]; t != nil {
+		entry.codec = t.cfg.Codec
+	}
+	return &entry, nil
+}
+
+// List reads a page of entries. Pages do not shift while entries are added or move on: a cursor stands for
+// a position, not for a count.
+func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
+	return c.store.List(ctx, filter)
+}
+
+// Count counts entries by state and type, each only up to CountFilter.AtMost: its cost does not grow with
+// the table.
+func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
+	return c.store.Count(ctx, filter)
+}
+
+// History lists what people did to an entry, oldest first.
+func (c *Compensator) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
+	return c.store.History(ctx, id)
+}
+
+// Progress is how far the entries of a batch have come.
+type Progress struct {
+	Total     int
+	Done      int // in a terminal state
+	Succeeded int
+	Dead      int
+	ByState   map[State]int
+	More      bool // the batch is larger than was counted
+}
+
+// Finished reports whether every entry of the batch has reached a terminal state.
+func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
+
+// BatchProgress counts the entries recorded with a batch id, up to 1,000,000.
+func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progress, error) {
+	p := Progress{ByState: make(map[State]int)}
+	if batchID == "" {
+		return p, &FieldError{Field: "batch id", Reason: "is empty"}
+	}
+	counts, err := c.store.Count(ctx, CountFilter{BatchID: batchID, AtMost: 1_000_000})
+	for _, count := range counts {
+		p.Total += count.N
+		p.ByState[count.State] += count.N
+		p.More = p.More || count.More
+		if count.State.Terminal() {
+			p.Done += count.N
+		}
+	}
+	p.Succeeded, p.Dead = p.ByState[Succeeded], p.ByState[Dead]
+	return p, err
+}
+
+// Purge deletes entries that reached one of states more than age ago, in steps of at most 1,000 that no
+// producer waits for, and returns how many; ctx ends it between steps. An idempotent id guards against a
+// second recording only as long as its entry is kept, so age should exceed the time a repeated event may
+// take to arrive. Without states: succeeded, compensated and cancelled ones. Dead entries wait for a person,
+// so they go only when named.
+func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
+	if age < time.Minute {
+		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
+	}
+	if len(states) == 0 {
+		states = []State{Succeeded, Compensated, Cancelled}
+	}
+	deleted := 0
+	for _, state := range states {
+		for {
+			n, err := c.store.Purge(ctx, state, age, purgeStep)
+			deleted += n
+			if err != nil {
+				return deleted, err
+			}
+			if n < purgeStep {
+				break
+			}
+		}
+	}
+	return deleted, nil
+}
+
+const purgeStep = 1000
 
 // Filter selects entries for List. Give at most one of BatchID, BusinessID and BusinessExtID; the other
 // fields narrow further. Every filter is served by an index.

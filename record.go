@@ -1,12 +1,23 @@
 package compensator
 
-import "time"
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Options say how an entry is to be processed. The zero value: as soon as the transaction commits.
 type Options struct {
 	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and
-	// its receipt says Duplicate. Empty draws a unique, time-ordered one. At most 191 bytes, no trailing
-	// space.
+	// its receipt says Duplicate. Empty draws a unique, time-ordered one. At most 191 characters, no
+	// trailing space. It holds as long as the entry is kept: see Purge.
 	IdempotentID string
 
 	// Delay or At, not both: when the entry comes due. Never earlier by the database's clock. At is turned
@@ -14,7 +25,7 @@ type Options struct {
 	Delay time.Duration
 	At    time.Time
 
-	BatchID       string // at most 64 bytes each
+	BatchID       string // at most 64 characters each
 	BusinessID    string
 	BusinessExtID string
 	UserID        string
@@ -23,13 +34,271 @@ type Options struct {
 	// MaxProcessCount caps the failures of this entry. 0: the type's, read when an attempt is settled.
 	MaxProcessCount int
 
-	// FailOnDuplicate makes Record return ErrDuplicate instead of telling so in the receipt.
+	// FailOnDuplicate makes Record return ErrDuplicate instead of telling so in the receipt only. The other
+	// entries of the call are recorded, and the transaction stays usable.
 	FailOnDuplicate bool
 }
 
 // NewEntry is an entry to record. Type.Entry makes one from a typed value.
 type NewEntry struct {
 	BusinessType string
-	Content      []byte // at most Config.MaxContent bytes
+	Content      []byte // at most Config.MaxContent bytes; copied
 	Options
+}
+
+// Limits of the table, in characters (of content and headers: bytes).
+const (
+	maxIdempotentID = 191
+	maxName         = 64
+	maxHeaders      = 2048
+	maxDelay        = 100 * 365 * 24 * time.Hour
+	maxCount        = 1 << 30
+)
+
+// Type records entries of one business type, with their content checked at compile time.
+type Type[T any] struct {
+	c     *Compensator
+	name  string
+	codec Codec
+}
+
+// Name is the business type.
+func (t *Type[T]) Name() string { return t.name }
+
+// Record writes one entry through tx; see Compensator.Record.
+func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receipt, error) {
+	entry, err := t.Entry(v, opts)
+	if err != nil {
+		return nil, err
+	}
+	return t.c.Record(ctx, tx, entry)
+}
+
+// Entry encodes v, for a Record of several entries at once.
+func (t *Type[T]) Entry(v T, opts Options) (NewEntry, error) {
+	content, err := t.codec.Marshal(v)
+	if err != nil {
+		return NewEntry{}, &FieldError{Field: "content", Reason: fmt.Sprintf("encode %T: %v", v, err)}
+	}
+	return NewEntry{BusinessType: t.name, Content: content, Options: opts}, nil
+}
+
+// Record writes entries in the caller's open transaction, which it neither begins nor ends: they exist
+// exactly if it commits. tx is anything with ExecContext and QueryContext on an open transaction; given none
+// it returns ErrNoTransaction. All entries are checked before anything is sent, and a *FieldError leaves the
+// transaction as it was. After any other error roll back: a Connector or InTx makes sure of it.
+//
+// A repeated idempotent id, in the table or among entries, is no error: see Receipt.
+func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
+	if c.closed() {
+		return nil, ErrClosed
+	}
+	rec, err := c.newRecording(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	watch, err := c.enlist(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if watch != nil {
+		rec.reserve() // only where the transaction's end is seen can its slots be given back
+	}
+	if err := rec.insert(ctx, tx, watch != nil && watch.fullyWatched()); err != nil {
+		rec.rolledBack()
+		if watch != nil {
+			watch.taint(err)
+		}
+		return nil, err
+	}
+	receipt := rec.receipt(watch != nil)
+	if watch != nil {
+		watch.onEnd(receipt.ended)
+	}
+	return receipt, receipt.refuseDuplicates(entries)
+}
+
+// recording is one Record call under way.
+type recording struct {
+	c        *Compensator
+	drafts   []Draft // unique by idempotent id
+	place    []int   // of each entry among drafts
+	repeated []bool  // entries whose key an earlier one of this call has
+	inserted []Inserted
+	credits  []*credit // of the drafts born claimed; nil for the others
+	at       time.Time
+}
+
+func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
+	headers, err := c.headers(ctx)
+	problems := []error{err}
+	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
+	token := newToken()
+	seen := make(map[string]int, len(entries))
+	for i, e := range entries {
+		draft, err := c.draft(e)
+		if err != nil {
+			problems = append(problems, nameEntry(i, len(entries), err))
+			continue
+		}
+		draft.Headers, draft.Token = headers, token
+		if first, found := seen[draft.IdempotentID]; found {
+			rec.place[i], rec.repeated[i] = first, true
+			continue
+		}
+		seen[draft.IdempotentID] = len(rec.drafts)
+		rec.place[i] = len(rec.drafts)
+		rec.drafts = append(rec.drafts, draft)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	rec.credits = make([]*credit, len(rec.drafts))
+	return rec, nil
+}
+
+func nameEntry(i, n int, err error) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
+}
+
+func (c *Compensator) headers(ctx context.Context) ([]byte, error) {
+	if c.cfg.Propagator == nil {
+		return nil, nil
+	}
+	values := c.cfg.Propagator.Inject(ctx)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(values)
+	if err == nil && len(encoded) > maxHeaders {
+		err = &FieldError{Field: "headers", Reason: fmt.Sprintf("%d bytes as JSON, at most %d", len(encoded), maxHeaders)}
+	}
+	return encoded, err
+}
+
+// draft validates an entry and fills in what it leaves open.
+func (c *Compensator) draft(e NewEntry) (Draft, error) {
+	delay, delayErr := e.delay()
+	problems := []error{validateType(e.BusinessType), delayErr}
+	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	if e.IdempotentID == "" {
+		e.IdempotentID = newIdempotentID()
+	}
+	if strings.HasSuffix(e.IdempotentID, " ") {
+		refuse("idempotent id", "ends with a space, which databases ignore when they compare")
+	}
+	for _, f := range []struct {
+		name, value string
+		limit       int
+	}{
+		{"idempotent id", e.IdempotentID, maxIdempotentID}, {"batch id", e.BatchID, maxName}, {"business id", e.BusinessID, maxName},
+		{"business ext id", e.BusinessExtID, maxName}, {"user id", e.UserID, maxName}, {"user name", e.UserName, maxName},
+	} {
+		if reason := badText(f.value, f.limit); reason != "" {
+			refuse(f.name, reason)
+		}
+	}
+	if limit := c.maxContent; len(e.Content) > limit {
+		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), limit))
+	}
+	if e.MaxProcessCount < 0 || e.MaxProcessCount > maxCount {
+		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxProcessCount))
+	}
+	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
+	return Draft{NewEntry: e, Delay: delay}, errors.Join(problems...)
+}
+
+func (o Options) delay() (time.Duration, error) {
+	delay := o.Delay
+	if !o.At.IsZero() {
+		if o.Delay != 0 {
+			return 0, &FieldError{Field: "At", Reason: "and Delay are both given: want one"}
+		}
+		delay = max(0, time.Until(o.At))
+	}
+	if delay < 0 || delay > maxDelay {
+		return 0, &FieldError{Field: "delay", Reason: fmt.Sprintf("%v: want 0 to 100 years", delay)}
+	}
+	return time.Duration(millis(delay)) * time.Millisecond, nil
+}
+
+// validateType checks a business type's name. It becomes part of Redis keys and of log lines.
+func validateType(name string) error {
+	reason := badText(name, maxName)
+	switch {
+	case name == "":
+		reason = "is empty"
+	case strings.TrimSpace(name) != name:
+		reason = "starts or ends with a space"
+	case strings.ContainsFunc(name, unicode.IsControl):
+		reason = "holds a control character"
+	}
+	if reason != "" {
+		return &FieldError{Field: "business type", Reason: reason}
+	}
+	return nil
+}
+
+func badText(s string, limit int) string {
+	switch {
+	case !utf8.ValidString(s):
+		return "is not valid UTF-8"
+	case utf8.RuneCountInString(s) > limit:
+		return fmt.Sprintf("%d characters, at most %d", utf8.RuneCountInString(s), limit)
+	case strings.ContainsRune(s, 0):
+		return "holds a NUL character"
+	}
+	return ""
+}
+
+// reserve sets slots aside for the drafts that can be born claimed: due at once, of a type that runs here.
+func (rec *recording) reserve() {
+	for i := range rec.drafts {
+		d := &rec.drafts[i]
+		t := rec.c.accepting(d.BusinessType)
+		if t == nil || d.Delay > 0 {
+			continue
+		}
+		if credit := t.slots.reserve(1); credit != nil {
+			rec.credits[i], d.Lease = credit, t.cfg.Lease
+		}
+	}
+}
+
+func (rec *recording) insert(ctx context.Context, tx Tx, proven bool) error {
+	var err error
+	if len(rec.drafts) > 0 {
+		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, proven)
+	}
+	rec.at = time.Now()
+	return err
+}
+
+// rolledBack gives the reserved slots back.
+func (rec *recording) rolledBack() {
+	for i, credit := range rec.credits {
+		if credit != nil {
+			rec.c.types[rec.drafts[i].BusinessType].slots.use(credit, 0)
+		}
+	}
+}
+
+func newToken() Token {
+	var t Token
+	_, _ = rand.Read(t[:]) // never fails: it would end the program
+	return t
+}
+
+// newIdempotentID draws a UUID of version 7 (RFC 9562): unique, and ordered by time, so that the unique
+// index grows at its end.
+func newIdempotentID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
+	b[6] = b[6]&0x0f | 0x70
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }

@@ -184,6 +184,7 @@ type Settled struct {
 	Applied bool
 	State   State // when not applied: where the entry stands now
 	Missing bool  // when not applied: there is no such row any more
+	Busy    bool  // when not applied: another transaction holds the row; hand the outcome in again
 }
 
 // Action is what a service or a person does to an entry.

@@ -1,0 +1,90 @@
+package compensator
+
+import "sync"
+
+// batcher is group commit without a timer: what arrives while one batch is being flushed is the next batch.
+// A lone item is flushed at once. Its goroutines live only while there is work.
+type batcher[T any] struct {
+	max     int // items a flush
+	workers int // flushes at the same time
+	bound   int // items waiting; 0: unbounded, because the callers bound them
+	flush   func(batch []T)
+
+	mu      sync.Mutex // guards the fields below
+	waiting []T
+	running int
+	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
+}
+
+// add hands items over and returns at once. It returns false, and takes none, when the bound is reached.
+func (b *batcher[T]) add(items ...T) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bound > 0 && len(b.waiting)+len(items) > b.bound {
+		return false
+	}
+	b.waiting = append(b.waiting, items...)
+	if len(b.waiting) > 0 && b.running < b.workers {
+		b.running++
+		go b.work()
+	}
+	return true
+}
+
+func (b *batcher[T]) work() {
+	for {
+		batch := b.next()
+		if batch == nil {
+			return
+		}
+		b.flush(batch)
+	}
+}
+
+// next takes the next batch, or ends the worker.
+func (b *batcher[T]) next() []T {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		b.running--
+		if b.running == 0 && b.idle != nil {
+			close(b.idle)
+			b.idle = nil
+		}
+		return nil
+	}
+	n := min(len(b.waiting), b.max)
+	batch := b.waiting[:n:n]
+	b.waiting = b.waiting[n:]
+	return batch
+}
+
+// size counts the items that wait for a flush.
+func (b *batcher[T]) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting)
+}
+
+// quiet reports whether nothing waits and nothing is being flushed.
+func (b *batcher[T]) quiet() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running == 0
+}
+
+// done is closed once nothing waits and nothing is being flushed.
+func (b *batcher[T]) done() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.idle != nil {
+		return b.idle
+	}
+	idle := make(chan struct{})
+	if b.running == 0 {
+		close(idle)
+	} else {
+		b.idle = idle
+	}
+	return idle
+}

@@ -1,0 +1,191 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// checkMySQL looks at the server, at a session as the user's connections have it, and at the table.
+func checkMySQL(ctx context.Context, s *sqlStore) []error {
+	session, err := readMySQLSession(ctx, s.db)
+	if err != nil {
+		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
+	}
+	problems := session.problems()
+	table, err := readMySQLTable(ctx, s)
+	if err != nil {
+		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
+	}
+	return append(problems, table.problems(s.table)...)
+}
+
+// mysqlSession is what the safety of our statements depends on.
+type mysqlSession struct {
+	version           string
+	autocommit        bool
+	sqlMode           string
+	maxPacket         int64
+	logBin            bool
+	binlogFormat      string
+	readOnly          bool
+	rollbackOnTimeout bool
+}
+
+func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
+	var m mysqlSession
+	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@sql_mode, @@max_allowed_packet, @@log_bin, @@binlog_format, @@global.read_only, @@innodb_rollback_on_timeout").
+		Scan(&m.version, &m.autocommit, &m.sqlMode, &m.maxPacket, &m.logBin, &m.binlogFormat, &m.readOnly, &m.rollbackOnTimeout)
+	return m, err
+}
+
+func (m mysqlSession) problems() []error {
+	var problems []error
+	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	if !m.supported() {
+		refuse("server version", m.version+": want MySQL 8.0.1 or MariaDB 10.6, the first with SKIP LOCKED")
+	}
+	if !m.autocommit {
+		refuse("autocommit", "is 0 in the session (DSN or init_connect): statements outside a transaction would never be committed")
+	}
+	if !strings.Contains(m.sqlMode, "STRICT_TRANS_TABLES") && !strings.Contains(m.sqlMode, "STRICT_ALL_TABLES") {
+		refuse("sql_mode", strconv.Quote(m.sqlMode)+": without STRICT_TRANS_TABLES the server cuts values silently")
+	}
+	if m.logBin && strings.EqualFold(m.binlogFormat, "STATEMENT") {
+		refuse("binlog_format", "is STATEMENT: writes at READ COMMITTED fail (error 1665); want ROW or MIXED")
+	}
+	if m.readOnly {
+		refuse("read_only", "the server is a read-only replica: entries must be read and written on the primary")
+	}
+	if m.rollbackOnTimeout {
+		refuse("innodb_rollback_on_timeout", "is ON: a lock wait timeout would end the caller's transaction unseen")
+	}
+	return problems
+}
+
+func (m mysqlSession) supported() bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(m.version, "%d.%d.%d", &major, &minor, &patch); n < 2 {
+		return false
+	}
+	if strings.Contains(m.version, "MariaDB") {
+		return major > 10 || major == 10 && minor >= 6
+	}
+	return major > 8 || major == 8 && (minor > 0 || patch >= 1)
+}
+
+// mysqlColumn is what information_schema says of a column.
+type mysqlColumn struct {
+	dataType  string
+	length    int64 // characters or bytes; 0 for numbers
+	collation string
+}
+
+type mysqlTable struct {
+	engine  string
+	columns map[string]mysqlColumn
+	indexes map[string]bool // "unique:col,col" or "index:col,col"
+}
+
+func readMySQLTable(ctx context.Context, s *sqlStore) (mysqlTable, error) {
+	t := mysqlTable{columns: make(map[string]mysqlColumn), indexes: make(map[string]bool)}
+	schema := "COALESCE(NULLIF(?,''), DATABASE())"
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base).Scan(&t.engine)
+	if err == sql.ErrNoRows {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT column_name, LOWER(data_type), COALESCE(character_maximum_length,0), COALESCE(collation_name,'') FROM information_schema.columns WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base)
+	if err != nil {
+		return t, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var c mysqlColumn
+		if err := rows.Scan(&name, &c.dataType, &c.length, &c.collation); err != nil {
+			return t, err
+		}
+		t.columns[strings.ToLower(name)] = c
+	}
+	if err := rows.Err(); err != nil {
+		return t, err
+	}
+	return t, t.readIndexes(ctx, s, schema)
+}
+
+func (t *mysqlTable) readIndexes(ctx context.Context, s *sqlStore, schema string) error {
+	rows, err := s.db.QueryContext(ctx, "SELECT MIN(non_unique), GROUP_CONCAT(LOWER(column_name) ORDER BY seq_in_index) FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? GROUP BY index_name", s.table.database, s.table.base)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var nonUnique int
+		var columns string
+		if err := rows.Scan(&nonUnique, &columns); err != nil {
+			return err
+		}
+		kind := "index:"
+		if nonUnique == 0 {
+			kind = "unique:"
+		}
+		t.indexes[kind+columns] = true
+	}
+	return rows.Err()
+}
+
+// wantColumns is the least each column must be. Numbers are compared by type, texts and bytes by length.
+var wantColumns = map[string]mysqlColumn{
+	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
+	"delay_second":  {dataType: "bigint"},
+	"idempotent_id": {length: maxIdempotentID, collation: "bin"}, "business_type": {length: maxName, collation: "bin"},
+	"batch_id": {length: maxName}, "business_id": {length: maxName}, "business_ext_id": {length: maxName}, "user_id": {length: maxName}, "user_name": {length: maxName},
+	"content": {length: 1<<24 - 1}, "headers": {length: maxHeaders}, "token": {length: 16}, "last_error": {length: maxErrorRunes}, "ended_by": {length: 16},
+	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
+}
+
+func (t mysqlTable) problems(name tableName) []error {
+	if t.engine == "" {
+		return []error{&FieldError{Field: "table " + name.quoted(""), Reason: "does not exist; run Migrate or the files in migrations/mysql"}}
+	}
+	var problems []error
+	refuse := func(what, reason string) {
+		problems = append(problems, &FieldError{Field: "table " + name.quoted("") + " " + what, Reason: reason})
+	}
+	if !strings.EqualFold(t.engine, "InnoDB") {
+		refuse("engine", t.engine+": want InnoDB")
+	}
+	for column, want := range wantColumns {
+		if reason := t.columns[column].lacks(want); reason != "" {
+			refuse("column "+column, reason)
+		}
+	}
+	if !t.indexes["unique:idempotent_id"] {
+		refuse("index", "no UNIQUE index on idempotent_id: duplicates would be recorded twice")
+	}
+	if !t.indexes["index:state,business_type,next_at,id"] {
+		refuse("index k_due", "missing (state, business_type, next_at, id)")
+	}
+	return problems
+}
+
+func (c mysqlColumn) lacks(want mysqlColumn) string {
+	switch {
+	case c.dataType == "":
+		return "missing"
+	case want.dataType != "" && c.dataType != want.dataType:
+		return fmt.Sprintf("is %s, want %s", c.dataType, want.dataType)
+	case c.length < want.length:
+		return fmt.Sprintf("holds %d, want %d", c.length, want.length)
+	case want.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
+		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
+	case want.collation == "bin" && strings.HasPrefix(c.collation, "utf8mb3"), want.collation == "bin" && strings.HasPrefix(c.collation, "utf8_"):
+		return fmt.Sprintf("collation %s cannot hold every character; want utf8mb4_bin", c.collation)
+	}
+	return ""
+}

@@ -1,0 +1,236 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// checkSQLite looks at two connections, as the pool makes them, and at the table. Settings belong to a
+// connection: a PRAGMA run once through the pool, instead of put into the DSN, reaches only one, and the
+// second database in memory is another one.
+//
+// synchronous=NORMAL passes, but with WAL it may lose the last commits when the machine loses power: whoever
+// counts on "committed is never forgotten" sets FULL, which is SQLite's default.
+func checkSQLite(ctx context.Context, s *sqlStore) []error {
+	conns := 2
+	if s.db.Stats().MaxOpenConnections == 1 {
+		conns = 1
+	}
+	for range conns {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return []error{fmt.Errorf("compensator: connect: %w", err)}
+		}
+		defer conn.Close() // only at the end, so that the second is another one
+		if problems := checkSQLiteConn(ctx, conn, s.table); len(problems) > 0 {
+			return problems
+		}
+	}
+	return nil
+}
+
+func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName) []error {
+	session, err := readSQLiteSession(ctx, conn)
+	if err != nil {
+		return []error{fmt.Errorf("compensator: read the connection's settings: %w", err)}
+	}
+	problems := session.problems()
+	definition, err := readSQLiteTable(ctx, conn, table)
+	if err != nil {
+		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
+	}
+	return append(problems, definition.problems(table)...)
+}
+
+// sqliteSession is what the safety of our statements depends on.
+type sqliteSession struct {
+	version         string
+	busyTimeout     int // ms
+	synchronous     int // 0 OFF, 1 NORMAL, 2 FULL, 3 EXTRA
+	journalMode     string
+	encoding        string
+	readUncommitted bool
+	queryOnly       bool
+	file            string // empty: in memory
+}
+
+func readSQLiteSession(ctx context.Context, conn *sql.Conn) (sqliteSession, error) {
+	var p sqliteSession
+	settings := []struct {
+		query string
+		into  any
+	}{
+		{"SELECT sqlite_version()", &p.version},
+		{"PRAGMA busy_timeout", &p.busyTimeout},
+		{"PRAGMA main.synchronous", &p.synchronous},
+		{"PRAGMA main.journal_mode", &p.journalMode},
+		{"PRAGMA encoding", &p.encoding},
+		{"PRAGMA read_uncommitted", &p.readUncommitted},
+		{"PRAGMA query_only", &p.queryOnly},
+		{"SELECT COALESCE(file,'') FROM pragma_database_list WHERE name='main'", &p.file},
+	}
+	for _, setting := range settings {
+		if err := conn.QueryRowContext(ctx, setting.query).Scan(setting.into); err != nil {
+			return p, fmt.Errorf("%s: %w", setting.query, err)
+		}
+	}
+	return p, nil
+}
+
+const minBusyTimeout = 1000 // ms
+
+func (p sqliteSession) problems() []error {
+	var problems []error
+	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	if !p.supported() {
+		refuse("SQLite version", p.version+": want 3.35, the first with RETURNING")
+	}
+	if p.busyTimeout < minBusyTimeout {
+		refuse("busy_timeout", fmt.Sprintf("is %d ms on at least one connection: writers would fail instead of waiting for each other; want %d ms, set in the DSN", p.busyTimeout, minBusyTimeout))
+	}
+	if p.synchronous == 0 {
+		refuse("synchronous", "is OFF: a commit could be lost, and the file broken, when the machine stops; want FULL")
+	}
+	if strings.EqualFold(p.journalMode, "off") {
+		refuse("journal_mode", "is OFF: there is no ROLLBACK; want WAL")
+	}
+	if strings.EqualFold(p.journalMode, "memory") && p.file != "" {
+		refuse("journal_mode", "is MEMORY: a process killed while it commits breaks the file; want WAL")
+	}
+	if !strings.EqualFold(p.encoding, "UTF-8") {
+		refuse("encoding", "is "+p.encoding+": want UTF-8")
+	}
+	if p.readUncommitted {
+		refuse("read_uncommitted", "is on: an entry could run before its transaction commits")
+	}
+	if p.queryOnly {
+		refuse("query_only", "is on: nothing can be written")
+	}
+	return problems
+}
+
+func (p sqliteSession) supported() bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(p.version, "%d.%d", &major, &minor)
+	return n == 2 && (major > 3 || major == 3 && minor >= 35)
+}
+
+// sqliteTable is what the database says of the log's table.
+type sqliteTable struct {
+	statement string            // CREATE TABLE; empty: there is none
+	columns   map[string]string // name: declared type
+	indexes   []sqliteIndex
+	missing   []string // tables beside it
+}
+
+type sqliteIndex struct {
+	name    string
+	unique  bool
+	partial bool
+	columns string // "name collation,…"
+}
+
+func readSQLiteTable(ctx context.Context, conn *sql.Conn, table tableName) (sqliteTable, error) {
+	t := sqliteTable{columns: make(map[string]string)}
+	err := conn.QueryRowContext(ctx, "SELECT sql FROM main.sqlite_master WHERE type='table' AND name=? COLLATE NOCASE", table.base).Scan(&t.statement)
+	if errors.Is(err, sql.ErrNoRows) {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	for _, suffix := range []string{"_audit", "_meta"} {
+		var found int
+		err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM main.sqlite_master WHERE type='table' AND name=? COLLATE NOCASE", table.base+suffix).Scan(&found)
+		if err != nil {
+			return t, err
+		}
+		if found == 0 {
+			t.missing = append(t.missing, table.quoted(suffix))
+		}
+	}
+	if err := t.readColumns(ctx, conn, table); err != nil {
+		return t, err
+	}
+	return t, t.readIndexes(ctx, conn, table)
+}
+
+func (t *sqliteTable) readColumns(ctx context.Context, conn *sql.Conn, table tableName) error {
+	rows, err := conn.QueryContext(ctx, "SELECT LOWER(name), UPPER(type) FROM pragma_table_info(?)", table.base)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, declared string
+		if err := rows.Scan(&name, &declared); err != nil {
+			return err
+		}
+		t.columns[name] = declared
+	}
+	return rows.Err()
+}
+
+func (t *sqliteTable) readIndexes(ctx context.Context, conn *sql.Conn, table tableName) error {
+	rows, err := conn.QueryContext(ctx, "SELECT l.name, l.`unique`, l.partial, (SELECT GROUP_CONCAT(LOWER(COALESCE(x.name,'id')) || ' ' || UPPER(x.coll)) FROM pragma_index_xinfo(l.name) AS x WHERE x.key=1) FROM pragma_index_list(?) AS l", table.base)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var index sqliteIndex
+		if err := rows.Scan(&index.name, &index.unique, &index.partial, &index.columns); err != nil {
+			return err
+		}
+		t.indexes = append(t.indexes, index)
+	}
+	return rows.Err()
+}
+
+// sqliteColumns is the declared type each column must have: it decides what becomes of a text of digits.
+var sqliteColumns = map[string][]string{
+	"INTEGER": {"id", "state", "process_count", "max_process_count", "delay_second", "next_at", "lease_until", "version", "epoch",
+		"delivery_count", "compensate_count", "created_at", "updated_at"},
+	"TEXT": {"idempotent_id", "business_type", "batch_id", "business_id", "business_ext_id", "user_id", "user_name", "ended_by", "last_error"},
+	"BLOB": {"content", "headers", "token"},
+}
+
+func (t sqliteTable) problems(name tableName) []error {
+	if t.statement == "" {
+		return []error{&FieldError{Field: "table " + name.quoted(""), Reason: "does not exist, at least on one connection; run Migrate or the files in migrations/sqlite"}}
+	}
+	var problems []error
+	refuse := func(what, reason string) {
+		problems = append(problems, &FieldError{Field: "table " + name.quoted("") + what, Reason: reason})
+	}
+	for want, columns := range sqliteColumns {
+		for _, column := range columns {
+			switch declared := t.columns[column]; {
+			case declared == "":
+				refuse(" column "+column, "missing")
+			case declared != want:
+				refuse(" column "+column, "is "+declared+", want "+want)
+			}
+		}
+	}
+	if !strings.Contains(strings.ToUpper(t.statement), "AUTOINCREMENT") {
+		refuse(" column id", "is not AUTOINCREMENT: the ids of purged entries would be given again")
+	}
+	if !slices.ContainsFunc(t.indexes, func(i sqliteIndex) bool {
+		return i.unique && !i.partial && i.columns == "idempotent_id BINARY"
+	}) {
+		refuse(" index", "no UNIQUE index on idempotent_id: duplicates would be recorded twice")
+	}
+	due := sqliteIndex{name: name.base + "_due", columns: "state BINARY,business_type BINARY,next_at BINARY,id BINARY"}
+	if !slices.Contains(t.indexes, due) {
+		refuse(" index "+due.name, "missing (state, business_type, next_at, id)")
+	}
+	for _, table := range t.missing {
+		refuse("", "lacks "+table+" beside it")
+	}
+	return problems
+}

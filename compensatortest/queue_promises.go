@@ -1,0 +1,368 @@
+package compensatortest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func (t *queueTest) noEntryComesDueEarly() {
+	const wait = 60 * time.Millisecond
+	begun := time.Now()
+	t.announce(dueIn("order", 1, wait))
+	t.awaitClaim("order", 10, time.Minute)
+	assert.GreaterOrEqual(t, time.Since(begun), wait)
+}
+
+func (t *queueTest) entriesAreClaimedEarliestFirst() {
+	t.announce(dueIn("order", 1, 60*time.Millisecond), dueIn("order", 2, 20*time.Millisecond), dueIn("order", 3, 40*time.Millisecond))
+	t.pass(70 * time.Millisecond)
+	assert.Equal(t, entryIDs(2, 3, 1), t.claim("order", 10, time.Minute).IDs)
+}
+
+func (t *queueTest) claimTakesNoMoreThanItsLimit() {
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, 0))
+	assert.Len(t, t.claim("order", 2, time.Minute).IDs, 2)
+	assert.Len(t, t.claim("order", 2, time.Minute).IDs, 1)
+}
+
+func (t *queueTest) leasedEntryIsGivenToNobodyElse() {
+	t.announce(dueIn("order", 1, 0))
+	require.Equal(t, entryIDs(1), t.claim("order", 10, time.Minute).IDs)
+	assert.Empty(t, t.claim("order", 10, time.Minute).IDs)
+}
+
+func (t *queueTest) entryIsGivenAgainOnceItsLeaseEnds() {
+	const lease = 50 * time.Millisecond
+	t.announce(dueIn("order", 1, 0))
+	begun := time.Now()
+	first := t.claim("order", 10, lease)
+	require.Equal(t, entryIDs(1), first.IDs)
+	second := t.awaitClaim("order", 10, time.Minute)
+	assert.GreaterOrEqual(t, time.Since(begun), lease)
+	assert.Equal(t, entryIDs(1), second.IDs)
+	assert.NotEqual(t, first.Token, second.Token)
+}
+
+func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
+	const entries, claimers = 1000, 8
+	var items []compensator.Announcement
+	for row := range uint64(entries) {
+		items = append(items, dueIn("order", row+1, 0))
+	}
+	t.announce(items...)
+	var claimed [claimers][]compensator.EntryID
+	var errs [claimers]error
+	var group sync.WaitGroup
+	for i := range claimers {
+		group.Go(func() {
+			for {
+				leased, err := t.queue.Claim(t.ctx, "order", 7, time.Hour)
+				if errs[i] = err; err != nil || len(leased.IDs) == 0 {
+					return
+				}
+				claimed[i] = append(claimed[i], leased.IDs...)
+			}
+		})
+	}
+	group.Wait()
+	given := make(map[compensator.EntryID]int)
+	for i := range claimers {
+		require.NoError(t, errs[i])
+		for _, id := range claimed[i] {
+			given[id]++
+			assert.Equal(t, 1, given[id], "entry %s", id)
+		}
+	}
+	assert.Len(t, given, entries)
+}
+
+func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
+	assert.Equal(t, compensator.Never, t.claim("order", 1, time.Minute).Next, "no entry at all")
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
+	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
+	second := t.claim("order", 1, 20*time.Minute)
+	t.within(10*time.Minute, second.Next) // when the other lease ends
+	third := t.claim("order", 1, time.Minute)
+	assert.Empty(t, third.IDs)
+	t.within(10*time.Minute, third.Next)
+	t.settle("order", compensator.QueueOutcome{ID: second.IDs[0], Token: second.Token, In: time.Minute})
+	t.within(time.Minute, t.claim("order", 1, time.Minute).Next)
+}
+
+func (t *queueTest) settleRemovesOnlyUnderItsOwnToken() {
+	old, current := t.twoLeases()
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, Remove: true})
+	t.within(time.Hour, t.peek("order"))
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, Remove: true})
+	assert.Equal(t, compensator.Never, t.peek("order"))
+}
+
+func (t *queueTest) settleMovesOnlyUnderItsOwnToken() {
+	old, current := t.twoLeases()
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, In: 10 * time.Minute})
+	t.within(time.Hour, t.peek("order"))
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, In: 10 * time.Minute})
+	t.within(10*time.Minute, t.peek("order"))
+}
+
+// twoLeases leaves entry 1 leased for an hour, after an earlier lease ended.
+func (t *queueTest) twoLeases() (old, current int64) {
+	t.Helper()
+	t.announce(dueIn("order", 1, 0))
+	first := t.claim("order", 1, time.Millisecond)
+	require.Equal(t, entryIDs(1), first.IDs)
+	return first.Token, t.awaitClaim("order", 1, time.Hour).Token
+}
+
+func (t *queueTest) settledEntryComesDueAgainNotEarly() {
+	const wait = 60 * time.Millisecond
+	t.announce(dueIn("order", 1, 0))
+	token := t.claim("order", 1, time.Hour).Token
+	begun := time.Now()
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: token, In: wait})
+	assert.Equal(t, entryIDs(1), t.awaitClaim("order", 1, time.Minute).IDs)
+	assert.GreaterOrEqual(t, time.Since(begun), wait)
+}
+
+func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+	token := t.claim("order", 2, time.Hour).Token
+	t.settle("order",
+		compensator.QueueOutcome{ID: compensator.RowID(1), Token: token},
+		compensator.QueueOutcome{ID: compensator.RowID(2), Token: token, In: -time.Hour})
+	assert.ElementsMatch(t, entryIDs(1, 2), t.claim("order", 2, time.Minute).IDs)
+}
+
+func (t *queueTest) knownEntryKeepsItsPlace() {
+	t.announce(dueIn("order", 1, time.Hour))
+	t.announce(dueIn("order", 1, 30*time.Minute)) // could be a lease that begins then
+	t.within(time.Hour, t.peek("order"))
+	t.announce(dueIn("order", 1, 3*time.Hour))
+	t.within(time.Hour, t.peek("order"))
+}
+
+func (t *queueTest) leasedEntryKeepsItsLeaseWhenAnnounced() {
+	t.announce(dueIn("order", 1, 0))
+	require.Len(t, t.claim("order", 1, time.Hour).IDs, 1)
+	for range 50 { // the longest lease, announced in the same millisecond
+		t.announce(dueIn("order", 1, 0))
+	}
+	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
+	t.within(time.Hour, t.peek("order"))
+}
+
+func (t *queueTest) entryTooFarInTheFutureIsPulledIn() {
+	t.announce(dueIn("order", 1, 3*time.Hour), dueIn("order", 2, 3*time.Hour))
+	t.announce(dueIn("order", 1, 30*time.Minute))
+	t.within(30*time.Minute, t.peek("order"))
+	t.announce(dueIn("order", 2, 0))
+	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
+}
+
+func (t *queueTest) removedEntryMayBeAnnouncedAgain() {
+	for range 2 {
+		t.announce(dueIn("order", 1, 0))
+		leased := t.claim("order", 1, time.Hour)
+		require.Equal(t, entryIDs(1), leased.IDs)
+		t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: leased.Token, Remove: true})
+	}
+}
+
+func (t *queueTest) announceReportsTypesWhoseHeadMovedForward() {
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 1, time.Hour)), "first entry")
+	assert.Empty(t, t.announce(dueIn("order", 2, 2*time.Hour)), "later than the first")
+	assert.Empty(t, t.announce(dueIn("order", 1, time.Hour)), "known")
+	assert.ElementsMatch(t, []string{"order", "stock"}, t.announce(
+		dueIn("order", 3, time.Minute), dueIn("order", 4, 3*time.Hour), dueIn("stock", 5, 0), dueIn("stock", 6, 0), dueIn("order", 7, 0)))
+	t.claim("order", 10, 2*time.Minute)
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 8, 0)), "before the earliest lease end")
+}
+
+func (t *queueTest) peekAnswersInTheOrderAsked() {
+	const types = 300
+	var items []compensator.Announcement
+	var asked []string
+	for i := range types {
+		name := fmt.Sprintf("type %d", i)
+		asked = append(asked, name)
+		if i%2 == 0 {
+			items = append(items, dueIn(name, 1, time.Duration(i)*time.Hour), dueIn(name, 2, 1000*time.Hour))
+		}
+	}
+	t.announce(items...)
+	asked = append(asked, asked[2])
+	waits, err := t.queue.Peek(t.ctx, asked)
+	require.NoError(t, err)
+	require.Len(t, waits, types+1)
+	for i, wait := range waits[:types] {
+		if i%2 == 1 {
+			assert.Equal(t, compensator.Never, wait, "type %d", i)
+		} else {
+			t.within(time.Duration(i)*time.Hour, wait)
+		}
+	}
+	t.within(2*time.Hour, waits[types])
+}
+
+func (t *queueTest) idsBeyondTwoToThe53Survive() {
+	ids := entryIDs(1<<53, 1<<53+1, math.MaxInt64-1, math.MaxInt64, math.MaxUint64-1, math.MaxUint64)
+	for _, id := range ids {
+		t.announce(dueIn("order", id.Row(), 0))
+	}
+	leased := t.claim("order", 10, time.Hour)
+	assert.ElementsMatch(t, ids, leased.IDs)
+	for _, id := range leased.IDs {
+		t.settle("order", compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+	}
+	assert.Equal(t, compensator.Never, t.peek("order"))
+}
+
+func (t *queueTest) thousandsOfEntriesFitInOneCall() {
+	const entries = 2500
+	var items []compensator.Announcement
+	for row := range uint64(entries) {
+		items = append(items, dueIn("order", row+1, 0))
+	}
+	t.announce(slices.Concat(items, items[:100])...)
+	var outcomes []compensator.QueueOutcome
+	for len(outcomes) < entries {
+		leased := t.awaitClaim("order", entries, time.Hour)
+		for _, id := range leased.IDs {
+			outcomes = append(outcomes, compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		}
+	}
+	assert.Empty(t, t.claim("order", entries, time.Hour).IDs)
+	t.settle("order", outcomes...)
+	assert.Equal(t, compensator.Never, t.peek("order"))
+}
+
+func (t *queueTest) typesDoNotMix() {
+	names := []string{"order", "order:0", "order:0:due", "Order", "}", "{", "} {x}", "订单", "a b\t\"'", "order:1:due"}
+	for i, name := range names {
+		t.announce(dueIn(name, uint64(i+1), 0), dueIn(name, 1000, 0))
+	}
+	for i, name := range names {
+		leased := t.claim(name, 10, time.Hour)
+		assert.ElementsMatch(t, entryIDs(uint64(i+1), 1000), leased.IDs, "type %q", name)
+		for _, id := range leased.IDs {
+			t.settle(name, compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		}
+		assert.Equal(t, compensator.Never, t.peek(name), "type %q", name)
+	}
+}
+
+func (t *queueTest) emptyInputIsFine() {
+	assert.Empty(t, t.announce())
+	t.settle("order")
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: 1, Remove: true})
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: 1})
+	assert.Equal(t, compensator.Never, t.peek("order"), "settling adds nothing")
+	waits, err := t.queue.Peek(t.ctx, nil)
+	require.NoError(t, err)
+	assert.Empty(t, waits)
+	require.NoError(t, t.queue.Notify(t.ctx, nil))
+	t.announce(dueIn("order", 1, 0))
+	for _, limit := range []int{0, -1} {
+		leased := t.claim("order", limit, time.Minute)
+		assert.Empty(t, leased.IDs)
+		assert.LessOrEqual(t, leased.Next, time.Duration(0))
+	}
+}
+
+func (t *queueTest) endedContextIsObeyed() {
+	t.announce(dueIn("order", 1, 0))
+	ctx, cancel := context.WithCancel(t.ctx)
+	cancel()
+	_, err := t.queue.Announce(ctx, []compensator.Announcement{dueIn("order", 2, 0)}, time.Hour)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = t.queue.Claim(ctx, "order", 1, time.Hour)
+	assert.ErrorIs(t, err, context.Canceled)
+	err = t.queue.Settle(ctx, "order", []compensator.QueueOutcome{{ID: compensator.RowID(1), Remove: true}})
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = t.queue.Peek(ctx, []string{"order"})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs, "nothing was done")
+}
+
+func (t *queueTest) listenReturnsWhenItsContextEnds() {
+	require.NoError(t, t.queue.Notify(t.ctx, []string{"order", "stock"}))
+	ctx, cancel := context.WithCancel(t.ctx)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		t.queue.Listen(ctx, func(string) {})
+	}()
+	t.pass(20 * time.Millisecond)
+	select {
+	case <-returned:
+		assert.Fail(t, "Listen returned before its context ended")
+	default:
+	}
+	cancel()
+	select {
+	case <-returned:
+	case <-t.ctx.Done():
+		assert.Fail(t, "Listen did not return")
+	}
+}
+
+func (t *queueTest) keptIsTrueFromTheSecondCallOn() {
+	for _, want := range []bool{false, true, true} {
+		kept, err := t.queue.Kept(t.ctx)
+		require.NoError(t, err)
+		assert.Equal(t, want, kept)
+	}
+}
+
+func (t *queueTest) leaderGoesOnLeading() {
+	for range 3 {
+		leads, err := t.queue.Lead(t.ctx, time.Minute)
+		require.NoError(t, err)
+		assert.True(t, leads)
+	}
+}
+
+func (t *queueTest) sameFingerprintIsAcceptedAgain() {
+	for range 2 {
+		assert.NoError(t, t.queue.Check(t.ctx, "database one"))
+	}
+}
+
+func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
+	t.announce(dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Empty(t, t.announce(dueIn("order", 4, time.Minute)))
+	t.within(time.Hour, t.peek("order"))
+	t.announce(dueIn("order", 1, time.Hour)) // one that is already there is no new member
+	_, err := t.queue.Announce(t.ctx, []compensator.Announcement{dueIn("order", 2, time.Minute)}, time.Minute)
+	require.NoError(t, err)
+	t.within(time.Minute, t.peek("order"))
+}
+
+func (t *queueTest) fullTypeTakesDueEntries() {
+	t.announce(dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 4, 0), dueIn("order", 5, 0)))
+	assert.ElementsMatch(t, entryIDs(4, 5), t.claim("order", 10, time.Hour).IDs)
+}
+
+func (t *queueTest) limitIsEachTypesOwn() {
+	for _, name := range []string{"order", "stock"} {
+		t.announce(dueIn(name, 1, time.Hour), dueIn(name, 2, time.Hour))
+	}
+	assert.Equal(t, []string{"stock"}, t.announce(dueIn("stock", 3, time.Minute)))
+}
+
+func (t *queueTest) limitZeroIsNone() {
+	for row := range uint64(100) {
+		t.announce(dueIn("order", row+1, time.Hour))
+	}
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 101, time.Minute)))
+}

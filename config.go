@@ -1,0 +1,140 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Config says where the process log lives and how fast it is worked off. Only DB is required. New copies it,
+// fills in the defaults named below, and reports everything wrong with it at once.
+type Config struct {
+	// DB holds the process log beside the business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
+	// from 3.35. Open it on Connector and plain transactions announce their entries by themselves. The
+	// caller keeps and closes it.
+	DB *sql.DB
+
+	// Redis is the delay queue several processes share: a *redis.Client (also of a failover) or a
+	// *redis.ClusterClient, of Redis 5 or newer. The library opens a client of its own from its options,
+	// without retries that could claim twice. nil: no Redis at all; a timing wheel in this process, and the
+	// database polled for what other processes recorded.
+	Redis redis.UniversalClient
+
+	// Table names the process log, optionally as database.table. Default "common_process_log".
+	Table string
+
+	// Prefix starts every Redis key, so that several logs share a Redis. Default "compensator".
+	Prefix string
+
+	// Lease is how long a claimed entry belongs to this process without a renewal. Once it ends, another
+	// process may take the entry even if our handler still runs. Default 30 s; at least 1 s. A type may
+	// have its own.
+	Lease time.Duration
+
+	// Grace is how long an entry may be overdue before the reconciler takes it for forgotten by the queue.
+	// Default 3 s.
+	Grace time.Duration
+
+	// ReconcileInterval is the time between two looks for what the queue lost. Default 10 s.
+	ReconcileInterval time.Duration
+
+	// PollInterval replaces ReconcileInterval while there is no Redis, or none that answers. Default 1 s.
+	PollInterval time.Duration
+
+	// Horizon bounds the queue: entries due later stay in the database until then. Default 10 min.
+	Horizon time.Duration
+
+	// QueueLimit bounds the members the queue keeps of one type. Entries beyond it stay in the database
+	// until they are due. Default 100,000.
+	QueueLimit int
+
+	// MaxContent bounds an entry's content, in bytes. Default 256 KiB; at most 8 MiB.
+	MaxContent int
+
+	// StopTimeout is how long Run waits for running handlers once its context has ended. After two thirds
+	// of it their contexts are cancelled with ErrStopping. Default 30 s.
+	StopTimeout time.Duration
+
+	// Logger gets what an operator should know; content is never logged. Default slog.Default().
+	Logger *slog.Logger
+
+	// Observer sees every step, for metrics.
+	Observer Observer
+
+	// Propagator carries values, a trace for example, from the context of Record to that of the handler.
+	Propagator Propagator
+
+	// Store and Queue replace DB and Redis in unit tests and simulations; see package compensatortest.
+	Store Store
+	Queue Queue
+}
+
+// Propagator carries chosen values from the recording context to the handler's. Both are called
+// concurrently. What Inject returns is stored with the entry: 2,048 bytes as JSON, or Record refuses.
+type Propagator interface {
+	Inject(ctx context.Context) map[string]string
+	Extract(ctx context.Context, headers map[string]string) context.Context
+}
+
+const hardMaxContent = 8 << 20
+
+func (cfg Config) withDefaults() Config {
+	setDefault(&cfg.Table, DefaultTable)
+	setDefault(&cfg.Prefix, "compensator")
+	setDefault(&cfg.Lease, 30*time.Second)
+	setDefault(&cfg.Grace, 3*time.Second)
+	setDefault(&cfg.ReconcileInterval, 10*time.Second)
+	setDefault(&cfg.PollInterval, time.Second)
+	setDefault(&cfg.Horizon, 10*time.Minute)
+	setDefault(&cfg.QueueLimit, 100_000)
+	setDefault(&cfg.MaxContent, 256<<10)
+	setDefault(&cfg.StopTimeout, 30*time.Second)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+
+// validate checks a Config whose defaults are filled in.
+func (cfg Config) validate() error {
+	var problems []error
+	refuse := func(bad bool, field, reason string) {
+		if bad {
+			problems = append(problems, &FieldError{Field: field, Reason: reason})
+		}
+	}
+	atLeast := func(field string, d, least time.Duration) {
+		refuse(d < least, field, fmt.Sprintf("%v is less than %v", d, least))
+	}
+	refuse(cfg.DB == nil && cfg.Store == nil, "DB", "is missing")
+	refuse(cfg.DB != nil && cfg.Store != nil, "Store", "replaces DB: give one of them")
+	refuse(cfg.Redis != nil && cfg.Queue != nil, "Queue", "replaces Redis: give one of them")
+	refuse(!prefixPattern.MatchString(cfg.Prefix), "Prefix", fmt.Sprintf("%q: want 1 to 64 of A-Z a-z 0-9 _ . : -", cfg.Prefix))
+	if _, err := parseTable(cfg.Table); err != nil {
+		problems = append(problems, err)
+	}
+	atLeast("Lease", cfg.Lease, time.Second)
+	atLeast("Grace", cfg.Grace, 100*time.Millisecond)
+	atLeast("ReconcileInterval", cfg.ReconcileInterval, 100*time.Millisecond)
+	atLeast("PollInterval", cfg.PollInterval, 100*time.Millisecond)
+	atLeast("Horizon", cfg.Horizon, time.Second)
+	atLeast("StopTimeout", cfg.StopTimeout, time.Millisecond)
+	refuse(cfg.QueueLimit < 1000, "QueueLimit", "is less than 1,000")
+	refuse(cfg.MaxContent < 1 || cfg.MaxContent > hardMaxContent, "MaxContent", fmt.Sprintf("%d: want 1 byte to 8 MiB", cfg.MaxContent))
+	return errors.Join(problems...)
+}

@@ -1,0 +1,214 @@
+package compensator
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// connectorConn is a watched connection. It implements every optional interface of package driver; what the
+// inner connection lacks is answered as database/sql treats a lack of it.
+type connectorConn struct {
+	inner driver.Conn
+	txWatch
+}
+
+var (
+	_ driver.Conn               = (*connectorConn)(nil)
+	_ driver.ConnBeginTx        = (*connectorConn)(nil)
+	_ driver.ConnPrepareContext = (*connectorConn)(nil)
+	_ driver.ExecerContext      = (*connectorConn)(nil)
+	_ driver.QueryerContext     = (*connectorConn)(nil)
+	_ driver.NamedValueChecker  = (*connectorConn)(nil)
+	_ driver.Pinger             = (*connectorConn)(nil)
+	_ driver.SessionResetter    = (*connectorConn)(nil)
+	_ driver.Validator          = (*connectorConn)(nil)
+)
+
+func (c *connectorConn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+func (c *connectorConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := connBegin(ctx, c.inner, opts)
+	c.begun(err)
+	if err != nil {
+		return nil, err
+	}
+	return &connectorTx{conn: c, inner: tx}, nil
+}
+
+func (c *connectorConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if e := unfilled(ctx); e != nil {
+		c.enlist(ctx, e)
+		return driver.ResultNoRows, nil
+	}
+	kind := kindOf(query)
+	if err := c.before(ctx, kind); err != nil {
+		return nil, err
+	}
+	result, err := connExec(ctx, c.inner, query, args)
+	if err == driver.ErrSkip {
+		return nil, err // database/sql prepares it instead
+	}
+	if err = c.after(kind, query, err); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+func (c *connectorConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if e := unfilled(ctx); e != nil {
+		c.enlist(ctx, e)
+		return noRows{}, nil
+	}
+	kind := kindOf(query)
+	if err := c.before(ctx, kind); err != nil {
+		return nil, err
+	}
+	rows, err := connQuery(ctx, c.inner, query, args)
+	if err == driver.ErrSkip {
+		return nil, err
+	}
+	if err = c.after(kind, query, err); err != nil {
+		return nil, err
+	}
+	return c.watchRows(rows), nil
+}
+
+func (c *connectorConn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// PrepareContext of a probe sends nothing. What it returns may be kept and used with another context, so it
+// prepares the text for real once it is asked to run it.
+func (c *connectorConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt := &connectorStmt{conn: c, query: query, kind: kindOf(query)}
+	if unfilled(ctx) != nil {
+		return stmt, nil
+	}
+	if err := stmt.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if _, ok := stmt.inner.(columnConverter); ok {
+		return convertingStmt{stmt}, nil
+	}
+	return stmt, nil
+}
+
+func (c *connectorConn) Ping(ctx context.Context) error {
+	if pinger, ok := c.inner.(driver.Pinger); ok {
+		return pinger.Ping(ctx)
+	}
+	return nil
+}
+
+// CheckNamedValue serves ExecContext and QueryContext; a statement has its own.
+func (c *connectorConn) CheckNamedValue(value *driver.NamedValue) error {
+	if checker, ok := c.inner.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(value)
+	}
+	if !executes(c.inner) {
+		return nil // the statement prepared instead will check the arguments
+	}
+	return driver.ErrSkip
+}
+
+func (c *connectorConn) ResetSession(ctx context.Context) error {
+	c.reset()
+	if c.discard {
+		return driver.ErrBadConn
+	}
+	if resetter, ok := c.inner.(driver.SessionResetter); ok {
+		return resetter.ResetSession(ctx)
+	}
+	return nil
+}
+
+func (c *connectorConn) IsValid() bool {
+	if c.discard {
+		return false
+	}
+	if validator, ok := c.inner.(driver.Validator); ok {
+		return validator.IsValid()
+	}
+	return true
+}
+
+func (c *connectorConn) Close() error {
+	err := c.inner.Close()
+	c.end(c.dropped())
+	return err
+}
+
+// before refuses a COMMIT sent as text as connectorTx.Commit does. An XA transaction is only refused: who
+// coordinates it has to roll it back everywhere.
+func (c *connectorConn) before(ctx context.Context, kind sqlKind) error {
+	switch kind {
+	case sqlCommit, sqlCommitChain:
+		if refusal := c.refusal(); refusal != nil {
+			return c.refused(refusal, c.send(ctx, "ROLLBACK"))
+		}
+	case sqlXAPrepare, sqlXACommit:
+		return c.refusal()
+	}
+	return nil
+}
+
+// enlist answers a probe. It costs no round trip unless the state is in doubt.
+func (c *connectorConn) enlist(ctx context.Context, e *enlistment) {
+	var doubt error
+	if c.state == txDoubtful {
+		doubt = c.askServer(ctx)
+	}
+	e.watched = c.current()
+	if doubt != nil {
+		e.watched.suspend(fmt.Errorf("%w: %w", ErrNoTransaction, doubt))
+	}
+}
+
+// Only inside a transaction does a savepoint live long enough to be released. Where a savepoint would begin
+// a transaction instead (SQLite), the # is a syntax error, and the doubt remains.
+const (
+	doubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
+	doubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
+
+	noSuchSavepoint = 1305
+)
+
+// askServer settles a doubt about the transaction. On an error the doubt remains.
+func (c *connectorConn) askServer(ctx context.Context) error {
+	err := c.send(ctx, doubtSavepoint)
+	if err == nil {
+		err = c.send(ctx, doubtRelease)
+	}
+	var answer *mysql.MySQLError
+	switch {
+	case err == nil:
+		c.proven(true)
+	case errors.As(err, &answer) && answer.Number == noSuchSavepoint:
+		c.proven(false)
+	default:
+		c.failed(err)
+		return err
+	}
+	return nil
+}
+
+// send executes a statement of ours, which nobody follows.
+func (c *connectorConn) send(ctx context.Context, query string) error {
+	_, err := connExec(ctx, c.inner, query, nil)
+	if err != driver.ErrSkip {
+		return err
+	}
+	stmt, err := connPrepare(ctx, c.inner, query)
+	if err != nil {
+		return err
+	}
+	defer stmt.Close()
+	_, err = stmtExec(ctx, stmt, nil)
+	return err
+}

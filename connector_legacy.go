@@ -1,0 +1,141 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+)
+
+// Drivers may predate contexts. These functions call what a driver object has, with the fallback that
+// database/sql itself would have used, so that the wrapper changes nothing. The interfaces are spelled out
+// because package driver calls its own deprecated.
+type (
+	execer interface {
+		Exec(string, []driver.Value) (driver.Result, error)
+	}
+	queryer interface {
+		Query(string, []driver.Value) (driver.Rows, error)
+	}
+	beginner   interface{ Begin() (driver.Tx, error) }
+	stmtExecer interface {
+		Exec([]driver.Value) (driver.Result, error)
+	}
+	stmtQueryer interface {
+		Query([]driver.Value) (driver.Rows, error)
+	}
+	columnConverter interface {
+		ColumnConverter(int) driver.ValueConverter
+	}
+)
+
+// executes reports whether conn runs statements without preparing them.
+func executes(conn driver.Conn) bool {
+	switch conn.(type) {
+	case driver.ExecerContext, execer, driver.QueryerContext, queryer:
+		return true
+	}
+	return false
+}
+
+func connExec(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Result, error) {
+	if with, ok := conn.(driver.ExecerContext); ok {
+		return with.ExecContext(ctx, query, args)
+	}
+	old, ok := conn.(execer)
+	if !ok {
+		return nil, driver.ErrSkip
+	}
+	values, err := unnamed(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return old.Exec(query, values)
+}
+
+func connQuery(ctx context.Context, conn driver.Conn, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if with, ok := conn.(driver.QueryerContext); ok {
+		return with.QueryContext(ctx, query, args)
+	}
+	old, ok := conn.(queryer)
+	if !ok {
+		return nil, driver.ErrSkip
+	}
+	values, err := unnamed(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return old.Query(query, values)
+}
+
+func connPrepare(ctx context.Context, conn driver.Conn, query string) (driver.Stmt, error) {
+	if with, ok := conn.(driver.ConnPrepareContext); ok {
+		return with.PrepareContext(ctx, query)
+	}
+	stmt, err := conn.Prepare(query)
+	if err == nil && ctx.Err() != nil {
+		stmt.Close()
+		return nil, ctx.Err()
+	}
+	return stmt, err
+}
+
+func connBegin(ctx context.Context, conn driver.Conn, opts driver.TxOptions) (driver.Tx, error) {
+	if with, ok := conn.(driver.ConnBeginTx); ok {
+		return with.BeginTx(ctx, opts)
+	}
+	if sql.IsolationLevel(opts.Isolation) != sql.LevelDefault {
+		return nil, errors.New("sql: driver does not support non-default isolation level")
+	}
+	if opts.ReadOnly {
+		return nil, errors.New("sql: driver does not support read-only transactions")
+	}
+	tx, err := beginner(conn).Begin()
+	if err == nil && ctx.Err() != nil {
+		tx.Rollback()
+		return nil, ctx.Err()
+	}
+	return tx, err
+}
+
+func stmtExec(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (driver.Result, error) {
+	if with, ok := stmt.(driver.StmtExecContext); ok {
+		return with.ExecContext(ctx, args)
+	}
+	values, err := unnamed(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return stmtExecer(stmt).Exec(values)
+}
+
+func stmtQuery(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
+	if with, ok := stmt.(driver.StmtQueryContext); ok {
+		return with.QueryContext(ctx, args)
+	}
+	values, err := unnamed(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return stmtQueryer(stmt).Query(values)
+}
+
+// unnamed also looks at ctx, as the last moment at which a driver without contexts can be stopped.
+func unnamed(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
+	values := make([]driver.Value, len(args))
+	for i, arg := range args {
+		if arg.Name != "" {
+			return nil, errors.New("sql: driver does not support the use of Named Parameters")
+		}
+		values[i] = arg.Value
+	}
+	return values, ctx.Err()
+}
+
+func named(values []driver.Value) []driver.NamedValue {
+	args := make([]driver.NamedValue, len(values))
+	for i, value := range values {
+		args[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
+	}
+	return args
+}

@@ -1,0 +1,220 @@
+package compensator
+
+import "strings"
+
+// sqlKind is what a statement does to the transaction it is sent in, as far as its first words tell.
+type sqlKind uint8
+
+const (
+	sqlPlain      sqlKind = iota // nothing
+	sqlDoubt                     // perhaps something; the server has to be asked
+	sqlAutocommit                // sqlDoubt, and transactions may begin by themselves from now on
+	sqlBegin
+	sqlCommit
+	sqlCommitChain // and begin the next one
+	sqlRollback
+	sqlRollbackChain
+	sqlSavepoint
+	sqlRollbackTo
+	sqlDDL // commits on its own
+	sqlXAStart
+	sqlXAEnd
+	sqlXAPrepare
+	sqlXACommit
+	sqlXARollback
+)
+
+// leads are the first words of statements, frequent ones first. What is not listed is doubtful: CALL and
+// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and servers learn new words.
+var leads = [...]struct {
+	word   string
+	kind   sqlKind
+	refine func(rest string) sqlKind // when the first word does not decide
+}{
+	{word: "SELECT"}, {word: "INSERT"}, {word: "UPDATE"}, {word: "DELETE"},
+	{word: "SET", refine: kindOfSet},
+	{word: "COMMIT", refine: kindOfCommit},
+	{word: "ROLLBACK", refine: kindOfRollback},
+	{word: "START", refine: kindOfStart},
+	{word: "BEGIN", refine: kindOfBegin},
+	{word: "SAVEPOINT", kind: sqlSavepoint}, {word: "RELEASE"},
+	{word: "REPLACE"}, {word: "WITH"}, {word: "VALUES"}, {word: "TABLE"}, {word: "DO"}, {word: "HANDLER"},
+	{word: "SHOW"}, {word: "USE"}, {word: "EXPLAIN"}, {word: "DESCRIBE"}, {word: "DESC"}, {word: "KILL"},
+	{word: "PREPARE"}, {word: "DEALLOCATE"},
+	{word: "XA", refine: kindOfXA},
+	{word: "CREATE", refine: kindOfTable},
+	{word: "DROP", refine: kindOfTable},
+	{word: "LOCK", refine: kindOfLock},
+	{word: "ALTER", kind: sqlDDL}, {word: "TRUNCATE", kind: sqlDDL}, {word: "RENAME", kind: sqlDDL},
+	{word: "GRANT", kind: sqlDDL}, {word: "REVOKE", kind: sqlDDL},
+	{word: "OPTIMIZE", kind: sqlDDL}, {word: "REPAIR", kind: sqlDDL}, {word: "FLUSH", kind: sqlDDL},
+	{word: "INSTALL", kind: sqlDDL}, {word: "UNINSTALL", kind: sqlDDL},
+}
+
+// kindOf reads the beginning of a statement, allocating nothing. Several statements in one text are
+// doubtful, and so is one whose literals look as if they were.
+func kindOf(query string) sqlKind {
+	query, ok := skipBlank(query)
+	if !ok || several(query) {
+		return sqlDoubt
+	}
+	word, rest := nextWord(query)
+	if word == "" {
+		if query == "" || query[0] == '(' {
+			return sqlPlain // "(SELECT …) UNION …"
+		}
+		return sqlDoubt
+	}
+	for i := range leads {
+		if lead := &leads[i]; strings.EqualFold(lead.word, word) {
+			if lead.refine != nil {
+				return lead.refine(rest)
+			}
+			return lead.kind
+		}
+	}
+	return sqlDoubt
+}
+
+func kindOfBegin(rest string) sqlKind {
+	switch word, _ := nextWord(rest); {
+	case word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
+		return sqlBegin
+	}
+	return sqlDoubt // BEGIN NOT ATOMIC
+}
+
+func kindOfStart(rest string) sqlKind {
+	if word, _ := nextWord(rest); isOneOf(word, "TRANSACTION") {
+		return sqlBegin
+	}
+	return sqlDoubt // START SLAVE
+}
+
+func kindOfCommit(rest string) sqlKind {
+	if chains(rest) {
+		return sqlCommitChain
+	}
+	return sqlCommit
+}
+
+func kindOfRollback(rest string) sqlKind {
+	if _, to := savepointAfterTo(rest); to {
+		return sqlRollbackTo
+	}
+	if chains(rest) {
+		return sqlRollbackChain
+	}
+	return sqlRollback
+}
+
+// chains finds AND CHAIN, and no AND NO CHAIN.
+func chains(rest string) bool {
+	last := ""
+	for word, rest := nextWord(rest); word != ""; word, rest = nextWord(rest) {
+		if isOneOf(word, "CHAIN") {
+			return isOneOf(last, "AND")
+		}
+		last = word
+	}
+	return false
+}
+
+// kindOfTable sorts out what CREATE and DROP do without a commit.
+func kindOfTable(rest string) sqlKind {
+	word, rest := nextWord(rest)
+	if isOneOf(word, "OR") { // CREATE OR REPLACE TEMPORARY TABLE
+		_, rest = nextWord(rest)
+		word, _ = nextWord(rest)
+	}
+	if isOneOf(word, "TEMPORARY", "TEMP", "PREPARE") {
+		return sqlPlain
+	}
+	return sqlDDL
+}
+
+func kindOfLock(rest string) sqlKind {
+	if word, _ := nextWord(rest); isOneOf(word, "TABLES", "TABLE") {
+		return sqlDDL
+	}
+	return sqlDoubt
+}
+
+func kindOfSet(rest string) sqlKind {
+	if containsFold(rest, "autocommit") {
+		return sqlAutocommit
+	}
+	switch word, _ := nextWord(rest); {
+	case isOneOf(word, "STATEMENT", "PASSWORD"): // SET STATEMENT … FOR anything; SET PASSWORD commits
+		return sqlDoubt
+	case containsFold(rest, "completion_type"): // makes every COMMIT one AND CHAIN
+		return sqlAutocommit
+	}
+	return sqlPlain
+}
+
+func kindOfXA(rest string) sqlKind {
+	switch word, _ := nextWord(rest); {
+	case isOneOf(word, "START", "BEGIN"):
+		return sqlXAStart
+	case isOneOf(word, "END"):
+		return sqlXAEnd
+	case isOneOf(word, "PREPARE"):
+		return sqlXAPrepare
+	case isOneOf(word, "COMMIT"):
+		return sqlXACommit
+	case isOneOf(word, "ROLLBACK"):
+		return sqlXARollback
+	}
+	return sqlPlain // XA RECOVER
+}
+
+// savepointName reads the name out of SAVEPOINT and ROLLBACK TO.
+func savepointName(query string) string {
+	query, _ = skipBlank(query)
+	_, rest := nextWord(query)
+	if name, ok := savepointAfterTo(rest); ok {
+		return name
+	}
+	return identifier(rest)
+}
+
+// savepointAfterTo reads [WORK] TO [SAVEPOINT] name.
+func savepointAfterTo(rest string) (name string, ok bool) {
+	word, rest := nextWord(rest)
+	if isOneOf(word, "WORK", "TRANSACTION") {
+		word, rest = nextWord(rest)
+	}
+	if !isOneOf(word, "TO") {
+		return "", false
+	}
+	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") {
+		rest = after
+	}
+	return identifier(rest), true
+}
+
+// identifier takes the rest of a statement for one name, quoted or not.
+func identifier(rest string) string {
+	rest, _ = skipBlank(rest)
+	return strings.Trim(rest, "`\"; \t\r\n")
+}
+
+func isOneOf(word string, words ...string) bool {
+	for _, w := range words {
+		if strings.EqualFold(word, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// containsFold looks for a word given in lower case.
+func containsFold(s, lower string) bool {
+	for i := 0; i+len(lower) <= len(s); i++ {
+		if strings.EqualFold(s[i:i+len(lower)], lower) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package compensator
+
+import (
+	"context"
+	"database/sql/driver"
+)
+
+// connectorStmt is a statement prepared on a watched connection. Made by a probe, it has no inner statement
+// until it is first run for real.
+type connectorStmt struct {
+	conn  *connectorConn
+	inner driver.Stmt
+	query string
+	kind  sqlKind
+}
+
+var (
+	_ driver.Stmt              = (*connectorStmt)(nil)
+	_ driver.StmtExecContext   = (*connectorStmt)(nil)
+	_ driver.StmtQueryContext  = (*connectorStmt)(nil)
+	_ driver.NamedValueChecker = (*connectorStmt)(nil)
+	_ columnConverter          = convertingStmt{}
+)
+
+func (s *connectorStmt) prepare(ctx context.Context) error {
+	inner, err := connPrepare(ctx, s.conn.inner, s.query)
+	if err != nil {
+		s.conn.failed(err)
+		return err
+	}
+	s.inner = inner
+	return nil
+}
+
+// ready makes s fit to run for real, and refuses what must not run.
+func (s *connectorStmt) ready(ctx context.Context) error {
+	if err := s.conn.before(ctx, s.kind); err != nil {
+		return err
+	}
+	if s.inner != nil {
+		return nil
+	}
+	return s.prepare(ctx)
+}
+
+func (s *connectorStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	if e := unfilled(ctx); e != nil {
+		s.conn.enlist(ctx, e)
+		return driver.ResultNoRows, nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	result, err := stmtExec(ctx, s.inner, args)
+	if err = s.conn.after(s.kind, s.query, err); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+func (s *connectorStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if e := unfilled(ctx); e != nil {
+		s.conn.enlist(ctx, e)
+		return noRows{}, nil
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := stmtQuery(ctx, s.inner, args)
+	if err = s.conn.after(s.kind, s.query, err); err != nil {
+		return nil, err
+	}
+	return s.conn.watchRows(rows), nil
+}
+
+func (s *connectorStmt) Exec(args []driver.Value) (driver.Result, error) {
+	return s.ExecContext(context.Background(), named(args))
+}
+
+func (s *connectorStmt) Query(args []driver.Value) (driver.Rows, error) {
+	return s.QueryContext(context.Background(), named(args))
+}
+
+// NumInput is unknown until the statement is prepared; the driver then checks the number itself.
+func (s *connectorStmt) NumInput() int {
+	if s.inner == nil {
+		return -1
+	}
+	return s.inner.NumInput()
+}
+
+func (s *connectorStmt) CheckNamedValue(value *driver.NamedValue) error {
+	if checker, ok := s.inner.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(value)
+	}
+	if checker, ok := s.conn.inner.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(value)
+	}
+	return driver.ErrSkip
+}
+
+func (s *connectorStmt) Close() error {
+	if s.inner == nil {
+		return nil
+	}
+	return s.inner.Close()
+}
+
+// convertingStmt is a type of its own because database/sql has no value that means "no converter".
+type convertingStmt struct{ *connectorStmt }
+
+func (s convertingStmt) ColumnConverter(i int) driver.ValueConverter {
+	return s.inner.(columnConverter).ColumnConverter(i)
+}

@@ -1,0 +1,151 @@
+package compensator
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// watchedTx is the state of one transaction on a watched connection, as far as entries are concerned. The
+// first end wins: later news about the same transaction changes nothing. Its methods may be called
+// concurrently.
+type watchedTx struct {
+	mu         sync.Mutex // guards the fields below
+	state      error      // nil while statements join the transaction
+	ended      bool
+	outcome    commitOutcome // once ended
+	hooks      []func(commitOutcome)
+	tainted    error
+	savepoints []string // set since the taint, as written
+}
+
+// noTransaction answers for a connection on which none is open.
+func noTransaction() *watchedTx {
+	return &watchedTx{state: ErrNoTransaction, ended: true, outcome: rolledBack}
+}
+
+// err is nil while the transaction is open, and ErrTxAborted or another ErrNoTransaction from then on.
+func (w *watchedTx) err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+// onEnd has hook called once, with how the transaction ended, by whoever ends it and while that still holds
+// the connection: hook must not block. When the transaction has ended, it is called right away. A panic is
+// reported and goes no further.
+func (w *watchedTx) onEnd(hook func(commitOutcome)) {
+	w.mu.Lock()
+	ended, outcome := w.ended, w.outcome
+	if !ended {
+		w.hooks = append(w.hooks, hook)
+	}
+	w.mu.Unlock()
+	if ended {
+		runHook(hook, outcome)
+	}
+}
+
+// taint says that an entry could not be written: Commit will roll back and return err. Going back to a
+// savepoint set before that undoes the taint, for then the caller has given up the entry too.
+func (w *watchedTx) taint(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tainted == nil {
+		w.tainted, w.savepoints = err, nil
+	}
+}
+
+// refusal is why Commit must not happen, or nil.
+func (w *watchedTx) refusal() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	aborted := w.ended // still held by its connection, hence ended by the server
+	switch {
+	case w.tainted != nil && aborted:
+		return fmt.Errorf("%w: %w (%w)", ErrNotRecorded, w.tainted, ErrTxAborted)
+	case w.tainted != nil:
+		return fmt.Errorf("%w: %w", ErrNotRecorded, w.tainted)
+	case aborted:
+		return ErrTxAborted
+	}
+	return nil
+}
+
+// suspend answers err from now on; nil resumes. It does nothing once the transaction has ended.
+func (w *watchedTx) suspend(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.state = err
+	}
+}
+
+func (w *watchedTx) abort()                    { w.finish(rolledBack, ErrTxAborted) }
+func (w *watchedTx) end(outcome commitOutcome) { w.finish(outcome, ErrNoTransaction) }
+
+func (w *watchedTx) finish(outcome commitOutcome, state error) {
+	w.mu.Lock()
+	if w.ended {
+		w.mu.Unlock()
+		return
+	}
+	w.ended, w.outcome, w.state = true, outcome, state
+	hooks := w.hooks
+	w.hooks = nil
+	w.mu.Unlock()
+	for _, hook := range hooks {
+		runHook(hook, outcome)
+	}
+}
+
+func runHook(hook func(commitOutcome), outcome commitOutcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			warnConnector(fmt.Errorf("compensator: hook on a transaction's end panicked: %v", p))
+		}
+	}()
+	hook(outcome)
+}
+
+// savepoint notes a savepoint set, and back one gone back to. Both matter only after a taint.
+func (w *watchedTx) savepoint(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tainted != nil {
+		w.savepoints = append(w.savepoints, name)
+	}
+}
+
+func (w *watchedTx) back(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, later := range w.savepoints {
+		if strings.EqualFold(later, name) {
+			return
+		}
+	}
+	w.tainted, w.savepoints = nil, nil
+}
+
+// connectorTx is the driver.Tx of a watched connection.
+type connectorTx struct {
+	conn  *connectorConn
+	inner driver.Tx
+}
+
+var _ driver.Tx = (*connectorTx)(nil)
+
+func (t *connectorTx) Commit() error {
+	if refusal := t.conn.refusal(); refusal != nil {
+		return t.conn.refused(refusal, t.inner.Rollback())
+	}
+	return t.conn.committed(t.inner.Commit())
+}
+
+func (t *connectorTx) Rollback() error {
+	err := t.inner.Rollback()
+	t.conn.end(t.conn.dropped())
+	return err
+}

@@ -1,0 +1,298 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// dispatcher runs claimed entries, each in a goroutine of its own, and knows which are running.
+type dispatcher struct {
+	c       *Compensator
+	suspect chan struct{} // holds a token while an entry runs that may have killed a process
+
+	mu      sync.Mutex // guards the fields below
+	running map[*attempt]struct{}
+	idle    chan struct{}           // closed when nothing runs; nil when nobody asked
+	base    context.Context         // of handlers; it outlives Run's own
+	stop    context.CancelCauseFunc // ends base
+}
+
+// attempt is one run of a handler on one entry, or the entry's share of a batch.
+type attempt struct {
+	row     Row
+	token   int64 // of the queue lease it was claimed with; 0: none
+	suspect bool  // it holds the suspect lane
+
+	t       *handlerType
+	ctx     context.Context // the handler's; kept to ask why it ended
+	cancel  context.CancelCauseFunc
+	started time.Time
+
+	leaseEnd time.Time // by our clock, which no write depends on; guarded by dispatcher.mu once running
+	stuck    bool      // reported; guarded by dispatcher.mu
+}
+
+func newDispatcher(c *Compensator) *dispatcher {
+	return &dispatcher{c: c, suspect: make(chan struct{}, 1), running: make(map[*attempt]struct{})}
+}
+
+// open makes ready for a Run.
+func (d *dispatcher) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.base, d.stop = context.WithCancelCause(d.c.work)
+}
+
+// start runs claimed entries of one type; each holds a slot. It returns at once. Entries whose last lease
+// was lost stay out of batches: a killer must not take others with it.
+func (d *dispatcher) start(t *handlerType, attempts []*attempt) {
+	var batch []*attempt
+	for _, a := range attempts {
+		a.t = t
+		a.row.codec = t.cfg.Codec
+		a.leaseEnd = time.Now().Add(a.row.LeaseLeft)
+		d.add(a)
+		if t.runBatch != nil && a.row.State != Compensating && lostLeases(&a.row) == 0 {
+			batch = append(batch, a)
+		} else {
+			go d.run(a)
+		}
+	}
+	for chunk := range slices.Chunk(batch, t.cfg.BatchSize) {
+		go d.runBatch(t, chunk)
+	}
+}
+
+func (d *dispatcher) add(a *attempt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running[a] = struct{}{}
+	d.prepareLocked(a)
+}
+
+// prepareLocked gives an attempt its context: bounded by the type's timeout, with what Record's context
+// carried, ended by a lost lease, by Cancel, or when Run gives up waiting.
+func (d *dispatcher) prepareLocked(a *attempt) {
+	ctx := d.base
+	if p := d.c.cfg.Propagator; p != nil {
+		ctx = p.Extract(ctx, a.row.Headers)
+	}
+	ctx, endTimeout := context.WithTimeoutCause(ctx, a.t.cfg.Timeout, ErrTimeout)
+	ctx, cancel := context.WithCancelCause(ctx)
+	a.ctx, a.started = ctx, time.Now()
+	a.cancel = func(cause error) { cancel(cause); endTimeout() }
+}
+
+// run runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
+// its goroutine cannot skip.
+func (d *dispatcher) run(a *attempt) {
+	end := ending{err: &PanicError{Stack: []byte("runtime.Goexit")}}
+	defer func() { d.finish(a, end) }()
+	if lostLeases(&a.row) >= crashBudget {
+		crashed := a.t.crashed(&a.row)
+		end = ending{outcome: &crashed}
+		return
+	}
+	tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
+	end = d.call(a)
+}
+
+// ending is how an attempt came out.
+type ending struct {
+	err     error
+	settled bool     // the outcome is durable: the handler's own transaction carried it
+	outcome *Outcome // decided already, with no handler run
+}
+
+// call runs what the entry's state asks for, and turns a panic into a failure.
+func (d *dispatcher) call(a *attempt) (end ending) {
+	defer func() {
+		if p := recover(); p != nil {
+			end = ending{err: &PanicError{Value: p, Stack: debug.Stack()}}
+		}
+	}()
+	t, entry := a.t, a.row.Entry
+	compensating := a.row.State == Compensating
+	switch {
+	case compensating && t.undo != nil:
+		return ending{err: t.undo(a.ctx, &entry)}
+	case compensating:
+		return d.runTx(a, t.cfg.CompensateTx)
+	case t.runTx != nil:
+		return d.runTx(a, t.runTx)
+	case t.runBatch != nil:
+		return ending{err: only(t.runBatch(a.ctx, []*Entry{&entry}))}
+	}
+	return ending{err: t.run(a.ctx, &entry)}
+}
+
+// only is the verdict of a batch of one.
+func only(verdicts []error) error {
+	switch {
+	case len(verdicts) == 0:
+		return nil
+	case len(verdicts) != 1:
+		return fmt.Errorf("batch handler answered with %d errors for 1 entry", len(verdicts))
+	}
+	return verdicts[0]
+}
+
+// runBatch runs a batch. One that did not come to a verdict for each entry spends no attempt: every entry
+// is run again alone, and that counts.
+func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
+	var verdicts []error
+	whole := false
+	defer func() {
+		for i, a := range batch {
+			switch {
+			case !whole:
+				d.again(a)
+			case verdicts == nil:
+				d.finish(a, ending{})
+			default:
+				d.finish(a, ending{err: verdicts[i]})
+			}
+		}
+	}()
+	entries := make([]*Entry, len(batch))
+	for i, a := range batch {
+		entry := a.row.Entry
+		entries[i] = &entry
+		tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
+	}
+	verdicts, whole = d.callBatch(batch[0].ctx, t, entries)
+}
+
+func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*Entry) (verdicts []error, whole bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.c.log.Warn("compensator: batch handler panicked; its entries run alone", "type", t.name, "panic", p)
+			whole = false
+		}
+	}()
+	verdicts = t.runBatch(ctx, entries)
+	if verdicts == nil {
+		return nil, true
+	}
+	timedOut := errors.Is(context.Cause(ctx), ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
+	return verdicts, len(verdicts) == len(entries) && !timedOut
+}
+
+// again runs an entry of a failed batch by itself.
+func (d *dispatcher) again(a *attempt) {
+	a.cancel(nil)
+	d.mu.Lock()
+	d.prepareLocked(a)
+	d.mu.Unlock()
+	go d.run(a)
+}
+
+// finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
+func (d *dispatcher) finish(a *attempt, end ending) {
+	cause := context.Cause(a.ctx)
+	a.cancel(nil)
+	if end.outcome == nil {
+		tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
+	}
+	if a.suspect {
+		<-d.suspect
+	}
+	outcome := end.outcome
+	if outcome == nil {
+		o := a.t.outcomeOf(&a.row, end.err, cause)
+		outcome = &o
+	}
+	s := settlement{a: a, outcome: *outcome}
+	switch {
+	case end.settled:
+		d.c.settled(s, Settled{Applied: true})
+	case errors.Is(end.err, errFenceLost):
+		d.c.settled(s, Settled{})
+	default:
+		d.c.settleLane.add(s) // before the slot is free, so that a drain cannot miss it
+	}
+	d.remove(a)
+	a.t.slots.release(1)
+	d.c.scanner.freed(a.t.name)
+}
+
+func (d *dispatcher) remove(a *attempt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.running, a)
+	if len(d.running) == 0 && d.idle != nil {
+		close(d.idle)
+		d.idle = nil
+	}
+}
+
+// cancelEntry ends the context of an entry's running attempts.
+func (d *dispatcher) cancelEntry(id EntryID, cause error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for a := range d.running {
+		if a.row.ID == id {
+			a.cancel(cause)
+		}
+	}
+}
+
+// drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.
+func (d *dispatcher) drain(timeout time.Duration) error {
+	patience := time.NewTimer(timeout * 2 / 3)
+	defer patience.Stop()
+	idle := d.whenIdle()
+	select {
+	case <-idle:
+	case <-patience.C:
+	}
+	d.stop(ErrStopping)
+	deadline := time.NewTimer(timeout / 3)
+	defer deadline.Stop()
+	select {
+	case <-idle:
+		return nil
+	case <-deadline.C:
+		return d.stuckError()
+	}
+}
+
+func (d *dispatcher) whenIdle() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.running) == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if d.idle == nil {
+		d.idle = make(chan struct{})
+	}
+	return d.idle
+}
+
+func (d *dispatcher) stuckError() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	stuck := &StuckError{}
+	for a := range d.running {
+		stuck.Stuck = append(stuck.Stuck, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
+	}
+	if len(stuck.Stuck) == 0 {
+		return nil // the last one returned just now
+	}
+	slices.SortFunc(stuck.Stuck, func(a, b StuckAttempt) int { return compareIDs(a.ID, b.ID) })
+	return stuck
+}
+
+func (a *attempt) event(err error) AttemptEvent {
+	return AttemptEvent{
+		ID: a.row.ID, BusinessType: a.row.BusinessType, Attempt: a.row.Attempt(), Compensation: a.row.State == Compensating,
+		Late: -a.row.DueIn, Duration: time.Since(a.started), Err: err,
+	}
+}

@@ -1,0 +1,255 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// HandlerFunc does the work of one entry. nil records success; see Permanent, RetryAfter, Snooze and
+// Unavailable for what an error can ask for. It may run more than once for the same entry, at the same time
+// only after a pause longer than the lease: give Entry.Key to whatever it calls.
+type HandlerFunc func(ctx context.Context, e *Entry) error
+
+// TxHandlerFunc does the work of one entry inside tx. The library commits it together with the outcome, so
+// that its effect in this database happens exactly once.
+type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
+
+// BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error
+// (or nil) for each entry, in their order.
+type BatchFunc func(ctx context.Context, entries []*Entry) []error
+
+// Middleware wraps a handler, as in net/http. Those given to Use run outside those of the type.
+type Middleware func(next HandlerFunc) HandlerFunc
+
+// BatchMiddleware is Middleware for batch handlers.
+type BatchMiddleware func(next BatchFunc) BatchFunc
+
+// TypeConfig says how the entries of one business type are run. The zero value works.
+type TypeConfig struct {
+	// MaxProcessCount is how many failures an entry may have: the last one makes it exhausted. Default 10.
+	// Options.MaxProcessCount overrides it for one entry.
+	MaxProcessCount int
+
+	// Timeout bounds one attempt; its context ends with ErrTimeout. Default 30 s.
+	Timeout time.Duration
+
+	// Concurrency is how many entries of this type run at once in this process. Default 50; for
+	// transactional handlers at most the pool's MaxOpenConns − 2.
+	Concurrency int
+
+	// Lease replaces Config.Lease for this type. A running attempt renews it, until its Timeout.
+	Lease time.Duration
+
+	// Retry is the schedule of attempts. Default Exponential(1 s, 10 min).
+	Retry Retry
+
+	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; it reads
+	// in Entry.LastError why. It runs at least once, with a budget of its own, and never after a success.
+	// Use Typed for the decoded value. CompensateTx instead undoes in a transaction, exactly once.
+	Compensate   HandlerFunc
+	CompensateTx TxHandlerFunc
+
+	// MaxCompensateCount is how many failures a compensation may have before a person is needed. Default 10.
+	MaxCompensateCount int
+
+	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of
+	// leaving it to a person. Whether its effect happened is unknown.
+	CompensateCrashed bool
+
+	// BatchSize is how many entries a batch handler is given at most. Default 100.
+	BatchSize int
+
+	// Codec reads and writes the content of a typed handler. Default JSON.
+	Codec Codec
+
+	// Middleware wraps the handler and Compensate of this type; BatchMiddleware a batch handler.
+	Middleware      []Middleware
+	BatchMiddleware []BatchMiddleware
+}
+
+func (cfg TypeConfig) withDefaults(lease time.Duration) TypeConfig {
+	setDefault(&cfg.MaxProcessCount, 10)
+	setDefault(&cfg.Timeout, 30*time.Second)
+	setDefault(&cfg.Concurrency, 50)
+	setDefault(&cfg.Lease, lease)
+	setDefault(&cfg.MaxCompensateCount, 10)
+	setDefault(&cfg.BatchSize, 100)
+	if cfg.Retry == nil {
+		cfg.Retry = Exponential(time.Second, 10*time.Minute)
+	}
+	if cfg.Codec == nil {
+		cfg.Codec = JSON
+	}
+	return cfg
+}
+
+func (cfg TypeConfig) validate() error {
+	var problems []error
+	atLeastOne := func(field string, n int) {
+		if n < 1 {
+			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf("%d is less than 1", n)})
+		}
+	}
+	atLeastOne("MaxProcessCount", cfg.MaxProcessCount)
+	atLeastOne("Concurrency", cfg.Concurrency)
+	atLeastOne("MaxCompensateCount", cfg.MaxCompensateCount)
+	atLeastOne("BatchSize", cfg.BatchSize)
+	if cfg.Timeout < time.Millisecond {
+		problems = append(problems, &FieldError{Field: "Timeout", Reason: fmt.Sprintf("%v is less than 1ms", cfg.Timeout)})
+	}
+	if cfg.Lease < time.Second {
+		problems = append(problems, &FieldError{Field: "Lease", Reason: fmt.Sprintf("%v is less than 1s", cfg.Lease)})
+	}
+	if cfg.Compensate != nil && cfg.CompensateTx != nil {
+		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
+	}
+	return errors.Join(problems...)
+}
+
+// Handle registers the handler of a business type and returns the handle to record its entries with. It
+// must come before Run. Its errors name what is wrong: an invalid or repeated type, a nil handler, a field.
+func Handle[T any](c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
+	if handler == nil {
+		return nil, &FieldError{Field: "handler", Reason: "is nil"}
+	}
+	return register[T](c, businessType, cfg, func(t *handlerType) { t.run = wrap(Typed(handler), c.middleware, t.cfg.Middleware) })
+}
+
+// HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit
+// together, exactly once. It needs no idempotency of its own for effects in this database.
+func HandleTx[T any](c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
+	if handler == nil {
+		return nil, &FieldError{Field: "handler", Reason: "is nil"}
+	}
+	return register[T](c, businessType, cfg, func(t *handlerType) { t.runTx = TypedTx(handler) })
+}
+
+// Item is one entry of a batch with its decoded value.
+type Item[T any] struct {
+	Entry *Entry
+	Value T
+}
+
+// HandleBatch is Handle for a handler of several entries at once. A batch that panics, times out or answers
+// with another number of errors spends no attempt: each of its entries is run again alone, and that counts.
+func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
+	if handler == nil {
+		return nil, &FieldError{Field: "handler", Reason: "is nil"}
+	}
+	return register[T](c, businessType, cfg, func(t *handlerType) { t.runBatch = wrap(typedBatch(handler), c.batchMiddleware, t.cfg.BatchMiddleware) })
+}
+
+// Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only
+// Codec is used.
+func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
+	if err := validateType(businessType); err != nil {
+		return nil, err
+	}
+	return &Type[T]{c: c, name: businessType, codec: cfg.withDefaults(c.cfg.Lease).Codec}, nil
+}
+
+// Typed makes a HandlerFunc, for Compensate too, of a function that wants the decoded value.
+func Typed[T any](handler func(ctx context.Context, e *Entry, v T) error) HandlerFunc {
+	return func(ctx context.Context, e *Entry) error {
+		v, err := decode[T](e)
+		if err != nil {
+			return err
+		}
+		return handler(ctx, e, v)
+	}
+}
+
+// TypedTx is Typed for transactional handlers.
+func TypedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error) TxHandlerFunc {
+	return func(ctx context.Context, tx *ScopedTx, e *Entry) error {
+		v, err := decode[T](e)
+		if err != nil {
+			return err
+		}
+		return handler(ctx, tx, e, v)
+	}
+}
+
+// typedBatch decodes a batch; entries that cannot be decoded leave it.
+func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []error) BatchFunc {
+	return func(ctx context.Context, entries []*Entry) []error {
+		verdicts := make([]error, len(entries))
+		items := make([]Item[T], 0, len(entries))
+		places := make([]int, 0, len(entries))
+		for i, e := range entries {
+			v, err := decode[T](e)
+			if err != nil {
+				verdicts[i] = err
+				continue
+			}
+			items, places = append(items, Item[T]{Entry: e, Value: v}), append(places, i)
+		}
+		if len(items) == 0 {
+			return verdicts
+		}
+		answers := handler(ctx, items)
+		if answers == nil {
+			return verdicts
+		}
+		if len(answers) != len(items) {
+			return answers // the engine sees that the length is wrong
+		}
+		for n, i := range places {
+			verdicts[i] = answers[n]
+		}
+		return verdicts
+	}
+}
+
+// decode turns an entry's content into its value. Content that this version of the code cannot read may be
+// from a newer one that runs beside it, so that costs no attempt.
+func decode[T any](e *Entry) (T, error) {
+	var v T
+	if err := e.Decode(&v); err != nil {
+		return v, Unavailable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err))
+	}
+	return v, nil
+}
+
+func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
+	for _, list := range [][]M{inner, outer} {
+		for i := len(list) - 1; i >= 0; i-- {
+			handler = list[i](handler)
+		}
+	}
+	return handler
+}
+
+// handlerType is a registered business type.
+type handlerType struct {
+	name string
+	cfg  TypeConfig
+
+	run      HandlerFunc // exactly one of these three is set
+	runTx    TxHandlerFunc
+	runBatch BatchFunc
+	undo     HandlerFunc // cfg.Compensate with its middleware
+
+	slots *slots
+}
+
+func (t *handlerType) compensates() bool { return t.undo != nil || t.cfg.CompensateTx != nil }
+
+// register validates and adds a type. set puts the handler in place.
+func register[T any](c *Compensator, businessType string, cfg TypeConfig, set func(*handlerType)) (*Type[T], error) {
+	cfg = cfg.withDefaults(c.cfg.Lease)
+	if err := errors.Join(validateType(businessType), cfg.validate()); err != nil {
+		return nil, err
+	}
+	t := &handlerType{name: businessType, cfg: cfg}
+	set(t)
+	if cfg.Compensate != nil {
+		t.undo = wrap(cfg.Compensate, c.middleware, cfg.Middleware)
+	}
+	if err := c.addType(t); err != nil {
+		return nil, err
+	}
+	return &Type[T]{c: c, name: businessType, codec: t.cfg.Codec}, nil
+}

@@ -1,0 +1,163 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// queueHealth knows whether the queue answers. One failed call is enough to stop relying on it; only the
+// reconciler's probe brings it back, so that a flapping queue does not make the modes flap with it.
+type queueHealth struct {
+	c *Compensator
+
+	mu    sync.Mutex // guards the fields below
+	down  bool
+	since time.Time
+	err   error
+	gaps  bool // something was not announced: the queue must be rebuilt
+}
+
+func (h *queueHealth) up() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.down
+}
+
+// saw takes the result of a call to the queue.
+func (h *queueHealth) saw(err error) {
+	if err == nil || h.c.work.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	first := !h.down
+	h.down, h.err, h.gaps = true, err, true
+	if first {
+		h.since = time.Now()
+	}
+	h.mu.Unlock()
+	if first {
+		h.c.log.Warn("compensator: the queue does not answer; polling the database", "err", err)
+		tell(h.c, h.c.cfg.Observer.QueueDown, err)
+	}
+}
+
+// probed takes the result of the reconciler's probe.
+func (h *queueHealth) probed(err error) {
+	if err != nil {
+		h.saw(err)
+		return
+	}
+	h.mu.Lock()
+	back := h.down
+	h.down, h.err = false, nil
+	since := h.since
+	h.mu.Unlock()
+	if back {
+		h.c.log.Info("compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+		if up := h.c.cfg.Observer.QueueUp; up != nil {
+			tell(h.c, func(struct{}) { up() }, struct{}{})
+		}
+	}
+}
+
+// forgot notes that an announcement was lost.
+func (h *queueHealth) forgot() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gaps = true
+}
+
+// takeGaps reports whether announcements were lost since it was last asked.
+func (h *queueHealth) takeGaps() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gaps := h.gaps
+	h.gaps = false
+	return gaps
+}
+
+// Health is what a readiness probe wants to know.
+type Health struct {
+	Database error // nil: it answers
+	Queue    error // nil: it answers; otherwise the database is polled, which works, with more delay
+
+	// OldestOverdue is how long the entry that waits longest has been due and unclaimed, of any type; read
+	// from the database, so that a queue that has lost entries does not hide them.
+	OldestOverdue     time.Duration
+	OldestOverdueType string
+
+	UnknownTypes []string       // types with overdue entries that this process has no handler for
+	Stuck        []StuckAttempt // handlers that run on after their timeout
+}
+
+// OK reports whether entries are being worked off in time: the database answers, and nothing has been due
+// for longer than patience.
+func (h Health) OK(patience time.Duration) bool { return h.Database == nil && h.OldestOverdue <= patience }
+
+// Health asks the database and the queue. It works without Run, too.
+func (c *Compensator) Health(ctx context.Context) Health {
+	h := Health{Stuck: c.dispatcher.stuckNow()}
+	c.health.mu.Lock()
+	h.Queue = c.health.err
+	c.health.mu.Unlock()
+	if h.Queue == nil && !c.local {
+		_, h.Queue = c.queue.Peek(ctx, []string{"health"})
+	}
+	heads, err := c.store.Heads(ctx)
+	for _, head := range heads {
+		if err != nil || head.DueIn > 0 {
+			continue
+		}
+		err = c.addOverdue(ctx, &h, head)
+	}
+	h.Database = err
+	slices.Sort(h.UnknownTypes)
+	h.UnknownTypes = slices.Compact(h.UnknownTypes)
+	return h
+}
+
+func (c *Compensator) addOverdue(ctx context.Context, h *Health, head Head) error {
+	oldest, err := c.store.Scan(ctx, Window{BusinessType: head.BusinessType, State: head.State, From: -maxDelay, To: 0, Free: true, Limit: 1})
+	if err != nil || len(oldest) == 0 {
+		return err
+	}
+	rows, err := c.store.Load(ctx, []EntryID{oldest[0].ID})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	overdue := -rows[0].DueIn
+	if overdue > h.OldestOverdue {
+		h.OldestOverdue, h.OldestOverdueType = overdue, head.BusinessType
+	}
+	if c.types[head.BusinessType] == nil && overdue > c.cfg.Grace {
+		h.UnknownTypes = append(h.UnknownTypes, head.BusinessType)
+	}
+	return nil
+}
+
+// stuckNow lists the handlers that have outlived their timeout.
+func (d *dispatcher) stuckNow() []StuckAttempt {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []StuckAttempt
+	for a := range d.running {
+		if a.stuck {
+			list = append(list, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
+		}
+	}
+	return list
+}
+
+// String sums a Health up in a line.
+func (h Health) String() string {
+	switch {
+	case h.Database != nil:
+		return fmt.Sprintf("database: %v", h.Database)
+	case h.Queue != nil:
+		return fmt.Sprintf("queue: %v; oldest overdue %v", h.Queue, h.OldestOverdue)
+	}
+	return fmt.Sprintf("oldest overdue %v", h.OldestOverdue)
+}

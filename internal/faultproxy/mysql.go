@@ -1,0 +1,219 @@
+package faultproxy
+
+import (
+	"bufio"
+	"encoding/binary"
+	"sync"
+)
+
+// MySQL forwards the MySQL protocol, one message at a time, and breaks the requests its traps name. It
+// takes TLS and compression out of the server's offer; a client that insists on them cannot connect.
+type MySQL struct {
+	proxy
+
+	trapsMu sync.Mutex // guards traps
+	traps   []*Trap
+}
+
+// NewMySQL starts a proxy to target, host:port.
+func NewMySQL(target string) (*MySQL, error) {
+	p := new(MySQL)
+	return p, p.start(target, func(l *link) {
+		s := &session{link: l, trap: p.trap, texts: make(map[uint32]string)}
+		l.both(s.requests, s.replies)
+	})
+}
+
+// Arm puts a rule in force. Of several that would break the same request, the one armed first does.
+func (p *MySQL) Arm(rule Rule) *Trap {
+	t := &Trap{rule: rule, first: make(chan struct{})}
+	p.trapsMu.Lock()
+	defer p.trapsMu.Unlock()
+	p.traps = append(p.traps, t)
+	return t
+}
+
+// Heal disarms all traps and ends Refuse. Connections that hang go on hanging; see Cut.
+func (p *MySQL) Heal() {
+	p.setRefusing(false)
+	p.trapsMu.Lock()
+	defer p.trapsMu.Unlock()
+	for _, t := range p.traps {
+		t.Disarm()
+	}
+	p.traps = nil
+}
+
+func (p *MySQL) trap(r Request) *Trap {
+	p.trapsMu.Lock()
+	defer p.trapsMu.Unlock()
+	var sprung *Trap
+	for _, t := range p.traps {
+		if t.springs(r) && sprung == nil {
+			sprung = t
+		}
+	}
+	return sprung
+}
+
+// session is one client's conversation. Its two directions run in a goroutine each; a client waits for the
+// answer before it sends the next command.
+type session struct {
+	*link
+	trap func(Request) *Trap
+
+	mu       sync.Mutex // guards the fields below
+	noEOF    bool
+	texts    map[uint32]string // of prepared statements
+	prepared *string           // the text whose id the server is about to tell
+	broken   *Trap             // breaks the answer under way
+	answer   *reply            // its end; set with broken
+	hung     bool
+}
+
+func (s *session) requests() {
+	r := bufio.NewReader(s.client)
+	for first := true; ; first = false {
+		m, err := readMessage(r)
+		if err != nil {
+			return
+		}
+		switch {
+		case first:
+			s.mu.Lock()
+			s.noEOF = deprecatesEOF(m)
+			s.mu.Unlock()
+		case m.isCommand() && !s.request(m):
+			return
+		}
+		if !write(s.server, m.raw) {
+			return
+		}
+	}
+}
+
+// request springs the traps on a command and reports whether to forward it.
+func (s *session) request(m message) bool {
+	req := s.read(m)
+	t := s.trap(req)
+	if t == nil || t.rule.Fault == Count {
+		return true
+	}
+	switch t.rule.Fault {
+	case DropRequest:
+		t.fire()
+		if t.rule.Hang {
+			s.hang()
+			<-s.done
+		}
+		return false
+	case DelayRequest:
+		t.fire()
+		return s.wait(t.rule.Delay)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer := newReply(req.Command, s.noEOF); answer != nil {
+		s.broken, s.answer = t, answer
+	}
+	return true
+}
+
+// read understands a command and keeps track of prepared statements.
+func (s *session) read(m message) Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	req := Request{Command: m.payload[0]}
+	body := m.payload[1:]
+	s.prepared = nil
+	switch req.Command {
+	case comQuery:
+		req.Text = string(body)
+	case comStmtPrepare:
+		req.Text = string(body)
+		s.prepared = &req.Text
+	case comStmtExecute, comStmtClose:
+		if len(body) >= 4 {
+			id := binary.LittleEndian.Uint32(body)
+			req.Text = s.texts[id]
+			if req.Command == comStmtClose {
+				delete(s.texts, id)
+			}
+		}
+	}
+	return req
+}
+
+func (s *session) hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung = true
+}
+
+func (s *session) replies() {
+	r := bufio.NewReader(s.server)
+	for first := true; ; first = false {
+		m, err := readMessage(r)
+		if err != nil {
+			if s.isHung() {
+				<-s.done // the client must not learn of it
+			}
+			return
+		}
+		if first {
+			hideTLS(m)
+		}
+		if !s.reply(m) {
+			return
+		}
+	}
+}
+
+func (s *session) isHung() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hung
+}
+
+// reply passes a server's message on, or does with it what the trap wants. It is false when the session is
+// to be cut.
+func (s *session) reply(m message) bool {
+	t, last := s.follow(m)
+	if t == nil {
+		return s.isHung() || write(s.client, m.raw)
+	}
+	if t.rule.Fault == DelayReply {
+		t.fire()
+		return s.wait(t.rule.Delay) && write(s.client, m.raw)
+	}
+	if !last {
+		return true
+	}
+	if t.rule.Hang {
+		s.hang()
+	}
+	t.fire()
+	return t.rule.Hang
+}
+
+// follow returns the trap this message belongs to, and whether it is the last of its answer.
+func (s *session) follow(m message) (t *Trap, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.prepared != nil && m.kind() == okPacket && len(m.payload) >= 5 {
+		s.texts[binary.LittleEndian.Uint32(m.payload[1:])] = *s.prepared
+	}
+	s.prepared = nil
+	t = s.broken
+	if t == nil {
+		return nil, false
+	}
+	if t.rule.Fault == DelayReply {
+		s.broken, s.answer = nil, nil // the first message is late, and so are all after it
+		return t, false
+	}
+	if last = s.answer.ends(m); last {
+		s.broken, s.answer = nil, nil
+	}
+	return t, last
+}

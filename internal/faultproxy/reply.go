@@ -1,0 +1,136 @@
+package faultproxy
+
+import "encoding/binary"
+
+// reply finds the end of the server's answer to one command.
+type reply struct {
+	command byte
+	noEOF   bool // column definitions are not followed by an EOF packet
+	phase   phase
+	columns uint64 // definitions still to come, in phase definitions
+	more    uint64 // definitions of a further group (of a prepared statement)
+}
+
+type phase int
+
+const (
+	head phase = iota
+	definitions
+	definitionsEOF
+	rows
+)
+
+// newReply returns nil for a command that the server does not answer.
+func newReply(command byte, noEOF bool) *reply {
+	switch command {
+	case comQuit, comStmtClose, comStmtSendLongData:
+		return nil
+	case comStmtFetch, comFieldList:
+		return &reply{command: command, noEOF: noEOF, phase: rows}
+	}
+	return &reply{command: command, noEOF: noEOF}
+}
+
+// ends takes the next packet of the answer and reports whether it is the last.
+func (r *reply) ends(m message) bool {
+	if m.kind() == errPacket {
+		return true
+	}
+	switch r.phase {
+	case head:
+		return r.head(m)
+	case definitions:
+		if r.columns--; r.columns > 0 {
+			return false
+		}
+		if !r.noEOF {
+			r.phase = definitionsEOF
+			return false
+		}
+		return r.defined()
+	case definitionsEOF:
+		return r.defined()
+	}
+	if m.kind() != eofPacket || !r.noEOF && len(m.payload) > maxEOFPayload || len(m.payload) >= maxPayload {
+		return false // a row
+	}
+	return r.resultSetEnds(statusFlags(m, r.noEOF))
+}
+
+func (r *reply) head(m message) bool {
+	switch {
+	case r.command == comStmtPrepare && len(m.payload) >= 9:
+		r.columns = uint64(binary.LittleEndian.Uint16(m.payload[7:]))
+		r.more = uint64(binary.LittleEndian.Uint16(m.payload[5:]))
+		return r.define()
+	case r.command != comQuery && r.command != comStmtExecute:
+		return true
+	case m.kind() == okPacket:
+		return r.resultSetEnds(statusFlags(m, true))
+	case m.kind() == infilePacket:
+		return false // the verdict comes after the upload, as a head
+	}
+	r.columns, _ = lengthEncoded(m.payload)
+	return r.define()
+}
+
+// define expects the column definitions announced, if any.
+func (r *reply) define() bool {
+	if r.columns == 0 {
+		return r.defined()
+	}
+	r.phase = definitions
+	return false
+}
+
+func (r *reply) defined() bool {
+	if r.command != comStmtPrepare {
+		r.phase = rows
+		return false
+	}
+	r.columns, r.more = r.more, 0
+	if r.columns == 0 {
+		return true
+	}
+	r.phase = definitions
+	return false
+}
+
+const moreResults = 0x0008
+
+func (r *reply) resultSetEnds(status uint16) bool {
+	r.phase = head
+	return status&moreResults == 0
+}
+
+// statusFlags reads them from an OK packet (whatever its first byte) or from an EOF packet.
+func statusFlags(m message, ok bool) uint16 {
+	p := m.payload
+	at := 3 // EOF: first byte, warnings
+	if ok {
+		_, affected := lengthEncoded(p[1:])
+		_, inserted := lengthEncoded(p[1+affected:])
+		at = 1 + affected + inserted
+	}
+	if at+2 > len(p) {
+		return 0
+	}
+	return binary.LittleEndian.Uint16(p[at:])
+}
+
+// lengthEncoded reads an integer and says how many bytes it took.
+func lengthEncoded(p []byte) (value uint64, size int) {
+	if len(p) == 0 {
+		return 0, 0
+	}
+	switch size = map[byte]int{0xfc: 3, 0xfd: 4, 0xfe: 9}[p[0]]; {
+	case size == 0:
+		return uint64(p[0]), 1
+	case len(p) < size:
+		return 0, len(p)
+	}
+	for i := size - 1; i > 0; i-- {
+		value = value<<8 | uint64(p[i])
+	}
+	return value, size
+}

@@ -1,0 +1,194 @@
+package testservers
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// containerLimit bounds the start of a container: it may have to build the command and pull an image first.
+const containerLimit = 10 * time.Minute
+
+// container is a machine in a Docker container. The nested module docker holds testcontainers-go, so that
+// whoever imports us does not; its command runs as a child process, reads one command a line and answers
+// each with one line of JSON. The container ends when the child's standard input does.
+type container struct {
+	address  string
+	password string // of root; only SQL
+
+	mu       sync.Mutex // guards the rest: one command at a time
+	child    *process
+	commands *os.File
+	answers  *os.File
+	lines    *bufio.Reader
+	stderr   string // path
+}
+
+// containerAnswer is one line of the command's; docker/protocol.go writes it.
+type containerAnswer struct {
+	Addr     string `json:"addr,omitempty"`
+	Password string `json:"password,omitempty"`
+	Image    string `json:"image,omitempty"`
+	Log      string `json:"log,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+var _ machine = (*container)(nil)
+
+func startSQLContainer(flags []string) (machine, string, error) {
+	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
+		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
+	}
+	return startContainer("mysql", func(int) ([]string, error) { return flags, nil })
+}
+
+func startRedisContainer(flags []string) (machine, string, error) {
+	return startContainer("redis", func(int) ([]string, error) { return flags, nil })
+}
+
+// startClusterContainer shares the host's network: nodes tell each other and their clients one address.
+func startClusterContainer(flags []string) (machine, string, error) {
+	return startContainer("redis-on-host", func(port int) ([]string, error) {
+		more, err := clusterFlags(flags)
+		return append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1"}, more...), err
+	})
+}
+
+func startContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
+	if err := pingDocker(); err != nil {
+		return nil, "", err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	argv, err := flags(port)
+	if err != nil {
+		return nil, "", err
+	}
+	c := &container{}
+	if err := c.spawn(append([]string{kind, strconv.Itoa(port)}, argv...)); err != nil {
+		return nil, "", err
+	}
+	hello, err := c.answer(containerLimit)
+	if err != nil {
+		c.discard()
+		return nil, "", err
+	}
+	c.address, c.password = hello.Addr, hello.Password
+	return c, hello.Image, nil
+}
+
+// spawn starts the nested module's command.
+func (c *container) spawn(args []string) error {
+	module, err := dockerModule()
+	if err != nil {
+		return err
+	}
+	dir, err := serverDir()
+	if err != nil {
+		return err
+	}
+	c.stderr = filepath.Join(dir, "log")
+	stderr, err := os.Create(c.stderr)
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	stdin, commands, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer stdin.Close()
+	answers, stdout, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, commands.Close())
+	}
+	defer stdout.Close()
+	cmd := exec.Command("go", append([]string{"run", "-C", module, "."}, args...)...)
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	c.commands, c.answers, c.lines = commands, answers, bufio.NewReader(answers)
+	if c.child, err = startProcess(cmd); err != nil {
+		return errors.Join(err, commands.Close(), answers.Close())
+	}
+	return nil
+}
+
+// dockerModule finds the nested module beside this source file.
+func dockerModule() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	dir := filepath.Join(filepath.Dir(file), "docker")
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		return "", fmt.Errorf("the source of the container command is not here (built with -trimpath?): %w", err)
+	}
+	return dir, nil
+}
+
+func (c *container) answer(limit time.Duration) (containerAnswer, error) {
+	var answer containerAnswer
+	if err := c.answers.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return answer, err
+	}
+	line, err := c.lines.ReadBytes('\n')
+	if err != nil {
+		said, _ := os.ReadFile(c.stderr)
+		return answer, fmt.Errorf("the container command says nothing (%w); its log ends:\n%s", err, lastLines(string(said), 15))
+	}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return answer, fmt.Errorf("the container command says %q: %w", line, err)
+	}
+	if answer.Error != "" {
+		return answer, errors.New(answer.Error)
+	}
+	return answer, nil
+}
+
+func (c *container) command(verb string) (containerAnswer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.commands.WriteString(verb + "\n"); err != nil {
+		return containerAnswer{}, err
+	}
+	return c.answer(2 * startLimit)
+}
+
+func (c *container) do(verb string) error {
+	_, err := c.command(verb)
+	return err
+}
+
+func (c *container) addr() string   { return c.address }
+func (c *container) kill() error    { return c.do("kill") }
+func (c *container) stop() error    { return c.do("stop") }
+func (c *container) restart() error { return c.do("restart") }
+func (c *container) pause() error   { return c.do("pause") }
+func (c *container) resume() error  { return c.do("resume") }
+
+func (c *container) errorLog() string {
+	answer, err := c.command("log")
+	if err != nil {
+		return err.Error()
+	}
+	return answer.Log
+}
+
+// discard closes the command's input, at which it removes the container and ends.
+func (c *container) discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.commands.Close()
+	if !await(startLimit, c.child.exited) {
+		_ = c.child.kill()
+	}
+	_ = c.answers.Close()
+	_ = os.RemoveAll(filepath.Dir(c.stderr))
+}

@@ -1,0 +1,84 @@
+package testservers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// pingLimit is how long a Docker engine may take to say that it is there.
+const pingLimit = 2 * time.Second
+
+// pingDocker returns nil when a Docker engine answers. A client without an engine is not Docker.
+func pingDocker() error {
+	if host := os.Getenv("DOCKER_HOST"); host != "" {
+		return pingDockerHost(host)
+	}
+	sockets := []string{"/var/run/docker.sock"}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		sockets = append(sockets, filepath.Join(dir, "docker.sock"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		sockets = append(sockets, filepath.Join(home, ".docker/run/docker.sock"))
+	}
+	var silent error
+	for _, socket := range sockets {
+		err := pingDockerAt("unix", socket)
+		if err == nil {
+			return nil
+		}
+		if silent == nil || !errors.Is(err, os.ErrNotExist) {
+			silent = err
+		}
+	}
+	return silent
+}
+
+func pingDockerHost(host string) error {
+	address, err := url.Parse(host)
+	if err != nil {
+		return fmt.Errorf("DOCKER_HOST: %w", err)
+	}
+	switch plain := os.Getenv("DOCKER_TLS_VERIFY") == ""; {
+	case address.Scheme == "unix":
+		return pingDockerAt("unix", address.Path)
+	case (address.Scheme == "tcp" || address.Scheme == "http") && plain:
+		return pingDockerAt("tcp", address.Host)
+	}
+	return pingDockerByClient(host)
+}
+
+func pingDockerAt(network, address string) error {
+	client := http.Client{Timeout: pingLimit, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}}
+	response, err := client.Get("http://docker/_ping")
+	if err != nil {
+		return fmt.Errorf("no Docker engine: %w", errors.Unwrap(err))
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("no Docker engine: %s answers %s", address, response.Status)
+	}
+	return nil
+}
+
+// pingDockerByClient leaves certificates and ssh to the docker command.
+func pingDockerByClient(host string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), pingLimit)
+	defer cancel()
+	if err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Run(); err != nil {
+		return fmt.Errorf("no Docker engine at %s: docker version: %w", host, err)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package testservers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// aptInstall installs Debian packages. Test processes that want to at the same time take turns.
+func aptInstall(packages ...string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("not root")
+	}
+	apt, err := exec.LookPath("apt-get")
+	if err != nil {
+		return errors.New("no apt-get: not Debian")
+	}
+	home, err := homeDir()
+	if err != nil {
+		return err
+	}
+	turn, err := lockFile(filepath.Join(home, "install.lock"), true)
+	if err != nil {
+		return err
+	}
+	defer turn.Close()
+	fmt.Fprintf(os.Stderr, "testservers: apt-get install %s\n", strings.Join(packages, " "))
+	if err := runApt(apt, "update"); err != nil {
+		return err
+	}
+	return runApt(apt, append([]string{"install", "-y", "--no-install-recommends"}, packages...)...)
+}
+
+func runApt(apt string, args ...string) error {
+	cmd := exec.Command(apt, append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w:\n%s", args[0], err, lastLines(string(output), 10))
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package testservers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a child of this process. It keeps no goroutine, so that tests may look for leaked ones while
+// their servers run.
+type process struct {
+	cmd *exec.Cmd
+
+	mu    sync.Mutex // guards ended
+	ended bool       // reaped; the pid may already be another process's
+}
+
+// startProcess starts a command in a process group of its own, so that an interrupt at the terminal reaches
+// the tests, which then end it. cmd's streams must be nil or files.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	cmd.SysProcAttr = childAttributes()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &process{cmd: cmd}, nil
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// exited reports whether the process has ended, and reaps it.
+func (p *process) exited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return true
+	}
+	var status syscall.WaitStatus
+	pid, err := wait4(p.pid(), &status, syscall.WNOHANG)
+	if pid == p.pid() || errors.Is(err, syscall.ECHILD) {
+		p.ended = true
+		_ = p.cmd.Process.Release()
+	}
+	return p.ended
+}
+
+func (p *process) signal(signal syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return os.ErrProcessDone
+	}
+	return p.cmd.Process.Signal(signal)
+}
+
+// kill ends the process at once and returns when it is gone.
+func (p *process) kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	if !await(startLimit, p.exited) {
+		return fmt.Errorf("process %d survives SIGKILL", p.pid())
+	}
+	return nil
+}
+
+// stop asks the process to end, and kills it when it does not in time.
+func (p *process) stop(patience time.Duration) error {
+	_ = p.signal(syscall.SIGCONT) // a frozen process would not hear SIGTERM
+	_ = p.signal(syscall.SIGTERM)
+	if await(patience, p.exited) {
+		return nil
+	}
+	return p.kill()
+}
+
+// pause returns when every thread of the process stands still.
+func (p *process) pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if !await(startLimit, p.stopped) {
+		return fmt.Errorf("process %d does not stop", p.pid())
+	}
+	return nil
+}
+
+func (p *process) stopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var status syscall.WaitStatus
+	pid, _ := wait4(p.pid(), &status, syscall.WNOHANG|syscall.WUNTRACED)
+	if pid != p.pid() {
+		return false
+	}
+	p.ended = !status.Stopped() // somebody else killed it meanwhile
+	return true
+}
+
+func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
+
+func wait4(pid int, status *syscall.WaitStatus, options int) (int, error) {
+	for {
+		got, err := syscall.Wait4(pid, status, options, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return got, err
+		}
+	}
+}

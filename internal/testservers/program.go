@@ -1,0 +1,201 @@
+package testservers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stopPatience is how long a server may take to end in order.
+const stopPatience = 15 * time.Second
+
+// errPortTaken: somebody bound the port between our choice and the server's start.
+var errPortTaken = errors.New("port is taken")
+
+// program is a machine: a server run as a child process.
+type program struct {
+	path string
+	dir  string                              // everything it writes lies in here
+	args func(port int) ([]string, error)    // asked once for each port tried
+	ask  func(address string, pid int) error // nil when this very process serves that address
+
+	mu      sync.Mutex // guards the rest; held while the server starts and ends
+	port    int
+	argv    []string
+	process *process // nil: not running
+}
+
+var _ machine = (*program)(nil)
+
+// launch starts the program on a free port. On failure it leaves nothing behind.
+func (p *program) launch() (err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(p.dir)
+		}
+	}()
+	for range 10 {
+		if p.port, err = freePort(); err != nil {
+			return err
+		}
+		if p.argv, err = p.args(p.port); err != nil {
+			return err
+		}
+		if err = p.startLocked(); !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// startLocked starts the process and waits until it answers.
+func (p *program) startLocked() error {
+	output, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	before, err := output.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(p.path, p.argv...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, output, output
+	child, err := startProcess(cmd)
+	if err != nil {
+		return err
+	}
+	answer := errors.New("not asked yet")
+	await(startLimit, func() bool {
+		if child.exited() {
+			return true
+		}
+		answer = p.ask(p.addrLocked(), child.pid())
+		return answer == nil
+	})
+	if answer == nil {
+		p.process = child
+		return nil
+	}
+	return p.startFailure(child, answer, before)
+}
+
+// startFailure ends what did not come up and says why it did not.
+func (p *program) startFailure(child *process, answer error, before int64) error {
+	ended := child.exited()
+	if err := child.kill(); err != nil {
+		return err
+	}
+	log := p.errorLog()
+	log = log[min(len(log), int(before)):]
+	switch {
+	case strings.Contains(strings.ToLower(log), "address already in use"):
+		return fmt.Errorf("%s on port %d: %w", p.path, p.port, errPortTaken)
+	case ended:
+		return fmt.Errorf("%s ended at its start; its log ends:\n%s", p.path, lastLines(log, 30))
+	}
+	return fmt.Errorf("%s does not answer after %s (%w); its log ends:\n%s", p.path, startLimit, answer, lastLines(log, 30))
+}
+
+func (p *program) addr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.addrLocked()
+}
+
+func (p *program) addrLocked() string { return localAddr(p.port) }
+
+func (p *program) logPath() string { return filepath.Join(p.dir, "log") }
+
+func (p *program) errorLog() string {
+	log, err := os.ReadFile(p.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(log)
+}
+
+func (p *program) kill() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.endLocked((*process).kill)
+}
+
+func (p *program) stop() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopLocked()
+}
+
+func (p *program) stopLocked() error {
+	return p.endLocked(func(child *process) error { return child.stop(stopPatience) })
+}
+
+func (p *program) endLocked(end func(*process) error) error {
+	if p.process == nil {
+		return nil
+	}
+	if err := end(p.process); err != nil {
+		return err
+	}
+	p.process = nil
+	return nil
+}
+
+// restart keeps the address. When a stranger has taken the port meanwhile, it waits for the port.
+func (p *program) restart() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.stopLocked(); err != nil {
+		return err
+	}
+	var err error
+	await(startLimit, func() bool {
+		err = p.startLocked()
+		return !errors.Is(err, errPortTaken)
+	})
+	return err
+}
+
+func (p *program) pause() error { return p.withProcess((*process).pause) }
+
+func (p *program) resume() error { return p.withProcess((*process).resume) }
+
+func (p *program) withProcess(action func(*process) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.process == nil {
+		return errors.New("the server does not run")
+	}
+	return action(p.process)
+}
+
+// discard kills: nobody reads the data again, and an orderly end takes MySQL more than a second.
+func (p *program) discard() {
+	_ = p.kill()
+	_ = os.RemoveAll(p.dir)
+}
+
+// errNotInstalled: the program is not on this machine.
+var errNotInstalled = errors.New("not installed")
+
+// findProgram looks for the first of names that is installed, also where an ordinary user's PATH does not
+// lead.
+func findProgram(names ...string) (string, error) {
+	for _, name := range names {
+		for _, candidate := range []string{name, "/usr/sbin/" + name, "/usr/local/sbin/" + name, "/usr/libexec/" + name} {
+			if path, err := exec.LookPath(candidate); err == nil {
+				return filepath.Abs(path)
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: %w", strings.Join(names, ", "), errNotInstalled)
+}

@@ -1,0 +1,168 @@
+package testservers
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisServer is one Redis server without a password.
+type RedisServer struct{ control }
+
+var redisServers = source{
+	kind:     "Redis",
+	given:    "REDIS_ADDR",
+	docker:   startRedisContainer,
+	local:    startLocalRedis,
+	packages: []string{"redis-server"},
+}
+
+// SharedRedis returns the server that all tests of this process share, and starts it on first use. Kill and
+// the like panic on it.
+func SharedRedis(tb testing.TB) *RedisServer {
+	tb.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.redis == nil {
+		started, err := sharedRedis()
+		if err != nil {
+			tb.Fatalf("testservers: %v", err)
+		}
+		shared.redis = &RedisServer{control{machine: started}}
+	}
+	return shared.redis
+}
+
+func sharedRedis() (machine, error) {
+	open, err := allowed()
+	if err != nil {
+		return nil, err
+	}
+	address := os.Getenv("REDIS_ADDR")
+	if address == "" || open[0] != byDSN {
+		return redisServers.start(nil)
+	}
+	if err := askRedis(address, 0); err != nil {
+		return nil, fmt.Errorf("REDIS_ADDR: %w", err)
+	}
+	redisServers.announce(byDSN, address)
+	return given{address}, nil
+}
+
+// NewRedis starts a server for this test alone, and ends it with the test. It writes nothing to disk, so
+// Restart brings it back empty, unless the flags say otherwise: "--appendonly", "yes".
+func NewRedis(tb testing.TB, flags ...string) *RedisServer {
+	tb.Helper()
+	started, err := redisServers.start(flags)
+	if err != nil {
+		tb.Fatalf("testservers: %v", err)
+	}
+	return ownRedis(tb, started)
+}
+
+func ownRedis(tb testing.TB, started machine) *RedisServer {
+	server := &RedisServer{control{machine: started, owner: tb}}
+	server.discardAtEnd()
+	return server
+}
+
+// Prefix returns a key prefix no other test uses. On a shared server every key that contains it is deleted
+// with the test.
+func (s *RedisServer) Prefix(tb testing.TB) string {
+	prefix := newPrefix()
+	if s.owner == nil {
+		tb.Cleanup(func() { s.deleteKeys(tb, prefix) })
+	}
+	return prefix
+}
+
+func newPrefix() string { return "test" + strings.ToLower(rand.Text()[:12]) }
+
+func (s *RedisServer) deleteKeys(tb testing.TB, prefix string) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	keys := client.Scan(ctx, 0, "*"+prefix+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := client.Unlink(ctx, keys.Val()).Err(); err != nil {
+			tb.Errorf("testservers: delete key %s: %v", keys.Val(), err)
+			return
+		}
+	}
+	if err := keys.Err(); err != nil {
+		tb.Errorf("testservers: find the test's keys: %v", err)
+	}
+}
+
+func startLocalRedis(flags []string) (machine, string, error) {
+	return startRedisProgram(func(int) ([]string, error) { return flags, nil })
+}
+
+// startRedisProgram asks for the flags once for each port it tries.
+func startRedisProgram(flags func(port int) ([]string, error)) (machine, string, error) {
+	path, err := findProgram("redis-server")
+	if err != nil {
+		return nil, "", err
+	}
+	version, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return nil, "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	dir, err := serverDir()
+	if err != nil {
+		return nil, "", err
+	}
+	server := &program{path: path, dir: dir, ask: askRedis, args: func(port int) ([]string, error) {
+		more, err := flags(port)
+		usual := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
+			"--save", "", "--appendonly", "no"}
+		return append(usual, more...), err
+	}}
+	if err := server.launch(); err != nil {
+		return nil, "", err
+	}
+	return server, strings.TrimSpace(string(version)), nil
+}
+
+// askRedis returns nil when the server on that address is ready, and is the process with that id; 0 stands
+// for any. It speaks the protocol itself: a client's own retries would make a start of 15 ms take 100.
+func askRedis(address string, pid int) error {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "INFO server\r\nPING\r\nQUIT\r\n"); err != nil {
+		return err
+	}
+	ours := pid == 0
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		switch {
+		case line == "process_id:"+strconv.Itoa(pid):
+			ours = true
+		case line == "+PONG" && ours:
+			return nil
+		case line == "+PONG":
+			return fmt.Errorf("%s is served by another process: %w", address, errPortTaken)
+		case strings.HasPrefix(line, "-"):
+			return fmt.Errorf("%s: %s", address, line[1:])
+		}
+	}
+	return fmt.Errorf("%s closed the connection", address)
+}

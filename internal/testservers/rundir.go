@@ -1,0 +1,126 @@
+package testservers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// homeDir is where all test processes of this user keep templates and data. Others must not be able to
+// plant anything there, since a server will run on it.
+func homeDir() (string, error) {
+	temp, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(temp, fmt.Sprintf("compensator-testservers-%d", os.Getuid()))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(owner.Uid) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
+		return "", fmt.Errorf("%s is not a directory that only this user may write", dir)
+	}
+	return dir, nil
+}
+
+// lockFile takes an exclusive lock that the system gives back when this process ends. With wait false it
+// returns an error when somebody else holds the lock.
+func lockFile(path string, wait bool) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	for {
+		err = syscall.Flock(int(file.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// run is the directory of this process's servers.
+var run struct {
+	mu   sync.Mutex // guards the fields
+	dir  string
+	lock *os.File // held as long as this process lives: tells others not to sweep dir away
+}
+
+// runDir returns the directory of this process's servers. On first use it makes it, and removes those that
+// processes which were killed have left.
+func runDir() (string, error) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.dir != "" {
+		return run.dir, nil
+	}
+	home, err := homeDir()
+	if err != nil {
+		return "", err
+	}
+	sweeping, err := lockFile(filepath.Join(home, "sweep.lock"), true)
+	if err != nil {
+		return "", err
+	}
+	defer sweeping.Close()
+	sweep(home)
+	dir, err := os.MkdirTemp(home, "run-")
+	if err != nil {
+		return "", err
+	}
+	run.lock, err = lockFile(filepath.Join(dir, "lock"), true)
+	if err != nil {
+		return "", err
+	}
+	run.dir = dir
+	return dir, nil
+}
+
+// sweep removes the run directories whose process is gone. The caller holds the sweep lock, under which
+// alone run directories are made.
+func sweep(home string) {
+	dirs, _ := filepath.Glob(filepath.Join(home, "run-*"))
+	for _, dir := range dirs {
+		lock, err := lockFile(filepath.Join(dir, "lock"), false)
+		if err != nil {
+			continue
+		}
+		_ = os.RemoveAll(dir)
+		_ = lock.Close()
+	}
+}
+
+// serverDir returns a new directory for one server.
+func serverDir() (string, error) {
+	dir, err := runDir()
+	if err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, "")
+}
+
+func removeRunDir() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.dir == "" {
+		return
+	}
+	_ = os.RemoveAll(run.dir)
+	_ = run.lock.Close()
+	run.dir, run.lock = "", nil
+}

@@ -1,0 +1,118 @@
+package testservers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// way is how a server comes about; see the package comment.
+type way string
+
+const (
+	byDSN     way = "dsn"
+	byDocker  way = "docker"
+	byLocal   way = "local"
+	byInstall way = "install"
+)
+
+var ways = []way{byDSN, byDocker, byLocal, byInstall}
+
+// allowed returns the ways that COMPENSATOR_SERVERS leaves open, in their order.
+func allowed() ([]way, error) {
+	only := way(os.Getenv("COMPENSATOR_SERVERS"))
+	switch {
+	case only == "":
+		return ways, nil
+	case slices.Contains(ways, only):
+		return []way{only}, nil
+	}
+	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", only)
+}
+
+// source starts servers of one kind. The first way that brings one up is kept for the whole process, so
+// that a later failure is a failure and not a change of server.
+type source struct {
+	kind     string // for messages: "SQL"
+	given    string // environment variable of a given server
+	docker   func(flags []string) (started machine, description string, err error)
+	local    func(flags []string) (started machine, description string, err error) // errNotInstalled: try install
+	packages []string                                                              // what apt-get installs for local
+
+	mu     sync.Mutex // guards chosen; held while the first server starts
+	chosen way
+}
+
+// start starts a server of our own with these flags added to the usual ones.
+func (s *source) start(flags []string) (machine, error) {
+	s.mu.Lock()
+	if s.chosen != "" {
+		s.mu.Unlock()
+		started, _, err := s.startBy(s.chosen, flags)
+		return started, err
+	}
+	defer s.mu.Unlock()
+	open, err := allowed()
+	if err != nil {
+		return nil, err
+	}
+	failures := make(map[way]error)
+	for _, w := range open {
+		started, description, err := s.startBy(w, flags)
+		if err == nil {
+			s.chosen = w
+			s.announce(w, description)
+			return started, nil
+		}
+		failures[w] = err
+	}
+	return nil, s.noServer(failures)
+}
+
+func (s *source) startBy(w way, flags []string) (machine, string, error) {
+	switch w {
+	case byDocker:
+		return s.docker(flags)
+	case byLocal:
+		return s.local(flags)
+	case byInstall:
+		started, description, err := s.local(flags)
+		if !errors.Is(err, errNotInstalled) {
+			return started, description, err
+		}
+		if err := aptInstall(s.packages...); err != nil {
+			return nil, "", err
+		}
+		return s.local(flags)
+	}
+	if os.Getenv(s.given) == "" {
+		return nil, "", fmt.Errorf("%s is not set", s.given)
+	}
+	return nil, "", fmt.Errorf("%s names a shared server; this test needs one that it may kill", s.given)
+}
+
+// announce tells once a process and kind what the tests run against.
+func (s *source) announce(w way, description string) {
+	fmt.Fprintf(os.Stderr, "testservers: %s by way of %s: %s\n", s.kind, w, description)
+}
+
+func (s *source) noServer(failures map[way]error) error {
+	describe := map[way]string{
+		byDSN:     "dsn, a running server named by " + s.given,
+		byDocker:  "docker, a container through testcontainers-go",
+		byLocal:   "local, a program on this machine",
+		byInstall: "install, apt-get install " + strings.Join(s.packages, " ") + " as root on Debian",
+	}
+	text := fmt.Sprintf("no %s server to test against; of the four ways to get one none works:", s.kind)
+	for i, w := range ways {
+		reason := "not allowed by COMPENSATOR_SERVERS=" + os.Getenv("COMPENSATOR_SERVERS")
+		if err, tried := failures[w]; tried {
+			reason = err.Error()
+		}
+		text += fmt.Sprintf("\n  %d. %s: %s", i+1, describe[w], reason)
+	}
+	return errors.New(text)
+}

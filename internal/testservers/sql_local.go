@@ -1,0 +1,177 @@
+package testservers
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// sqlProgram is an installed mariadbd or mysqld.
+type sqlProgram struct {
+	path    string
+	version string // what --version prints
+}
+
+// startLocalSQL runs an installed server on a copy of the template.
+func startLocalSQL(flags []string) (machine, string, error) {
+	installed, err := findSQL()
+	if err != nil {
+		return nil, "", err
+	}
+	template, err := installed.template()
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err := serverDir()
+	if err != nil {
+		return nil, "", err
+	}
+	data := filepath.Join(dir, "data")
+	if output, err := exec.Command("cp", "-a", template, data).CombinedOutput(); err != nil {
+		return nil, "", fmt.Errorf("copy %s: %w: %s", template, err, output)
+	}
+	server := &program{
+		path: installed.path,
+		dir:  dir,
+		args: func(port int) ([]string, error) { return append(installed.flags(data, port), flags...), nil },
+		ask:  func(address string, _ int) error { return askSQL(address, data) },
+	}
+	if err := server.launch(); err != nil {
+		return nil, "", err
+	}
+	return server, installed.version, nil
+}
+
+func findSQL() (sqlProgram, error) {
+	path := os.Getenv("COMPENSATOR_MYSQLD")
+	var err error
+	if path == "" {
+		path, err = findProgram("mariadbd", "mysqld")
+	} else {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return sqlProgram{}, err
+	}
+	version, err := exec.Command(path, "--no-defaults", "--version").Output()
+	if err != nil {
+		return sqlProgram{}, fmt.Errorf("%s --version: %w", path, err)
+	}
+	return sqlProgram{path, strings.TrimSpace(string(version))}, nil
+}
+
+func (p sqlProgram) mariadb() bool { return strings.Contains(p.version, "MariaDB") }
+
+// asRoot is the flag without which the servers refuse to run as root.
+func asRoot() []string {
+	if os.Geteuid() == 0 {
+		return []string{"--user=root"}
+	}
+	return nil
+}
+
+// flags keep a server small, without files outside its directory, and as durable as a real one: what it
+// acknowledged survives Kill.
+func (p sqlProgram) flags(data string, port int) []string {
+	flags := append([]string{"--no-defaults"}, asRoot()...)
+	flags = append(flags,
+		"--datadir="+data,
+		"--bind-address=127.0.0.1",
+		"--port="+strconv.Itoa(port),
+		"--socket=server.sock", // relative to the data directory: a long path would not fit a socket's name
+		"--pid-file="+filepath.Join(data, "server.pid"),
+		"--max-connections=500",
+		"--innodb-buffer-pool-size=32M",
+		"--innodb-flush-log-at-trx-commit=1",
+		"--innodb-print-all-deadlocks=1",
+		"--innodb-buffer-pool-dump-at-shutdown=OFF",
+		"--innodb-buffer-pool-load-at-startup=OFF",
+		"--performance-schema=OFF",
+		"--skip-log-bin",
+	)
+	if p.mariadb() {
+		return append(flags, "--skip-name-resolve", "--innodb-log-file-size=8M", "--key-buffer-size=1M",
+			"--aria-pagecache-buffer-size=1M")
+	}
+	return append(flags, "--mysqlx=OFF", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=8M")
+}
+
+// template returns a data directory freshly made by this very program; a server runs on a copy. It is made
+// once a user, and test processes that need it at the same time take turns.
+func (p sqlProgram) template() (string, error) {
+	home, err := homeDir()
+	if err != nil {
+		return "", err
+	}
+	turn, err := lockFile(filepath.Join(home, "template.lock"), true)
+	if err != nil {
+		return "", err
+	}
+	defer turn.Close()
+	made := filepath.Join(home, "template-"+p.fingerprint())
+	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
+		return made, err
+	}
+	making := made + ".part" // left there only by a process that was killed
+	if err := os.RemoveAll(making); err != nil {
+		return "", err
+	}
+	if err := p.initialize(making); err != nil {
+		return "", err
+	}
+	return made, os.Rename(making, made)
+}
+
+func (p sqlProgram) fingerprint() string {
+	sum := sha256.Sum256([]byte(p.path + "\n" + p.version + "\n" + strings.Join(p.initFlags(""), " ")))
+	return fmt.Sprintf("%x", sum[:6])
+}
+
+func (p sqlProgram) initFlags(data string) []string {
+	flags := append([]string{"--no-defaults", "--datadir=" + data}, asRoot()...)
+	if p.mariadb() {
+		return append(flags, "--auth-root-authentication-method=normal", "--skip-test-db",
+			"--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M")
+	}
+	return append(flags, "--initialize-insecure", "--innodb-redo-log-capacity=8M", "--innodb-doublewrite=OFF",
+		"--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--performance-schema=OFF")
+}
+
+func (p sqlProgram) initialize(data string) error {
+	path := p.path
+	if p.mariadb() {
+		var err error
+		if path, err = findProgram("mariadb-install-db", "mysql_install_db"); err != nil {
+			return err
+		}
+	}
+	if output, err := exec.Command(path, p.initFlags(data)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))
+	}
+	return nil
+}
+
+// askSQL returns nil when the server on that address runs on this data directory; a stranger's may have
+// taken the port.
+func askSQL(address, data string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return withRoot(rootConfig(address), func(db *sql.DB) error {
+		var got string
+		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&got); err != nil {
+			return err
+		}
+		if filepath.Clean(got) != data {
+			return fmt.Errorf("%s is served from %s: %w", address, got, errPortTaken)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,91 @@
+package compensator
+
+import (
+	"embed"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRedisKeysAreSpeltAsStored(t *testing.T) {
+	single, err := newRedisKeys("shop", 1)
+	require.NoError(t, err)
+	assert.Equal(t, "{shop:v1:0}:sync_user:0:due", single.due("sync_user"))
+	assert.Equal(t, "{shop:v1:0}:epoch", single.epoch(0))
+	assert.Equal(t, "{shop:v1:0}:owner", single.owner(0))
+	assert.Equal(t, "{shop:v1:0}:lead", single.lead())
+	assert.Equal(t, "shop:v1:wake", single.wake())
+
+	cluster, err := newRedisKeys("shop", clusterTags)
+	require.NoError(t, err)
+	assert.Equal(t, "{shop:v1:6}:sync_user:0:due", cluster.due("sync_user"))
+	assert.Equal(t, "{shop:v1:6}:订单}{:0:due", cluster.due("订单}{"))
+	assert.Equal(t, "{shop:v1:15}:epoch", cluster.epoch(15))
+}
+
+func TestRedisKeysSpreadTypesOverAllTags(t *testing.T) {
+	k, err := newRedisKeys("shop", clusterTags)
+	require.NoError(t, err)
+	tags := make(map[uint32]bool)
+	for _, letter := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" {
+		tags[k.tagOf("type "+string(letter))] = true
+	}
+	assert.Len(t, tags, clusterTags)
+}
+
+func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
+	seen := make(map[string]string)
+	for _, prefix := range []string{"a", "a:v1:0", "a:v1", "v1"} {
+		k, err := newRedisKeys(prefix, 1)
+		require.NoError(t, err)
+		meant := map[string]string{"epoch": k.epoch(0), "owner": k.owner(0), "lead": k.lead(), "wake": k.wake()}
+		for _, businessType := range []string{"x", "x:0", "x:0:due", "epoch", "lead", "owner", "}:epoch", "0", "}", "{x}", "v1:wake"} {
+			meant["due "+businessType] = k.due(businessType)
+		}
+		for meaning, key := range meant {
+			assert.Empty(t, seen[key], "%s of %s is spelt %s, too", meaning, prefix, key)
+			seen[key] = meaning + " of " + prefix
+		}
+	}
+}
+
+func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
+	for _, prefix := range []string{"", "a}b{", "{a", "a b", "a\n", "é", strings.Repeat("x", 65)} {
+		_, err := newRedisKeys(prefix, 1)
+		var refused *FieldError
+		if assert.ErrorAs(t, err, &refused, "prefix %q", prefix) {
+			assert.Equal(t, "Redis prefix", refused.Field)
+		}
+	}
+	for _, prefix := range []string{"a", "A_b.c:d-9", strings.Repeat("x", 64)} {
+		_, err := newRedisKeys(prefix, 1)
+		assert.NoError(t, err, "prefix %q", prefix)
+	}
+}
+
+//go:embed lua
+var luaFiles embed.FS
+
+// Some clusters reject a key that is not literally one of KEYS, and none can route it.
+func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
+	call := regexp.MustCompile(`redis\.p?call\(([^)]*)\)`)
+	given := regexp.MustCompile(`^'[A-Z]+', KEYS\[[1i]\]`)
+	files, err := luaFiles.ReadDir("lua")
+	require.NoError(t, err)
+	require.Len(t, files, 6)
+	for _, file := range files {
+		source, err := luaFiles.ReadFile("lua/" + file.Name())
+		require.NoError(t, err)
+		calls := call.FindAllSubmatch(source, -1)
+		assert.NotEmpty(t, calls)
+		for _, c := range calls {
+			if string(c[1]) != "'TIME'" {
+				assert.Regexp(t, given, string(c[1]), "%s: %s", file.Name(), c[0])
+			}
+		}
+		assert.NotContains(t, string(source), "unpack", "%s: fails beyond 7,999 values", file.Name())
+	}
+}

@@ -1,0 +1,257 @@
+package compensator
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// statementTimeout bounds each statement and Redis call of the lanes.
+const (
+	statementTimeout = 10 * time.Second
+	queueTimeout     = 2 * time.Second
+)
+
+// openLanes makes the batchers an entry passes on its way. Callers hand over and go on; what piles up while
+// a statement runs is the next statement.
+func (c *Compensator) openLanes() {
+	c.resolveLane = &batcher[freshEntry]{max: maxStatementRows, workers: 1, bound: 100_000, flush: c.resolveFresh}
+	c.verifyLane = &batcher[freshEntry]{max: maxStatementRows, workers: 2, flush: c.verifyFresh}
+	c.claimLane = &batcher[freshEntry]{max: maxStatementRows, workers: 1, flush: c.claimFresh}
+	c.announceLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.announceBatch}
+	c.settleLane = &batcher[settlement]{max: maxStatementRows, workers: 2, flush: c.settleBatch}
+	c.slowLane = &batcher[settlement]{max: maxStatementRows, workers: 1, flush: c.settleSlowly}
+	c.ackLane = &batcher[ack]{max: 1000, workers: 1, bound: 100_000, flush: c.ackBatch}
+}
+
+func (c *Compensator) statement() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.work, statementTimeout)
+}
+
+func (c *Compensator) queueCall() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.work, queueTimeout)
+}
+
+// route sends entries whose transaction has committed on their way: born claimed to be read back, due now
+// and with a free slot here to be claimed by id, all others to the queue.
+func (c *Compensator) route(fresh []freshEntry) {
+	var announce []freshEntry
+	for _, f := range fresh {
+		t := c.accepting(f.businessType)
+		switch {
+		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
+			announce = append(announce, f)
+		case f.id.IsZero():
+			c.resolveOrDrop(f)
+		case f.credit != nil:
+			c.verifyLane.add(f)
+		case t.slots.take(1) == 1:
+			c.claimLane.add(f)
+		default:
+			announce = append(announce, f)
+		}
+	}
+	c.announceFresh(announce)
+}
+
+// announceFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
+// rest in time.
+func (c *Compensator) announceFresh(fresh []freshEntry) {
+	var items []Announcement
+	for _, f := range fresh {
+		in := time.Until(f.due)
+		switch {
+		case !c.announces(f.businessType, in):
+		case f.id.IsZero():
+			c.resolveOrDrop(f)
+		default:
+			items = append(items, Announcement{BusinessType: f.businessType, ID: f.id, In: in})
+		}
+	}
+	c.announce(items)
+}
+
+// announces reports whether the queue wants to know of an entry: not beyond its horizon, and a wheel only
+// of types that run here.
+func (c *Compensator) announces(businessType string, in time.Duration) bool {
+	if in > c.cfg.Horizon+c.cfg.ReconcileInterval {
+		return false
+	}
+	return !c.local || c.types[businessType] != nil
+}
+
+func (c *Compensator) resolveOrDrop(f freshEntry) {
+	if !c.resolveLane.add(f) {
+		c.giveBack(f) // more than anybody can work off: the database keeps it, and the reconciler finds it
+	}
+}
+
+// giveBack frees the slot of an entry that will not run from here.
+func (c *Compensator) giveBack(f freshEntry) {
+	if f.credit != nil {
+		c.types[f.businessType].slots.use(f.credit, 0)
+	}
+}
+
+// resolveFresh asks for the ids of a bulk insert, now that its rows are committed.
+func (c *Compensator) resolveFresh(batch []freshEntry) {
+	keys := make([]string, len(batch))
+	for i, f := range batch {
+		keys[i] = f.key
+	}
+	ctx, cancel := c.statement()
+	defer cancel()
+	ids, err := c.store.IDs(ctx, nil, keys)
+	if err != nil {
+		c.log.Debug("compensator: ask for new ids", "err", err)
+	}
+	var found []freshEntry
+	for _, f := range batch {
+		if f.id = ids[f.key]; f.id.IsZero() {
+			c.giveBack(f) // rolled back to a savepoint, or the database is away: the reconciler's
+			continue
+		}
+		found = append(found, f)
+	}
+	c.route(found)
+}
+
+// verifyFresh reads born-claimed rows back. What the caller inserted is not proof that it was committed: a
+// savepoint may have been rolled back, a deadlock swallowed. Only what is there, untouched, is run.
+func (c *Compensator) verifyFresh(batch []freshEntry) {
+	ids := make([]EntryID, len(batch))
+	for i, f := range batch {
+		ids[i] = f.id
+	}
+	ctx, cancel := c.statement()
+	defer cancel()
+	rows, err := c.store.Load(ctx, ids)
+	if err != nil {
+		c.log.Debug("compensator: read back new entries", "err", err)
+	}
+	byID := make(map[EntryID]*Row, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
+	}
+	for _, f := range batch {
+		c.startFresh(f, byID[f.id])
+	}
+}
+
+// startFresh runs a verified row. One that was committed too late for its lease, or whose credit lapsed, is
+// claimed anew.
+func (c *Compensator) startFresh(f freshEntry, row *Row) {
+	t := c.types[f.businessType]
+	if row == nil || row.Version != 0 || row.Token != f.token || row.State != Pending {
+		c.giveBack(f)
+		return
+	}
+	intime := row.LeaseLeft >= t.cfg.Lease/2
+	switch slot := t.slots.use(f.credit, 1); {
+	case !c.accepts.Load() && slot:
+		t.slots.release(1)
+		c.release(f.token, Announcement{BusinessType: t.name, ID: row.ID})
+	case slot && intime:
+		c.startClaimed(t, []Row{*row}, 0)
+	case slot || t.slots.take(1) == 1:
+		c.claimLane.add(f)
+	default:
+		c.release(f.token, Announcement{BusinessType: t.name, ID: row.ID})
+	}
+}
+
+// claimFresh claims committed entries by id; each holds a slot.
+func (c *Compensator) claimFresh(batch []freshEntry) {
+	byType := make(map[string][]freshEntry)
+	for _, f := range batch {
+		byType[f.businessType] = append(byType[f.businessType], f)
+	}
+	for name, list := range byType {
+		want := make([]Wanted, len(list))
+		for i, f := range list {
+			want[i] = Wanted{ID: f.id, Token: f.token}
+			if f.credit == nil {
+				want[i].Token = Token{} // not born claimed: nothing of ours to take over
+			}
+		}
+		t := c.types[name]
+		found, err := c.claim(t, want)
+		if err != nil {
+			t.slots.release(len(want))
+			c.log.Debug("compensator: claim new entries", "type", name, "err", err)
+			continue // the reconciler finds them
+		}
+		t.slots.release(len(want) - len(found.Mine))
+		c.announceWaiting(t, found)
+		c.startClaimed(t, found.Mine, 0)
+	}
+}
+
+// announceWaiting tells the queue of entries that could not be claimed yet.
+func (c *Compensator) announceWaiting(t *handlerType, found Claimed) {
+	var items []Announcement
+	for _, w := range found.Waiting {
+		items = append(items, Announcement{BusinessType: t.name, ID: w.ID, In: w.In})
+	}
+	for _, r := range found.Refused {
+		items = append(items, Announcement{BusinessType: r.BusinessType, ID: r.ID, In: refusedRetry})
+	}
+	c.announce(items)
+}
+
+// announce hands items to the queue.
+func (c *Compensator) announce(items []Announcement) {
+	if len(items) == 0 || !c.health.up() {
+		return // the database is polled, and the queue is rebuilt when it is back
+	}
+	if !c.announceLane.add(items...) {
+		c.health.forgot() // too many to keep in memory
+	}
+}
+
+func (c *Compensator) announceBatch(batch []Announcement) {
+	ctx, cancel := c.queueCall()
+	defer cancel()
+	_ = c.announceNow(ctx, batch) // the queue's health has been told
+}
+
+// announceNow tells the queue, and whoever sleeps for these entries.
+func (c *Compensator) announceNow(ctx context.Context, batch []Announcement) error {
+	heads, err := c.queue.Announce(ctx, batch, c.maxLease())
+	c.health.saw(err)
+	if err != nil {
+		return err
+	}
+	for _, a := range batch {
+		c.scanner.expect(a.BusinessType, a.In)
+	}
+	elsewhere := slices.DeleteFunc(heads, func(head string) bool { return c.accepting(head) != nil })
+	if len(elsewhere) > 0 && !c.local {
+		_ = c.queue.Notify(ctx, elsewhere) // a hint; every scanner looks by itself before long
+	}
+	return nil
+}
+
+// maxLease is the longest time the queue may rightly show an entry later than it is due.
+func (c *Compensator) maxLease() time.Duration {
+	longest := c.cfg.Lease
+	for _, t := range c.types {
+		longest = max(longest, t.cfg.Lease)
+	}
+	return longest
+}
+
+// release undoes a claim that ran nothing, and offers the entry to whoever is free.
+func (c *Compensator) release(token Token, entries ...Announcement) {
+	ids := make([]EntryID, len(entries))
+	for i, e := range entries {
+		ids[i] = e.ID
+	}
+	ctx, cancel := c.statement()
+	defer cancel()
+	if err := c.store.Release(ctx, ids, token); err != nil {
+		c.log.Debug("compensator: release", "err", err) // the lease ends by itself
+		return
+	}
+	c.announce(entries)
+}

@@ -1,0 +1,92 @@
+package compensator
+
+import (
+	"context"
+	"time"
+)
+
+// stuckAfter is how long a handler may take to return once its timeout has ended its context.
+const stuckAfter = time.Second
+
+// renew keeps the leases of running attempts alive until ctx ends. An attempt past its timeout is renewed no
+// more: a handler that never returns must not hold its entry for ever.
+func (d *dispatcher) renew(ctx context.Context) {
+	ticker := time.NewTicker(d.c.renewInterval())
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for lease, attempts := range d.needRenewal() {
+			d.renewAll(lease, attempts)
+		}
+	}
+}
+
+// renewInterval is short enough for the shortest lease. Most attempts end before they need a renewal; then
+// a round costs a look at memory.
+func (c *Compensator) renewInterval() time.Duration {
+	shortest := c.cfg.Lease
+	for _, t := range c.types {
+		shortest = min(shortest, t.cfg.Lease)
+	}
+	return min(shortest/10, time.Second)
+}
+
+// needRenewal finds the attempts with a third of their lease gone, by lease, and reports stuck ones.
+func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
+	now := time.Now()
+	due := make(map[time.Duration][]*attempt)
+	var stuck []*attempt
+	d.mu.Lock()
+	for a := range d.running {
+		lease := a.t.cfg.Lease
+		switch {
+		case now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
+			if !a.stuck {
+				a.stuck = true
+				stuck = append(stuck, a)
+			}
+		case now.After(a.leaseEnd):
+			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
+		case a.leaseEnd.Sub(now) < lease*2/3:
+			due[lease] = append(due[lease], a)
+		}
+	}
+	d.mu.Unlock()
+	for _, a := range stuck {
+		d.c.log.Error("compensator: handler runs on after its timeout", "entry", a.row.ID, "type", a.t.name, "attempt", a.row.Attempt())
+		tell(d.c, d.c.cfg.Observer.Stuck, a.event(nil))
+	}
+	return due
+}
+
+func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {
+	held := make([]Held, len(attempts))
+	for i, a := range attempts {
+		held[i] = Held{ID: a.row.ID, Version: a.row.Version}
+	}
+	ctx, cancel := context.WithTimeout(d.c.work, min(lease/3, statementTimeout))
+	defer cancel()
+	asked := time.Now()
+	lost, err := d.c.store.Renew(ctx, held, lease)
+	if err != nil {
+		d.c.log.Debug("compensator: renew", "err", err)
+		return
+	}
+	gone := make(map[EntryID]bool, len(lost))
+	for _, id := range lost {
+		gone[id] = true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range attempts {
+		if gone[a.row.ID] {
+			a.cancel(ErrLeaseLost)
+		} else {
+			a.leaseEnd = asked.Add(lease)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package compensator
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// listOrder is what a listing is sorted by, always with the entry id behind it.
+type listOrder string
+
+const (
+	orderID      listOrder = "id"
+	orderCreated listOrder = "created"
+	orderDue     listOrder = "due" // next_at
+)
+
+// listPosition is a place in a listing.
+type listPosition struct {
+	at int64 // what the order says, ms since 1970; not read by orderID
+	id EntryID
+}
+
+const cursorVersion = "1"
+
+// cursor writes a position so that the following page can be asked for, today or after an upgrade.
+func (l *listing) cursor(p listPosition) string {
+	text := fmt.Sprintf("%s.%s%s.%d.%s", cursorVersion, l.order, l.direction(), p.at, p.id)
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// parseCursor reads what cursor wrote; nil is the beginning. A cursor of a listing in another order would
+// silently skip entries, so it is refused.
+func parseCursor(text string, order listOrder, newest bool) (*listPosition, error) {
+	if text == "" {
+		return nil, nil
+	}
+	refused := &FieldError{Field: "cursor", Reason: "is not one that List returned"}
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, refused
+	}
+	parts := strings.Split(string(decoded), ".")
+	if len(parts) != 4 {
+		return nil, refused
+	}
+	if parts[0] != cursorVersion {
+		return nil, &FieldError{Field: "cursor", Reason: "was written by another version of this library"}
+	}
+	at, atErr := strconv.ParseInt(parts[2], 10, 64)
+	id, idErr := ParseEntryID(parts[3])
+	if atErr != nil || idErr != nil {
+		return nil, refused
+	}
+	l := listing{order: order, f: Filter{Newest: newest}}
+	if parts[1] != string(order)+l.direction() {
+		return nil, &FieldError{Field: "cursor", Reason: "belongs to another listing: the filter or its direction changed"}
+	}
+	return &listPosition{at: at, id: id}, nil
+}

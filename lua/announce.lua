@@ -1,0 +1,37 @@
+-- Makes entries of one type come due. An entry that is already here keeps its place, unless that is later
+-- than it could be if somebody had leased it at its due time: then it is pulled in.
+--
+-- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
+-- ARGV[1] longest lease, ms
+-- ARGV[2] most members of the zset, 0: no limit; an entry not due yet is left out beyond it
+-- ARGV[3] entry id   ARGV[4] time until due, ms, 0: now   … and so on in pairs
+-- Returns 1 if the earliest due time moved forward, else 0.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
+local longest, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
+local members = redis.call('ZCARD', KEYS[1])
+local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
+local earliest = math.huge
+
+for i = 3, #ARGV, 2 do
+  local id, wait = ARGV[i], tonumber(ARGV[i + 1])
+  local due = wait > 0 and later + wait or now
+  local place = redis.call('ZSCORE', KEYS[1], id)
+  if place then
+    if tonumber(place) > later + wait + longest then
+      redis.call('ZADD', KEYS[1], due, id)
+      earliest = math.min(earliest, due)
+    end
+  elseif wait == 0 or limit == 0 or members < limit then
+    redis.call('ZADD', KEYS[1], due, id)
+    members = members + 1
+    earliest = math.min(earliest, due)
+  end
+end
+
+if earliest < (tonumber(head) or math.huge) then
+  return 1
+end
+return 0

@@ -1,0 +1,172 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// CancelResult tells what Cancel found.
+type CancelResult struct {
+	// WasRunning: an attempt held the entry. Its handler's context ends with ErrCancelled in this process,
+	// and at its next renewal elsewhere; its outcome will be dropped, but what it did outside the database
+	// stays done.
+	WasRunning bool
+}
+
+// Complete records that somebody else finished the entry's work: it will not run again. An attempt under
+// way is told to stop. *StateError: the entry is in a state that cannot be completed; ErrNotFound; ErrBusy.
+func (c *Compensator) Complete(ctx context.Context, ref Ref) error {
+	_, err := c.change(ctx, Change{Ref: ref, Action: ActionComplete})
+	return err
+}
+
+// CompleteTx is Complete as part of the caller's open transaction: it happens exactly if that commits.
+func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) error {
+	_, err := c.changeTx(ctx, tx, Change{Ref: ref, Action: ActionComplete})
+	return err
+}
+
+// Cancel records that the work is no longer wanted. Errors as for Complete.
+func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
+	before, err := c.change(ctx, Change{Ref: ref, Action: ActionCancel})
+	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
+}
+
+// CancelTx is Cancel as part of the caller's open transaction. Until that commits, an attempt may start; its
+// success is then dropped if its handler is transactional or the cancellation commits first.
+func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
+	before, err := c.changeTx(ctx, tx, Change{Ref: ref, Action: ActionCancel})
+	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
+}
+
+// Reschedule makes a pending or retrying entry due after delay from now, earlier or later than before. A
+// failure of an attempt under way is then dropped.
+func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
+	if _, err := (Options{Delay: delay}).delay(); err != nil {
+		return err
+	}
+	_, err := c.change(ctx, Change{Ref: ref, Action: ActionReschedule, Delay: delay})
+	return err
+}
+
+// RescheduleTx is Reschedule as part of the caller's open transaction.
+func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay time.Duration) error {
+	if _, err := (Options{Delay: delay}).delay(); err != nil {
+		return err
+	}
+	_, err := c.changeTx(ctx, tx, Change{Ref: ref, Action: ActionReschedule, Delay: delay})
+	return err
+}
+
+// ByHand says who does something to an entry and why. Both are required, and kept in the audit table in the
+// same transaction.
+type ByHand struct {
+	Actor  string // at most 191 characters
+	Reason string // at most 1,000 characters
+}
+
+func (h ByHand) validate() error {
+	for _, f := range []struct {
+		name, value string
+		limit       int
+	}{{"actor", h.Actor, maxIdempotentID}, {"reason", h.Reason, maxErrorRunes}} {
+		reason := badText(f.value, f.limit)
+		if f.value == "" {
+			reason = "is empty"
+		}
+		if reason != "" {
+			return &FieldError{Field: f.name, Reason: reason}
+		}
+	}
+	return nil
+}
+
+// RequeueOptions say how a requeued entry runs.
+type RequeueOptions struct {
+	ByHand
+	Delay      time.Duration
+	Compensate bool // run the compensation (again) instead of the handler
+}
+
+// Requeue starts an entry afresh, with a new epoch and all its attempts, from any state but pending and
+// compensating. A result of the epoch before is never applied to the new one.
+func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
+	if err := opts.validate(); err != nil {
+		return err
+	}
+	if _, err := (Options{Delay: opts.Delay}).delay(); err != nil {
+		return err
+	}
+	_, err := c.change(ctx, Change{Ref: ref, Action: ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason})
+	return err
+}
+
+// SettleByHand records that a person has done what the entry was for: dead, retrying or compensating ones.
+func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) error {
+	if err := by.validate(); err != nil {
+		return err
+	}
+	_, err := c.change(ctx, Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
+	return err
+}
+
+func (c *Compensator) change(ctx context.Context, ch Change) (Row, error) {
+	if c.closed() {
+		return Row{}, ErrClosed
+	}
+	ch.Token = newToken()
+	before, err := c.store.Change(ctx, nil, false, ch)
+	if err != nil {
+		return before, err
+	}
+	c.changed(before, ch)
+	return before, nil
+}
+
+func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, error) {
+	if c.closed() {
+		return Row{}, ErrClosed
+	}
+	watch, err := c.enlist(ctx, tx)
+	if err != nil {
+		return Row{}, err
+	}
+	ch.Token = newToken()
+	before, err := c.store.Change(ctx, tx, watch != nil && watch.fullyWatched(), ch)
+	if err != nil {
+		return before, err
+	}
+	if watch != nil {
+		watch.onEnd(func(outcome commitOutcome) {
+			if outcome == committed {
+				c.changed(before, ch)
+			}
+		})
+	}
+	return before, nil
+}
+
+// changed acts on a change that has committed: an attempt here is told, and a new due moment announced.
+func (c *Compensator) changed(before Row, ch Change) {
+	after, err := ch.After(before)
+	if err != nil {
+		return
+	}
+	if ch.Action != ActionReschedule {
+		c.dispatcher.cancelEntry(before.ID, fmt.Errorf("%w: %s", ErrCancelled, ch.Action))
+	}
+	if !after.State.Terminal() && c.announces(before.BusinessType, ch.Delay) {
+		c.announce([]Announcement{{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay}})
+	}
+}
+
+// Resolve tells whether a transaction that recorded under ref has happened, after a Commit whose outcome is
+// unknown. It waits for a transaction still in flight, so ErrNotFound means: rolled back, for good.
+func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
+	row, err := c.store.Resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &row.Entry, nil
+}

@@ -1,0 +1,67 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// DefaultTable is the process log's name unless Config.Table says otherwise.
+const DefaultTable = "common_process_log"
+
+// Migrate creates the process log, its audit table and its facts table under their default names, and does
+// nothing where they exist. It needs the right to create tables, which nothing else in this package does.
+// Whoever runs goose or golang-migrate can use the files of package migrations instead; DDL prints them.
+func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
+
+// MigrateTable is Migrate for another table name.
+func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
+	d, err := detectDialect(ctx, db)
+	if err != nil {
+		return err
+	}
+	statements, err := ddl(d, table)
+	if err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("migrate %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// DDL returns the statements Migrate runs, for "mysql" (also MariaDB) or "sqlite".
+func DDL(database, table string) (string, error) {
+	statements, err := ddl(dialectNamed(database), table)
+	return strings.Join(statements, "\n"), err
+}
+
+func ddl(d *dialect, table string) ([]string, error) {
+	if d == nil {
+		return nil, &FieldError{Field: "database", Reason: `want "mysql" or "sqlite"`}
+	}
+	name, err := parseTable(table)
+	if err != nil {
+		return nil, err
+	}
+	if name.database != "" && !d.qualified {
+		return nil, &FieldError{Field: "Table", Reason: "this database has no qualified table names"}
+	}
+	files, err := fs.Glob(d.migrations, "*/*.sql") // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var statements []string
+	for _, file := range files {
+		text, err := fs.ReadFile(d.migrations, file)
+		if err != nil {
+			return nil, err
+		}
+		statements = append(statements, name.in(string(text)))
+	}
+	return statements, nil
+}

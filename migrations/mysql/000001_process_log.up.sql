@@ -1,0 +1,37 @@
+-- +goose Up
+-- The process log: one row an entry. Written by the service inside its own transactions, moved on by
+-- compensator. All scheduling columns are milliseconds since 1970 by the database's own clock (UTC).
+CREATE TABLE IF NOT EXISTS `common_process_log` (
+  `id`                BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  `idempotent_id`     VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'one business event, one entry',
+  `business_type`     VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'names the handler',
+  `batch_id`          VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `business_id`       VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `business_ext_id`   VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `user_id`           VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `user_name`         VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `content`           MEDIUMBLOB NOT NULL,
+  `headers`           VARBINARY(2048) NOT NULL DEFAULT '' COMMENT 'trace and chosen values of the recording context, JSON',
+  `state`             TINYINT NOT NULL DEFAULT 0 COMMENT '0 pending, -1 retrying, -3 compensating, 1 succeeded, 2 compensated, 3 cancelled, 4 settled by hand, -2 dead',
+  `process_count`     INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'failures recorded in this epoch',
+  `max_process_count` INT UNSIGNED NOT NULL DEFAULT 0 COMMENT '0: the type''s',
+  `delay_second`      BIGINT NOT NULL DEFAULT 0 COMMENT 'as asked for when recorded, rounded up; for people, never read back',
+  `next_at`           BIGINT NOT NULL COMMENT 'due; in a terminal state: settled at',
+  `lease_until`       BIGINT NOT NULL DEFAULT 0,
+  `version`           BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'the fence: +1 on every write',
+  `token`             VARBINARY(16) NOT NULL DEFAULT '' COMMENT 'tells who wrote last',
+  `epoch`             INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'generation; a person starts a new one',
+  `delivery_count`    INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'leases in a row without a recorded outcome',
+  `compensate_count`  INT UNSIGNED NOT NULL DEFAULT 0,
+  `ended_by`          VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+  `last_error`        VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `created_at`        DATETIME(3) NOT NULL COMMENT 'UTC',
+  `updated_at`        DATETIME(3) NOT NULL COMMENT 'UTC',
+  PRIMARY KEY (`id`),
+  UNIQUE KEY `uk_idempotent_id` (`idempotent_id`),
+  KEY `k_due` (`state`, `business_type`, `next_at`, `id`),
+  KEY `k_batch_id` (`batch_id`),
+  KEY `k_business_id` (`business_id`),
+  KEY `k_business_ext_id` (`business_ext_id`),
+  KEY `k_created_at` (`created_at`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC;

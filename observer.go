@@ -1,0 +1,73 @@
+package compensator
+
+import "time"
+
+// Observer is told what happens, for metrics and traces. Any field may be nil. The functions are called
+// from the goroutine at work and must not block; a panic in one is recovered and logged. New fields may be
+// added: use names in literals.
+type Observer struct {
+	// AttemptStarted comes before a handler or compensation runs; not for entries taken out unrun.
+	AttemptStarted func(AttemptEvent)
+
+	// AttemptEnded comes when a handler or compensation has returned, before its outcome is stored.
+	AttemptEnded func(AttemptEvent)
+
+	// Settled comes when an outcome is durable, with the state the entry is in now.
+	Settled func(SettledEvent)
+
+	// OutcomeDropped comes when an outcome lost its fence: somebody else moved the entry on. Nothing is
+	// wrong; its effect may have happened twice unless the handler is transactional.
+	OutcomeDropped func(SettledEvent)
+
+	// Stuck comes once for a handler that runs on after its timeout. Its entry will be attempted again
+	// elsewhere once the lease ends.
+	Stuck func(AttemptEvent)
+
+	// QueueDown and QueueUp come when the queue stops and starts answering. Meanwhile the database is polled.
+	QueueDown func(err error)
+	QueueUp   func()
+
+	// Reconciled comes after each round, with what the queue did not know or could not say.
+	Reconciled func(ReconciledEvent)
+}
+
+// AttemptEvent describes one attempt.
+type AttemptEvent struct {
+	ID           EntryID
+	BusinessType string
+	Attempt      int
+	Compensation bool
+	Late         time.Duration // start − due, by the database's clock as of the claim
+	Duration     time.Duration // so far
+	Err          error         // of an ended attempt
+}
+
+// SettledEvent describes a stored outcome.
+type SettledEvent struct {
+	ID           EntryID
+	BusinessType string
+	State        State
+	EndedBy      EndedBy
+	Attempt      int
+}
+
+// ReconciledEvent sums up a round of the reconciler.
+type ReconciledEvent struct {
+	Announced    int      // told to the queue, which may have known them
+	Polled       int      // claimed straight from the database
+	Rebuilt      bool     // the queue had lost its memory: everything within the horizon was announced
+	UnknownTypes []string // types with overdue entries that this process has no handler for
+}
+
+// tell calls one of the observer's functions.
+func tell[E any](c *Compensator, observe func(E), event E) {
+	if observe == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("observer panicked", "panic", p)
+		}
+	}()
+	observe(event)
+}

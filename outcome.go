@@ -1,0 +1,175 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Permanent says that trying again is pointless: the entry is compensated, or waits for a person.
+func Permanent(err error) error { return &verdict{kind: permanent, err: orUnnamed(err)} }
+
+// RetryAfter is a failure whose next attempt is due after d instead of what the type's schedule says.
+func RetryAfter(d time.Duration, err error) error {
+	return &verdict{kind: retryAfter, after: d, err: orUnnamed(err)}
+}
+
+// Snooze is not a failure: the handler wants to be called again after d. It spends no attempt.
+func Snooze(d time.Duration) error {
+	return &verdict{kind: snooze, after: d, err: fmt.Errorf("compensator: snoozed for %v", d)}
+}
+
+// Unavailable says that something the handler needs is down. It spends no attempt; the next one comes as
+// the type's schedule says.
+func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
+
+type verdictKind int
+
+const (
+	failure verdictKind = iota
+	permanent
+	retryAfter
+	snooze
+	unavailable
+)
+
+// verdict is a handler's error with what it asks for.
+type verdict struct {
+	kind  verdictKind
+	after time.Duration
+	err   error
+}
+
+func (v *verdict) Error() string { return v.err.Error() }
+func (v *verdict) Unwrap() error { return v.err }
+
+func orUnnamed(err error) error {
+	if err == nil {
+		return errors.New("compensator: no reason given")
+	}
+	return err
+}
+
+// PanicError is the failure of a handler that panicked, or ended its goroutine with runtime.Goexit.
+type PanicError struct {
+	Value any // nil after runtime.Goexit
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return "handler called runtime.Goexit"
+	}
+	return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack)
+}
+
+// crashBudget is how many leases in a row may end without an outcome before the entry is taken out.
+const crashBudget = 3
+
+// lostLeases counts the deliveries before this one that ended with no outcome.
+func lostLeases(row *Row) int { return row.DeliveryCount - 1 }
+
+// outcomeOf is what an attempt's error means for its entry. cause is why the handler's context ended, if it
+// did. Nothing here is computed from anything but the row as claimed.
+func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
+	o := Outcome{
+		ID: row.ID, Epoch: row.Epoch, Version: row.Version, To: row.State,
+		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
+	}
+	if err == nil {
+		return o.succeeded(row)
+	}
+	o.LastError = err.Error()
+	v := &verdict{err: err}
+	errors.As(err, &v)
+	switch {
+	case errors.Is(cause, ErrStopping) && (errors.Is(err, context.Canceled) || errors.Is(err, ErrStopping)):
+		o.LastError = row.LastError
+		return o // due at once, for somebody else
+	case v.kind == snooze:
+		o.LastError = row.LastError
+		o.After = min(max(v.after, 0), maxBackoff)
+		return o
+	case v.kind == unavailable:
+		o.After = t.cfg.Retry.delay(max(1, row.ProcessCount))
+		return o
+	case row.State == Compensating:
+		return o.compensationFailed(t, v)
+	}
+	return o.failed(t, row, v)
+}
+
+func (o Outcome) succeeded(row *Row) Outcome {
+	o.To, o.EndedBy = Succeeded, EndedByHandler
+	if row.State == Compensating {
+		o.To = Compensated
+	} else {
+		o.Absorb = true
+	}
+	return o
+}
+
+func (o Outcome) failed(t *handlerType, row *Row, v *verdict) Outcome {
+	o.ProcessCount++
+	switch {
+	case v.kind == permanent:
+		return o.giveUp(t, EndedByPermanent)
+	case o.ProcessCount >= t.maxProcessCount(row):
+		return o.giveUp(t, EndedByExhausted)
+	}
+	o.To = Retrying
+	o.After = t.backoff(v, o.ProcessCount)
+	return o
+}
+
+func (o Outcome) compensationFailed(t *handlerType, v *verdict) Outcome {
+	o.CompensateCount++
+	switch {
+	case v.kind == permanent:
+		o.To, o.EndedBy = Dead, EndedByPermanent
+	case o.CompensateCount >= t.cfg.MaxCompensateCount:
+		o.To, o.EndedBy = Dead, EndedByExhausted
+	default:
+		o.After = t.backoff(v, o.CompensateCount)
+	}
+	return o
+}
+
+// giveUp hands the entry to its compensation, which is due at once, or to a person.
+func (o Outcome) giveUp(t *handlerType, why EndedBy) Outcome {
+	if t.compensates() {
+		o.To = Compensating
+		return o
+	}
+	o.To, o.EndedBy = Dead, why
+	return o
+}
+
+// crashed takes an entry out whose leases keep ending with no outcome. Whether the handler's effect happened
+// is unknown, so compensating it is the type's choice.
+func (t *handlerType) crashed(row *Row) Outcome {
+	o := Outcome{
+		ID: row.ID, Epoch: row.Epoch, Version: row.Version, To: Dead, EndedBy: EndedByCrash,
+		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
+		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: the process died, or the handler never returned", lostLeases(row)),
+	}
+	if t.cfg.CompensateCrashed && t.compensates() && row.State != Compensating {
+		o.To, o.EndedBy = Compensating, ""
+	}
+	return o
+}
+
+func (t *handlerType) backoff(v *verdict, failures int) time.Duration {
+	if v.kind == retryAfter {
+		return min(max(v.after, 0), maxBackoff)
+	}
+	return t.cfg.Retry.delay(failures)
+}
+
+func (t *handlerType) maxProcessCount(row *Row) int {
+	if row.MaxProcessCount > 0 {
+		return row.MaxProcessCount
+	}
+	return t.cfg.MaxProcessCount
+}

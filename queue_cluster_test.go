@@ -1,0 +1,125 @@
+package compensator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func clusterClient(t *testing.T, cluster *testservers.RedisCluster) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.NewRedisCluster(t)
+	client := clusterClient(t, cluster)
+	t.Run("Promises", func(t *testing.T) {
+		compensatortest.TestQueue(t, func(t *testing.T) compensator.Queue {
+			return openQueue(t, client, cluster.Prefix(t), 0)
+		})
+	})
+	t.Run("Limit", func(t *testing.T) {
+		compensatortest.TestQueueLimit(t, func(t *testing.T, limit int) compensator.Queue {
+			return openQueue(t, client, cluster.Prefix(t), limit)
+		})
+	})
+	t.Run("ForgottenScripts", func(t *testing.T) {
+		q := sameQueue(t, client, cluster.Prefix(t))
+		for range 3 {
+			for _, node := range cluster.Nodes {
+				require.NoError(t, redisClient(t, node).ScriptFlush(t.Context()).Err())
+			}
+			mustAnnounce(t, q, append(due("order", 1), due("stock", 2)...))
+			waits, err := q.Peek(t.Context(), []string{"order", "stock"})
+			require.NoError(t, err)
+			assert.Equal(t, []time.Duration{0, 0}, waits)
+		}
+	})
+	t.Run("SecondDatabase", func(t *testing.T) {
+		prefix := cluster.Prefix(t)
+		require.NoError(t, sameQueue(t, client, prefix).Check(t.Context(), "database one"))
+		assert.ErrorContains(t, sameQueue(t, client, prefix).Check(t.Context(), "database two"), prefix)
+	})
+	t.Run("Notification", func(t *testing.T) {
+		prefix := cluster.Prefix(t)
+		stop, woken := listen(t, sameQueue(t, client, prefix))
+		defer stop()
+		awaitNotification(t, sameQueue(t, client, prefix), "order", woken)
+	})
+	t.Run("MovedSlot", func(t *testing.T) {
+		q := sameQueue(t, client, cluster.Prefix(t))
+		mustClaim(t, q, "order", 1) // knows the map of the slots as it is
+		moveSlot(t, cluster, client.ClusterKeySlot(t.Context(), q.DueKey("order")).Val())
+		mustAnnounce(t, q, due("order", 1))
+		assert.Len(t, mustClaim(t, q, "order", 1).IDs, 1)
+	})
+}
+
+// moveSlot gives a slot, which holds no keys, to another node.
+func moveSlot(t *testing.T, cluster *testservers.RedisCluster, slot int64) {
+	t.Helper()
+	owner := -1
+	var ids []string
+	for i, node := range cluster.Nodes {
+		client := redisClient(t, node)
+		ids = append(ids, client.Do(t.Context(), "CLUSTER", "MYID").Val().(string))
+		if err := client.Do(t.Context(), "CLUSTER", "GETKEYSINSLOT", slot, 1).Err(); err != nil {
+			require.NoError(t, err)
+		}
+		shards, err := client.ClusterSlots(t.Context()).Result()
+		require.NoError(t, err)
+		for _, shard := range shards {
+			if int64(shard.Start) <= slot && slot <= int64(shard.End) && shard.Nodes[0].ID == ids[i] {
+				owner = i
+			}
+		}
+	}
+	require.GreaterOrEqual(t, owner, 0)
+	next := ids[(owner+1)%len(ids)]
+	for i := range cluster.Nodes { // the new owner first
+		node := cluster.Nodes[(owner+1+i)%len(ids)]
+		require.NoError(t, redisClient(t, node).Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", next).Err())
+	}
+}
+
+func TestRedisQueueServesTheRestOfAClusterAndNoticesTheLoss(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.NewRedisCluster(t, "--cluster-require-full-coverage", "no")
+	q := sameQueue(t, clusterClient(t, cluster), cluster.Prefix(t))
+	var types []string
+	for i := range 64 {
+		types = append(types, fmt.Sprintf("type %d", i))
+		mustAnnounce(t, q, due(types[i], 1))
+	}
+	assertKept(t, false, q)
+	assertKept(t, true, q)
+
+	cluster.Nodes[0].Kill()
+	served := 0
+	for _, name := range types {
+		if leased, err := q.Claim(t.Context(), name, 1, time.Hour); err == nil && len(leased.IDs) == 1 {
+			served++
+		}
+	}
+	assert.Positive(t, served)
+	assert.Less(t, served, len(types))
+
+	cluster.Nodes[0].Restart(t)
+	require.Eventually(t, func() bool {
+		_, err := q.Peek(t.Context(), types)
+		return err == nil
+	}, eventually, 10*time.Millisecond)
+	assertKept(t, false, q)
+	assertKept(t, true, q)
+}

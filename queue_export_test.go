@@ -1,0 +1,22 @@
+package compensator
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The conformance suite imports this package, so the tests that run it live outside and open queues here.
+
+type RedisQueue = redisQueue
+
+func OpenRedisQueue(client redis.UniversalClient, prefix string, limit int) (*RedisQueue, error) {
+	return newRedisQueue(client, prefix, limit)
+}
+
+func OpenWheel(limit int) Queue { return newWheel(limit) }
+
+func (q *redisQueue) DueKey(businessType string) string         { return q.keys.due(businessType) }
+func (q *redisQueue) EpochKey() string                          { return q.keys.epoch(0) }
+func (q *redisQueue) OwnerKey() string                          { return q.keys.owner(0) }
+func (q *redisQueue) EvictionPolicy(ctx context.Context) string { return q.evicts(ctx) }

@@ -1,0 +1,314 @@
+package compensator
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed" // the scripts
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisQueue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
+// Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets,
+// which Kept notices. A Redis at its memory limit still claims and settles; Announce returns its refusal.
+//
+// One call may send several scripts. When one of them fails the others still count, and the error says what
+// failed; every method can simply be called again.
+type redisQueue struct {
+	client   redis.UniversalClient // our own
+	keys     redisKeys
+	limit    int
+	instance string // of this process, while it leads
+
+	mu     sync.Mutex // guards epochs
+	epochs []string   // by hash tag, as seen last
+}
+
+var _ Queue = (*redisQueue)(nil)
+
+// newRedisQueue connects to nothing yet. limit caps the members of one type, see Config.QueueLimit; 0: none.
+func newRedisQueue(client redis.UniversalClient, prefix string, limit int) (*redisQueue, error) {
+	own, err := ownRedisClient(client)
+	if err != nil {
+		return nil, err
+	}
+	tags := uint32(1)
+	if _, cluster := own.(*redis.ClusterClient); cluster {
+		tags = clusterTags
+	}
+	k, err := newRedisKeys(prefix, tags)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return &redisQueue{client: own, keys: k, limit: limit, instance: rand.Text(), epochs: make([]string, tags)}, nil
+}
+
+// How much one script does at most: Redis serves nobody else meanwhile.
+const (
+	maxScriptMembers = 1000
+	maxScriptKeys    = 128
+)
+
+var (
+	//go:embed lua/announce.lua
+	announceSource string
+	//go:embed lua/claim.lua
+	claimSource string
+	//go:embed lua/settle.lua
+	settleSource string
+	//go:embed lua/peek.lua
+	peekSource string
+	//go:embed lua/stamp.lua
+	stampSource string
+	//go:embed lua/lead.lua
+	leadSource string
+
+	announceScript = redis.NewScript(announceSource)
+	claimScript    = redis.NewScript(claimSource)
+	settleScript   = redis.NewScript(settleSource)
+	peekScript     = redis.NewScript(peekSource)
+	stampScript    = redis.NewScript(stampSource)
+	leadScript     = redis.NewScript(leadSource)
+)
+
+// Check refuses a Redis older than 5, one that denies us a script or a key, and a prefix that another
+// database uses. It writes the fingerprint where there is none.
+func (q *redisQueue) Check(ctx context.Context, fingerprint string) error {
+	if err := q.checkVersion(ctx); err != nil {
+		return fmt.Errorf("check redis: %w", err)
+	}
+	// The first tag decides, so that of two databases starting at once one wins every tag.
+	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
+		owners, err := q.stamp(ctx, tags, q.keys.owner, func() string { return fingerprint })
+		if err != nil {
+			return fmt.Errorf("check redis: %w", err)
+		}
+		for _, owner := range owners {
+			if owner != fingerprint {
+				return fmt.Errorf("check redis: prefix %q belongs to another database (its fingerprint is %q, ours %q): "+
+					"give each database a prefix of its own", q.keys.prefix, owner, fingerprint)
+			}
+		}
+	}
+	return nil
+}
+
+// checkVersion lets pass a server that hides its version from us.
+func (q *redisQueue) checkVersion(ctx context.Context) error {
+	info, err := q.client.Info(ctx, "server").Result()
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "unknown command"):
+		return nil
+	case err != nil:
+		return q.failed(ctx, err)
+	}
+	return checkRedisVersion(info)
+}
+
+func checkRedisVersion(info string) error {
+	_, version, _ := strings.Cut(info, "redis_version:")
+	version, _, _ = strings.Cut(version, "\r\n")
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < 5 {
+		return fmt.Errorf("version %s is too old: scripts that read the clock and then write need 5 or newer", version)
+	}
+	return nil
+}
+
+func (q *redisQueue) Announce(ctx context.Context, items []Announcement, maxLease time.Duration) ([]string, error) {
+	var calls []scriptCall
+	var types []string // of each call
+	byType := groupBy(items, func(a Announcement) string { return a.BusinessType })
+	for _, businessType := range byType.order {
+		for chunk := range slices.Chunk(byType.groups[businessType], maxScriptMembers) {
+			args := make([]any, 0, 2+2*len(chunk))
+			args = append(args, wholeMillis(maxLease), q.limit)
+			for _, a := range chunk {
+				args = append(args, a.ID.String(), wholeMillis(a.In))
+			}
+			calls = append(calls, scriptCall{announceScript, []string{q.keys.due(businessType)}, args})
+			types = append(types, businessType)
+		}
+	}
+	var newHeads []string
+	replies, err := q.run(ctx, calls)
+	for i, reply := range replies {
+		again := i > 0 && types[i-1] == types[i] && slices.Contains(newHeads, types[i])
+		if reply == int64(1) && !again {
+			newHeads = append(newHeads, types[i])
+		}
+	}
+	return newHeads, wrapQueueError("announce", err)
+}
+
+// Claim takes at most 1,000 entries, whatever the limit.
+func (q *redisQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error) {
+	limit = min(max(limit, 0), maxScriptMembers)
+	replies, err := q.run(ctx, []scriptCall{{
+		claimScript, []string{q.keys.due(businessType)}, []any{limit, max(1, wholeMillis(lease))},
+	}})
+	if err != nil {
+		return Leased{}, wrapQueueError("claim "+businessType, err)
+	}
+	reply, _ := replies[0].([]any)
+	if len(reply) != 3 {
+		return Leased{}, fmt.Errorf("claim %s: unexpected reply %v", businessType, replies[0])
+	}
+	token, _ := reply[0].(int64)
+	members, _ := reply[2].([]any)
+	leased := Leased{Token: token, Next: untilDue(reply[1])}
+	for _, member := range members {
+		s, _ := member.(string)
+		if id, err := ParseEntryID(s); err == nil { // whatever else is in there is not ours
+			leased.IDs = append(leased.IDs, id)
+		}
+	}
+	return leased, nil
+}
+
+func (q *redisQueue) Settle(ctx context.Context, businessType string, items []QueueOutcome) error {
+	var calls []scriptCall
+	for chunk := range slices.Chunk(items, maxScriptMembers) {
+		args := make([]any, 0, 3*len(chunk))
+		for _, o := range chunk {
+			again := wholeMillis(o.In)
+			if o.Remove {
+				again = -1
+			}
+			args = append(args, o.ID.String(), o.Token, again)
+		}
+		calls = append(calls, scriptCall{settleScript, []string{q.keys.due(businessType)}, args})
+	}
+	_, err := q.run(ctx, calls)
+	return wrapQueueError("settle "+businessType, err)
+}
+
+func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error) {
+	positions := make([]int, len(businessTypes))
+	for i := range positions {
+		positions[i] = i
+	}
+	byTag := groupBy(positions, func(i int) uint32 { return q.keys.tagOf(businessTypes[i]) })
+	var calls []scriptCall
+	var asked [][]int // positions each call asks about
+	for _, tag := range byTag.order {
+		for chunk := range slices.Chunk(byTag.groups[tag], maxScriptKeys) {
+			var dueKeys []string
+			for _, i := range chunk {
+				dueKeys = append(dueKeys, q.keys.due(businessTypes[i]))
+			}
+			calls = append(calls, scriptCall{peekScript, dueKeys, nil})
+			asked = append(asked, chunk)
+		}
+	}
+	replies, err := q.run(ctx, calls)
+	if err != nil {
+		return nil, wrapQueueError("peek", err)
+	}
+	waits := make([]time.Duration, len(businessTypes))
+	for c, reply := range replies {
+		answers, _ := reply.([]any)
+		if len(answers) != len(asked[c]) {
+			return nil, fmt.Errorf("peek: unexpected reply %v", reply)
+		}
+		for j, i := range asked[c] {
+			waits[i] = untilDue(answers[j])
+		}
+	}
+	return waits, nil
+}
+
+// Kept compares the epoch of every hash tag with the one seen last, so that another process which drew a new
+// one first does not hide the loss from us. The first call knows nothing and returns false.
+func (q *redisQueue) Kept(ctx context.Context) (bool, error) {
+	found, err := q.stamp(ctx, q.allTags(), q.keys.epoch, rand.Text)
+	if err != nil {
+		return false, wrapQueueError("read epoch", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := slices.Equal(found, q.epochs)
+	q.epochs = found
+	return kept, nil
+}
+
+// Lead lets the process that leads lead on; another one takes over once a period passed without its asking.
+func (q *redisQueue) Lead(ctx context.Context, period time.Duration) (bool, error) {
+	replies, err := q.run(ctx, []scriptCall{{
+		leadScript, []string{q.keys.lead()}, []any{q.instance, max(1, wholeMillis(period))},
+	}})
+	if err != nil {
+		return false, wrapQueueError("lead", err)
+	}
+	return replies[0] == int64(1), nil
+}
+
+// evicts names the maxmemory policy when it is one that throws away keys of ours, and is empty when it does
+// not, or when the server does not tell. Eviction costs latency only, so Check lets it pass.
+func (q *redisQueue) evicts(ctx context.Context) string {
+	const setting = "maxmemory-policy"
+	config, err := q.client.ConfigGet(ctx, setting).Result()
+	if err != nil || !strings.HasPrefix(config[setting], "allkeys-") {
+		return ""
+	}
+	return config[setting]
+}
+
+// Close ends our own connections; the user's client stays open.
+func (q *redisQueue) Close() error { return q.client.Close() }
+
+func (q *redisQueue) allTags() []uint32 {
+	tags := make([]uint32, q.keys.tags)
+	for i := range tags {
+		tags[i] = uint32(i)
+	}
+	return tags
+}
+
+// stamp leaves a value under the key of each tag where none is, and returns what is there.
+func (q *redisQueue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
+	var calls []scriptCall
+	for _, tag := range tags {
+		calls = append(calls, scriptCall{stampScript, []string{key(tag)}, []any{value()}})
+	}
+	replies, err := q.run(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]string, len(replies))
+	for i, reply := range replies {
+		found[i], _ = reply.(string)
+	}
+	return found, nil
+}
+
+func wrapQueueError(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// wholeMillis rounds up, because nothing may come due early. What is past is now.
+func wholeMillis(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Millisecond) + 1
+}
+
+// untilDue reads the milliseconds a script answered; -1 stands for Never.
+func untilDue(reply any) time.Duration {
+	ms, ok := reply.(int64)
+	if !ok || ms < 0 || ms > int64(Never/time.Millisecond) {
+		return Never
+	}
+	return time.Duration(ms) * time.Millisecond
+}

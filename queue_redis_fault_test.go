@@ -1,0 +1,104 @@
+package compensator_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// mute swallows what servers answer, while it is on.
+type mute struct{ on atomic.Bool }
+
+func (m *mute) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return &mutedConn{conn, m}, err
+}
+
+type mutedConn struct {
+	net.Conn
+	mute *mute
+}
+
+func (c *mutedConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.mute.on.Load() {
+			return n, err
+		}
+	}
+}
+
+func TestClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	var m mute
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: m.dial, ReadTimeout: 50 * time.Millisecond})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	q := sameQueue(t, client, server.Prefix(t))
+	mustAnnounce(t, q, dueRows("order", 100))
+	mustClaim(t, q, "order", 0) // the server knows the script now
+	m.on.Store(true)
+	_, err := q.Claim(t.Context(), "order", 10, time.Hour)
+	require.Error(t, err)
+	m.on.Store(false)
+	assert.Len(t, mustClaim(t, q, "order", 100).IDs, 90)
+}
+
+func TestClusterClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.NewRedisCluster(t)
+	var m mute
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: cluster.Addrs(), Dialer: m.dial, ReadTimeout: 50 * time.Millisecond,
+	})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	q := sameQueue(t, client, cluster.Prefix(t))
+	mustAnnounce(t, q, dueRows("order", 100))
+	mustClaim(t, q, "order", 0) // the server knows the script now
+	m.on.Store(true)
+	_, err := q.Claim(t.Context(), "order", 10, time.Hour)
+	var network net.Error
+	require.ErrorAs(t, err, &network)
+	assert.True(t, network.Timeout())
+	m.on.Store(false)
+	assert.Len(t, mustClaim(t, q, "order", 100).IDs, 90)
+}
+
+func TestRedisQueueObeysADeadlineWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	q := sameQueue(t, client, "own")
+	server.Pause()
+	defer server.Resume()
+
+	patient := make(chan error, 1) // ends by the queue's own patience
+	go func() {
+		_, err := q.Claim(context.Background(), "order", 1, time.Hour)
+		patient <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := q.Claim(ctx, "order", 1, time.Hour)
+	require.Error(t, err)
+	select {
+	case <-patient:
+		assert.Fail(t, "the call with a deadline did not return first")
+	default:
+	}
+	select {
+	case err := <-patient:
+		assert.Error(t, err)
+	case <-time.After(eventually):
+		assert.Fail(t, "the call without a deadline never returned")
+	}
+}

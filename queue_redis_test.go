@@ -1,0 +1,418 @@
+package compensator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	compensatortest.TestQueue(t, func(t *testing.T) compensator.Queue {
+		return openQueue(t, redisClient(t, server), server.Prefix(t), 0)
+	})
+}
+
+func TestRedisQueueKeepsTheQueuesLimit(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	compensatortest.TestQueueLimit(t, func(t *testing.T, limit int) compensator.Queue {
+		return openQueue(t, redisClient(t, server), server.Prefix(t), limit)
+	})
+}
+
+func redisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+// openQueue leaves closing the queue to whoever is given it.
+func openQueue(t *testing.T, client redis.UniversalClient, prefix string, limit int) *compensator.RedisQueue {
+	q, err := compensator.OpenRedisQueue(client, prefix, limit)
+	require.NoError(t, err)
+	return q
+}
+
+// ownQueue is a queue, closed with the test, on a server that is the test's own.
+func ownQueue(t *testing.T, flags ...string) (*compensator.RedisQueue, *testservers.RedisServer, *redis.Client) {
+	server := testservers.NewRedis(t, flags...)
+	client := redisClient(t, server)
+	return sameQueue(t, client, "own"), server, client
+}
+
+func sameQueue(t *testing.T, client redis.UniversalClient, prefix string) *compensator.RedisQueue {
+	q := openQueue(t, client, prefix, 0)
+	t.Cleanup(func() { assert.NoError(t, q.Close()) })
+	return q
+}
+
+func due(businessType string, rows ...uint64) []compensator.Announcement {
+	var items []compensator.Announcement
+	for _, row := range rows {
+		items = append(items, compensator.Announcement{BusinessType: businessType, ID: compensator.RowID(row)})
+	}
+	return items
+}
+
+func dueRows(businessType string, n uint64) []compensator.Announcement {
+	var items []compensator.Announcement
+	for row := range n {
+		items = append(items, due(businessType, row+1)...)
+	}
+	return items
+}
+
+func mustAnnounce(t *testing.T, q compensator.Queue, items []compensator.Announcement) {
+	t.Helper()
+	_, err := q.Announce(t.Context(), items, time.Hour)
+	require.NoError(t, err)
+}
+
+func mustClaim(t *testing.T, q compensator.Queue, businessType string, limit int) compensator.Leased {
+	t.Helper()
+	leased, err := q.Claim(t.Context(), businessType, limit, time.Hour)
+	require.NoError(t, err)
+	return leased
+}
+
+func outcomes(leased compensator.Leased, remove bool) []compensator.QueueOutcome {
+	var items []compensator.QueueOutcome
+	for _, id := range leased.IDs {
+		items = append(items, compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: time.Hour})
+	}
+	return items
+}
+
+func assertKept(t *testing.T, want bool, q compensator.Queue) {
+	t.Helper()
+	kept, err := q.Kept(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, want, kept)
+}
+
+func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
+	t.Parallel()
+	q, server, client := ownQueue(t)
+	other := sameQueue(t, client, "own")
+	for _, want := range []bool{false, true} {
+		assertKept(t, want, q)
+		assertKept(t, want, other)
+	}
+	server.Kill()
+	_, err := q.Kept(t.Context())
+	require.Error(t, err)
+	server.Restart(t)
+	for _, want := range []bool{false, true} { // the first to ask does not hide the loss from the other
+		assertKept(t, want, q)
+		assertKept(t, want, other)
+	}
+}
+
+func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	assertKept(t, false, q)
+	require.NoError(t, client.FlushAll(t.Context()).Err())
+	assertKept(t, false, q)
+	assertKept(t, true, q)
+	require.NoError(t, client.Del(t.Context(), q.EpochKey()).Err())
+	assertKept(t, false, q)
+	assertKept(t, true, q)
+}
+
+func TestRedisQueueSurvivesARestartWithAppendOnlyFile(t *testing.T) {
+	t.Parallel()
+	q, server, _ := ownQueue(t, "--appendonly", "yes", "--appendfsync", "always")
+	assertKept(t, false, q)
+	mustAnnounce(t, q, due("order", 1, 2))
+	server.Kill()
+	server.Restart(t)
+	assertKept(t, true, q)
+	assert.Len(t, mustClaim(t, q, "order", 10).IDs, 2)
+}
+
+func TestFullRedisStillClaimsAndSettles(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t, "--maxmemory-policy", "noeviction")
+	require.NoError(t, q.Check(t.Context(), "database"))
+	assertKept(t, false, q)
+	mustAnnounce(t, q, dueRows("order", 300))
+	_, err := q.Lead(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+
+	_, err = q.Announce(t.Context(), due("order", 1000), time.Hour)
+	assert.ErrorContains(t, err, "OOM")
+	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
+	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), false)))
+	waits, err := q.Peek(t.Context(), []string{"order"})
+	require.NoError(t, err)
+	assert.Greater(t, waits[0], 50*time.Minute)
+	assert.EqualValues(t, 100, client.ZCard(t.Context(), q.DueKey("order")).Val())
+
+	assertKept(t, true, q)
+	assert.NoError(t, q.Check(t.Context(), "database"))
+	leads, err := q.Lead(t.Context(), time.Hour)
+	require.NoError(t, err)
+	assert.True(t, leads)
+}
+
+func TestRedisQueueKnowsAnEvictingPolicy(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	for policy, want := range map[string]string{"noeviction": "", "volatile-lru": "", "allkeys-lru": "allkeys-lru"} {
+		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err())
+		assert.Equal(t, want, q.EvictionPolicy(t.Context()))
+	}
+}
+
+func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
+	var items []compensator.Announcement
+	var types []string
+	for i := range 250 { // more than a pipeline, more than a peek
+		types = append(types, fmt.Sprintf("type %d", i))
+		items = append(items, due(types[i], 1)...)
+	}
+	flush()
+	newHeads, err := q.Announce(t.Context(), items, time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, types, newHeads)
+	flush()
+	waits, err := q.Peek(t.Context(), types)
+	require.NoError(t, err)
+	assert.Equal(t, make([]time.Duration, len(types)), waits)
+	flush()
+	leased := mustClaim(t, q, "type 1", 1)
+	flush()
+	require.NoError(t, q.Settle(t.Context(), "type 1", outcomes(leased, true)))
+	assert.EqualValues(t, len(types)-1, client.DBSize(t.Context()).Val())
+}
+
+func TestRedisQueueSendsAtMostAThousandEntriesAScript(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	mustAnnounce(t, q, due("warm", 1)) // the server knows the script now
+	require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+	mustAnnounce(t, q, dueRows("order", 2500))
+	stats := client.Info(t.Context(), "commandstats").Val()
+	assert.Contains(t, stats, "cmdstat_evalsha:calls=3,")
+
+	leased := mustClaim(t, q, "order", 2500)
+	assert.Len(t, leased.IDs, 1000)
+	assert.LessOrEqual(t, leased.Next, time.Duration(0), "the others are still due")
+}
+
+func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client := redisClient(t, server)
+	q := sameQueue(t, client, server.Prefix(t))
+	const token = 1700000030123457 // 16 digits, as microseconds would have
+	require.NoError(t, client.ZAdd(t.Context(), q.DueKey("order"), redis.Z{Score: token, Member: "7"}).Err())
+	for _, step := range []struct{ token, left int64 }{{token - 1, 1}, {token + 1, 1}, {token, 0}} {
+		require.NoError(t, q.Settle(t.Context(), "order",
+			[]compensator.QueueOutcome{{ID: compensator.RowID(7), Token: step.token, Remove: true}}))
+		assert.Equal(t, step.left, client.ZCard(t.Context(), q.DueKey("order")).Val())
+	}
+}
+
+func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client := redisClient(t, server)
+	q := sameQueue(t, client, server.Prefix(t))
+	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey()} {
+		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
+	}
+	_, errs := q.Announce(t.Context(), due("order", 1), time.Hour)
+	assert.ErrorContains(t, errs, "WRONGTYPE")
+	_, errs = q.Claim(t.Context(), "order", 1, time.Hour)
+	assert.ErrorContains(t, errs, "WRONGTYPE")
+	_, errs = q.Peek(t.Context(), []string{"order"})
+	assert.ErrorContains(t, errs, "WRONGTYPE")
+	_, errs = q.Kept(t.Context())
+	assert.ErrorContains(t, errs, "WRONGTYPE")
+	assert.ErrorContains(t, q.Check(t.Context(), "database"), "WRONGTYPE")
+	err := q.Settle(t.Context(), "order", []compensator.QueueOutcome{{ID: compensator.RowID(1), Token: 1, Remove: true}})
+	assert.ErrorContains(t, err, "WRONGTYPE")
+	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey()} {
+		assert.Equal(t, []string{"somebody else's"}, client.LRange(t.Context(), key, 0, -1).Val())
+	}
+}
+
+func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client := redisClient(t, server)
+	q := sameQueue(t, client, server.Prefix(t))
+	require.NoError(t, client.RPush(t.Context(), q.DueKey("order"), "somebody else's").Err())
+	newHeads, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), time.Hour)
+	assert.ErrorContains(t, err, "WRONGTYPE")
+	assert.Equal(t, []string{"stock"}, newHeads)
+}
+
+func TestSecondDatabaseBehindOnePrefixIsRefused(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client, prefix := redisClient(t, server), server.Prefix(t)
+	first, second := sameQueue(t, client, prefix), sameQueue(t, client, prefix)
+	require.NoError(t, first.Check(t.Context(), "database one"))
+	assert.ErrorContains(t, second.Check(t.Context(), "database two"), `"`+prefix+`"`)
+	assert.NoError(t, first.Check(t.Context(), "database one"))
+	assert.NoError(t, sameQueue(t, client, server.Prefix(t)).Check(t.Context(), "database two"))
+}
+
+func TestRedisQueueDoesWithoutInfoAndConfig(t *testing.T) {
+	t.Parallel()
+	_, server, admin := ownQueue(t)
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~{shop:*", "&shop:*",
+		"+@all", "-info", "-config").Err())
+	restricted := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
+	t.Cleanup(func() { assert.NoError(t, restricted.Close()) })
+	require.ErrorContains(t, restricted.Info(t.Context()).Err(), "NOPERM")
+
+	q := sameQueue(t, restricted, "shop")
+	assert.NoError(t, q.Check(t.Context(), "database"))
+	assert.Empty(t, q.EvictionPolicy(t.Context()))
+	mustAnnounce(t, q, due("order", 1))
+	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 1), true)))
+	assert.NoError(t, q.Notify(t.Context(), []string{"order"}))
+	assert.ErrorContains(t, sameQueue(t, restricted, "forbidden").Check(t.Context(), "database"), "NOPERM")
+}
+
+func TestRedisQueueKeysNeverExpire(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	require.NoError(t, q.Check(t.Context(), "database"))
+	assertKept(t, false, q)
+	mustAnnounce(t, q, due("order", 1))
+	mustClaim(t, q, "order", 1)
+	keys := client.Keys(t.Context(), "*").Val()
+	assert.Len(t, keys, 3)
+	for _, key := range keys {
+		assert.Equal(t, time.Duration(-1), client.TTL(t.Context(), key).Val(), key)
+	}
+}
+
+func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	mustAnnounce(t, q, due("order", 1))
+	admin := client.Conn() // a connection stays logged in
+	defer func() { assert.NoError(t, admin.Close()) }()
+	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "changed").Err())
+	require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+	assert.Eventually(t, func() bool { // the first call may meet the killed connection
+		_, err := q.Peek(t.Context(), []string{"order"})
+		return err != nil && strings.Contains(err.Error(), "NOAUTH")
+	}, eventually, time.Millisecond)
+	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "").Err())
+	assert.Eventually(t, func() bool {
+		leased, err := q.Claim(t.Context(), "order", 1, time.Hour)
+		return err == nil && len(leased.IDs) == 1
+	}, eventually, time.Millisecond)
+}
+
+const eventually = 30 * time.Second
+
+func TestOneProcessLeadsUntilItStopsAsking(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client, prefix := redisClient(t, server), server.Prefix(t)
+	first, second := sameQueue(t, client, prefix), sameQueue(t, client, prefix)
+	leads := func(q compensator.Queue, period time.Duration) bool {
+		leads, err := q.Lead(t.Context(), period)
+		require.NoError(t, err)
+		return leads
+	}
+	assert.True(t, leads(first, time.Hour))
+	assert.False(t, leads(second, time.Millisecond))
+	assert.True(t, leads(first, 20*time.Millisecond))
+	assert.Eventually(t, func() bool { return leads(second, time.Hour) }, eventually, time.Millisecond)
+	assert.False(t, leads(first, time.Hour))
+}
+
+func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	server := testservers.NewRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	sender, receiver := openQueue(t, client, "own", 0), openQueue(t, client, "own", 0)
+	stop, woken := listen(t, receiver)
+	awaitNotification(t, sender, "order", woken)
+	require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	awaitNotification(t, sender, "订单 2", woken)
+	server.Kill()
+	server.Restart(t)
+	awaitNotification(t, sender, "stock", woken)
+	stop()
+	for _, c := range []interface{ Close() error }{sender, receiver, client} {
+		assert.NoError(t, c.Close())
+	}
+	goleak.VerifyNone(t, ignore)
+}
+
+// listen returns a function that ends Listen and waits for it, and the types it woke.
+func listen(t *testing.T, q compensator.Queue) (stop func(), woken *sync.Map) {
+	ctx, cancel := context.WithCancel(t.Context())
+	woken = new(sync.Map)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		q.Listen(ctx, func(businessType string) { woken.Store(businessType, true) })
+	}()
+	return func() { cancel(); <-returned }, woken
+}
+
+func awaitNotification(t *testing.T, sender compensator.Queue, businessType string, woken *sync.Map) {
+	t.Helper()
+	assert.Eventually(t, func() bool {
+		_ = sender.Notify(t.Context(), []string{"other", businessType}) // lost while nobody is connected
+		_, got := woken.Load(businessType)
+		return got
+	}, eventually, 5*time.Millisecond)
+}
+
+func TestRedisClientsThatCannotCarryAQueueAreRefused(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, HeartbeatFrequency: time.Hour})
+	t.Cleanup(func() { assert.NoError(t, ring.Close()) })
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), ring} {
+		_, err := compensator.OpenRedisQueue(client, "own", 0)
+		var refused *compensator.FieldError
+		if assert.ErrorAs(t, err, &refused, "%T", client) {
+			assert.Equal(t, "Redis", refused.Field)
+		}
+	}
+}
+
+func TestClosingTheQueueLeavesTheUsersClientAsItWas(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client := redisClient(t, server)
+	before := *client.Options()
+	q := openQueue(t, client, server.Prefix(t), 0)
+	mustAnnounce(t, q, due("order", 1))
+	require.NoError(t, q.Close())
+	assert.NoError(t, client.Ping(t.Context()).Err())
+	assert.Equal(t, before.MaxRetries, client.Options().MaxRetries)
+	assert.Equal(t, before.ContextTimeoutEnabled, client.Options().ContextTimeoutEnabled)
+	_, err := q.Announce(t.Context(), due("order", 1), time.Hour)
+	assert.ErrorIs(t, err, redis.ErrClosed)
+}

@@ -1,0 +1,185 @@
+package compensator
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// wheel is the queue of a process that has no Redis. It knows only what this process announced, forgets it
+// when the process ends, and shares nothing with others; their entries come by polling the database.
+//
+// It has no goroutine and no timer of its own: it turns when it is asked, and whoever sleeps until its next
+// entry learns from Peek and Claim how long.
+type wheel struct {
+	start time.Time // monotonic; all instants below are whole milliseconds since
+	limit int       // most members of a type, beyond which entries not due yet are left out; 0: none
+
+	mu    sync.Mutex // guards the rest
+	types map[string]*wheelType
+	used  bool // Kept was called
+}
+
+var _ Queue = (*wheel)(nil)
+
+func newWheel(limit int) *wheel {
+	return &wheel{start: time.Now(), limit: limit, types: make(map[string]*wheelType)}
+}
+
+// Check never objects: nobody else sees a wheel.
+func (w *wheel) Check(context.Context, string) error { return nil }
+
+func (w *wheel) Announce(ctx context.Context, items []Announcement, maxLease time.Duration) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.nowLocked()
+	var newHeads []string
+	told := make(map[string]bool)
+	for _, item := range items {
+		t := w.types[item.BusinessType]
+		if t == nil {
+			t = newWheelType()
+			w.types[item.BusinessType] = t
+		}
+		t.turn(now.floor)
+		head := t.head()
+		w.announceLocked(t, item, now, maxLease)
+		if t.head() < head && !told[item.BusinessType] {
+			told[item.BusinessType] = true
+			newHeads = append(newHeads, item.BusinessType)
+		}
+	}
+	return newHeads, nil
+}
+
+func (w *wheel) announceLocked(t *wheelType, item Announcement, now wheelNow, maxLease time.Duration) {
+	e := t.members[item.ID]
+	switch {
+	case e == nil:
+		if item.In <= 0 || w.limit <= 0 || len(t.members) < w.limit {
+			t.add(item.ID, now.after(item.In))
+		}
+	case e.at > now.ceil+wholeMillis(item.In)+wholeMillis(maxLease): // even a lease begun right now ends sooner
+		t.move(e, now.after(item.In))
+	}
+}
+
+func (w *wheel) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error) {
+	if err := ctx.Err(); err != nil {
+		return Leased{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.nowLocked()
+	leased := Leased{Token: now.after(max(lease, time.Millisecond)), Next: Never}
+	t := w.types[businessType]
+	if t == nil {
+		return leased, nil
+	}
+	t.turn(now.floor)
+	claimed := t.take(limit)
+	leased.Next = w.untilLocked(t.head())
+	for _, e := range claimed {
+		leased.IDs = append(leased.IDs, e.id)
+		t.place(e, leased.Token)
+	}
+	return leased, nil
+}
+
+func (w *wheel) Settle(ctx context.Context, businessType string, items []QueueOutcome) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.types[businessType]
+	if t == nil {
+		return nil
+	}
+	now := w.nowLocked()
+	t.turn(now.floor)
+	for _, item := range items {
+		e := t.members[item.ID]
+		if e == nil || e.at != item.Token {
+			continue
+		}
+		if item.Remove {
+			t.remove(e)
+		} else {
+			t.move(e, now.after(item.In))
+		}
+	}
+	if len(t.members) == 0 {
+		delete(w.types, businessType)
+	}
+	return nil
+}
+
+func (w *wheel) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waits := make([]time.Duration, len(businessTypes))
+	for i, businessType := range businessTypes {
+		waits[i] = Never
+		if t := w.types[businessType]; t != nil {
+			waits[i] = w.untilLocked(t.head())
+		}
+	}
+	return waits, nil
+}
+
+// Notify tells nobody: there is no other process.
+func (w *wheel) Notify(context.Context, []string) error { return nil }
+
+// Listen hears nobody.
+func (w *wheel) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
+
+// Kept is false once: what earlier processes announced is gone.
+func (w *wheel) Kept(context.Context) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	used := w.used
+	w.used = true
+	return used, nil
+}
+
+// Lead is always true: nobody else reads rows for this wheel.
+func (w *wheel) Lead(context.Context, time.Duration) (bool, error) { return true, nil }
+
+// Close lets go of all entries.
+func (w *wheel) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.types)
+	return nil
+}
+
+// wheelNow is one reading of the clock. Due moments are computed from the millisecond that ends it, and
+// compared with the one that began it: so nothing comes due early.
+type wheelNow struct{ floor, ceil int64 }
+
+func (w *wheel) nowLocked() wheelNow {
+	elapsed := time.Since(w.start)
+	return wheelNow{int64(elapsed / time.Millisecond), wholeMillis(elapsed)}
+}
+
+// after is the moment d from now.
+func (n wheelNow) after(d time.Duration) int64 {
+	if d <= 0 {
+		return n.floor
+	}
+	return n.ceil + wholeMillis(d)
+}
+
+func (w *wheel) untilLocked(at int64) time.Duration {
+	if at > int64(Never/time.Millisecond) {
+		return Never
+	}
+	return max(0, time.Duration(at)*time.Millisecond-time.Since(w.start))
+}

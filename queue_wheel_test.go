@@ -1,0 +1,20 @@
+package compensator_test
+
+import (
+	"testing"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+func TestWheelKeepsTheQueuesPromises(t *testing.T) {
+	t.Parallel()
+	compensatortest.TestQueue(t, func(*testing.T) compensator.Queue { return compensator.OpenWheel(0) })
+}
+
+func TestWheelKeepsTheQueuesLimit(t *testing.T) {
+	t.Parallel()
+	compensatortest.TestQueueLimit(t, func(_ *testing.T, limit int) compensator.Queue {
+		return compensator.OpenWheel(limit)
+	})
+}

@@ -1,0 +1,153 @@
+package compensator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Receipt tells what Record did, and takes the news that the transaction has committed. It may be used by
+// several goroutines.
+type Receipt struct {
+	// Entries answers for each entry recorded, in their order.
+	Entries []Recorded
+
+	rec     *recording
+	watched bool // the end of the transaction is seen by a Connector or InTx
+	once    sync.Once
+}
+
+// Recorded answers for one entry.
+type Recorded struct {
+	// ID is zero only after a Record of several entries on MySQL, which cannot tell ids of a bulk insert:
+	// ask ResolveIDs, or use IdempotentID.
+	ID           EntryID
+	IdempotentID string
+
+	// Duplicate: an entry with this idempotent id exists, or stands earlier in the same call. It was left
+	// as it is; State and ContentMatches (type and content equal this one's) tell about it.
+	Duplicate      bool
+	State          State
+	ContentMatches bool
+}
+
+// ID is that of the first entry, for the common Record of one.
+func (r *Receipt) ID() EntryID {
+	if len(r.Entries) == 0 {
+		return EntryID{}
+	}
+	return r.Entries[0].ID
+}
+
+func (rec *recording) receipt(watched bool) *Receipt {
+	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec, watched: watched}
+	for i, p := range rec.place {
+		in, draft := rec.inserted[p], rec.drafts[p]
+		r.Entries[i] = Recorded{ID: in.ID, IdempotentID: draft.IdempotentID, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
+	}
+	return r
+}
+
+// refuseDuplicates is Options.FailOnDuplicate.
+func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
+	seen := make(map[int]int, len(entries)) // draft -> the entry it was made of
+	for i, p := range r.rec.place {
+		if r.rec.repeated[i] {
+			first := entries[seen[p]]
+			r.Entries[i].Duplicate = true
+			r.Entries[i].ContentMatches = first.BusinessType == entries[i].BusinessType && bytes.Equal(first.Content, entries[i].Content)
+		} else {
+			seen[p] = i
+		}
+	}
+	for i, e := range r.Entries {
+		if e.Duplicate && entries[i].FailOnDuplicate {
+			return fmt.Errorf("%q: %w", e.IdempotentID, ErrDuplicate)
+		}
+	}
+	return nil
+}
+
+// ResolveIDs fills in the ids of Entries that Record could not tell. Inside the transaction give tx;
+// afterwards nil.
+func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
+	var keys []string
+	for _, e := range r.Entries {
+		if e.ID.IsZero() {
+			keys = append(keys, e.IdempotentID)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	ids, err := r.rec.c.store.IDs(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	for i := range r.Entries {
+		if e := &r.Entries[i]; e.ID.IsZero() {
+			e.ID = ids[e.IdempotentID]
+		}
+	}
+	return nil
+}
+
+// Committed tells the library that the transaction has committed, which makes its entries run at once
+// instead of when the next reconciliation finds them. Call it only after Commit returned nil. It never
+// blocks and never fails; calling it twice, or on a Connector's or InTx's receipt, which need no call, does
+// nothing.
+func (r *Receipt) Committed() {
+	if !r.watched {
+		r.ended(committed)
+	}
+}
+
+// ended routes the entries by how their transaction ended. It runs in the committing goroutine, so it only
+// hands over.
+func (r *Receipt) ended(outcome commitOutcome) {
+	r.once.Do(func() {
+		switch outcome {
+		case committed:
+			r.rec.c.route(r.rec.fresh(0))
+		case commitUnknown:
+			// Perhaps they exist. Nobody runs them from here; the queue will ask for them a little later.
+			r.rec.rolledBack()
+			clear(r.rec.credits)
+			r.rec.c.announceFresh(r.rec.fresh(time.Second))
+		case rolledBack:
+			r.rec.rolledBack()
+		}
+	})
+}
+
+// freshEntry is an entry whose transaction has just ended.
+type freshEntry struct {
+	id           EntryID // zero: still to be asked for by key
+	key          string
+	businessType string
+	token        Token     // the born claim's
+	credit       *credit   // nil unless born claimed
+	due          time.Time // by this process's monotonic clock, for the queue only
+}
+
+// fresh lists what was really inserted, due not before atLeast from now.
+func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
+	earliest := time.Now().Add(atLeast)
+	var list []freshEntry
+	for i, d := range rec.drafts {
+		if rec.inserted[i].Duplicate {
+			if credit := rec.credits[i]; credit != nil {
+				rec.c.types[d.BusinessType].slots.use(credit, 0)
+			}
+			continue
+		}
+		due := rec.at.Add(d.Delay)
+		if due.Before(earliest) && atLeast > 0 {
+			due = earliest
+		}
+		list = append(list, freshEntry{id: rec.inserted[i].ID, key: d.IdempotentID, businessType: d.BusinessType, token: d.Token, credit: rec.credits[i], due: due})
+	}
+	return list
+}

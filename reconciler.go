@@ -1,0 +1,188 @@
+package compensator
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// reconciler brings back what the queue lost, moves entries into the queue as they come within its horizon,
+// and polls the database directly at a low rate, so that the path that works without a queue is never
+// untested. It remembers no position: a transaction may commit an entry with a lower id, or an earlier due
+// moment, than those seen before.
+type reconciler struct {
+	c       *Compensator
+	last    time.Time // the last round that announced; zero: none yet
+	rebuild bool      // everything within the horizon is to be announced
+}
+
+// scanPage is how many entries one reading of the reconciler takes.
+const scanPage = 1000
+
+// reconcile runs rounds until ctx ends.
+func (c *Compensator) reconcile(ctx context.Context) {
+	r := &reconciler{c: c, rebuild: true}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		r.round(ctx)
+		timer.Reset(r.interval())
+	}
+}
+
+// interval spreads the rounds of many instances.
+func (r *reconciler) interval() time.Duration {
+	d := r.c.cfg.ReconcileInterval
+	if r.c.local || !r.c.health.up() {
+		d = r.c.cfg.PollInterval
+	}
+	return d - d/10 + rand.N(d/5+1)
+}
+
+func (r *reconciler) round(ctx context.Context) {
+	c := r.c
+	leads := r.probe(ctx)
+	heads, err := c.store.Heads(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.log.Debug("compensator: reconcile", "err", err)
+		}
+		return
+	}
+	began := time.Now()
+	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
+	complete := leads
+	for _, head := range heads {
+		t := c.types[head.BusinessType]
+		overdue := head.DueIn < -c.cfg.Grace
+		switch {
+		case t == nil && overdue:
+			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
+		case t != nil && !c.health.up():
+			c.scanner.expect(head.BusinessType, head.DueIn)
+		case t != nil && overdue:
+			event.Polled += r.poll(ctx, t, head.State)
+		}
+		if leads && (t != nil || !c.local) {
+			n, ok := r.announce(ctx, head)
+			event.Announced += n
+			complete = complete && ok
+		}
+	}
+	if complete {
+		r.last, r.rebuild = began, false
+	}
+	r.report(event)
+}
+
+// probe asks the queue whether it is there and has kept what it was told, and whether this process is the
+// one to announce.
+func (r *reconciler) probe(ctx context.Context) (leads bool) {
+	c := r.c
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
+	defer cancel()
+	kept, err := c.queue.Kept(ctx)
+	c.health.probed(err)
+	if err != nil {
+		r.rebuild = true
+		return false
+	}
+	if c.health.takeGaps() || !kept {
+		r.rebuild = true
+	}
+	leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
+	c.health.saw(err)
+	return leads && err == nil
+}
+
+// poll claims overdue entries straight from the database, as many as there are free slots.
+func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int {
+	c := r.c
+	n := t.slots.take(maxStatementRows)
+	if n == 0 {
+		return 0
+	}
+	overdue, err := c.store.Scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -c.cfg.Grace, Free: true, Limit: n})
+	want := make([]Wanted, len(overdue))
+	for i, o := range overdue {
+		want[i] = Wanted{ID: o.ID}
+	}
+	var found Claimed
+	if err == nil && len(want) > 0 {
+		found, err = c.claim(t, want)
+	}
+	t.slots.release(n - len(found.Mine))
+	if err != nil {
+		c.log.Debug("compensator: poll", "type", t.name, "err", err)
+		return 0
+	}
+	c.startClaimed(t, found.Mine, 0)
+	if len(overdue) == n {
+		c.scanner.overflow(t.name)
+	}
+	return len(found.Mine)
+}
+
+// announce tells the queue of one state and type: what is overdue, which it may have lost, and what has come
+// within its horizon since two rounds ago; everything within the horizon when it is being rebuilt.
+func (r *reconciler) announce(ctx context.Context, head Head) (announced int, complete bool) {
+	c := r.c
+	edge := c.cfg.Horizon + c.cfg.ReconcileInterval
+	if head.DueIn > edge {
+		return 0, true
+	}
+	window := Window{BusinessType: head.BusinessType, State: head.State, From: -maxDelay, To: edge, Limit: scanPage}
+	if r.rebuild {
+		return r.announceAll(ctx, window, c.cfg.QueueLimit)
+	}
+	if head.DueIn < -c.cfg.Grace {
+		overdue := window
+		overdue.To, overdue.Free = -c.cfg.Grace, true
+		n, ok := r.announceAll(ctx, overdue, scanPage)
+		if !ok {
+			return n, false
+		}
+		announced = n
+	}
+	window.From = edge - time.Since(r.last) - 2*c.cfg.ReconcileInterval
+	n, ok := r.announceAll(ctx, window, c.cfg.QueueLimit)
+	return announced + n, ok
+}
+
+// announceAll announces the window page by page, at most limit entries.
+func (r *reconciler) announceAll(ctx context.Context, w Window, limit int) (announced int, complete bool) {
+	for announced < limit {
+		page, err := r.c.store.Scan(ctx, w)
+		if err != nil {
+			return announced, false
+		}
+		items := make([]Announcement, len(page))
+		for i, e := range page {
+			items[i] = Announcement{BusinessType: w.BusinessType, ID: e.ID, In: e.In}
+		}
+		if len(items) > 0 && r.c.announceNow(ctx, items) != nil {
+			return announced, false
+		}
+		announced += len(page)
+		if len(page) < w.Limit {
+			return announced, true
+		}
+		w.After = page[len(page)-1]
+	}
+	return announced, true
+}
+
+func (r *reconciler) report(event ReconciledEvent) {
+	slices.Sort(event.UnknownTypes)
+	event.UnknownTypes = slices.Compact(event.UnknownTypes)
+	if len(event.UnknownTypes) > 0 && !r.c.local {
+		r.c.log.Debug("compensator: overdue entries of types this process does not handle", "types", event.UnknownTypes)
+	}
+	tell(r.c, r.c.cfg.Observer.Reconciled, event)
+}

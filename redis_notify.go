@@ -1,0 +1,84 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Notify publishes each type on the prefix's channel. In a cluster every node passes it on. The caller's own
+// Listen hears it, too.
+func (q *redisQueue) Notify(ctx context.Context, businessTypes []string) error {
+	if len(businessTypes) == 0 {
+		return nil
+	}
+	pipe := q.client.Pipeline()
+	for _, businessType := range businessTypes {
+		pipe.Publish(ctx, q.keys.wake(), businessType)
+	}
+	_, err := pipe.Exec(ctx)
+	return wrapQueueError("notify", q.failed(ctx, err))
+}
+
+const (
+	listenSilence = 3 * time.Second        // this long without a message, and we ask whether the server lives
+	listenPause   = 200 * time.Millisecond // between attempts to connect
+)
+
+// Listen subscribes anew whenever the connection is lost. It returns once ctx has ended, at the latest after
+// the time a connection attempt takes.
+func (q *redisQueue) Listen(ctx context.Context, wake func(businessType string)) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		_ = q.failed(ctx, q.listenOnce(ctx, wake))
+		pause.Reset(listenPause)
+	}
+}
+
+// listenOnce receives until the connection fails, stays silent, or ctx ends. Nobody is told about the error:
+// a lost notification costs a few seconds at most, and the other methods report a Redis that is away.
+func (q *redisQueue) listenOnce(ctx context.Context, wake func(businessType string)) error {
+	subscription := q.client.Subscribe(ctx, q.keys.wake())
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = subscription.Close() // ends the read below
+	})
+	defer func() {
+		if stop() {
+			_ = subscription.Close()
+		} else {
+			<-closed
+		}
+	}()
+	for asked := false; ; {
+		message, err := subscription.ReceiveTimeout(ctx, listenSilence)
+		var network net.Error
+		switch {
+		case err == nil:
+			asked = false
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &network) && network.Timeout() && !asked:
+			asked = true
+			if err := subscription.Ping(ctx); err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+		default:
+			return fmt.Errorf("listen: %w", err)
+		}
+		if m, ok := message.(*redis.Message); ok && err == nil {
+			wake(m.Payload)
+		}
+	}
+}

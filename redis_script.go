@@ -1,0 +1,111 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// scriptCall is one script to run on keys of one hash tag.
+type scriptCall struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+}
+
+// maxPipeline bounds how many scripts wait for one another's replies, which share one read timeout.
+const maxPipeline = 100
+
+// run sends the calls and returns their replies in order. A call that failed has a nil reply and its error
+// among those joined; the others ran.
+func (q *redisQueue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(calls) == 1 {
+		reply, err := calls[0].script.Run(ctx, q.client, calls[0].keys, calls[0].args...).Result()
+		return []any{reply}, q.failed(ctx, err)
+	}
+	var replies []any
+	var errs []error
+	for chunk := range slices.Chunk(calls, maxPipeline) {
+		some, err := q.pipeline(ctx, chunk)
+		replies = append(replies, some...)
+		errs = append(errs, err)
+	}
+	return replies, q.failed(ctx, errors.Join(errs...))
+}
+
+// pipeline names scripts by their hash. A server that does not know one, after a restart, a failover or
+// SCRIPT FLUSH, says so without running it, and is sent the source.
+func (q *redisQueue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
+	cmds := q.sendAll(ctx, calls, (*redis.Script).EvalSha)
+	var unknown []int
+	var again []scriptCall
+	for i, cmd := range cmds {
+		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+			unknown, again = append(unknown, i), append(again, calls[i])
+		}
+	}
+	for i, cmd := range q.sendAll(ctx, again, (*redis.Script).Eval) {
+		cmds[unknown[i]] = cmd
+	}
+	replies := make([]any, len(cmds))
+	var errs []error
+	for i, cmd := range cmds {
+		reply, err := cmd.Result()
+		if err == nil {
+			replies[i] = reply
+		} else if !slices.ContainsFunc(errs, func(e error) bool { return e.Error() == err.Error() }) {
+			errs = append(errs, err)
+		}
+	}
+	return replies, errors.Join(errs...)
+}
+
+type evalScript func(s *redis.Script, ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
+
+func (q *redisQueue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript) []*redis.Cmd {
+	if len(calls) == 0 {
+		return nil
+	}
+	pipe := q.client.Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, call := range calls {
+		cmds[i] = eval(call.script, ctx, pipe, call.keys, call.args...)
+	}
+	_, _ = pipe.Exec(ctx) // every command carries its own error
+	return cmds
+}
+
+// failed prepares an error for the caller. In a cluster it also asks for a fresh map of the slots: by itself
+// the client would go on dialling a dead node until the next reload, seconds later.
+func (q *redisQueue) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cluster, ok := q.client.(*redis.ClusterClient); ok && ctx.Err() == nil {
+		cluster.ReloadState(ctx)
+	}
+	return shownError(err)
+}
+
+// grouped keeps the order in which groups were first seen.
+type grouped[K comparable, V any] struct {
+	order  []K
+	groups map[K][]V
+}
+
+func groupBy[K comparable, V any](items []V, key func(V) K) grouped[K, V] {
+	g := grouped[K, V]{groups: make(map[K][]V)}
+	for _, item := range items {
+		k := key(item)
+		if _, seen := g.groups[k]; !seen {
+			g.order = append(g.order, k)
+		}
+		g.groups[k] = append(g.groups[k], item)
+	}
+	return g
+}

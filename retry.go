@@ -1,0 +1,88 @@
+package compensator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Retry is the schedule of a type's attempts: how long to wait after the failures-th failure, counted from 1.
+// It is called concurrently. Whatever it returns is kept between 100 ms and 30 days.
+type Retry func(failures int) time.Duration
+
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 30 * 24 * time.Hour
+)
+
+// delay is the schedule's answer within its bounds, so that no arithmetic of a schedule makes a hot loop.
+func (r Retry) delay(failures int) time.Duration {
+	return min(max(r(failures), minBackoff), maxBackoff)
+}
+
+// Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter, which
+// spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter", 2015).
+func Exponential(base, limit time.Duration) Retry {
+	return func(failures int) time.Duration {
+		ceiling := base
+		for range failures - 1 {
+			if ceiling >= limit/2 {
+				ceiling = limit
+				break
+			}
+			ceiling *= 2
+		}
+		ceiling = min(ceiling, limit)
+		if ceiling <= 0 {
+			return 0
+		}
+		return rand.N(ceiling + 1)
+	}
+}
+
+// Fixed waits the same time after each failure.
+func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
+
+// Steps waits each of delays in turn, and the last one from then on.
+func Steps(delays ...time.Duration) Retry {
+	return func(failures int) time.Duration {
+		if len(delays) == 0 {
+			return 0
+		}
+		return delays[min(max(failures, 1), len(delays))-1]
+	}
+}
+
+// RocketMQLevels are the 18 delay levels of Apache RocketMQ.
+const RocketMQLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+// ParseDelayLevels reads delays as RocketMQ's messageDelayLevel spells them, a number and one of s, m, h, d
+// each, separated by spaces; see RocketMQLevels. The result waits level n after the n-th failure.
+func ParseDelayLevels(levels string) (Retry, error) {
+	var delays []time.Duration
+	for _, level := range strings.Fields(levels) {
+		d, err := parseDelayLevel(level)
+		if err != nil {
+			return nil, err
+		}
+		delays = append(delays, d)
+	}
+	if len(delays) == 0 {
+		return nil, &FieldError{Field: "delay levels", Reason: "none given"}
+	}
+	return Steps(delays...), nil
+}
+
+var delayUnits = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+
+func parseDelayLevel(level string) (time.Duration, error) {
+	last := len(level) - 1
+	unit := delayUnits[level[last]]
+	n, err := strconv.ParseUint(level[:last], 10, 32)
+	if err != nil || unit == 0 || n == 0 || time.Duration(n) > maxBackoff/unit {
+		return 0, &FieldError{Field: "delay levels", Reason: fmt.Sprintf("%q: want a number and s, m, h or d, at most 30 days", level)}
+	}
+	return time.Duration(n) * unit, nil
+}

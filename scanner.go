@@ -1,0 +1,317 @@
+package compensator
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more.
+	peekInterval = 5 * time.Second
+
+	// claimsInFlight is how many claims of one type run at once while each comes back full.
+	claimsInFlight = 2
+
+	// wakeSpread keeps instances that woke for the same entry from coming back in step.
+	wakeSpread = 5 * time.Millisecond
+)
+
+// scanner claims entries when they come due. It sleeps until the next due moment it knows of, not for an
+// interval: claims and peeks say when that is, and wake-ups make it earlier.
+type scanner struct {
+	c    *Compensator
+	wake chan struct{}
+
+	mu    sync.Mutex // guards the fields below
+	types map[string]*scan
+	peek  time.Time // when to peek next
+}
+
+// scan is what the scanner knows of one type.
+type scan struct {
+	due      time.Time // the next moment worth a claim; far away when nothing is known
+	claiming int
+	full     bool // the last claim took all it asked for: there is more
+	backlog  bool // the database holds due entries the queue does not
+	failures int  // claims in a row that the database refused
+}
+
+func newScanner(c *Compensator) *scanner {
+	return &scanner{c: c, wake: make(chan struct{}, 1), types: make(map[string]*scan)}
+}
+
+func (s *scanner) run(ctx context.Context) {
+	s.prepare()
+	var claims sync.WaitGroup
+	defer claims.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.wake:
+		}
+		timer.Reset(s.step(ctx, &claims))
+	}
+}
+
+func (s *scanner) prepare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peek = time.Now()
+	for name := range s.c.types {
+		s.types[name] = &scan{due: time.Now()}
+	}
+}
+
+// step starts every claim that is worth one now and returns how long there is nothing to do.
+func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !now.Before(s.peek) {
+		s.peek = now.Add(peekInterval)
+		claims.Go(func() { s.look(ctx) })
+	}
+	next := s.peek
+	for _, name := range s.namesLocked() {
+		scan, t := s.types[name], s.c.types[name]
+		for s.wantsLocked(scan, now) {
+			n := t.slots.take(maxStatementRows)
+			if n == 0 {
+				break
+			}
+			scan.claiming++
+			scan.due = now.Add(2 * peekInterval)
+			claims.Go(func() { s.claim(t, n) })
+		}
+		if scan.claiming == 0 && t.slots.free() > 0 && scan.due.Before(next) {
+			next = scan.due
+		}
+	}
+	return max(0, time.Until(next))
+}
+
+func (s *scanner) namesLocked() []string {
+	names := make([]string, 0, len(s.types))
+	for name := range s.types {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *scanner) wantsLocked(scan *scan, now time.Time) bool {
+	if s.c.settleLane.size() > 10*maxStatementRows {
+		return false // the database is behind with outcomes: more attempts would only wait there
+	}
+	return scan.claiming == 0 && !now.Before(scan.due) || scan.full && scan.claiming < claimsInFlight
+}
+
+// expect makes the scanner look at a type in at most in.
+func (s *scanner) expect(businessType string, in time.Duration) {
+	due := time.Now().Add(max(0, in))
+	s.mu.Lock()
+	scan := s.types[businessType]
+	earlier := scan != nil && due.Before(scan.due)
+	if earlier {
+		scan.due = due
+	}
+	s.mu.Unlock()
+	if earlier {
+		s.poke()
+	}
+}
+
+// freed tells that a slot of a type is free, which matters only while more entries are due.
+func (s *scanner) freed(businessType string) {
+	s.mu.Lock()
+	scan := s.types[businessType]
+	hungry := scan != nil && scan.claiming == 0 && (scan.full || !time.Now().Before(scan.due))
+	s.mu.Unlock()
+	if hungry {
+		s.poke()
+	}
+}
+
+func (s *scanner) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// overflow tells that the database holds due entries of a type beyond those the queue knows.
+func (s *scanner) overflow(businessType string) {
+	s.mu.Lock()
+	if scan := s.types[businessType]; scan != nil {
+		scan.backlog = true
+	}
+	s.mu.Unlock()
+	s.expect(businessType, 0)
+}
+
+// look asks the queue when each type's next entry is due.
+func (s *scanner) look(ctx context.Context) {
+	if !s.c.health.up() {
+		return
+	}
+	s.mu.Lock()
+	names := s.namesLocked()
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
+	defer cancel()
+	waits, err := s.c.queue.Peek(ctx, names)
+	s.c.health.saw(err)
+	for i, wait := range waits {
+		if err == nil && wait != Never {
+			s.expect(names[i], wait)
+		}
+	}
+}
+
+// claim claims up to n entries of a type, for which slots are taken, and starts them.
+func (s *scanner) claim(t *handlerType, n int) {
+	got := s.claimDue(t, n)
+	t.slots.release(n - got.started)
+	s.mu.Lock()
+	scan := s.types[t.name]
+	scan.claiming--
+	scan.full = got.full
+	scan.backlog = scan.backlog && !got.drained
+	scan.failures = got.failures(scan.failures)
+	if got.err != nil {
+		got.next = claimBackoff.delay(scan.failures)
+		scan.full = false
+	} else if got.started == 0 {
+		got.next += rand.N(wakeSpread)
+	}
+	if due := time.Now().Add(min(got.next, 2*peekInterval)); due.Before(scan.due) {
+		scan.due = due
+	}
+	s.mu.Unlock()
+	s.poke()
+}
+
+var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)
+
+// claimResult is how a claim went.
+type claimResult struct {
+	started int
+	full    bool // as many were due as asked for
+	drained bool // the database was asked and had less than asked for
+	next    time.Duration
+	err     error // of the database
+}
+
+func (r claimResult) failures(before int) int {
+	if r.err == nil {
+		return 0
+	}
+	return before + 1
+}
+
+// claimDue takes what the queue says is due and, where the queue is silent or holds only a part of the
+// backlog, what the database says.
+func (s *scanner) claimDue(t *handlerType, n int) claimResult {
+	s.mu.Lock()
+	backlog := s.types[t.name].backlog
+	s.mu.Unlock()
+	if !s.c.health.up() {
+		return s.claimFromStore(t, n)
+	}
+	got, ok := s.claimFromQueue(t, n)
+	if !ok || got.err == nil && backlog && !got.full {
+		more := s.claimFromStore(t, n-got.started)
+		more.started += got.started
+		more.next = min(more.next, got.next)
+		return more
+	}
+	return got
+}
+
+// claimFromQueue returns false when the queue does not answer.
+func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
+	c := s.c
+	ctx, cancel := c.queueCall()
+	leased, err := c.queue.Claim(ctx, t.name, n, t.cfg.Lease)
+	cancel()
+	c.health.saw(err)
+	if err != nil {
+		return claimResult{next: Never}, false
+	}
+	if len(leased.IDs) == 0 {
+		return claimResult{next: leased.Next}, true
+	}
+	want := make([]Wanted, len(leased.IDs))
+	for i, id := range leased.IDs {
+		want[i] = Wanted{ID: id}
+	}
+	found, err := c.claim(t, want)
+	c.returnToQueue(t, leased, found, err)
+	if err != nil {
+		c.log.Warn("compensator: claim", "type", t.name, "entries", len(want), "err", err)
+		return claimResult{err: err}, true
+	}
+	c.startClaimed(t, found.Mine, leased.Token)
+	return claimResult{started: len(found.Mine), full: len(leased.IDs) == n, next: leased.Next}, true
+}
+
+// returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
+// others come due again.
+func (c *Compensator) returnToQueue(t *handlerType, leased Leased, found Claimed, err error) {
+	var acks []ack
+	add := func(id EntryID, remove bool, in time.Duration) {
+		acks = append(acks, ack{t.name, QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in}})
+	}
+	if err != nil {
+		for _, id := range leased.IDs {
+			add(id, false, lockedRetry+rand.N(10*lockedRetry))
+		}
+	}
+	for _, id := range found.Gone {
+		add(id, true, 0)
+	}
+	for _, w := range found.Waiting {
+		add(w.ID, false, w.In)
+	}
+	for i := range found.Refused {
+		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.name, refusedRetry)
+	}
+	if len(acks) > 0 {
+		c.ackLane.add(acks...)
+	}
+}
+
+// claimFromStore is the same without the queue's help.
+func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
+	c := s.c
+	ctx, cancel := c.statement()
+	ids, err := c.store.Due(ctx, t.name, n)
+	cancel()
+	if err != nil || len(ids) == 0 {
+		return claimResult{next: Never, drained: err == nil, err: err}
+	}
+	want := make([]Wanted, len(ids))
+	for i, id := range ids {
+		want[i] = Wanted{ID: id}
+	}
+	found, err := c.claim(t, want)
+	if err != nil {
+		c.log.Warn("compensator: claim", "type", t.name, "entries", len(want), "err", err)
+		return claimResult{next: Never, err: err}
+	}
+	c.startClaimed(t, found.Mine, 0)
+	// A full answer of which nothing could be claimed is held by others: asking again at once is no use.
+	return claimResult{started: len(found.Mine), full: len(ids) == n && len(found.Mine) > 0, drained: len(ids) < n, next: Never}
+}
+
+// listen wakes the scanner for entries other processes announced.
+func (c *Compensator) listen(ctx context.Context) {
+	c.queue.Listen(ctx, func(businessType string) { c.scanner.expect(businessType, rand.N(wakeSpread)) })
+}

@@ -1,0 +1,191 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// ScopedTx is a transaction the library begins and ends: InTx's closure and transactional handlers get one.
+// It runs statements and cannot be committed or rolled back. Its four methods are those that GORM, bun,
+// sqlc and squirrel ask of a connection. It is not for use after the function it was given to has returned.
+type ScopedTx struct {
+	tx      Transaction
+	watch   *watchedTx // the connection's own view, when it is a Connector's
+	hooks   []func(commitOutcome)
+	aborted error // the server has ended the transaction
+	tainted error // an entry could not be written
+}
+
+var _ Tx = (*ScopedTx)(nil)
+
+// ExecContext runs a statement in the transaction.
+func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	res, err := s.tx.ExecContext(ctx, query, args...)
+	return res, s.see(err)
+}
+
+// QueryContext runs a query in the transaction. Close its rows before the next statement.
+func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	rows, err := s.tx.QueryContext(ctx, query, args...)
+	return rows, s.see(err)
+}
+
+// QueryRowContext runs a query for one row in the transaction.
+func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return s.tx.(interface {
+		QueryRowContext(context.Context, string, ...any) *sql.Row
+	}).QueryRowContext(ctx, query, args...)
+}
+
+// PrepareContext prepares a statement in the transaction.
+func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	return s.tx.(interface {
+		PrepareContext(context.Context, string) (*sql.Stmt, error)
+	}).PrepareContext(ctx, query)
+}
+
+// see remembers an error by which the server has ended the transaction, whatever the caller does about it.
+func (s *ScopedTx) see(err error) error {
+	if mysqlFault(err) == faultAborted {
+		s.aborted = fmt.Errorf("%w: %w", ErrTxAborted, err)
+	}
+	return err
+}
+
+func (s *ScopedTx) err() error {
+	if s.aborted != nil {
+		return s.aborted
+	}
+	if s.watch != nil {
+		return s.watch.err()
+	}
+	return nil
+}
+
+// proven: without the connection's own view, an error while rows were read may have gone unseen.
+func (s *ScopedTx) fullyWatched() bool { return s.watch != nil }
+
+func (s *ScopedTx) onEnd(hook func(commitOutcome)) {
+	if s.watch != nil {
+		s.watch.onEnd(hook)
+		return
+	}
+	s.hooks = append(s.hooks, hook)
+}
+
+func (s *ScopedTx) taint(err error) {
+	if s.watch != nil {
+		s.watch.taint(err)
+	}
+	s.tainted = errors.Join(s.tainted, err)
+}
+
+// commit ends the transaction and tells the hooks how.
+func (s *ScopedTx) commit() error {
+	if s.tainted != nil {
+		s.rollback()
+		return fmt.Errorf("%w: %w", ErrNotRecorded, s.tainted)
+	}
+	if err := s.err(); err != nil {
+		s.rollback()
+		return err
+	}
+	err := s.tx.Commit()
+	outcome := classifyCommit(err)
+	s.ended(outcome)
+	if outcome == commitUnknown && !errors.Is(err, ErrCommitUnknown) {
+		err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	}
+	return err
+}
+
+func (s *ScopedTx) rollback() {
+	_ = s.tx.Rollback() // a connection that cannot even roll back is closed, which does
+	s.ended(rolledBack)
+}
+
+func (s *ScopedTx) ended(outcome commitOutcome) {
+	hooks := s.hooks
+	s.hooks = nil
+	for _, hook := range hooks {
+		hook(outcome)
+	}
+}
+
+// begin starts a transaction of ours in the user's pool.
+func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
+	tx, err := c.store.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("compensator: begin: %w", err)
+	}
+	s := &ScopedTx{tx: tx}
+	if c.watchesDB {
+		s.watch, _ = c.watchOf(ctx, tx)
+	}
+	return s, nil
+}
+
+// InTx runs work in a transaction at READ COMMITTED and commits it when work returns nil; entries recorded
+// through tx announce themselves. A panic rolls back. ErrCommitUnknown, ErrTxAborted and ErrNotRecorded tell
+// what a failed commit means.
+func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, tx *ScopedTx) error) error {
+	tx, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	finished := false
+	defer func() {
+		if !finished {
+			tx.rollback()
+		}
+	}()
+	if err := work(ctx, tx); err != nil {
+		return err
+	}
+	finished = true
+	return tx.commit()
+}
+
+// transactionEnd sees the end of a transaction.
+type transactionEnd interface {
+	err() error                // nil while the transaction is open
+	fullyWatched() bool        // err knows all that the connection has seen
+	onEnd(func(commitOutcome)) // runs once, when the transaction ends
+	taint(err error)           // makes its commit fail
+}
+
+func (w *watchedTx) fullyWatched() bool { return true }
+
+// enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil).
+func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
+	switch tx := tx.(type) {
+	case nil:
+		return nil, &FieldError{Field: "tx", Reason: "is nil"}
+	case *ScopedTx:
+		return tx, tx.err()
+	}
+	if !c.watchesDB {
+		return nil, nil
+	}
+	watch, err := c.watchOf(ctx, tx)
+	if watch == nil || err != nil {
+		return nil, err
+	}
+	return watch, watch.err()
+}
+
+// watchOf asks the connection beneath tx for its view. A handle on some other connection answers as the
+// server does.
+func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*watchedTx, error) {
+	ctx, enlistment := withEnlistment(ctx)
+	err := c.store.Probe(ctx, tx)
+	if watch := enlistment.tx(); watch != nil {
+		return watch, nil
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		err = fmt.Errorf("%w: %w", ErrNoTransaction, err)
+	}
+	return nil, err
+}

@@ -1,0 +1,134 @@
+package compensator
+
+import (
+	"time"
+)
+
+// settlement is an attempt's outcome on its way to the database.
+type settlement struct {
+	a       *attempt
+	outcome Outcome
+}
+
+// ack is what the queue is to be told of an outcome.
+type ack struct {
+	businessType string
+	outcome      QueueOutcome
+}
+
+// settleBatch writes outcomes, the database first and the queue second. It keeps trying, with the same
+// token, until the database has answered: a handler that has run must not run again because of a deadlock
+// or a restart. What was applied by a try whose answer was lost is recognised.
+func (c *Compensator) settleBatch(batch []settlement) {
+	outcomes := make([]Outcome, 0, len(batch))
+	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
+	seen := make(map[EntryID]bool, len(batch))
+	first := batch[:0:0]
+	for _, s := range batch {
+		if seen[s.outcome.ID] {
+			twice = append(twice, s)
+			continue
+		}
+		seen[s.outcome.ID] = true
+		first, outcomes = append(first, s), append(outcomes, s.outcome)
+	}
+	if len(twice) > 0 {
+		c.settleLane.add(twice...)
+	}
+	results := c.writeOutcomes(outcomes)
+	for i, r := range results {
+		c.settled(first[i], r)
+	}
+}
+
+// writeOutcomes returns nil only when the Compensator is closed before the database has answered.
+func (c *Compensator) writeOutcomes(outcomes []Outcome) []Settled {
+	token := newToken()
+	for failures := 1; ; failures++ {
+		ctx, cancel := c.statement()
+		results, err := c.store.Settle(ctx, token, outcomes)
+		cancel()
+		if err == nil {
+			return results
+		}
+		if failures == 1 || failures%20 == 0 {
+			c.log.Warn("compensator: outcomes could not be stored; trying again", "entries", len(outcomes), "tries", failures, "err", err)
+		}
+		if !c.pause(settleBackoff.delay(failures)) {
+			return nil
+		}
+	}
+}
+
+var settleBackoff = Exponential(200*time.Millisecond, 3*time.Second)
+
+// pause waits, and returns false when the Compensator is closed meanwhile.
+func (c *Compensator) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.work.Done():
+		return false
+	}
+}
+
+// settled deals with the answer to one outcome.
+func (c *Compensator) settled(s settlement, r Settled) {
+	a, o := s.a, s.outcome
+	event := SettledEvent{ID: o.ID, BusinessType: a.t.name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
+	switch {
+	case r.Busy:
+		c.slowLane.add(s)
+		return
+	case !r.Applied:
+		event.State, event.EndedBy = r.State, ""
+		c.log.Debug("compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.name, "state", r.State)
+		tell(c, c.cfg.Observer.OutcomeDropped, event)
+		return // its queue entry is somebody else's now, or comes back and is found out
+	}
+	if o.To == Dead {
+		c.log.Error("compensator: entry waits for a person", "entry", o.ID, "type", a.t.name, "attempt", event.Attempt, "ended_by", o.EndedBy)
+	}
+	tell(c, c.cfg.Observer.Settled, event)
+	c.tellQueue(a, o)
+}
+
+// settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they
+// would hold up the others.
+func (c *Compensator) settleSlowly(batch []settlement) {
+	if c.pause(lockedRetry) {
+		c.settleLane.add(batch...)
+	}
+}
+
+// tellQueue removes what is finished and makes the rest due again.
+func (c *Compensator) tellQueue(a *attempt, o Outcome) {
+	again := !o.To.Terminal()
+	switch {
+	case a.token != 0:
+		c.ackLane.add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: o.After}}) // a lost one heals when its lease ends
+	case again && c.announces(a.t.name, o.After):
+		c.announce([]Announcement{{BusinessType: a.t.name, ID: o.ID, In: o.After}})
+	}
+	if again {
+		c.scanner.expect(a.t.name, o.After)
+	}
+}
+
+func (c *Compensator) ackBatch(batch []ack) {
+	if !c.health.up() {
+		return
+	}
+	byType := make(map[string][]QueueOutcome)
+	for _, a := range batch {
+		byType[a.businessType] = append(byType[a.businessType], a.outcome)
+	}
+	for name, items := range byType {
+		ctx, cancel := c.queueCall()
+		err := c.queue.Settle(ctx, name, items)
+		cancel()
+		c.health.saw(err)
+	}
+}

@@ -1,0 +1,58 @@
+package compensator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// audit writes down what a person did, in the transaction that does it.
+func (s *sqlStore) audit(ctx context.Context, tx Tx, ch Change, before, after Row) error {
+	beforeState, err := json.Marshal(auditState(before))
+	if err != nil {
+		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	}
+	afterState, err := json.Marshal(auditState(after))
+	if err != nil {
+		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	}
+	query := "INSERT INTO " + s.table.quoted("_audit") +
+		" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (?,?,?,?,?,?," + s.d.stamp + ")"
+	if _, err := tx.ExecContext(ctx, query, before.ID.row, string(ch.Action), ch.Actor, ch.Reason, beforeState, afterState); err != nil {
+		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	}
+	return nil
+}
+
+func auditState(r Row) AuditState {
+	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
+}
+
+// History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
+func (s *sqlStore) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
+	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
+		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
+	if err != nil {
+		return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
+	}
+	defer rows.Close()
+	var history []AuditRecord
+	for rows.Next() {
+		r := AuditRecord{EntryID: id}
+		var at int64
+		var before, after []byte
+		err := rows.Scan(&at, &r.Action, &r.Actor, &r.Reason, &before, &after)
+		if err == nil {
+			err = json.Unmarshal(before, &r.Before)
+		}
+		if err == nil {
+			err = json.Unmarshal(after, &r.After)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
+		}
+		r.At = unixMilli(at)
+		history = append(history, r)
+	}
+	return history, rows.Err()
+}

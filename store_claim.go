@@ -1,0 +1,192 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// lockedRetry is how soon an entry whose row somebody holds locked is looked at again.
+const lockedRetry = 50 * time.Millisecond
+
+// Claim implements Store: lock what is free by primary key, decide, and write under the version that was
+// read. Where SKIP LOCKED locks nothing (TiDB), the version in the UPDATE still gives each row one owner.
+func (s *sqlStore) Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error) {
+	if len(want) == 0 {
+		return Claimed{}, nil
+	}
+	c := claim{s: s, token: token, lease: lease, held: make(map[EntryID]Token, len(want))}
+	for _, w := range want {
+		c.held[w.ID] = w.Token
+		c.ids = append(c.ids, w.ID)
+	}
+	slices.SortFunc(c.ids, compareIDs)
+	err := s.inOwn(ctx, func(tx Transaction) error { return c.run(ctx, tx, accept) })
+	if err != nil {
+		return Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
+	}
+	return c.found, nil
+}
+
+// claim is one Claim call under way.
+type claim struct {
+	s     *sqlStore
+	ids   []EntryID
+	held  map[EntryID]Token
+	token Token
+	lease time.Duration
+	found Claimed
+}
+
+func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
+	rows, err := c.s.queryRows(ctx, tx, c.s.selectRows("id IN ("+idList(c.ids)+") ORDER BY id")+c.s.d.skipLocked)
+	if err != nil {
+		return err
+	}
+	mine := c.choose(rows, accept)
+	if err := c.lookAtUnread(ctx, tx, rows); err != nil || len(mine) == 0 {
+		return err
+	}
+	return c.take(ctx, tx, mine)
+}
+
+// choose sorts the locked rows into what can be claimed and what cannot.
+func (c *claim) choose(rows []Row, accept func(*Row) bool) (mine []Row) {
+	for i := range rows {
+		row := &rows[i]
+		ours := c.held[row.ID] != Token{} && c.held[row.ID] == row.Token
+		switch {
+		case row.State.Terminal():
+			c.found.Gone = append(c.found.Gone, row.ID)
+		case row.DueIn > 0 || row.LeaseLeft > 0 && !ours:
+			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
+		case !accept(row):
+			c.found.Refused = append(c.found.Refused, *row)
+		default:
+			mine = append(mine, *row)
+		}
+	}
+	return mine
+}
+
+// lookAtUnread tells the wanted rows that SKIP LOCKED left out from those that do not exist.
+func (c *claim) lookAtUnread(ctx context.Context, tx Tx, rows []Row) error {
+	if len(rows) == len(c.ids) {
+		return nil
+	}
+	read := make([]EntryID, len(rows))
+	for i := range rows {
+		read[i] = rows[i].ID
+	}
+	unread := without(c.ids, read)
+	locked, err := queryIDs(ctx, tx, "SELECT id FROM "+c.s.table.quoted("")+" WHERE id IN ("+idList(unread)+")")
+	if err != nil {
+		return err
+	}
+	for _, id := range locked {
+		c.found.Waiting = append(c.found.Waiting, Scheduled{ID: id, In: lockedRetry})
+	}
+	c.found.Gone = append(c.found.Gone, without(unread, locked)...)
+	return nil
+}
+
+// take writes the claim, one UPDATE for each version among the rows: most batches hold one or two.
+func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
+	byVersion := make(map[uint64][]EntryID)
+	for i := range rows {
+		byVersion[rows[i].Version] = append(byVersion[rows[i].Version], rows[i].ID)
+	}
+	var taken int64
+	for version, ids := range byVersion {
+		n, err := execCount(ctx, tx, fmt.Sprintf(
+			"UPDATE %s SET version=version+1, delivery_count=delivery_count+1, token=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
+			c.s.table.quoted(""), hexLiteral(c.token[:]), c.s.d.now, millis(c.lease), c.s.d.stamp, idList(ids), version))
+		if err != nil {
+			return err
+		}
+		taken += n
+	}
+	if taken != int64(len(rows)) {
+		return c.keepTaken(ctx, tx, rows)
+	}
+	for i := range rows {
+		c.own(&rows[i])
+	}
+	c.found.Mine = rows
+	return nil
+}
+
+// own brings a row up to what the UPDATE made of it.
+func (c *claim) own(row *Row) {
+	row.Version++
+	row.DeliveryCount++
+	row.Token, row.LeaseLeft = c.token, c.lease
+}
+
+// keepTaken is for servers whose row locks are not: the token tells which rows are really ours.
+func (c *claim) keepTaken(ctx context.Context, tx Tx, rows []Row) error {
+	ids := make([]EntryID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	query := "SELECT id FROM " + c.s.table.quoted("") + " WHERE id IN (" + idList(ids) + ") AND token=" + hexLiteral(c.token[:])
+	ours, err := queryIDs(ctx, tx, query)
+	if err != nil {
+		return err
+	}
+	lost := without(ids, ours)
+	for _, row := range rows {
+		if slices.Contains(lost, row.ID) {
+			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: lockedRetry})
+			continue
+		}
+		c.own(&row)
+		c.found.Mine = append(c.found.Mine, row)
+	}
+	return nil
+}
+
+// Release implements Store.
+func (s *sqlStore) Release(ctx context.Context, ids []EntryID, token Token) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, busy, err := s.updateRows(ctx, slices.Clone(ids), func(ids []EntryID) string {
+		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
+			s.table.quoted(""), s.d.stamp, idList(ids), hexLiteral(token[:]))
+	})
+	if err == nil && len(busy) > 0 {
+		err = ErrBusy
+	}
+	if err != nil {
+		return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
+	}
+	return nil
+}
+
+// Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on.
+func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) ([]EntryID, error) {
+	byVersion := make(map[uint64][]EntryID)
+	for _, h := range held {
+		byVersion[h.Version] = append(byVersion[h.Version], h.ID)
+	}
+	var lost []EntryID
+	for version, ids := range byVersion {
+		fence := fmt.Sprintf("version=%d AND state IN (0,-1,-3)", version)
+		changed, _, err := s.updateRows(ctx, ids, func(ids []EntryID) string {
+			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.table.quoted(""), s.d.now, millis(lease), idList(ids), fence)
+		})
+		if err == nil && changed < int64(len(ids)) {
+			var kept []EntryID
+			kept, err = queryIDs(ctx, s.pool(), "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)
+			if err == nil {
+				lost = append(lost, without(ids, kept)...)
+			}
+		}
+		if err != nil {
+			return lost, fmt.Errorf("compensator: renew %d leases: %w", len(ids), err)
+		}
+	}
+	return lost, nil
+}

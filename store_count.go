@@ -1,0 +1,168 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const defaultAtMost = 10_000
+
+// Count implements Store. Each group is counted along the due index and no further than AtMost, so the cost
+// is bounded whatever the table holds. A batch is counted as a whole: once AtMost of its entries were seen,
+// every one of its groups may hold more.
+func (s *sqlStore) Count(ctx context.Context, f CountFilter) ([]Count, error) {
+	if f.AtMost == 0 {
+		f.AtMost = defaultAtMost
+	}
+	if f.AtMost < 0 || f.AtMost > maxCount {
+		return nil, &FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.AtMost, maxCount, defaultAtMost)}
+	}
+	if !utf8.ValidString(f.BatchID + f.BusinessType) {
+		return nil, &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
+	}
+	count := s.countGroups
+	if f.BatchID != "" {
+		count = s.countBatch
+	}
+	counts, err := count(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("compensator: count entries: %w", err)
+	}
+	return counts, nil
+}
+
+func (s *sqlStore) countGroups(ctx context.Context, f CountFilter) ([]Count, error) {
+	groups, err := s.groups(ctx, nil, f.BusinessType)
+	if err != nil {
+		return nil, err
+	}
+	var counts []Count
+	for chunk := range slices.Chunk(groups, rangesPerStatement) {
+		counted, err := s.countChunk(ctx, chunk, f.AtMost)
+		if err != nil {
+			return nil, err
+		}
+		counts = append(counts, counted...)
+	}
+	return counts, nil
+}
+
+func (s *sqlStore) countChunk(ctx context.Context, groups []group, atMost int) ([]Count, error) {
+	rows, err := s.pool().QueryContext(ctx, s.countQuery(groups, atMost))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var counts []Count
+	for rows.Next() {
+		var place, n int
+		if err := rows.Scan(&place, &n); err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			g := groups[place]
+			counts = append(counts, Count{BusinessType: g.businessType, State: g.state, N: min(n, atMost), More: n > atMost})
+		}
+	}
+	return counts, rows.Err()
+}
+
+func (s *sqlStore) countQuery(groups []group, atMost int) string {
+	parts := make([]string, len(groups))
+	for i, g := range groups {
+		parts[i] = fmt.Sprintf("SELECT %d AS place, COUNT(*) AS n FROM (SELECT 1 FROM %s%s WHERE %s LIMIT %d) AS g%d",
+			i, s.table.quoted(""), s.d.dueIndex, g.where(s), atMost+1, i)
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+func (s *sqlStore) countBatch(ctx context.Context, f CountFilter) ([]Count, error) {
+	where := "batch_id=" + s.d.text([]byte(f.BatchID))
+	if f.BusinessType != "" {
+		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
+	}
+	rows, err := s.pool().QueryContext(ctx, fmt.Sprintf(
+		"SELECT state, business_type, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type",
+		s.table.quoted(""), s.d.hint("batch_id"), where, f.AtMost+1))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var counts []Count
+	total := 0
+	for rows.Next() {
+		var c Count
+		if err := rows.Scan(&c.State, &c.BusinessType, &c.N); err != nil {
+			return nil, err
+		}
+		total += c.N
+		counts = append(counts, c)
+	}
+	for i := range counts {
+		counts[i].More = total > f.AtMost
+		counts[i].N = min(counts[i].N, f.AtMost)
+	}
+	return counts, rows.Err()
+}
+
+// group is the entries of one state and type: one range of the due index.
+type group struct {
+	state        State
+	businessType string
+}
+
+func (g group) where(s *sqlStore) string {
+	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text([]byte(g.businessType)))
+}
+
+// groups lists every group of the given states, or of all; of one type, if it is not empty, or of all that
+// occur. Its cost grows with the number of groups, not of entries.
+func (s *sqlStore) groups(ctx context.Context, states []State, businessType string) ([]group, error) {
+	if len(states) == 0 {
+		states = States[:]
+	}
+	states = slices.Compact(slices.Sorted(slices.Values(states)))
+	var groups []group
+	for _, state := range states {
+		types := []string{businessType}
+		if businessType == "" {
+			var err error
+			if types, err = s.types(ctx, state); err != nil {
+				return nil, err
+			}
+		}
+		for _, t := range types {
+			groups = append(groups, group{state, t})
+		}
+	}
+	return groups, nil
+}
+
+// types lists the business types that have entries in a state.
+func (s *sqlStore) types(ctx context.Context, state State) ([]string, error) {
+	rows, err := s.pool().QueryContext(ctx, s.typesQuery(state))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var types []string
+	for rows.Next() {
+		var t string
+		if err := rows.Scan(&t); err != nil {
+			return nil, err
+		}
+		types = append(types, t)
+	}
+	return types, rows.Err()
+}
+
+func (s *sqlStore) typesQuery(state State) string {
+	from := s.table.quoted("") + s.d.dueIndex
+	if s.d.types != nil {
+		return s.d.types(from, state)
+	}
+	return fmt.Sprintf("SELECT business_type FROM %s WHERE state=%d GROUP BY business_type", from, state)
+}

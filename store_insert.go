@@ -1,0 +1,205 @@
+package compensator
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A statement of ours holds at most this many rows and about this many bytes of content.
+const (
+	maxStatementRows  = 500
+	maxStatementBytes = 1 << 20
+)
+
+const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
+	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
+
+// Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
+// for each other instead of deadlocking.
+func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error) {
+	if !proven && s.d.guardedKey == "" {
+		if err := s.d.probe(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	order := make([]int, len(drafts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
+	in := insertion{s: s, tx: tx, drafts: drafts, guarded: !proven && s.d.guardedKey != "", result: make([]Inserted, len(drafts))}
+	for chunk := range statementChunks(order, drafts) {
+		if err := in.chunk(ctx, chunk); err != nil {
+			return nil, s.insertError(err)
+		}
+	}
+	return in.result, nil
+}
+
+// statementChunks cuts order so that each piece fits one statement.
+func statementChunks(order []int, drafts []Draft) func(yield func([]int) bool) {
+	return func(yield func([]int) bool) {
+		for len(order) > 0 {
+			n, size := 0, 0
+			for n < len(order) && n < maxStatementRows && (n == 0 || size+len(drafts[order[n]].Content) <= maxStatementBytes) {
+				size += len(drafts[order[n]].Content)
+				n++
+			}
+			if !yield(order[:n]) {
+				return
+			}
+			order = order[n:]
+		}
+	}
+}
+
+func (s *sqlStore) insertError(err error) error {
+	switch s.d.fault(err) {
+	case faultOutsideTx:
+		return ErrNoTransaction
+	case faultAborted:
+		return fmt.Errorf("record: %w: %w", ErrTxAborted, err)
+	}
+	return fmt.Errorf("compensator: record: %w", err)
+}
+
+// insertion is one Insert call under way.
+type insertion struct {
+	s       *sqlStore
+	tx      Tx
+	drafts  []Draft
+	guarded bool // the statement itself must refuse outside a transaction
+	result  []Inserted
+}
+
+// chunk inserts the drafts at the given places. A duplicate fails the whole statement, which then wrote
+// nothing: the existing rows are read, and the rest goes in again. A key that another transaction removes
+// meanwhile can only be seen again as often as it is recorded again, so few rounds are enough.
+func (in *insertion) chunk(ctx context.Context, places []int) error {
+	var err error
+	for range 4 {
+		if len(places) == 0 {
+			return nil
+		}
+		if err = in.insert(ctx, places); in.s.d.fault(err) != faultDuplicate {
+			return err
+		}
+		existing, readErr := in.existing(ctx, places)
+		if readErr != nil {
+			return readErr
+		}
+		places = in.answerDuplicates(places, existing)
+	}
+	return err
+}
+
+func (in *insertion) insert(ctx context.Context, places []int) error {
+	query, args := in.statement(places)
+	if len(places) == 1 {
+		res, err := in.tx.ExecContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		id, err := res.LastInsertId()
+		in.result[places[0]] = Inserted{ID: EntryID{uint64(id)}}
+		return err
+	}
+	if !in.s.d.returning {
+		_, err := in.tx.ExecContext(ctx, query, args...)
+		return err // ids of a bulk insert are never computed: servers step and interleave them
+	}
+	ids := make(map[string]EntryID, len(places))
+	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, idempotent_id", args...)
+	if err != nil {
+		return err
+	}
+	if err := scanIDs(rows, ids); err != nil {
+		return err
+	}
+	for _, i := range places {
+		in.result[i] = Inserted{ID: ids[in.drafts[i].IdempotentID]}
+	}
+	return nil
+}
+
+func (in *insertion) statement(places []int) (string, []any) {
+	var b strings.Builder
+	b.WriteString("INSERT INTO " + in.s.table.quoted("") + " " + insertColumns + " VALUES ")
+	args := make([]any, 0, 12*len(places))
+	for n, i := range places {
+		d := &in.drafts[i]
+		key := "?"
+		if n > 0 {
+			b.WriteByte(',')
+		} else if in.guarded {
+			key = in.s.d.guardedKey
+		}
+		b.WriteString("(" + key + in.s.d.tuple(millis(d.Lease)))
+		args = append(args, d.IdempotentID, d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
+			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (millis(d.Delay)+999)/1000, d.Token[:], dueAfter(d.Delay))
+	}
+	return b.String(), args
+}
+
+// tuple is the rest of a row's VALUES behind its key. A born-claimed row is leased by its own INSERT, at no
+// further cost.
+func (d *dialect) tuple(leaseMS int64) string {
+	lease, delivered := "0", "0"
+	if leaseMS > 0 {
+		lease, delivered = fmt.Sprintf("%s + %d", d.now, leaseMS), "1"
+	}
+	return ",?,?,?,?,?,?,?,?,?,?,?," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ")"
+}
+
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{} // NULL otherwise
+	}
+	return b
+}
+
+// existing reads the rows that hold one of the drafts' keys, as committed now: an older snapshot of the
+// caller's transaction may not show them. A plain read finds them first, because locking keys that do not
+// exist would lock the gaps other producers insert into.
+func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row, error) {
+	keys := make([]string, len(places))
+	for n, i := range places {
+		keys[n] = in.drafts[i].IdempotentID
+	}
+	visible, err := in.s.IDs(ctx, in.tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	if len(visible) > 0 {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
+	}
+	rows, err := in.s.queryRows(ctx, in.tx, in.s.selectRows("idempotent_id IN ("+placeholders(len(keys))+")")+in.s.d.share, anySlice(keys)...)
+	if err != nil {
+		return nil, err
+	}
+	byKey := make(map[string]Row, len(rows))
+	for _, row := range rows {
+		byKey[row.IdempotentID] = row
+	}
+	return byKey, nil
+}
+
+// answerDuplicates fills in the drafts that exist and returns the places of the others.
+func (in *insertion) answerDuplicates(places []int, existing map[string]Row) []int {
+	var rest []int
+	for _, i := range places {
+		row, found := existing[in.drafts[i].IdempotentID]
+		if !found {
+			rest = append(rest, i)
+			continue
+		}
+		in.result[i] = Inserted{ID: row.ID, Duplicate: true, State: row.State, ContentMatches: sameContent(row, in.drafts[i])}
+	}
+	return rest
+}
+
+var _ Tx = (*sql.Tx)(nil)

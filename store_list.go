@@ -1,0 +1,303 @@
+package compensator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	defaultPage = 50
+	maxPage     = 1000
+)
+
+// List implements Store. An index gives the rows of every listing in its order, so a page costs what it
+// holds, wherever in the table it is, and what the filter's other fields drop on the way:
+//
+//   - an id: the index of that id, in the order of entry ids;
+//   - else a created range: the index on created_at;
+//   - else states or a type: the due index, one range for each state and type, in the order of next_at;
+//   - else the primary key.
+func (s *sqlStore) List(ctx context.Context, f Filter) (Page, error) {
+	l, err := newListing(s, f)
+	if err != nil {
+		return Page{}, err
+	}
+	read := l.readInOrder
+	if l.order == orderDue {
+		read = l.readMerged
+	}
+	rows, next, err := read(ctx)
+	if err != nil {
+		return Page{}, fmt.Errorf("compensator: list entries: %w", err)
+	}
+	page := Page{Next: next}
+	for _, row := range rows {
+		page.Entries = append(page.Entries, row.Entry)
+	}
+	return page, nil
+}
+
+// listing is one List call under way.
+type listing struct {
+	s     *sqlStore
+	f     Filter
+	key   string // column of the id the filter names, if any
+	order listOrder
+	limit int
+	after *listPosition // where the page before ended
+}
+
+func newListing(s *sqlStore, f Filter) (*listing, error) {
+	l := &listing{s: s, f: f, limit: f.Limit}
+	if l.limit == 0 {
+		l.limit = defaultPage
+	}
+	if l.limit < 1 || l.limit > maxPage {
+		return nil, &FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.Limit, maxPage, defaultPage)}
+	}
+	for _, state := range f.States {
+		if !slices.Contains(States[:], state) {
+			return nil, &FieldError{Field: "states", Reason: fmt.Sprintf("%d is no state", state)}
+		}
+	}
+	if err := l.chooseOrder(); err != nil {
+		return nil, err
+	}
+	var err error
+	l.after, err = parseCursor(f.Cursor, l.order, f.Newest)
+	return l, err
+}
+
+func (l *listing) chooseOrder() error {
+	ids := map[string]string{"batch_id": l.f.BatchID, "business_id": l.f.BusinessID, "business_ext_id": l.f.BusinessExtID}
+	for column, id := range ids {
+		switch {
+		case id == "":
+		case l.key != "":
+			return &FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
+		default:
+			l.key = column
+		}
+	}
+	if !utf8.ValidString(l.f.BusinessType + ids[l.key]) {
+		return &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
+	}
+	switch {
+	case l.key != "":
+		l.order = orderID
+	case !l.f.CreatedFrom.IsZero() || !l.f.CreatedTo.IsZero():
+		l.order = orderCreated
+	case len(l.f.States) > 0 || l.f.BusinessType != "":
+		l.order = orderDue
+	default:
+		l.order = orderID
+	}
+	return nil
+}
+
+// readInOrder reads the rows as one index gives them.
+func (l *listing) readInOrder(ctx context.Context) (rows []Row, next string, err error) {
+	rows, err = l.s.queryRows(ctx, l.s.pool(), l.inOrder())
+	if err != nil || len(rows) <= l.limit {
+		return rows, "", err
+	}
+	rows = rows[:l.limit]
+	last := rows[l.limit-1]
+	return rows, l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID}), nil
+}
+
+func (l *listing) inOrder() string {
+	hint, columns := "", "id"
+	switch {
+	case l.key != "":
+		hint = l.s.d.hint(l.key)
+	case l.order == orderCreated:
+		hint, columns = l.s.d.hint("created_at"), "created_at, id"
+	}
+	return "SELECT " + l.s.columns() + " FROM " + l.s.table.quoted("") + hint + " WHERE " + l.conditions() + l.orderBy(columns)
+}
+
+func (l *listing) conditions() string {
+	var all []string
+	if l.key != "" {
+		all = append(all, l.key+"="+l.s.d.text([]byte(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID))) // two are empty
+	}
+	if l.f.BusinessType != "" {
+		all = append(all, "business_type="+l.s.d.text([]byte(l.f.BusinessType)))
+	}
+	if len(l.f.States) > 0 {
+		all = append(all, "state IN ("+stateList(l.f.States)+")")
+	}
+	if !l.f.CreatedFrom.IsZero() {
+		all = append(all, "created_at>="+l.s.stampAt(ceilMilli(l.f.CreatedFrom)))
+	}
+	if !l.f.CreatedTo.IsZero() {
+		all = append(all, "created_at<"+l.s.stampAt(ceilMilli(l.f.CreatedTo)))
+	}
+	switch {
+	case l.after == nil:
+	case l.order == orderCreated:
+		all = append(all, l.beyond("created_at", l.s.stampAt(l.after.at)))
+	default:
+		all = append(all, "id"+l.direction()+l.after.id.String())
+	}
+	if len(all) == 0 {
+		return "id>0"
+	}
+	return strings.Join(all, " AND ")
+}
+
+// beyond is the part of an index behind the cursor. MySQL makes two ranges of the OR; SQLite reads from the
+// first comparison on. A row comparison, (a,b)>(x,y), MySQL would not look up at all.
+func (l *listing) beyond(column, at string) string {
+	d := l.direction()
+	return fmt.Sprintf("%[1]s%[2]s=%[3]s AND (%[1]s%[2]s%[3]s OR %[1]s=%[3]s AND id%[2]s%[4]s)", column, d, at, l.after.id)
+}
+
+func (l *listing) direction() string {
+	if l.f.Newest {
+		return "<"
+	}
+	return ">"
+}
+
+// orderBy ends a query that reads one row more than the page holds, to know whether there is another page.
+func (l *listing) orderBy(columns string) string {
+	if l.f.Newest {
+		columns = strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
+	}
+	return fmt.Sprintf(" ORDER BY %s LIMIT %d", columns, l.limit+1)
+}
+
+// rangesPerStatement bounds a UNION; SQLite takes no more than 500 parts.
+const rangesPerStatement = 100
+
+// readMerged reads the heads of many ranges of the due index, and then the rows at the front of them all.
+func (l *listing) readMerged(ctx context.Context) (rows []Row, next string, err error) {
+	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
+	if err != nil {
+		return nil, "", err
+	}
+	var front []listPosition
+	for chunk := range slices.Chunk(groups, rangesPerStatement) {
+		heads, err := l.heads(ctx, chunk, front)
+		if err != nil {
+			return nil, "", err
+		}
+		front = append(front, heads...)
+		slices.SortFunc(front, l.compare)
+		front = front[:min(len(front), l.limit+1)]
+	}
+	if len(front) > l.limit {
+		front = front[:l.limit]
+		next = l.cursor(front[l.limit-1])
+	}
+	rows, err = l.load(ctx, front)
+	return rows, next, err
+}
+
+// heads reads the positions next behind the cursor of each group.
+func (l *listing) heads(ctx context.Context, groups []group, front []listPosition) ([]listPosition, error) {
+	rows, err := l.s.pool().QueryContext(ctx, l.merged(groups, front))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var heads []listPosition
+	for rows.Next() {
+		var p listPosition
+		if err := rows.Scan(&p.at, &p.id.row); err != nil {
+			return nil, err
+		}
+		heads = append(heads, p)
+	}
+	return heads, rows.Err()
+}
+
+// merged is the query for heads. Once the front is full, only what comes before its end is of use.
+func (l *listing) merged(groups []group, front []listPosition) string {
+	bounds := ""
+	if l.after != nil {
+		bounds = " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
+	}
+	if len(front) > l.limit {
+		// The comparison turned round: up to, or for newest first down to, the last.
+		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
+	}
+	parts := make([]string, len(groups))
+	for i, g := range groups {
+		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
+			l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id"), i)
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+func (l *listing) compare(a, b listPosition) int {
+	order := cmp.Or(cmp.Compare(a.at, b.at), compareIDs(a.id, b.id))
+	if l.f.Newest {
+		return -order
+	}
+	return order
+}
+
+// load reads the rows at the given positions. An entry that left the filter since is left out.
+func (l *listing) load(ctx context.Context, positions []listPosition) ([]Row, error) {
+	ids := make([]EntryID, len(positions))
+	for i, p := range positions {
+		ids[i] = p.id
+	}
+	loaded, err := l.s.Load(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[EntryID]Row, len(loaded))
+	for _, row := range loaded {
+		byID[row.ID] = row
+	}
+	var rows []Row
+	for _, id := range ids {
+		row, found := byID[id]
+		if found && (len(l.f.States) == 0 || slices.Contains(l.f.States, row.State)) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// stampAt is dialect.stampAt for any time: what no such column can hold is as good as the ends of its range.
+func (s *sqlStore) stampAt(ms int64) string {
+	const lastOf9999 = 253402300799999
+	return s.d.stampAt(min(max(ms, 0), lastOf9999))
+}
+
+// ceilMilli is t in ms since 1970. Stored times are whole milliseconds, so those from t on, and those before
+// t, are the same as from and before the next whole one.
+func ceilMilli(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.Nanosecond()%int(time.Millisecond) != 0 {
+		ms++
+	}
+	return ms
+}
+
+func stateList(states []State) string {
+	numbers := make([]string, len(states))
+	for i, state := range states {
+		numbers[i] = fmt.Sprint(int8(state))
+	}
+	return strings.Join(numbers, ",")
+}
+
+// hint makes MySQL read the table by the index of a column, which it would often leave for one that seems to
+// need no sorting. SQLite takes that index by itself.
+func (d *dialect) hint(column string) string {
+	if d.name != "mysql" {
+		return ""
+	}
+	return " FORCE INDEX (k_" + column + ")"
+}

@@ -1,0 +1,525 @@
+package compensator
+
+import (
+	"cmp"
+	"database/sql"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// listedRow is what the tests below know of a row.
+type listedRow struct {
+	id       uint64
+	kind     string
+	state    State
+	batch    string
+	business string
+	external string
+	next     int64 // ms since 1970
+	created  int64
+}
+
+const listedFrom = int64(1_700_000_000_000) // ms since 1970; created_at of the first row
+
+// listedRows gives n rows over four types and all states, whose due and creation moments repeat.
+func listedRows(n int) []listedRow {
+	rows := make([]listedRow, n)
+	for i := range rows {
+		rows[i] = listedRow{
+			id: uint64(i + 1), kind: fmt.Sprintf("type %d", i%4), state: States[i*7%len(States)],
+			batch: fmt.Sprintf("b%d", i%9), business: fmt.Sprintf("o%d", i%50), external: fmt.Sprintf("x%d", i%40),
+			next: listedFrom + int64(i*37%n/5), created: listedFrom + int64(i/3),
+		}
+	}
+	return rows
+}
+
+// newListStore makes a log that holds rows. Its pool is one connection, whose statistics can be read.
+func newListStore(t *testing.T, rows []listedRow) *sqlStore {
+	ctx := t.Context()
+	db, err := sql.Open("mysql", testservers.Database(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	db.SetMaxOpenConns(1)
+	require.NoError(t, Migrate(ctx, db))
+	s, err := newSQLStore(ctx, db, DefaultTable)
+	require.NoError(t, err)
+	require.NoError(t, s.Check(ctx))
+	for chunk := range slices.Chunk(rows, 1000) {
+		values := make([]string, len(chunk))
+		for i, r := range chunk {
+			values[i] = fmt.Sprintf("(%d,'key %d','%s',%d,'%s','%s','%s','{}',%d,%s,%s)",
+				r.id, r.id, r.kind, r.state, r.batch, r.business, r.external, r.next, s.d.stampAt(r.created), s.d.stampAt(r.created))
+		}
+		_, err := db.ExecContext(ctx, "INSERT INTO `common_process_log` (id, idempotent_id, business_type, state, batch_id, business_id, business_ext_id, content, next_at, created_at, updated_at) VALUES "+strings.Join(values, ","))
+		require.NoError(t, err)
+	}
+	_, err = db.ExecContext(ctx, "ANALYZE TABLE `common_process_log`")
+	require.NoError(t, err)
+	return s
+}
+
+var listFilters = []struct {
+	name   string
+	filter Filter
+	key    string // the index that serves it
+}{
+	{"nothing", Filter{}, "PRIMARY"},
+	{"batch", Filter{BatchID: "b3"}, "k_batch_id"},
+	{"batch and state", Filter{BatchID: "b3", States: []State{Dead}}, "k_batch_id"},
+	{"batch, type and created", Filter{BatchID: "b3", BusinessType: "type 1", CreatedFrom: unixMilli(listedFrom + 40)}, "k_batch_id"},
+	{"business id", Filter{BusinessID: "o7"}, "k_business_id"},
+	{"external business id", Filter{BusinessExtID: "x7"}, "k_business_ext_id"},
+	{"state and type", Filter{States: []State{Dead}, BusinessType: "type 1"}, "k_due"},
+	{"state", Filter{States: []State{Pending}}, "k_due"},
+	{"states, one twice", Filter{States: []State{Succeeded, Pending, Succeeded}}, "k_due"},
+	{"type", Filter{BusinessType: "type 2"}, "k_due"},
+	{"created from", Filter{CreatedFrom: unixMilli(listedFrom + 50)}, "k_created_at"},
+	{"created to", Filter{CreatedTo: unixMilli(listedFrom + 50)}, "k_created_at"},
+	{"created within, and states", Filter{CreatedFrom: unixMilli(listedFrom + 10), CreatedTo: unixMilli(listedFrom + 90), States: []State{Dead, Pending}}, "k_created_at"},
+	{"created between milliseconds", Filter{CreatedFrom: unixMilli(listedFrom).Add(time.Microsecond), CreatedTo: unixMilli(listedFrom + 20).Add(time.Nanosecond)}, "k_created_at"},
+	{"another type", Filter{BusinessType: "none"}, "k_due"},
+	{"another batch", Filter{BatchID: "none"}, "k_batch_id"},
+}
+
+func (f Filter) admits(r listedRow) bool {
+	created := unixMilli(r.created)
+	return (len(f.States) == 0 || slices.Contains(f.States, r.state)) &&
+		(f.BusinessType == "" || f.BusinessType == r.kind) &&
+		(f.BatchID == "" || f.BatchID == r.batch) &&
+		(f.BusinessID == "" || f.BusinessID == r.business) &&
+		(f.BusinessExtID == "" || f.BusinessExtID == r.external) &&
+		(f.CreatedFrom.IsZero() || !created.Before(f.CreatedFrom)) &&
+		(f.CreatedTo.IsZero() || created.Before(f.CreatedTo))
+}
+
+// listed is what List must return in all its pages.
+func listed(rows []listedRow, f Filter, key string) []uint64 {
+	var found []listedRow
+	for _, r := range rows {
+		if f.admits(r) {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b listedRow) int {
+		order := cmp.Compare(a.id, b.id)
+		switch key {
+		case "k_due":
+			order = cmp.Or(cmp.Compare(a.next, b.next), order)
+		case "k_created_at":
+			order = cmp.Or(cmp.Compare(a.created, b.created), order)
+		}
+		if f.Newest {
+			return -order
+		}
+		return order
+	})
+	ids := make([]uint64, len(found))
+	for i, r := range found {
+		ids[i] = r.id
+	}
+	return ids
+}
+
+func TestListPagesHoldEveryEntryOnceAndInOrder(t *testing.T) {
+	rows := listedRows(400)
+	s := newListStore(t, rows)
+	for _, tc := range listFilters {
+		for _, newest := range []bool{false, true} {
+			for _, limit := range []int{0, 7, maxPage} {
+				f := tc.filter
+				f.Newest, f.Limit = newest, limit
+				want := listed(rows, f, tc.key)
+				var got []uint64
+				for {
+					page, err := s.List(t.Context(), f)
+					require.NoError(t, err, "%s, newest %v, limit %d", tc.name, newest, limit)
+					for _, e := range page.Entries {
+						got = append(got, e.ID.Row())
+					}
+					if f.Cursor = page.Next; f.Cursor == "" {
+						break
+					}
+					require.Len(t, page.Entries, cmp.Or(limit, defaultPage), "a page with another behind it is full")
+				}
+				require.ElementsMatch(t, want, got, "%s, newest %v, limit %d", tc.name, newest, limit)
+				require.Equal(t, want, append([]uint64{}, got...), "%s, newest %v, limit %d", tc.name, newest, limit)
+			}
+		}
+	}
+}
+
+func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
+	const limit = 20
+	rows := listedRows(6000)
+	s := newListStore(t, rows)
+	for _, tc := range listFilters {
+		for _, newest := range []bool{false, true} {
+			f := tc.filter
+			f.Newest, f.Limit = newest, limit
+			drops := tc.key != "k_due" && (f.BusinessType != "" || len(f.States) > 0)
+			for page := 0; page < 4; page++ {
+				cost := s.cost(t, func() {
+					found, err := s.List(t.Context(), f)
+					require.NoError(t, err)
+					f.Cursor = found.Next
+				})
+				assert.Zero(t, cost.sorted, "%s, newest %v, page %d: rows sorted", tc.name, newest, page)
+				if !drops { // every row read counts, also those of 32 ranges and of their union
+					assert.Less(t, cost.read, 32*(limit+2)*2+200, "%s, newest %v, page %d: rows read", tc.name, newest, page)
+				}
+				if f.Cursor == "" {
+					break
+				}
+			}
+		}
+	}
+}
+
+// readCost is what one connection's statements read and sorted.
+type readCost struct{ read, sorted int }
+
+func (s *sqlStore) cost(t *testing.T, work func()) readCost {
+	before := s.counters(t)
+	work()
+	after := s.counters(t)
+	return readCost{after.read - before.read, after.sorted - before.sorted}
+}
+
+func (s *sqlStore) counters(t *testing.T) (c readCost) {
+	rows, err := s.db.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		require.NoError(t, rows.Scan(&name, &n))
+		if name == "Sort_rows" {
+			c.sorted = n
+			continue
+		}
+		c.read += n
+	}
+	require.NoError(t, rows.Err())
+	return c
+}
+
+// plan returns key and Extra of each step that reads the log.
+func (s *sqlStore) plan(t *testing.T, query string) (steps []string) {
+	rows, err := s.db.QueryContext(t.Context(), "EXPLAIN "+query)
+	require.NoError(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	for rows.Next() {
+		values := make([]sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		require.NoError(t, rows.Scan(into...))
+		step := make(map[string]string, len(columns))
+		for i, column := range columns {
+			step[strings.ToLower(column)] = values[i].String
+		}
+		assert.NotContains(t, step["extra"], "filesort", query)
+		if step["table"] == s.table.base {
+			steps = append(steps, step["key"]+": "+step["extra"])
+		}
+	}
+	require.NoError(t, rows.Err())
+	require.NotEmpty(t, steps)
+	return steps
+}
+
+func TestListIsPlannedAlongAnIndex(t *testing.T) {
+	s := newListStore(t, listedRows(6000))
+	for _, tc := range listFilters {
+		for _, after := range []*listPosition{nil, {at: listedFrom + 30, id: RowID(100)}} {
+			f := tc.filter
+			f.Newest = after == nil
+			l, err := newListing(s, f)
+			require.NoError(t, err)
+			l.after = after
+			query := l.inOrder()
+			if l.order == orderDue {
+				groups, err := s.groups(t.Context(), f.States, f.BusinessType)
+				require.NoError(t, err)
+				query = l.merged(groups, nil)
+			}
+			for _, step := range s.plan(t, query) {
+				assert.True(t, strings.HasPrefix(step, tc.key+":"), "%s: got %q, want %s", tc.name, step, tc.key)
+			}
+		}
+	}
+}
+
+func TestListJumpsFromTypeToType(t *testing.T) {
+	s := newListStore(t, listedRows(6000))
+	assert.Contains(t, s.plan(t, s.typesQuery(Pending))[0], "Using index for group-by")
+	cost := s.cost(t, func() {
+		types, err := s.types(t.Context(), Pending)
+		require.NoError(t, err)
+		assert.ElementsMatch(t, []string{"type 0", "type 1", "type 2", "type 3"}, types)
+	})
+	assert.Less(t, cost.read, 30)
+}
+
+func TestListOfAnEmptyLogIsOneEmptyPage(t *testing.T) {
+	s := newListStore(t, nil)
+	for _, tc := range listFilters {
+		page, err := s.List(t.Context(), tc.filter)
+		require.NoError(t, err, tc.name)
+		assert.Equal(t, Page{}, page, tc.name)
+	}
+	counts, err := s.Count(t.Context(), CountFilter{})
+	require.NoError(t, err)
+	assert.Empty(t, counts)
+	purged, err := s.Purge(t.Context(), Succeeded, 0, 100)
+	require.NoError(t, err)
+	assert.Zero(t, purged)
+	history, err := s.History(t.Context(), RowID(1))
+	require.NoError(t, err)
+	assert.Empty(t, history)
+}
+
+func TestListRefusesWhatItCannotServe(t *testing.T) {
+	s := newListStore(t, listedRows(40))
+	first, err := s.List(t.Context(), Filter{Limit: 5})
+	require.NoError(t, err)
+	require.NotEmpty(t, first.Next)
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for field, filters := range map[string][]Filter{
+		"limit":  {{Limit: -1}, {Limit: maxPage + 1}},
+		"states": {{States: []State{Dead, 77}}},
+		"filter": {{BatchID: "b1", BusinessID: "o1"}, {BusinessID: "o1", BusinessExtID: "x1"}, {BusinessType: "\xff"}, {BatchID: "\xff"}},
+		"cursor": {
+			{Cursor: "garbage"}, {Cursor: "%%%"}, {Cursor: encode("1.id>.0")}, {Cursor: encode("1.id>.0.0")}, {Cursor: encode("1.id>.x.1")},
+			{Cursor: encode("2.id>.0.1")}, {Cursor: first.Next + "A"},
+			{Cursor: first.Next, Newest: true}, {Cursor: first.Next, States: []State{Dead}}, {Cursor: first.Next, CreatedTo: unixMilli(listedFrom)},
+		},
+	} {
+		for _, f := range filters {
+			_, err := s.List(t.Context(), f)
+			var refused *FieldError
+			if assert.ErrorAs(t, err, &refused, "%+v", f) {
+				assert.Equal(t, field, refused.Field, "%+v", f)
+			}
+		}
+	}
+	_, err = s.Count(t.Context(), CountFilter{AtMost: -1})
+	assert.ErrorAs(t, err, new(*FieldError))
+}
+
+func TestListTakesTimesNoColumnCanHold(t *testing.T) {
+	s := newListStore(t, listedRows(10))
+	all, err := s.List(t.Context(), Filter{CreatedFrom: time.Unix(-1<<40, 0), CreatedTo: time.Unix(1<<40, 0)})
+	require.NoError(t, err)
+	assert.Len(t, all.Entries, 10)
+	page, err := s.List(t.Context(), Filter{CreatedTo: time.Unix(1, 0), Cursor: base64.RawURLEncoding.EncodeToString([]byte("1.created>.9223372036854775807.1"))})
+	require.NoError(t, err)
+	assert.Empty(t, page.Entries)
+}
+
+func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
+	s := newListStore(t, nil)
+	names := []string{`it's`, `back\slash`, "sécurité 退款 🎉", `"; DROP TABLE x; --`, "A", "a", "ß", "ss"}
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	for i, name := range names {
+		_, err := s.Insert(t.Context(), tx, []Draft{{NewEntry: NewEntry{BusinessType: name,
+			Options: Options{IdempotentID: fmt.Sprint(i), BatchID: name, BusinessID: name, BusinessExtID: name}}}}, false)
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Commit())
+	for _, name := range names {
+		for _, f := range []Filter{{BusinessType: name}, {BatchID: name}, {BusinessID: name}, {BusinessExtID: name}} {
+			page, err := s.List(t.Context(), f)
+			require.NoError(t, err)
+			if assert.Len(t, page.Entries, 1, "%+v", f) {
+				assert.Equal(t, name, page.Entries[0].BusinessType)
+			}
+		}
+	}
+	counts, err := s.Count(t.Context(), CountFilter{})
+	require.NoError(t, err)
+	assert.Len(t, counts, len(names))
+}
+
+func TestListMergesMoreGroupsThanOneStatementHolds(t *testing.T) {
+	rows := make([]listedRow, 2*rangesPerStatement+30)
+	for i := range rows {
+		rows[i] = listedRow{id: uint64(i + 1), kind: fmt.Sprintf("type %03d", i*7%len(rows)), state: Dead, next: listedFrom + int64(i*31%97), created: listedFrom}
+	}
+	s := newListStore(t, rows)
+	for _, newest := range []bool{false, true} {
+		f := Filter{States: []State{Dead}, Newest: newest, Limit: 60}
+		var got []uint64
+		for more := true; more; more = f.Cursor != "" {
+			page, err := s.List(t.Context(), f)
+			require.NoError(t, err)
+			for _, e := range page.Entries {
+				got = append(got, e.ID.Row())
+			}
+			f.Cursor = page.Next
+		}
+		assert.Equal(t, listed(rows, f, "k_due"), got, "newest %v", newest)
+	}
+	counts, err := s.Count(t.Context(), CountFilter{})
+	require.NoError(t, err)
+	assert.Len(t, counts, len(rows))
+}
+
+func TestCountStopsAtMost(t *testing.T) {
+	rows := listedRows(6000) // 32 groups of 187 or 188
+	s := newListStore(t, rows)
+	want := make(map[group]int)
+	for _, r := range rows {
+		want[group{r.state, r.kind}]++
+	}
+	for _, atMost := range []int{0, 10, 187} {
+		var counts []Count
+		cost := s.cost(t, func() {
+			var err error
+			counts, err = s.Count(t.Context(), CountFilter{AtMost: atMost})
+			require.NoError(t, err)
+		})
+		require.Len(t, counts, len(want))
+		most := cmp.Or(atMost, defaultAtMost)
+		for _, c := range counts {
+			all := want[group{c.State, c.BusinessType}]
+			assert.Equal(t, Count{c.BusinessType, c.State, min(all, most), all > most}, c)
+		}
+		if atMost == 10 {
+			assert.Less(t, cost.read, 32*2*12+400)
+		}
+	}
+	s.plan(t, s.countQuery([]group{{Pending, "type 0"}, {Dead, "type 1"}}, 10))
+	one, err := s.Count(t.Context(), CountFilter{BusinessType: "type 1"})
+	require.NoError(t, err)
+	for _, c := range one {
+		assert.Equal(t, "type 1", c.BusinessType)
+	}
+}
+
+func TestCountOfABatchGroupsItsEntries(t *testing.T) {
+	rows := listedRows(400)
+	s := newListStore(t, rows)
+	want := make(map[group]int)
+	total := 0
+	for _, r := range rows {
+		if r.batch == "b3" {
+			want[group{r.state, r.kind}]++
+			total++
+		}
+	}
+	counts, err := s.Count(t.Context(), CountFilter{BatchID: "b3", AtMost: total})
+	require.NoError(t, err)
+	require.Len(t, counts, len(want))
+	for _, c := range counts {
+		assert.Equal(t, Count{c.BusinessType, c.State, want[group{c.State, c.BusinessType}], false}, c)
+	}
+	counts, err = s.Count(t.Context(), CountFilter{BatchID: "b3", AtMost: total - 1})
+	require.NoError(t, err)
+	for _, c := range counts {
+		assert.True(t, c.More)
+		assert.LessOrEqual(t, c.N, want[group{c.State, c.BusinessType}])
+	}
+	typed, err := s.Count(t.Context(), CountFilter{BatchID: "b3", BusinessType: "type 1"})
+	require.NoError(t, err)
+	for _, c := range typed {
+		assert.Equal(t, "type 1", c.BusinessType)
+		assert.Equal(t, want[group{c.State, c.BusinessType}], c.N)
+	}
+}
+
+func TestPurgeDeletesOnlyWhatIsOldAndTerminal(t *testing.T) {
+	rows := listedRows(400)
+	s := newListStore(t, rows)
+	ctx := t.Context()
+	_, err := s.db.ExecContext(ctx, "UPDATE `common_process_log` SET next_at="+s.d.now+"-60000 WHERE id%2=0 AND state=1")
+	require.NoError(t, err)
+	old, recent := 0, 0
+	for _, r := range rows {
+		switch {
+		case r.state == Succeeded && r.id%2 == 0:
+			recent++
+		case r.state == Succeeded:
+			old++
+		}
+	}
+	purged, err := s.Purge(ctx, Succeeded, time.Hour, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 10, purged)
+	purged, err = s.Purge(ctx, Succeeded, time.Hour, 1000)
+	require.NoError(t, err)
+	assert.Equal(t, old-10, purged)
+	left, err := s.Count(ctx, CountFilter{})
+	require.NoError(t, err)
+	byState := make(map[State]int)
+	for _, c := range left {
+		byState[c.State] += c.N
+	}
+	assert.Equal(t, recent, byState[Succeeded])
+	assert.Equal(t, 50, byState[Dead])
+	assert.Equal(t, 50, byState[Pending])
+	for _, state := range []State{Pending, Retrying, Compensating, 77} {
+		_, err := s.Purge(ctx, state, 0, 10)
+		assert.ErrorAs(t, err, new(*FieldError), "%v", state)
+	}
+	_, err = s.Purge(ctx, Dead, -time.Second, 10)
+	assert.ErrorAs(t, err, new(*FieldError))
+}
+
+func TestPurgePassesByWhatSomebodyHolds(t *testing.T) {
+	s := newListStore(t, []listedRow{
+		{id: 1, kind: "t", state: Dead, next: listedFrom, created: listedFrom},
+		{id: 2, kind: "t", state: Dead, next: listedFrom, created: listedFrom},
+	})
+	s.db.SetMaxOpenConns(0)
+	person, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = s.Change(t.Context(), person, true, Change{Ref: RowID(1), Action: ActionRequeue, Actor: "ann", Reason: "the bank is back"})
+	require.NoError(t, err)
+	purged, err := s.Purge(t.Context(), Dead, time.Hour, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, purged)
+	require.NoError(t, person.Commit())
+	row, err := s.Resolve(t.Context(), RowID(1))
+	require.NoError(t, err)
+	assert.Equal(t, Pending, row.State)
+}
+
+func TestHistoryTellsWhatPeopleDid(t *testing.T) {
+	s := newListStore(t, []listedRow{{id: 1, kind: "t", state: Dead, next: listedFrom, created: listedFrom}})
+	ctx := t.Context()
+	_, err := s.db.ExecContext(ctx, "UPDATE `common_process_log` SET last_error='no money', process_count=5 WHERE id=1")
+	require.NoError(t, err)
+	_, err = s.Change(ctx, nil, false, Change{Ref: RowID(1), Action: ActionRequeue, Actor: "ann", Reason: "the bank is back"})
+	require.NoError(t, err)
+	_, err = s.Change(ctx, nil, false, Change{Ref: IdempotentID("key 1"), Action: ActionCancel})
+	require.NoError(t, err)
+	rolledBack, err := s.Begin(ctx)
+	require.NoError(t, err)
+	_, err = s.Change(ctx, rolledBack, false, Change{Ref: RowID(1), Action: ActionRequeue, Actor: "bob", Reason: "never mind"})
+	require.NoError(t, err)
+	require.NoError(t, rolledBack.Rollback())
+
+	history, err := s.History(ctx, RowID(1))
+	require.NoError(t, err)
+	require.Len(t, history, 1, "a service's cancel is no action of a person, and a rollback undoes one")
+	assert.WithinDuration(t, time.Now(), history[0].At, time.Minute)
+	assert.Equal(t, time.UTC, history[0].At.Location())
+	history[0].At = time.Time{}
+	assert.Equal(t, AuditRecord{EntryID: RowID(1), Action: ActionRequeue, Actor: "ann", Reason: "the bank is back",
+		Before: AuditState{State: Dead, ProcessCount: 5, LastError: "no money"},
+		After:  AuditState{State: Pending, Version: 1, Epoch: 1, LastError: "no money"}}, history[0])
+}

@@ -1,0 +1,141 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/compensator-go/compensator/migrations"
+	"github.com/go-sql-driver/mysql"
+)
+
+// mysqlDialect is MySQL from 8.0.1 and MariaDB from 10.6: the first with SKIP LOCKED.
+func mysqlDialect(version string) *dialect {
+	d := &dialect{
+		name:       "mysql",
+		migrations: migrations.MySQL,
+		// UTC_TIMESTAMP is free of session time zones and daylight saving.
+		now:   "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)",
+		stamp: "UTC_TIMESTAMP(3)",
+		stampMS: func(col string) string {
+			return "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + col + ") DIV 1000)"
+		},
+		stampAt: func(ms int64) string {
+			return fmt.Sprintf("TIMESTAMPADD(MICROSECOND,%d,TIMESTAMP'1970-01-01 00:00:00')", ms*1000)
+		},
+		text:       func(utf8 []byte) string { return "_utf8mb4 " + hexLiteral(utf8) },
+		greatest:   "GREATEST",
+		dueIndex:   " FORCE INDEX (k_due)",
+		skipLocked: " FOR UPDATE SKIP LOCKED",
+		lock:       " FOR UPDATE",
+		lockNow:    " FOR UPDATE NOWAIT",
+		share:      " LOCK IN SHARE MODE",
+		qualified:  true,
+		probe:      probeMySQL,
+		begin:      beginMySQL,
+		check:      checkMySQL,
+		fault:      mysqlFault,
+	}
+	if strings.Contains(version, "MariaDB") {
+		d.guardedKey = "IF(@@in_transaction=1,?,NULL)"
+		d.settleOpen = " AND @@in_transaction=1"
+		d.returning = true
+	}
+	return d
+}
+
+// Server errors by number.
+const (
+	errBadNull            = 1048
+	errDuplicateKey       = 1062
+	errLockWaitTimeout    = 1205
+	errDeadlock           = 1213
+	errCharacteristics    = 1568 // SET TRANSACTION while a transaction is in progress
+	errRecordChanged      = 1020 // MariaDB: the row changed since this transaction's snapshot
+	errDuringCommit       = 1180
+	errBeforeCommit       = 3100 // Group Replication, in the commit hook
+	errRolledBackOnCommit = 3101
+	errNoWait             = 3572
+)
+
+func mysqlFault(err error) fault {
+	if err == nil {
+		return faultOther
+	}
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
+			return faultUnreachable
+		}
+		return faultOther
+	}
+	switch server.Number {
+	case errDuplicateKey:
+		return faultDuplicate
+	case errLockWaitTimeout, errNoWait:
+		return faultBusy
+	case errDeadlock, errRecordChanged, errDuringCommit, errBeforeCommit, errRolledBackOnCommit:
+		return faultAborted
+	case errBadNull:
+		return faultOutsideTx // every value of ours is checked; only guardedKey yields NULL
+	}
+	return faultOther
+}
+
+// probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
+// WRITE is what the next transaction would be anyway.
+func probeMySQL(ctx context.Context, tx Tx) error {
+	_, err := tx.ExecContext(ctx, "SET TRANSACTION READ WRITE")
+	var server *mysql.MySQLError
+	switch {
+	case err == nil:
+		return ErrNoTransaction
+	case errors.As(err, &server) && server.Number == errCharacteristics:
+		return nil
+	}
+	return fmt.Errorf("compensator: probe the transaction: %w", err)
+}
+
+func beginMySQL(ctx context.Context, db *sql.DB) (Transaction, error) {
+	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+}
+
+// ownSettings make a session of ours independent of what the user's connections are set to. The short lock
+// wait keeps one held row from holding up a whole batch.
+const ownSettings = "SET SESSION innodb_lock_wait_timeout=2, autocommit=1, sql_mode='STRICT_ALL_TABLES'"
+
+// ownPoolSize is how many connections the library takes for itself.
+const ownPoolSize = 4
+
+// openOwn opens the library's own pool beside the user's, set up once per connection: nothing of it leaks
+// into the user's sessions, and a BEGIN of ours is a single round trip.
+func openOwn(inner driver.Connector) *sql.DB {
+	db := sql.OpenDB(ownConnector{inner})
+	db.SetMaxOpenConns(ownPoolSize)
+	db.SetMaxIdleConns(ownPoolSize)
+	return db
+}
+
+type ownConnector struct{ driver.Connector }
+
+func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exec, ok := conn.(driver.ExecerContext)
+	if !ok {
+		_ = conn.Close()
+		return nil, errors.New("compensator: the MySQL driver runs no statements on a bare connection")
+	}
+	for _, setting := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", ownSettings} {
+		if _, err := exec.ExecContext(ctx, setting, nil); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("compensator: set up a connection: %w", err)
+		}
+	}
+	return conn, nil
+}

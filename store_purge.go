@@ -1,0 +1,58 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// purgeRows is how many rows one statement deletes: few, so that their locks are short.
+const purgeRows = 100
+
+// Purge implements Store. The rows are found along the due index without a lock, oldest first within each
+// type, and deleted by primary key under the condition that nobody moved them on since.
+func (s *sqlStore) Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error) {
+	if !slices.Contains(States[:], state) || !state.Terminal() {
+		return 0, &FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
+	}
+	if age < 0 {
+		return 0, &FieldError{Field: "age", Reason: age.String() + " is negative"}
+	}
+	groups, err := s.groups(ctx, []State{state}, "")
+	if err != nil {
+		return 0, fmt.Errorf("compensator: purge: %w", err)
+	}
+	purged := 0
+	for _, g := range groups {
+		if purged >= limit {
+			break
+		}
+		n, err := s.purgeGroup(ctx, g, age, limit-purged)
+		purged += n
+		if err != nil {
+			return purged, fmt.Errorf("compensator: purge %s entries of %q: %w", state, g.businessType, err)
+		}
+	}
+	return purged, nil
+}
+
+func (s *sqlStore) purgeGroup(ctx context.Context, g group, age time.Duration, limit int) (purged int, err error) {
+	old := fmt.Sprintf("next_at<%s-%d", s.d.now, millis(age))
+	ids, err := queryIDs(ctx, s.pool(), fmt.Sprintf("SELECT id FROM %s%s WHERE %s AND %s ORDER BY next_at, id LIMIT %d",
+		s.table.quoted(""), s.d.dueIndex, g.where(s), old, limit))
+	if err != nil {
+		return 0, err
+	}
+	for chunk := range slices.Chunk(ids, purgeRows) {
+		// The sum keeps the due index out of the plan: through it the rows of others would be locked too.
+		n, _, err := s.updateRows(ctx, chunk, func(ids []EntryID) string {
+			return fmt.Sprintf("DELETE FROM %s WHERE id IN (%s) AND state+0=%d AND %s", s.table.quoted(""), idList(ids), g.state, old)
+		})
+		purged += int(n) // busy rows are left for the next time
+		if err != nil {
+			return purged, err
+		}
+	}
+	return purged, nil
+}

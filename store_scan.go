@@ -1,0 +1,113 @@
+package compensator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// openStates are the states an entry can be claimed in. Each is asked for by a query of its own: only then
+// does the index give the order, and nothing is sorted.
+var openStates = [...]State{Pending, Retrying, Compensating}
+
+// Due implements Store.
+func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]EntryID, error) {
+	due, err := s.scheduled(ctx, s.eachState(func(state State) string {
+		return s.scanQuery(state, fmt.Sprintf("next_at<=%s AND lease_until<=%s", s.d.now, s.d.now), limit)
+	}), businessType, businessType, businessType)
+	if err != nil {
+		return nil, fmt.Errorf("compensator: find due entries of %q: %w", businessType, err)
+	}
+	slices.SortFunc(due, func(a, b Scheduled) int { return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), compareIDs(a.ID, b.ID)) })
+	ids := make([]EntryID, 0, min(limit, len(due)))
+	for _, d := range due[:min(limit, len(due))] {
+		ids = append(ids, d.ID)
+	}
+	return ids, nil
+}
+
+// Heads implements Store. MIN over a whole prefix of the due index is read by jumping from one type to the
+// next, in MySQL and MariaDB; the form below makes SQLite do the same.
+func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
+	query := s.eachState(func(state State) string {
+		return fmt.Sprintf("SELECT %d AS state, business_type, MIN(next_at) - %s AS due_in FROM %s%s WHERE state=%d GROUP BY business_type",
+			state, s.d.now, s.table.quoted(""), s.d.dueIndex, state)
+	})
+	rows, err := s.pool().QueryContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("compensator: read the earliest entries: %w", err)
+	}
+	defer rows.Close()
+	var heads []Head
+	for rows.Next() {
+		var h Head
+		var dueIn int64
+		if err := rows.Scan(&h.State, &h.BusinessType, &dueIn); err != nil {
+			return nil, err
+		}
+		h.DueIn = time.Duration(dueIn) * time.Millisecond
+		heads = append(heads, h)
+	}
+	return heads, rows.Err()
+}
+
+// Scan implements Store.
+func (s *sqlStore) Scan(ctx context.Context, w Window) ([]Scheduled, error) {
+	where := fmt.Sprintf("next_at>=%s AND (next_at>%d OR id>%s) AND next_at<%s+%d",
+		s.scanFrom(w), w.After.NextAt, w.After.ID, s.d.now, millis(w.To))
+	if w.Free {
+		where += " AND lease_until<=" + s.d.now
+	}
+	found, err := s.scheduled(ctx, s.scanQuery(w.State, where, w.Limit), w.BusinessType)
+	if err != nil {
+		return nil, fmt.Errorf("compensator: scan %s entries of %q: %w", w.State, w.BusinessType, err)
+	}
+	return found, nil
+}
+
+// scanFrom is the window's lower edge: where the page before ended, once there is one.
+func (s *sqlStore) scanFrom(w Window) string {
+	if !w.After.ID.IsZero() {
+		return fmt.Sprint(w.After.NextAt)
+	}
+	return fmt.Sprintf("%s+%d", s.d.now, max(w.From.Milliseconds(), -maxLookBack))
+}
+
+// maxLookBack keeps now + From far from the edge of BIGINT; ms.
+const maxLookBack = 1 << 50
+
+func (s *sqlStore) scanQuery(state State, where string, limit int) string {
+	return fmt.Sprintf("SELECT id, next_at, %s(next_at,lease_until) - %s AS wait FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
+		s.d.greatest, s.d.now, s.table.quoted(""), s.d.dueIndex, state, where, limit)
+}
+
+// eachState joins one query per open state.
+func (s *sqlStore) eachState(query func(State) string) string {
+	parts := make([]string, len(openStates))
+	for i, state := range openStates {
+		parts[i] = fmt.Sprintf("SELECT * FROM (%s) AS s%d", query(state), i)
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+func (s *sqlStore) scheduled(ctx context.Context, query string, args ...any) ([]Scheduled, error) {
+	rows, err := s.pool().QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []Scheduled
+	for rows.Next() {
+		var d Scheduled
+		var wait int64
+		if err := rows.Scan(&d.ID.row, &d.NextAt, &wait); err != nil {
+			return nil, err
+		}
+		d.In = time.Duration(wait) * time.Millisecond
+		found = append(found, d)
+	}
+	return found, rows.Err()
+}

@@ -1,0 +1,248 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Settle implements Store. Outcomes that write the same values under the same fence share a statement; all
+// plain successes of a batch are one.
+func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error) {
+	groups := make(map[settleGroup][]int)
+	for i, o := range outcomes {
+		g := groupOf(o)
+		groups[g] = append(groups[g], i)
+	}
+	result := make([]Settled, len(outcomes))
+	for g, places := range groups {
+		for chunk := range slices.Chunk(places, g.rowsPerStatement()) {
+			if err := s.settleGroup(ctx, token, g, outcomes, chunk, result); err != nil {
+				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
+			}
+		}
+	}
+	return result, nil
+}
+
+// settleGroup is what outcomes must share to go into one statement.
+type settleGroup struct {
+	absorb          bool
+	fence           uint64 // the epoch when absorb, else the version
+	to              State
+	processCount    int
+	compensateCount int
+	endedBy         EndedBy
+}
+
+func groupOf(o Outcome) settleGroup {
+	if o.Absorb {
+		// Counts stay as they are: another attempt may have recorded a failure since.
+		return settleGroup{absorb: true, fence: uint64(o.Epoch), to: o.To, endedBy: o.EndedBy}
+	}
+	return settleGroup{fence: o.Version, to: o.To, processCount: o.ProcessCount, compensateCount: o.CompensateCount, endedBy: o.EndedBy}
+}
+
+// rowsPerStatement: the CASE that gives each failed row its own delay and error is walked for every row, so
+// its cost grows with the square.
+func (g settleGroup) rowsPerStatement() int {
+	if g.to.Terminal() && g.endedBy == EndedByHandler {
+		return maxStatementRows
+	}
+	return 100
+}
+
+func (g settleGroup) set(s *sqlStore, token Token) string {
+	counts := ""
+	if !g.absorb {
+		counts = fmt.Sprintf(", process_count=%d, compensate_count=%d", g.processCount, g.compensateCount)
+	}
+	return fmt.Sprintf("state=%d, version=version+1%s, delivery_count=0, lease_until=0, ended_by='%s', token=%s, updated_at=%s",
+		g.to, counts, g.endedBy, hexLiteral(token[:]), s.d.stamp)
+}
+
+func (g settleGroup) where() string {
+	if g.absorb {
+		return fmt.Sprintf("epoch=%d AND state IN (0,-1)", g.fence)
+	}
+	return fmt.Sprintf("version=%d AND state IN (0,-1,-3)", g.fence)
+}
+
+// settleGroup writes the outcomes at places. Fewer changed rows than written ones are explained by reading
+// them: a row that carries our token was changed by us, now or in an earlier try.
+func (s *sqlStore) settleGroup(ctx context.Context, token Token, g settleGroup, outcomes []Outcome, places []int, result []Settled) error {
+	ids := make([]EntryID, len(places))
+	place := make(map[EntryID]int, len(places))
+	for n, i := range places {
+		ids[n] = outcomes[i].ID
+		place[ids[n]] = i
+	}
+	changed, busy, err := s.updateRows(ctx, ids, func(ids []EntryID) string {
+		return "UPDATE " + s.table.quoted("") + " SET " + g.set(s, token) + s.ownValues(ids, place, outcomes) +
+			" WHERE id IN (" + idList(ids) + ") AND " + g.where()
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range places {
+		result[i] = Settled{Applied: true}
+	}
+	for _, id := range busy {
+		result[place[id]] = Settled{Busy: true}
+	}
+	if changed == int64(len(ids)-len(busy)) {
+		return nil
+	}
+	return s.explain(ctx, token, without(ids, busy), place, result)
+}
+
+// ownValues assigns what differs from row to row: when it is due next, and its error.
+func (s *sqlStore) ownValues(ids []EntryID, place map[EntryID]int, outcomes []Outcome) string {
+	var after, text strings.Builder
+	sameAfter, sameText := true, true
+	first := outcomes[place[ids[0]]]
+	for _, id := range ids {
+		o := outcomes[place[id]]
+		sameAfter = sameAfter && o.After == first.After
+		sameText = sameText && o.LastError == first.LastError
+		fmt.Fprintf(&after, " WHEN %d THEN %d", id.row, dueAfter(o.After))
+		fmt.Fprintf(&text, " WHEN %d THEN %s", id.row, s.textLiteral(o.LastError))
+	}
+	due, lastError := "CASE id"+after.String()+" END", "CASE id"+text.String()+" END"
+	if sameAfter {
+		due = fmt.Sprint(dueAfter(first.After))
+	}
+	if sameText {
+		lastError = s.textLiteral(first.LastError)
+	}
+	return ", next_at=" + s.d.now + "+" + due + ", last_error=" + lastError
+}
+
+// textLiteral writes text from a handler: whatever it is, the column takes it, so that an odd error message
+// can never keep an entry from advancing.
+func (s *sqlStore) textLiteral(text string) string {
+	if text == "" {
+		return "''"
+	}
+	return s.d.text([]byte(sanitizeError(text)))
+}
+
+const maxErrorRunes = 1000
+
+func sanitizeError(text string) string {
+	text = text[:min(len(text), maxErrorRunes*utf8.UTFMax)]
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if utf8.RuneCountInString(text) > maxErrorRunes {
+		text = string([]rune(text)[:maxErrorRunes])
+	}
+	return text
+}
+
+func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, place map[EntryID]int, result []Settled) error {
+	rows, err := s.Load(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		result[place[id]] = Settled{Missing: true}
+	}
+	for _, row := range rows {
+		result[place[row.ID]] = Settled{Applied: row.Token == token, State: row.State}
+	}
+	return nil
+}
+
+// SettleTx implements Store: the last statement of the handler's own transaction, so that effect and outcome
+// commit together or not at all.
+func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) error {
+	if s.d.settleOpen == "" {
+		if err := s.d.probe(ctx, tx); err != nil {
+			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
+		}
+	}
+	g := groupOf(o)
+	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token)+
+		s.ownValues([]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o})+
+		" WHERE id="+o.ID.String()+" AND "+g.where()+s.d.settleOpen)
+	switch {
+	case s.d.fault(err) == faultAborted: // includes 1020: the row changed since this transaction's snapshot
+		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)
+	case err != nil:
+		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, err)
+	case changed == 1:
+		return nil
+	}
+	if s.d.settleOpen != "" {
+		if err := s.d.probe(ctx, tx); err != nil {
+			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
+		}
+	}
+	return ErrLeaseLost
+}
+
+// changeTimeout is how long a Change outside a caller's transaction tries to lock the row.
+const changeTimeout = 2 * time.Second
+
+// Change implements Store.
+func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (Row, error) {
+	if tx != nil {
+		if !proven {
+			if err := s.d.probe(ctx, tx); err != nil {
+				return Row{}, err
+			}
+		}
+		row, err := s.change(ctx, tx, ch, s.d.lock)
+		if s.d.fault(err) == faultAborted {
+			err = fmt.Errorf("%s: %w: %w", ch.Action, ErrTxAborted, err)
+		}
+		return row, err
+	}
+	deadline := time.NewTimer(changeTimeout)
+	defer deadline.Stop()
+	for {
+		var row Row
+		err := s.inOwn(ctx, func(tx Transaction) error {
+			var err error
+			row, err = s.change(ctx, tx, ch, s.d.lockNow)
+			return err
+		})
+		if f := s.d.fault(err); f != faultBusy && f != faultAborted {
+			return row, err
+		}
+		select {
+		case <-time.After(lockedRetry / 2):
+		case <-deadline.C:
+			return row, fmt.Errorf("%s entry %v: %w", ch.Action, ch.Ref, ErrBusy)
+		case <-ctx.Done():
+			return row, ctx.Err()
+		}
+	}
+}
+
+func (s *sqlStore) change(ctx context.Context, tx Tx, ch Change, lock string) (Row, error) {
+	before, err := s.find(ctx, tx, ch.Ref, lock)
+	if err != nil {
+		return before, err
+	}
+	after, err := ch.After(before)
+	if err != nil {
+		return before, err
+	}
+	query := "UPDATE " + s.table.quoted("") + " SET state=?, version=?, epoch=?, process_count=?, compensate_count=?, delivery_count=?, ended_by=?, token=?, " +
+		"next_at=" + s.d.now + "+?, lease_until=CASE WHEN ?=0 THEN 0 ELSE lease_until END, updated_at=" + s.d.stamp + " WHERE id=? AND version=?"
+	res, err := tx.ExecContext(ctx, query, int64(after.State), after.Version, int64(after.Epoch), int64(after.ProcessCount), int64(after.CompensateCount),
+		int64(after.DeliveryCount), string(after.EndedBy), after.Token[:], dueAfter(after.DueIn), int64(after.LeaseLeft), before.ID.row, before.Version)
+	if err != nil {
+		return before, fmt.Errorf("compensator: %s entry %s: %w", ch.Action, before.ID, err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		return before, fmt.Errorf("compensator: %s entry %s: changed %d rows: %w", ch.Action, before.ID, n, err)
+	}
+	if !ch.Audited() {
+		return before, nil
+	}
+	return before, s.audit(ctx, tx, ch, before, after)
+}

@@ -1,0 +1,152 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/compensator-go/compensator/migrations"
+)
+
+// sqliteDialect is SQLite from 3.35, the first with RETURNING, through whichever driver the user has chosen:
+// this package imports none. Our transactions own the whole database from their first statement on, so no
+// row is ever locked and no lock suffix is needed.
+func sqliteDialect() *dialect {
+	// SQLite's clock counts whole milliseconds, cut. The day number is a REAL that is off by 20 µs at most,
+	// so rounding finds the same count again, and works where unixepoch('subsec') is not known yet.
+	now := "CAST(ROUND((julianday('now')-2440587.5)*86400000.0) AS INTEGER)"
+	return &dialect{
+		name:       "sqlite",
+		migrations: migrations.SQLite,
+		now:        now,
+		stamp:      now,
+		stampMS:    func(column string) string { return column },
+		stampAt:    func(ms int64) string { return strconv.FormatInt(ms, 10) },
+		text:       func(utf8 []byte) string { return "CAST(" + hexLiteral(utf8) + " AS TEXT)" },
+		greatest:   "MAX",
+		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
+		returning:  true,
+		types:      sqliteTypes,
+		probe:      probeSQLite,
+		begin:      beginSQLite,
+		check:      checkSQLite,
+		fault:      sqliteFault,
+	}
+}
+
+// sqliteTypes jumps through the due index from one business type to the next; GROUP BY would read every row.
+func sqliteTypes(from string, state State) string {
+	next := fmt.Sprintf("SELECT MIN(business_type) FROM %s WHERE state=%d", from, state)
+	return "WITH RECURSIVE jump(business_type) AS (" + next +
+		" UNION ALL SELECT (" + next + " AND business_type>jump.business_type) FROM jump WHERE jump.business_type IS NOT NULL)" +
+		" SELECT business_type FROM jump WHERE business_type IS NOT NULL"
+}
+
+// probeSQLite runs the one statement that fails inside a transaction and changes nothing outside of one: the
+// temporary database has no safety level.
+func probeSQLite(ctx context.Context, tx Tx) error {
+	_, err := tx.ExecContext(ctx, "PRAGMA temp.synchronous=FULL")
+	switch {
+	case err == nil:
+		return ErrNoTransaction
+	case strings.Contains(err.Error(), "inside a transaction"):
+		return nil
+	}
+	return fmt.Errorf("compensator: probe the transaction: %w", err)
+}
+
+// beginSQLite starts a transaction that has the write lock from the outset: one that takes it later fails,
+// with no way to wait, when somebody else has written in between.
+func beginSQLite(ctx context.Context, db *sql.DB) (Transaction, error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	// What database/sql began is deferred, unless the DSN says otherwise. It is exchanged on its connection.
+	for _, statement := range []string{"ROLLBACK", "BEGIN IMMEDIATE"} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			_ = tx.Rollback() // the first error says more
+			return nil, err
+		}
+	}
+	return sqliteTx{tx}, nil
+}
+
+// sqliteTx is a transaction whose connection never goes back to the pool with the transaction still open.
+type sqliteTx struct{ *sql.Tx }
+
+// Commit implements Transaction. A COMMIT that fails, because readers of a database without WAL did not let
+// go in time, leaves the transaction open, and database/sql would hand the connection on. The ROLLBACK ends
+// it; after a COMMIT that worked it finds no transaction, and only returns the connection.
+func (t sqliteTx) Commit() error {
+	_, err := t.ExecContext(context.Background(), "COMMIT")
+	_ = t.Tx.Rollback()
+	return err
+}
+
+// Primary and extended result codes of SQLite.
+const (
+	sqliteBusy          = 5
+	sqliteLocked        = 6
+	sqliteNoMemory      = 7
+	sqliteInterrupt     = 9
+	sqliteIO            = 10
+	sqliteFull          = 13
+	sqlitePrimaryKey    = 1555
+	sqliteUnique        = 2067
+	sqlitePrimaryCodeOf = 0xff
+)
+
+// sqliteMessages classify the errors of drivers that do not tell the code in our way.
+var sqliteMessages = []struct {
+	text string
+	code int
+}{
+	{"UNIQUE constraint failed", sqliteUnique},
+	{"database is locked", sqliteBusy},
+	{"table is locked", sqliteLocked},
+	{"interrupted", sqliteInterrupt},
+	{"disk I/O error", sqliteIO},
+	{"database or disk is full", sqliteFull},
+	{"out of memory", sqliteNoMemory},
+}
+
+func sqliteFault(err error) fault {
+	switch {
+	case err == nil:
+		return faultOther
+	case errors.Is(err, driver.ErrBadConn):
+		return faultUnreachable
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return faultAborted // an interrupted write takes its whole transaction along
+	}
+	code := sqliteCode(err)
+	if code == sqliteUnique || code == sqlitePrimaryKey {
+		return faultDuplicate
+	}
+	switch code & sqlitePrimaryCodeOf {
+	case sqliteBusy, sqliteLocked:
+		return faultBusy
+	case sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull:
+		return faultAborted // SQLite may have rolled back on its own
+	}
+	return faultOther
+}
+
+// sqliteCode is the result code of a driver's error, extended where the driver has it, or 0.
+func sqliteCode(err error) int {
+	var coded interface{ Code() int } // modernc.org/sqlite
+	if errors.As(err, &coded) {
+		return coded.Code()
+	}
+	for _, known := range sqliteMessages {
+		if strings.Contains(err.Error(), known.text) {
+			return known.code
+		}
+	}
+	return 0
+}

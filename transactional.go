@@ -1,0 +1,64 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// errFenceLost: the handler's transaction was rolled back because somebody else has moved the entry on.
+var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", ErrLeaseLost)
+
+// runTx runs a transactional handler. The outcome is the transaction's last statement, under the version
+// of the claim: it commits with the effect or not at all, and a second attempt's would change no row.
+func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
+	tx, err := d.c.begin(a.ctx)
+	if err != nil {
+		return ending{err: Unavailable(err)}
+	}
+	open := true
+	defer func() {
+		if open { // also after a panic or Goexit
+			tx.rollback()
+		}
+	}()
+	entry := a.row.Entry
+	handle := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, tx, e) }, d.c.middleware, a.t.cfg.Middleware)
+	if err := handle(a.ctx, &entry); err != nil {
+		return ending{err: err}
+	}
+	token := newToken()
+	outcome := a.t.outcomeOf(&a.row, nil, nil)
+	outcome.Absorb = false
+	switch err := d.c.store.SettleTx(a.ctx, tx, token, outcome); {
+	case errors.Is(err, ErrLeaseLost):
+		return ending{err: errFenceLost}
+	case err != nil:
+		return ending{err: err}
+	}
+	open = false
+	return d.committed(a, tx.commit(), token)
+}
+
+// committed makes sure how a handler's transaction ended: where the reply to COMMIT was lost, the row's
+// token tells.
+func (d *dispatcher) committed(a *attempt, err error, token Token) ending {
+	if err == nil {
+		return ending{settled: true}
+	}
+	if !errors.Is(err, ErrCommitUnknown) {
+		return ending{err: fmt.Errorf("commit: %w", err)}
+	}
+	ctx, cancel := d.c.statement()
+	defer cancel()
+	row, readErr := d.c.store.Resolve(ctx, a.row.ID)
+	switch {
+	case readErr == nil && row.Token == token:
+		return ending{settled: true}
+	case readErr == nil:
+		return ending{err: Unavailable(fmt.Errorf("commit: %w", err))}
+	}
+	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
+	// happened, the version has moved on.
+	return ending{err: Unavailable(fmt.Errorf("commit: %w; %w", err, readErr))}
+}

@@ -1,0 +1,233 @@
+package compensator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// queueModel says in the plainest way what a queue of one type does.
+type queueModel struct {
+	start   time.Time
+	limit   int
+	entries []modelEntry // earliest first, then in order of arrival
+}
+
+type modelEntry struct {
+	id EntryID
+	at int64
+}
+
+func (m *queueModel) now() time.Duration { return time.Since(m.start) }
+
+func (m *queueModel) after(d time.Duration) int64 {
+	if d <= 0 {
+		return int64(m.now() / time.Millisecond)
+	}
+	return wholeMillis(m.now()) + wholeMillis(d)
+}
+
+func (m *queueModel) find(id EntryID) int {
+	return slices.IndexFunc(m.entries, func(e modelEntry) bool { return e.id == id })
+}
+
+func (m *queueModel) put(id EntryID, at int64) {
+	m.entries = append(m.entries, modelEntry{id, at})
+	slices.SortStableFunc(m.entries, func(a, b modelEntry) int { return cmp.Compare(a.at, b.at) })
+}
+
+func (m *queueModel) remove(i int) { m.entries = slices.Delete(m.entries, i, i+1) }
+
+func (m *queueModel) next(skip int) time.Duration {
+	if skip >= len(m.entries) {
+		return Never
+	}
+	return max(0, time.Duration(m.entries[skip].at)*time.Millisecond-m.now())
+}
+
+func (m *queueModel) announce(items []Announcement, maxLease time.Duration) (newHead bool) {
+	for _, item := range items {
+		before := int64(noDue)
+		if len(m.entries) > 0 {
+			before = m.entries[0].at
+		}
+		i := m.find(item.ID)
+		switch {
+		case i < 0 && (item.In <= 0 || len(m.entries) < m.limit):
+			m.put(item.ID, m.after(item.In))
+		case i >= 0 && m.entries[i].at > wholeMillis(m.now())+wholeMillis(item.In)+wholeMillis(maxLease):
+			m.remove(i)
+			m.put(item.ID, m.after(item.In))
+		}
+		newHead = newHead || len(m.entries) > 0 && m.entries[0].at < before
+	}
+	return newHead
+}
+
+func (m *queueModel) claim(limit int, lease time.Duration) Leased {
+	leased := Leased{Token: m.after(lease)}
+	for _, e := range m.entries {
+		if len(leased.IDs) < limit && e.at <= m.after(0) {
+			leased.IDs = append(leased.IDs, e.id)
+		}
+	}
+	leased.Next = m.next(len(leased.IDs))
+	for _, id := range leased.IDs {
+		m.remove(m.find(id))
+		m.put(id, leased.Token)
+	}
+	return leased
+}
+
+func (m *queueModel) settle(items []QueueOutcome) {
+	for _, item := range items {
+		i := m.find(item.ID)
+		if i < 0 || m.entries[i].at != item.Token {
+			continue
+		}
+		m.remove(i)
+		if !item.Remove {
+			m.put(item.ID, m.after(item.In))
+		}
+	}
+}
+
+// spans are drawn so that slots, rounds and whole turns of the wheel all matter.
+func spans() *rapid.Generator[time.Duration] {
+	return rapid.OneOf(
+		rapid.Map(rapid.IntRange(-1000, 3000), func(us int) time.Duration { return time.Duration(us) * time.Microsecond }),
+		rapid.Map(rapid.IntRange(0, 300), func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }),
+		rapid.Map(rapid.IntRange(1, 8), func(turns int) time.Duration { return time.Duration(turns*64) * time.Millisecond }),
+		rapid.Map(rapid.IntRange(0, 7200), func(s int) time.Duration { return time.Duration(s) * time.Second }),
+		rapid.Just(250*365*24*time.Hour),
+	)
+}
+
+func TestWheelDoesWhatASortedListWould(t *testing.T) {
+	program := rapid.SliceOfN(rapid.OneOf(announceSteps(), claimSteps(), settleSteps(), waitSteps()), 20, 80)
+	rapid.Check(t, func(r *rapid.T) {
+		steps := program.Draw(r, "steps")
+		var c comparison
+		synctest.Test(t, func(*testing.T) { c.run(steps) }) // fake time is for the wheel only: rapid measures its own
+		if len(c.failures) > 0 {
+			r.Fatal(c.failures[0])
+		}
+	})
+}
+
+// comparison is a wheel beside its model. It collects failures, because rapid fails a test by a panic, which
+// may not leave the bubble.
+type comparison struct {
+	wheel    *wheel
+	model    *queueModel
+	tokens   []int64 // of all claims
+	failures []string
+}
+
+func (c *comparison) Errorf(format string, args ...any) {
+	c.failures = append(c.failures, fmt.Sprintf(format, args...))
+}
+
+func (c *comparison) run(steps []step) {
+	const limit = 250
+	c.wheel, c.model = newWheel(limit), &queueModel{start: time.Now(), limit: limit}
+	c.tokens = []int64{0}
+	for i, do := range steps {
+		do(c)
+		waits, err := c.wheel.Peek(context.Background(), []string{"order"})
+		assert.NoError(c, err)
+		assert.Equal(c, []time.Duration{c.model.next(0)}, waits, "after step %d", i)
+	}
+}
+
+type step func(*comparison)
+
+func announceSteps() *rapid.Generator[step] {
+	return rapid.Custom(func(t *rapid.T) step {
+		item := rapid.Custom(func(t *rapid.T) Announcement {
+			return Announcement{"order", RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), spans().Draw(t, "in")}
+		})
+		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
+		maxLease := spans().Draw(t, "maxLease")
+		return func(c *comparison) {
+			newHeads, err := c.wheel.Announce(context.Background(), items, maxLease)
+			assert.NoError(c, err)
+			assert.Equal(c, c.model.announce(items, maxLease), len(newHeads) == 1, "new head")
+		}
+	})
+}
+
+func claimSteps() *rapid.Generator[step] {
+	return rapid.Custom(func(t *rapid.T) step {
+		limit := rapid.IntRange(0, 100).Draw(t, "limit")
+		lease := max(time.Millisecond, spans().Draw(t, "lease"))
+		return func(c *comparison) {
+			leased, err := c.wheel.Claim(context.Background(), "order", limit, lease)
+			assert.NoError(c, err)
+			assert.Equal(c, c.model.claim(limit, lease), leased)
+			c.tokens = append(c.tokens, leased.Token)
+		}
+	})
+}
+
+// settleSteps settle some of what one of the last claims took, whoever has it by now.
+func settleSteps() *rapid.Generator[step] {
+	return rapid.Custom(func(t *rapid.T) step {
+		ago := rapid.IntRange(0, 3).Draw(t, "claims ago")
+		outOf := rapid.Uint64Range(1, 5).Draw(t, "one out of")
+		remove, in := rapid.Bool().Draw(t, "remove"), spans().Draw(t, "in")
+		return func(c *comparison) {
+			var items []QueueOutcome
+			token := c.tokens[max(0, len(c.tokens)-1-ago)]
+			for _, e := range c.model.entries {
+				if e.id.Row()%outOf == 0 {
+					items = append(items, QueueOutcome{ID: e.id, Token: token, Remove: remove, In: in})
+				}
+			}
+			assert.NoError(c, c.wheel.Settle(context.Background(), "order", items))
+			c.model.settle(items)
+		}
+	})
+}
+
+func waitSteps() *rapid.Generator[step] {
+	return rapid.Map(spans(), func(d time.Duration) step {
+		return func(*comparison) { <-time.After(min(24*time.Hour, max(0, d))) }
+	})
+}
+
+func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const entries = 10_000
+		w := newWheel(0)
+		var items []Announcement
+		for row := range uint64(entries) {
+			items = append(items, Announcement{"order", RowID(row + 1), time.Duration(row) * time.Millisecond})
+		}
+		_, err := w.Announce(t.Context(), items, time.Hour)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, len(w.types["order"].later.slots), entries/2)
+
+		<-time.After(time.Minute)
+		leased, err := w.Claim(t.Context(), "order", entries, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, leased.IDs, entries)
+		outcomes := make([]QueueOutcome, entries)
+		for i, id := range leased.IDs {
+			outcomes[i] = QueueOutcome{ID: id, Token: leased.Token, Remove: true}
+		}
+		require.NoError(t, w.Settle(t.Context(), "order", outcomes[1:]))
+		assert.Len(t, w.types["order"].later.slots, minWheelSlots)
+		assert.Less(t, w.types["order"].largest, 8*minWheelSlots)
+		require.NoError(t, w.Settle(t.Context(), "order", outcomes[:1]))
+		assert.Empty(t, w.types)
+	})
+}

@@ -1,0 +1,143 @@
+package compensator
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// minWheelSlots is the size of a wheel with few entries; sizes are powers of two, and multiples of the 64
+// bits of an occupancy word.
+const minWheelSlots = 64
+
+// wheelSlots is a hashed timing wheel: the entry due at millisecond at is in slot at mod n, behind those of
+// that slot whose round comes earlier. The wheel grows with its entries, so a slot holds about one, and
+// adding, removing and expiring each cost the same however many there are.
+//
+// Turning it visits only occupied slots, and at most each once, however long nobody turned it.
+type wheelSlots struct {
+	slots    []wheelList
+	occupied []uint64 // a bit a slot
+	count    int
+	turned   int64 // ms; everything due until then has expired
+	next     int64 // due moment of the earliest entry, noDue, or dueUnknown: look for it
+}
+
+const dueUnknown = -1
+
+func newWheelSlots(n int) wheelSlots {
+	return wheelSlots{slots: make([]wheelList, n), occupied: make([]uint64, n/64), next: noDue}
+}
+
+func (w *wheelSlots) insert(e *wheelEntry) {
+	if w.count == len(w.slots) {
+		w.resize(2 * len(w.slots))
+	}
+	w.put(e)
+	w.count++
+	if w.next != dueUnknown {
+		w.next = min(w.next, e.at)
+	}
+}
+
+func (w *wheelSlots) put(e *wheelEntry) {
+	s := w.slotOf(e.at)
+	w.slots[s].insert(e)
+	w.occupied[s/64] |= 1 << (s % 64)
+}
+
+func (w *wheelSlots) remove(e *wheelEntry) {
+	w.take(e)
+	if e.at == w.next {
+		w.next = dueUnknown
+	}
+	w.shrink()
+}
+
+func (w *wheelSlots) take(e *wheelEntry) {
+	s := w.slotOf(e.at)
+	w.slots[s].remove(e)
+	if w.slots[s].first == nil {
+		w.occupied[s/64] &^= 1 << (s % 64)
+	}
+	w.count--
+}
+
+// expire takes out what is due by now, earliest first.
+func (w *wheelSlots) expire(now int64) []*wheelEntry {
+	if now <= w.turned {
+		return nil
+	}
+	var expired []*wheelEntry
+	if w.earliest() <= now {
+		w.visit(func(slot *wheelList, offset int64) bool {
+			if w.turned+offset > now {
+				return false
+			}
+			for slot.first != nil && slot.first.at <= now {
+				expired = append(expired, slot.first)
+				w.take(slot.first)
+			}
+			return true
+		})
+		byDue := func(a, b *wheelEntry) int { return cmp.Compare(a.at, b.at) }
+		slices.SortStableFunc(expired, byDue) // several rounds may have passed
+		w.next = dueUnknown
+	}
+	w.turned = now
+	w.shrink()
+	return expired
+}
+
+// earliest is the due moment of the first entry, or noDue.
+func (w *wheelSlots) earliest() int64 {
+	if w.next != dueUnknown {
+		return w.next
+	}
+	w.next = noDue
+	w.visit(func(slot *wheelList, offset int64) bool {
+		w.next = min(w.next, slot.first.at)
+		return w.next > w.turned+offset // what the slots further on hold is later still
+	})
+	return w.next
+}
+
+// visit calls f for each occupied slot, in the order in which the wheel gets there; offset is how many ms
+// after turned that is. It ends when f returns false. f may empty the slot.
+func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
+	n := int64(len(w.slots))
+	for offset := int64(1); offset <= n; {
+		s := w.slotOf(w.turned + offset)
+		ahead := w.occupied[s/64] >> (s % 64)
+		if ahead == 0 {
+			offset += 64 - s%64
+			continue
+		}
+		skip := int64(bits.TrailingZeros64(ahead))
+		if offset += skip; offset > n || !f(&w.slots[s+skip], offset) {
+			return
+		}
+		offset++
+	}
+}
+
+func (w *wheelSlots) slotOf(at int64) int64 { return at & int64(len(w.slots)-1) }
+
+// shrink waits until an eighth is in use, so that a wheel at the border does not resize at every step.
+func (w *wheelSlots) shrink() {
+	if n := len(w.slots); n > minWheelSlots && w.count < n/8 {
+		w.resize(max(minWheelSlots, n/4))
+	}
+}
+
+func (w *wheelSlots) resize(n int) {
+	old := w.slots
+	w.slots, w.occupied = make([]wheelList, n), make([]uint64, n/64)
+	for i := range old {
+		for e := old[i].first; e != nil; {
+			next := e.next
+			w.put(e)
+			e = next
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package compensator
+
+import "math"
+
+// noDue is the due moment of what has none.
+const noDue = math.MaxInt64
+
+// wheelType holds the entries of one business type: those that are due in a list, in the order they came
+// due, and those that will be in slots.
+type wheelType struct {
+	members map[EntryID]*wheelEntry
+	due     wheelList
+	later   wheelSlots
+	largest int // len(members) at its largest since members was made
+}
+
+// wheelEntry is in exactly one list.
+type wheelEntry struct {
+	id         EntryID
+	at         int64 // due, or lease end while claimed; ms since the wheel's start
+	isDue      bool  // in wheelType.due, else in wheelType.later
+	prev, next *wheelEntry
+}
+
+func newWheelType() *wheelType {
+	return &wheelType{members: make(map[EntryID]*wheelEntry), later: newWheelSlots(minWheelSlots)}
+}
+
+// turn moves what came due by now to the due list.
+func (t *wheelType) turn(now int64) {
+	for _, e := range t.later.expire(now) {
+		e.isDue = true
+		t.due.insert(e)
+	}
+}
+
+// head is the earliest due moment, or noDue.
+func (t *wheelType) head() int64 {
+	if t.due.first != nil {
+		return t.due.first.at
+	}
+	return t.later.earliest()
+}
+
+func (t *wheelType) add(id EntryID, at int64) {
+	e := &wheelEntry{id: id}
+	t.members[id] = e
+	t.largest = max(t.largest, len(t.members))
+	t.place(e, at)
+}
+
+// take takes up to limit entries off the due list. They stay members; place puts them back.
+func (t *wheelType) take(limit int) []*wheelEntry {
+	var taken []*wheelEntry
+	for len(taken) < limit && t.due.first != nil {
+		e := t.due.first
+		t.due.remove(e)
+		taken = append(taken, e)
+	}
+	return taken
+}
+
+// place puts an entry that is in no list where it belongs.
+func (t *wheelType) place(e *wheelEntry, at int64) {
+	e.at = at
+	e.isDue = at <= t.later.turned
+	if e.isDue {
+		t.due.insert(e)
+	} else {
+		t.later.insert(e)
+	}
+}
+
+func (t *wheelType) move(e *wheelEntry, at int64) {
+	t.detach(e)
+	t.place(e, at)
+}
+
+func (t *wheelType) remove(e *wheelEntry) {
+	t.detach(e)
+	delete(t.members, e.id)
+	t.release()
+}
+
+func (t *wheelType) detach(e *wheelEntry) {
+	if e.isDue {
+		t.due.remove(e)
+	} else {
+		t.later.remove(e)
+	}
+}
+
+// release copies members once few are left, because a map never gives memory back.
+func (t *wheelType) release() {
+	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
+		return
+	}
+	members := make(map[EntryID]*wheelEntry, len(t.members))
+	for id, e := range t.members {
+		members[id] = e
+	}
+	t.members, t.largest = members, len(members)
+}
+
+// wheelList is ordered by (at, arrival).
+type wheelList struct{ first, last *wheelEntry }
+
+// insert looks for the place from the end, where it nearly always is.
+func (l *wheelList) insert(e *wheelEntry) {
+	before := l.last
+	for before != nil && before.at > e.at {
+		before = before.prev
+	}
+	e.prev = before
+	if before == nil {
+		e.next, l.first = l.first, e
+	} else {
+		e.next, before.next = before.next, e
+	}
+	if e.next == nil {
+		l.last = e
+	} else {
+		e.next.prev = e
+	}
+}
+
+func (l *wheelList) remove(e *wheelEntry) {
+	if e.prev == nil {
+		l.first = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next == nil {
+		l.last = e.prev
+	} else {
+		e.next.prev = e.prev
+	}
+	e.prev, e.next = nil, nil
+}
