@@ -95,7 +95,9 @@ type Health struct {
 
 // OK reports whether entries are being worked off in time: the database answers, and nothing has been due
 // for longer than patience.
-func (h Health) OK(patience time.Duration) bool { return h.Database == nil && h.OldestOverdue <= patience }
+func (h Health) OK(patience time.Duration) bool {
+	return h.Database == nil && h.OldestOverdue <= patience
+}
 
 // Health asks the database and the queue. It works without Run, too.
 func (c *Compensator) Health(ctx context.Context) Health {

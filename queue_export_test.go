@@ -18,5 +18,5 @@ func OpenWheel(limit int) Queue { return newWheel(limit) }
 
 func (q *redisQueue) DueKey(businessType string) string         { return q.keys.due(businessType) }
 func (q *redisQueue) EpochKey() string                          { return q.keys.epoch(0) }
-func (q *redisQueue) OwnerKey() string                          { return q.keys.owner(0) }
+func (q *redisQueue) OwnerKey(tag uint32) string                { return q.keys.owner(tag) }
 func (q *redisQueue) EvictionPolicy(ctx context.Context) string { return q.evicts(ctx) }

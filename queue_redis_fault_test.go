@@ -1,6 +1,7 @@
 package compensator_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync/atomic"
@@ -14,23 +15,35 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// mute swallows what servers answer, while it is on.
-type mute struct{ on atomic.Bool }
+// mute swallows all further replies on connections that send the command, while it is on. The command itself
+// arrives, and connections opened since then work until they send it, too.
+type mute struct {
+	command string
+	on      atomic.Bool
+}
 
 func (m *mute) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-	return &mutedConn{conn, m}, err
+	return &mutedConn{Conn: conn, mute: m}, err
 }
 
 type mutedConn struct {
 	net.Conn
-	mute *mute
+	mute  *mute
+	muted atomic.Bool
+}
+
+func (c *mutedConn) Write(b []byte) (int, error) {
+	if c.mute.on.Load() && bytes.Contains(b, []byte(c.mute.command)) {
+		c.muted.Store(true)
+	}
+	return c.Conn.Write(b)
 }
 
 func (c *mutedConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
-		if err != nil || !c.mute.on.Load() {
+		if err != nil || !c.muted.Load() {
 			return n, err
 		}
 	}
@@ -39,7 +52,7 @@ func (c *mutedConn) Read(b []byte) (int, error) {
 func TestClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
-	var m mute
+	m := mute{command: "evalsha"}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: m.dial, ReadTimeout: 50 * time.Millisecond})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	q := sameQueue(t, client, server.Prefix(t))
@@ -55,7 +68,7 @@ func TestClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 func TestClusterClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
-	var m mute
+	m := mute{command: "evalsha"}
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: cluster.Addrs(), Dialer: m.dial, ReadTimeout: 50 * time.Millisecond,
 	})
@@ -70,6 +83,24 @@ func TestClusterClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	assert.True(t, network.Timeout())
 	m.on.Store(false)
 	assert.Len(t, mustClaim(t, q, "order", 100).IDs, 90)
+}
+
+func TestListenLeavesASilentConnection(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	m := mute{command: "subscribe"}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: m.dial})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	prefix := server.Prefix(t)
+	m.on.Store(true)
+	stop, woken := listen(t, sameQueue(t, client, prefix))
+	defer stop()
+	require.Eventually(t, func() bool { // the subscription has arrived, and its reply is gone
+		counts, err := client.PubSubNumSub(t.Context(), prefix+":v1:wake").Result()
+		return err == nil && counts[prefix+":v1:wake"] == 1
+	}, eventually, time.Millisecond)
+	m.on.Store(false)
+	awaitNotification(t, sameQueue(t, client, prefix), "order", woken)
 }
 
 func TestRedisQueueObeysADeadlineWhileRedisIsSilent(t *testing.T) {

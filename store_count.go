@@ -125,44 +125,43 @@ func (s *sqlStore) groups(ctx context.Context, states []State, businessType stri
 		states = States[:]
 	}
 	states = slices.Compact(slices.Sorted(slices.Values(states)))
-	var groups []group
-	for _, state := range states {
-		types := []string{businessType}
-		if businessType == "" {
-			var err error
-			if types, err = s.types(ctx, state); err != nil {
-				return nil, err
-			}
-		}
-		for _, t := range types {
-			groups = append(groups, group{state, t})
-		}
+	if businessType == "" {
+		return s.occurring(ctx, states)
+	}
+	groups := make([]group, len(states))
+	for i, state := range states {
+		groups[i] = group{state, businessType}
 	}
 	return groups, nil
 }
 
-// types lists the business types that have entries in a state.
-func (s *sqlStore) types(ctx context.Context, state State) ([]string, error) {
-	rows, err := s.pool().QueryContext(ctx, s.typesQuery(state))
+func (s *sqlStore) occurring(ctx context.Context, states []State) ([]group, error) {
+	rows, err := s.pool().QueryContext(ctx, s.groupsQuery(states))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var types []string
+	var groups []group
 	for rows.Next() {
-		var t string
-		if err := rows.Scan(&t); err != nil {
+		var g group
+		if err := rows.Scan(&g.state, &g.businessType); err != nil {
 			return nil, err
 		}
-		types = append(types, t)
+		groups = append(groups, g)
 	}
-	return types, rows.Err()
+	return groups, rows.Err()
 }
 
-func (s *sqlStore) typesQuery(state State) string {
+// groupsQuery lets MySQL jump from group to group. It does so only when the state is grouped by as well, and
+// not for one state alone, which it takes for a constant: hence the bounds.
+func (s *sqlStore) groupsQuery(states []State) string {
 	from := s.table.quoted("") + s.d.dueIndex
-	if s.d.types != nil {
-		return s.d.types(from, state)
+	if s.d.groups != nil {
+		return s.d.groups(from, states)
 	}
-	return fmt.Sprintf("SELECT business_type FROM %s WHERE state=%d GROUP BY business_type", from, state)
+	where := "state IN (" + stateList(states) + ")"
+	if len(states) == 1 {
+		where = fmt.Sprintf("state>=%[1]d AND state<=%[1]d", states[0])
+	}
+	return fmt.Sprintf("SELECT state, business_type FROM %s WHERE %s GROUP BY state, business_type", from, where)
 }

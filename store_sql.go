@@ -49,7 +49,7 @@ type dialect struct {
 	returning  bool                       // INSERT … RETURNING
 	qualified  bool                       // the table may be named database.table
 
-	types func(from string, state State) string // reads a state's business types; nil: GROUP BY jumps from type to type
+	groups func(from string, states []State) string // the states and types that occur, without reading every row
 
 	probe func(ctx context.Context, tx Tx) error                     // ErrNoTransaction unless open
 	begin func(ctx context.Context, db *sql.DB) (Transaction, error) // READ COMMITTED, in the user's pool
@@ -68,6 +68,16 @@ const (
 	faultOutsideTx         // guardedKey refused: no transaction is open
 	faultUnreachable       // the connection broke: nothing is known
 )
+
+// OpenStore makes the Store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
+// New as Config.Store, or has compensatortest.TestStore try another database. It does not Check; Close it.
+func OpenStore(ctx context.Context, db *sql.DB, table string) (Store, error) {
+	s, err := newSQLStore(ctx, db, table)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
 
 // newSQLStore tells the database apart and takes connections of its own where it can.
 func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, error) {

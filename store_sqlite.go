@@ -30,7 +30,7 @@ func sqliteDialect() *dialect {
 		greatest:   "MAX",
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		returning:  true,
-		types:      sqliteTypes,
+		groups:     sqliteGroups,
 		probe:      probeSQLite,
 		begin:      beginSQLite,
 		check:      checkSQLite,
@@ -38,12 +38,16 @@ func sqliteDialect() *dialect {
 	}
 }
 
-// sqliteTypes jumps through the due index from one business type to the next; GROUP BY would read every row.
-func sqliteTypes(from string, state State) string {
-	next := fmt.Sprintf("SELECT MIN(business_type) FROM %s WHERE state=%d", from, state)
-	return "WITH RECURSIVE jump(business_type) AS (" + next +
-		" UNION ALL SELECT (" + next + " AND business_type>jump.business_type) FROM jump WHERE jump.business_type IS NOT NULL)" +
-		" SELECT business_type FROM jump WHERE business_type IS NOT NULL"
+// sqliteGroups jumps through the due index from one business type to the next; GROUP BY would read every row.
+func sqliteGroups(from string, states []State) string {
+	parts := make([]string, len(states))
+	for i, state := range states {
+		next := fmt.Sprintf("SELECT MIN(business_type) FROM %s WHERE state=%d", from, state)
+		parts[i] = fmt.Sprintf("SELECT %d AS state, business_type FROM (WITH RECURSIVE jump(business_type) AS (%s"+
+			" UNION ALL SELECT (%s AND business_type>jump.business_type) FROM jump WHERE jump.business_type IS NOT NULL)"+
+			" SELECT business_type FROM jump WHERE business_type IS NOT NULL)", state, next, next)
+	}
+	return strings.Join(parts, " UNION ALL ")
 }
 
 // probeSQLite runs the one statement that fails inside a transaction and changes nothing outside of one: the

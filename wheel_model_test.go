@@ -231,3 +231,20 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 		assert.Empty(t, w.types)
 	})
 }
+
+func TestSlotsExpireEarliestFirstHoweverLongNobodyTurnedThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dues := rapid.SliceOf(rapid.Int64Range(1, 10*minWheelSlots)).Draw(t, "dues")
+		slots := newWheelSlots(minWheelSlots)
+		for _, at := range dues {
+			slots.insert(&wheelEntry{at: at})
+		}
+		got := []int64{}
+		for _, e := range slots.expire(10 * minWheelSlots) {
+			got = append(got, e.at)
+		}
+		slices.Sort(dues)
+		assert.Equal(t, dues, got)
+		assert.EqualValues(t, noDue, slots.earliest())
+	})
+}

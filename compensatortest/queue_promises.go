@@ -338,8 +338,9 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 }
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
-	t.announce(dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
-	assert.Empty(t, t.announce(dueIn("order", 4, time.Minute)))
+	t.announce(dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
+	t.within(time.Hour, t.peek("order"))
+	assert.Empty(t, t.announce(dueIn("order", 5, time.Minute)))
 	t.within(time.Hour, t.peek("order"))
 	t.announce(dueIn("order", 1, time.Hour)) // one that is already there is no new member
 	_, err := t.queue.Announce(t.ctx, []compensator.Announcement{dueIn("order", 2, time.Minute)}, time.Minute)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ type container struct {
 	stderr   string // path
 }
 
-// containerAnswer is one line of the command's; docker/protocol.go writes it.
+// containerAnswer is one line of the command's; docker/main.go writes it.
 type containerAnswer struct {
 	Addr     string `json:"addr,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -47,18 +48,21 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
 		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
 	}
-	return startContainer("mysql", func(int) ([]string, error) { return flags, nil })
+	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(usualSQLFlags, flags), nil })
 }
 
 func startRedisContainer(flags []string) (machine, string, error) {
-	return startContainer("redis", func(int) ([]string, error) { return flags, nil })
+	// From outside its container we are no local client, so the server must not insist on one.
+	usual := append([]string{"--protected-mode", "no"}, usualRedisFlags...)
+	return startContainer("redis", func(int) ([]string, error) { return slices.Concat(usual, flags), nil })
 }
 
 // startClusterContainer shares the host's network: nodes tell each other and their clients one address.
 func startClusterContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
 		more, err := clusterFlags(flags)
-		return append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1"}, more...), err
+		place := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1"}
+		return slices.Concat(place, usualRedisFlags, more), err
 	})
 }
 

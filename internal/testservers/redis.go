@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,6 +107,9 @@ func (s *RedisServer) deleteKeys(tb testing.TB, prefix string) {
 	}
 }
 
+// usualRedisFlags write nothing to disk.
+var usualRedisFlags = []string{"--save", "", "--appendonly", "no"}
+
 func startLocalRedis(flags []string) (machine, string, error) {
 	return startRedisProgram(func(int) ([]string, error) { return flags, nil })
 }
@@ -126,9 +130,8 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	}
 	server := &program{path: path, dir: dir, ask: askRedis, args: func(port int) ([]string, error) {
 		more, err := flags(port)
-		usual := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
-			"--save", "", "--appendonly", "no"}
-		return append(usual, more...), err
+		place := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no"}
+		return slices.Concat(place, usualRedisFlags, more), err
 	}}
 	if err := server.launch(); err != nil {
 		return nil, "", err

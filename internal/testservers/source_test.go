@@ -14,7 +14,7 @@ import (
 func TestNoServerNamesAllFourWays(t *testing.T) {
 	t.Setenv("COMPENSATOR_SERVERS", "")
 	t.Setenv("MYSQL_DSN", "")
-	none := source{kind: "SQL", given: "MYSQL_DSN", packages: []string{"no-such-package"}}
+	none := source{kind: "test", given: "MYSQL_DSN", packages: []string{"no-such-package"}}
 	none.docker = func([]string) (machine, string, error) { return nil, "", errors.New("no engine") }
 	none.local = func([]string) (machine, string, error) { return nil, "", errors.New("no program") }
 	_, err := none.start(nil)
@@ -26,7 +26,7 @@ func TestNoServerNamesAllFourWays(t *testing.T) {
 func TestServersComeByTheFirstWayThatWorks(t *testing.T) {
 	t.Setenv("COMPENSATOR_SERVERS", "")
 	tried := 0
-	both := source{kind: "SQL", given: "MYSQL_DSN"}
+	both := source{kind: "test", given: "MYSQL_DSN"}
 	both.docker = func([]string) (machine, string, error) { tried++; return nil, "", errors.New("no engine") }
 	both.local = func(flags []string) (machine, string, error) {
 		if len(flags) > 0 {
@@ -46,14 +46,14 @@ func TestOneWayCanBeForced(t *testing.T) {
 	works := func([]string) (machine, string, error) { return given{"x"}, "x", nil }
 	for _, only := range []string{"docker", "local", "install"} {
 		t.Setenv("COMPENSATOR_SERVERS", only)
-		forced := source{kind: "SQL", docker: works, local: works}
+		forced := source{kind: "test", docker: works, local: works}
 		_, err := forced.start(nil)
 		require.NoError(t, err)
 		assert.Equal(t, way(only), forced.chosen)
 	}
 	for _, only := range []string{"dsn", "magic"} {
 		t.Setenv("COMPENSATOR_SERVERS", only)
-		forced := source{kind: "SQL", given: "MYSQL_DSN", docker: works, local: works}
+		forced := source{kind: "test", given: "MYSQL_DSN", docker: works, local: works}
 		_, err := forced.start(nil)
 		assert.ErrorContains(t, err, only)
 	}

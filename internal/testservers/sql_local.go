@@ -78,8 +78,17 @@ func asRoot() []string {
 	return nil
 }
 
-// flags keep a server small, without files outside its directory, and as durable as a real one: what it
+// usualSQLFlags suit every MariaDB and MySQL. They keep a server as durable as a real one: what it
 // acknowledged survives Kill.
+var usualSQLFlags = []string{
+	"--max-connections=500",
+	"--innodb-flush-log-at-trx-commit=1",
+	"--innodb-print-all-deadlocks=1",
+	"--performance-schema=OFF",
+	"--skip-log-bin",
+}
+
+// flags also keep a server small and its files in its directory.
 func (p sqlProgram) flags(data string, port int) []string {
 	flags := append([]string{"--no-defaults"}, asRoot()...)
 	flags = append(flags,
@@ -88,15 +97,11 @@ func (p sqlProgram) flags(data string, port int) []string {
 		"--port="+strconv.Itoa(port),
 		"--socket=server.sock", // relative to the data directory: a long path would not fit a socket's name
 		"--pid-file="+filepath.Join(data, "server.pid"),
-		"--max-connections=500",
 		"--innodb-buffer-pool-size=32M",
-		"--innodb-flush-log-at-trx-commit=1",
-		"--innodb-print-all-deadlocks=1",
 		"--innodb-buffer-pool-dump-at-shutdown=OFF",
 		"--innodb-buffer-pool-load-at-startup=OFF",
-		"--performance-schema=OFF",
-		"--skip-log-bin",
 	)
+	flags = append(flags, usualSQLFlags...)
 	if p.mariadb() {
 		return append(flags, "--skip-name-resolve", "--innodb-log-file-size=8M", "--key-buffer-size=1M",
 			"--aria-pagecache-buffer-size=1M")

@@ -1,0 +1,95 @@
+package sqlitetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestCheckAcceptsWhatMigrateMakes(t *testing.T) {
+	for name, pragmas := range map[string][]string{
+		"wal":              wal,
+		"rollback journal": {"busy_timeout(1000)"},
+		"normal":           {"journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(1000)"},
+	} {
+		_, s := newLog(t, pragmas...)
+		assert.NoError(t, s.Check(t.Context()), name)
+	}
+	db := open(t, "file::memory:?_pragma=busy_timeout(1000)")
+	db.SetMaxOpenConns(1)
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	assert.NoError(t, openStore(t, db).Check(t.Context()), "in memory")
+}
+
+func TestCheckRefusesUnsafeConnections(t *testing.T) {
+	for problem, pragmas := range map[string][]string{
+		"busy_timeout":                 {"journal_mode(WAL)", "busy_timeout(999)"},
+		"synchronous":                  {"busy_timeout(1000)", "synchronous(OFF)"},
+		"journal_mode: is OFF":         {"busy_timeout(1000)", "journal_mode(OFF)"},
+		"journal_mode: is MEMORY":      {"busy_timeout(1000)", "journal_mode(MEMORY)"},
+		"read_uncommitted":             {"busy_timeout(1000)", "read_uncommitted(1)"},
+		"encoding: is UTF-16le":        {"busy_timeout(1000)", "encoding('UTF-16le')"},
+		"at least one connection: wri": {}, // set through the pool only, below
+	} {
+		db, s := newLog(t, pragmas...)
+		if len(pragmas) == 0 {
+			_, err := db.ExecContext(t.Context(), "PRAGMA busy_timeout=1000")
+			require.NoError(t, err)
+		}
+		assert.ErrorContains(t, s.Check(t.Context()), problem)
+	}
+	readOnly := newFile(t, wal...)
+	require.NoError(t, compensator.Migrate(t.Context(), open(t, readOnly)))
+	assert.ErrorContains(t, openStore(t, open(t, readOnly+"&_pragma=query_only(1)")).Check(t.Context()), "query_only")
+
+	memory := open(t, "file::memory:?_pragma=busy_timeout(1000)")
+	require.NoError(t, compensator.Migrate(t.Context(), memory))
+	assert.ErrorContains(t, openStore(t, memory).Check(t.Context()), "does not exist, at least on one connection")
+}
+
+func TestCheckRefusesAnotherTable(t *testing.T) {
+	ctx := t.Context()
+	for problem, change := range map[string]string{
+		"does not exist":                  "DROP TABLE common_process_log",
+		"lacks `common_process_log_audit": "DROP TABLE common_process_log_audit",
+		"index common_process_log_due":    "DROP INDEX common_process_log_due",
+		"column last_error: missing":      "ALTER TABLE common_process_log DROP COLUMN last_error",
+		"column version: is TEXT":         "ALTER TABLE common_process_log DROP COLUMN version; ALTER TABLE common_process_log ADD COLUMN version TEXT",
+		"no UNIQUE index":                 rebuilt("idempotent_id TEXT NOT NULL, x TEXT UNIQUE"),
+		"duplicates would be recorded":    rebuilt("idempotent_id TEXT COLLATE NOCASE UNIQUE"),
+		"not AUTOINCREMENT":               rebuilt("idempotent_id TEXT UNIQUE"),
+	} {
+		db, s := newLog(t, wal...)
+		_, err := db.ExecContext(ctx, change)
+		require.NoError(t, err, change)
+		assert.ErrorContains(t, s.Check(ctx), problem)
+	}
+}
+
+// rebuilt replaces the table by one with this column for the idempotent id.
+func rebuilt(column string) string {
+	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, " + column + ")"
+}
+
+func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {
+	ctx := t.Context()
+	db := open(t, newFile(t, wal...))
+	require.NoError(t, compensator.MigrateTable(ctx, db, "orders_log"))
+	s, err := compensator.OpenStore(ctx, db, "orders_log")
+	require.NoError(t, err)
+	require.NoError(t, s.Check(ctx))
+	before, err := s.Fingerprint(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, before)
+	require.NoError(t, compensator.MigrateTable(ctx, db, "orders_log"))
+	after, err := s.Fingerprint(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	_, err = s.Heads(ctx) // reads by the index under its own name
+	require.NoError(t, err)
+	_, err = compensator.OpenStore(ctx, db, "main.orders_log")
+	assert.ErrorAs(t, err, new(*compensator.FieldError))
+}

@@ -1,0 +1,68 @@
+package sqlitetest
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// wal is how a database for the log should be opened.
+var wal = []string{"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}
+
+// newFile returns the DSN of a database file of its own, whose connections run the given pragmas.
+func newFile(t testing.TB, pragmas ...string) string {
+	query := url.Values{"_pragma": pragmas}
+	return "file:" + filepath.Join(t.TempDir(), "log.db") + "?" + query.Encode()
+}
+
+func open(t testing.TB, dsn string) *sql.DB {
+	db, err := sql.Open("sqlite", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// newLog makes a migrated database and opens its store.
+func newLog(t testing.TB, pragmas ...string) (*sql.DB, compensator.Store) {
+	db := open(t, newFile(t, pragmas...))
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	return db, openStore(t, db)
+}
+
+func openStore(t testing.TB, db *sql.DB) compensator.Store {
+	s, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func draft(key string) compensator.Draft {
+	return compensator.Draft{NewEntry: compensator.NewEntry{BusinessType: "t", Content: []byte("{}"),
+		Options: compensator.Options{IdempotentID: key}}}
+}
+
+// insert records drafts in a transaction of their own.
+func insert(t testing.TB, s compensator.Store, drafts ...compensator.Draft) []compensator.Inserted {
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	inserted, err := s.Insert(t.Context(), tx, drafts, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	return inserted
+}
+
+func count(t testing.TB, db *sql.DB) (n int) {
+	require.NoError(t, db.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM common_process_log").Scan(&n))
+	return n
+}

@@ -1,0 +1,185 @@
+package sqlitetest
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestRecordNeedsAnOpenTransaction(t *testing.T) {
+	ctx := t.Context()
+	db, s := newLog(t, wal...)
+	_, err := s.Insert(ctx, db, []compensator.Draft{draft("a")}, false)
+	require.ErrorIs(t, err, compensator.ErrNoTransaction)
+	assert.Zero(t, count(t, db))
+
+	tx, err := db.BeginTx(ctx, nil) // deferred, as users' transactions are
+	require.NoError(t, err)
+	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("a")}, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	assert.Zero(t, count(t, db))
+
+	tx, err = db.BeginTx(ctx, nil)
+	require.NoError(t, err)
+	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("a"), draft("b")}, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, 2, count(t, db))
+}
+
+func TestProbeTellsAndChangesNothing(t *testing.T) {
+	ctx := t.Context()
+	db, s := newLog(t, "journal_mode(WAL)", "synchronous(EXTRA)", "busy_timeout(10000)")
+	conn, err := db.Conn(ctx)
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, ends := range [][2]string{{"BEGIN", "ROLLBACK"}, {"BEGIN IMMEDIATE", "COMMIT"}, {"SAVEPOINT s", "RELEASE s"}} {
+		require.ErrorIs(t, s.Probe(ctx, conn), compensator.ErrNoTransaction)
+		_, err := conn.ExecContext(ctx, ends[0])
+		require.NoError(t, err)
+		require.NoError(t, s.Probe(ctx, conn), ends[0])
+		_, err = conn.ExecContext(ctx, ends[1])
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, s.Probe(ctx, conn), compensator.ErrNoTransaction)
+	var level int
+	require.NoError(t, conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&level))
+	assert.Equal(t, 3, level, "EXTRA stays EXTRA")
+}
+
+func TestRecordAfterAnInterruptedWriteIsRefused(t *testing.T) {
+	db, s := newLog(t, wal...)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "CREATE TABLE orders (id INTEGER)")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = tx.ExecContext(ctx, "INSERT INTO orders WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n")
+	require.Error(t, err)
+	_, err = s.Insert(t.Context(), tx, []compensator.Draft{draft("a")}, false)
+	require.ErrorIs(t, err, compensator.ErrNoTransaction, "SQLite rolled back on its own; the handle looks open")
+	_ = tx.Rollback()
+	assert.Zero(t, count(t, db))
+}
+
+func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
+	ctx := t.Context()
+	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(20)")
+	first, err := s.Begin(ctx)
+	require.NoError(t, err)
+	_, err = s.Begin(ctx)
+	require.ErrorContains(t, err, "locked")
+	_, err = s.Resolve(ctx, compensator.IdempotentID("a"))
+	require.ErrorIs(t, err, compensator.ErrBusy)
+	_, err = s.Change(ctx, nil, false, compensator.Change{Ref: compensator.RowID(1), Action: compensator.ActionCancel})
+	require.ErrorIs(t, err, compensator.ErrBusy)
+	require.NoError(t, first.Commit())
+	assertPoolIsClean(t, db, s)
+}
+
+// assertPoolIsClean looks at every idle connection of the pool, and at one more.
+func assertPoolIsClean(t *testing.T, db *sql.DB, s compensator.Store) {
+	for range db.Stats().OpenConnections + 1 {
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close() // at the end, so that each is another one
+		assert.ErrorIs(t, s.Probe(t.Context(), conn), compensator.ErrNoTransaction)
+	}
+}
+
+func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
+	db, s := newLog(t, wal...)
+	ctx, cancel := context.WithCancel(t.Context())
+	tx, err := s.Begin(ctx)
+	require.NoError(t, err)
+	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("a")}, false)
+	require.NoError(t, err)
+	cancel()
+	// Neither Commit nor Rollback is called; the next transaction can begin all the same.
+	insert(t, s, draft("b"))
+	assert.Error(t, tx.Commit())
+	_ = tx.Rollback()
+	assert.Equal(t, 1, count(t, db))
+	assertPoolIsClean(t, db, s)
+}
+
+func TestTransactionCancelledWhileItWaitsLeavesThePoolClean(t *testing.T) {
+	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(100)")
+	first, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = s.Begin(ctx)
+	require.Error(t, err)
+	require.NoError(t, first.Rollback())
+	assertPoolIsClean(t, db, s)
+}
+
+func TestCommitThatFailsEndsItsTransaction(t *testing.T) {
+	ctx := t.Context()
+	db, s := newLog(t, "journal_mode(DELETE)", "busy_timeout(20)")
+	insert(t, s, draft("a"), draft("b"))
+	tx, err := s.Begin(ctx)
+	require.NoError(t, err)
+	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("c")}, false)
+	require.NoError(t, err)
+	reader, err := db.QueryContext(ctx, "SELECT id FROM common_process_log") // without WAL it keeps COMMIT out
+	require.NoError(t, err)
+	require.True(t, reader.Next())
+	require.ErrorContains(t, tx.Commit(), "locked")
+	require.NoError(t, reader.Close())
+	assertPoolIsClean(t, db, s)
+	assert.Equal(t, 2, count(t, db))
+}
+
+func TestCommitWithRowsStillOpen(t *testing.T) {
+	ctx := t.Context()
+	db, s := newLog(t, wal...)
+	insert(t, s, draft("a"), draft("b"))
+	tx, err := s.Begin(ctx)
+	require.NoError(t, err)
+	rows, err := tx.QueryContext(ctx, "SELECT id FROM common_process_log")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("c")}, true)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	_ = rows.Close()
+	assert.Equal(t, 3, count(t, db))
+	assertPoolIsClean(t, db, s)
+}
+
+func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
+	ctx := t.Context()
+	db, s := newLog(t, wal...)
+	// Within one statement the clock stands still, so what a trigger reads as text must be the very same.
+	_, err := db.ExecContext(ctx, `CREATE TABLE clock (id INTEGER, text TEXT);
+		CREATE TRIGGER tick AFTER INSERT ON common_process_log BEGIN INSERT INTO clock VALUES (NEW.id, strftime('%s|%f','now')); END`)
+	require.NoError(t, err)
+	var drafts []compensator.Draft
+	for i := range 1000 {
+		d := draft(time.Duration(i).String())
+		d.Delay = time.Second
+		drafts = append(drafts, d)
+	}
+	tx, err := s.Begin(ctx)
+	require.NoError(t, err)
+	for _, d := range drafts {
+		_, err := s.Insert(ctx, tx, []compensator.Draft{d}, true)
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Commit())
+	var wrong, moments int
+	require.NoError(t, db.QueryRowContext(ctx, `SELECT COALESCE(SUM(created_at <> CAST(text AS INTEGER)*1000 + CAST(substr(text,-3) AS INTEGER)
+		OR next_at <> created_at + 1001 OR typeof(created_at) <> 'integer'), 0), COUNT(DISTINCT created_at) FROM common_process_log JOIN clock USING (id)`).Scan(&wrong, &moments))
+	assert.Zero(t, wrong)
+	assert.Greater(t, moments, 1)
+}

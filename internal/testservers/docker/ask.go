@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// askSQL lets root in from outside: with the password we asked for, or with none, where the image took no
+// notice of it.
+func (s *server) askSQL(ctx context.Context) error {
+	var failures []error
+	for _, password := range []string{s.password, officialPassword, ""} {
+		err := pingSQL(ctx, s.addr, password)
+		if err == nil {
+			s.password = password
+			return nil
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+func pingSQL(ctx context.Context, address, password string) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	config := mysql.NewConfig()
+	config.User, config.Passwd, config.Net, config.Addr = "root", password, "tcp", address
+	config.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	return db.PingContext(ctx)
+}
+
+// askRedis wants a PONG, not just an open port: Docker opens it before the server does.
+func (s *server) askRedis(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(askLimit)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && line != "+PONG\r\n" {
+		err = fmt.Errorf("PING is answered by %q", line)
+	}
+	return err
+}

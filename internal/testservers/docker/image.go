@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/modules/mysql"
+	"github.com/testcontainers/testcontainers-go/modules/redis"
+	"github.com/testcontainers/testcontainers-go/wait"
+)
+
+// officialPassword is root's where the image sets one up.
+const officialPassword = "compensator"
+
+// waitLater hands the container back as soon as it is created and started; awaitReady asks the server.
+var waitLater = testcontainers.WithWaitStrategy(wait.ForNop(func(context.Context, wait.StrategyTarget) error { return nil }))
+
+func runMySQL(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+	password := s.password
+	if password == "" {
+		password = officialPassword
+	}
+	options = append([]testcontainers.ContainerCustomizer{
+		mysql.WithUsername("root"), mysql.WithPassword(password), mysql.WithDatabase(""),
+		exposeOnly("3306/tcp"), s.publish("3306/tcp"), waitLater,
+	}, options...)
+	created, err := mysql.Run(ctx, s.image, options...)
+	if created == nil {
+		return nil, err
+	}
+	return created.Container, err
+}
+
+// exposeOnly drops the module's other ports, which Docker would publish to everybody.
+func exposeOnly(port string) testcontainers.CustomizeRequestOption {
+	return func(request *testcontainers.GenericContainerRequest) error {
+		request.ExposedPorts = []string{port}
+		return nil
+	}
+}
+
+func runRedis(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+	return startRedis(ctx, s, append(options, s.publish("6379/tcp"))...)
+}
+
+// runRedisOnHost leaves the port to the flags.
+func runRedisOnHost(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+	return startRedis(ctx, s, append(options, testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
+		config.NetworkMode = "host"
+	}))...)
+}
+
+func startRedis(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+	created, err := redis.Run(ctx, s.image, append(options, waitLater)...)
+	if created == nil {
+		return nil, err
+	}
+	return created.Container, err
+}
+
+// command is what the image runs by itself, with our flags. It pulls the image when it is not here.
+func (s *server) command(ctx context.Context) ([]string, error) {
+	image, err := s.provider.Client().ImageInspect(ctx, s.image)
+	if err != nil {
+		if err := s.provider.PullImage(ctx, s.image); err != nil {
+			return nil, fmt.Errorf("image %s is not here: %w", s.image, err)
+		}
+		image, err = s.provider.Client().ImageInspect(ctx, s.image)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspect image %s: %w", s.image, err)
+	}
+	if image.Config == nil {
+		return s.flags, nil
+	}
+	return withFlags(image.Config.Cmd, s.flags), nil
+}
+
+// withFlags appends flags to a command. A command that is a shell script gets them at the script's end, as
+// that is where it starts the server.
+func withFlags(command, flags []string) []string {
+	if len(command) == 3 && strings.HasSuffix(command[0], "sh") && command[1] == "-c" {
+		script := command[2]
+		for _, flag := range flags {
+			script += " '" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
+		}
+		return []string{command[0], command[1], script}
+	}
+	return append(append([]string{}, command...), flags...)
+}

@@ -1,0 +1,117 @@
+// Command docker runs one server in a container for package testservers, through testcontainers-go.
+//
+//	docker mysql|redis|redis-on-host port [server flags…]
+//
+// The server becomes reachable on that port of the Docker host, and stays so across restarts. The first
+// line of standard output tells where it answers. Then each line of standard input is a command: kill,
+// stop, restart, pause, resume or log, and each is answered by one line. Lines of output are JSON. When the
+// input ends, the container is removed and the command ends.
+//
+// COMPENSATOR_MYSQL_IMAGE and COMPENSATOR_REDIS_IMAGE replace the official images; any image will do whose
+// own command, with the flags appended, starts a server that root may enter from outside: with the password
+// in MYSQL_ROOT_PASSWORD or none.
+//
+// Testcontainers' reaper is off unless TESTCONTAINERS_RYUK_DISABLED=false: its image would have to be
+// pulled, and the end of the input removes the container however the tests end.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+// answer is one line of output.
+type answer struct {
+	Addr     string `json:"addr,omitempty"`
+	Password string `json:"password,omitempty"`
+	Image    string `json:"image,omitempty"`
+	Log      string `json:"log,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+func main() {
+	// An interrupt at the terminal reaches the tests too; they close our input when they have ended.
+	signal.Ignore(os.Interrupt, syscall.SIGHUP)
+	if os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
+		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // fails only for a bad name
+	}
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		tell(answer{Error: err.Error()})
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	commands := readCommands(cancel)
+	server, err := newServer(args)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.remove()) }()
+	if err := server.start(ctx); err != nil {
+		return err
+	}
+	tell(answer{Addr: server.addr, Password: server.password, Image: server.image})
+	for verb := range commands {
+		tell(server.obey(ctx, verb))
+	}
+	return nil
+}
+
+// readCommands passes on the lines of the input. When it ends, whatever is under way is cancelled.
+func readCommands(cancel context.CancelFunc) <-chan string {
+	commands := make(chan string)
+	go func() {
+		defer close(commands)
+		defer cancel()
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			commands <- lines.Text()
+		}
+	}()
+	return commands
+}
+
+func newServer(args []string) (*server, error) {
+	if len(args) < 2 {
+		return nil, errors.New("usage: docker mysql|redis|redis-on-host port [server flags…]")
+	}
+	port, err := strconv.ParseUint(args[1], 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("port %q: %w", args[1], err)
+	}
+	s := &server{port: int(port), flags: args[2:]}
+	switch args[0] {
+	case "mysql":
+		s.image, s.run, s.ask = imageOr("COMPENSATOR_MYSQL_IMAGE", "mysql:8.4"), runMySQL, s.askSQL
+		s.password = os.Getenv("MYSQL_ROOT_PASSWORD")
+	case "redis":
+		s.image, s.run, s.ask = imageOr("COMPENSATOR_REDIS_IMAGE", "redis:7"), runRedis, s.askRedis
+	case "redis-on-host":
+		s.image, s.run, s.ask = imageOr("COMPENSATOR_REDIS_IMAGE", "redis:7"), runRedisOnHost, s.askRedis
+	default:
+		return nil, fmt.Errorf("%q is none of mysql, redis, redis-on-host", args[0])
+	}
+	return s, nil
+}
+
+func imageOr(variable, official string) string {
+	if image := os.Getenv(variable); image != "" {
+		return image
+	}
+	return official
+}
+
+func tell(a answer) {
+	if err := json.NewEncoder(os.Stdout).Encode(a); err != nil {
+		os.Exit(1) // nobody listens any more
+	}
+}
