@@ -14,6 +14,7 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
+	s.maxContent = session.contentLimit()
 	problems := session.problems()
 	table, err := readMySQLTable(ctx, s)
 	if err != nil {
@@ -64,6 +65,12 @@ func (m mysqlSession) problems() []error {
 	}
 	return problems
 }
+
+// contentLimit: a client that writes values into the statement may double their size.
+func (m mysqlSession) contentLimit() int { return int(m.maxPacket-packetOverhead) / 2 }
+
+// packetOverhead is room for an entry's other columns and the statement itself.
+const packetOverhead = 16 << 10
 
 func (m mysqlSession) supported() bool {
 	var major, minor, patch int

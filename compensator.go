@@ -14,17 +14,18 @@ import (
 // Compensator records entries and runs their handlers. Make one per process with New; all its methods may
 // be called concurrently.
 type Compensator struct {
-	cfg        Config
-	log        *slog.Logger
-	store      Store
-	queue      Queue
-	local      bool // the queue knows this process's entries only
-	watchesDB  bool // Config.DB was opened on a Connector
-	maxContent int
+	cfg       Config
+	log       *slog.Logger
+	store     Store
+	queue     Queue
+	local     bool // the queue knows this process's entries only
+	watchesDB bool // Config.DB was opened on a Connector
+
+	fingerprint string // the store's
 
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware
-	types           map[string]*handlerType // written before Run, read afterwards
+	types           registry
 
 	// work is the context of everything that outlives a call; Close ends it.
 	work     context.Context
@@ -55,7 +56,8 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Compensator{cfg: cfg, log: cfg.Logger, types: make(map[string]*handlerType), maxContent: cfg.MaxContent}
+	c := &Compensator{cfg: cfg, log: cfg.Logger}
+	c.types.leases = leaseRange{cfg.Lease, cfg.Lease}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
@@ -105,11 +107,14 @@ func (c *Compensator) check(ctx context.Context) error {
 	if err := c.store.Check(ctx); err != nil {
 		return err
 	}
-	fingerprint, err := c.store.Fingerprint(ctx)
-	if err != nil {
+	if s, ok := c.store.(*sqlStore); ok && s.maxContent > 0 && c.cfg.MaxContent > s.maxContent {
+		return &FieldError{Field: "MaxContent", Reason: fmt.Sprintf("%d: the server's max_allowed_packet leaves room for %d bytes", c.cfg.MaxContent, s.maxContent)}
+	}
+	var err error
+	if c.fingerprint, err = c.store.Fingerprint(ctx); err != nil {
 		return err
 	}
-	err = c.queue.Check(ctx, fingerprint)
+	err = c.queue.Check(ctx, c.fingerprint)
 	var refused *FieldError
 	if err != nil && !errors.As(err, &refused) {
 		c.log.Warn("compensator: the queue does not answer; polling the database meanwhile", "err", err)
@@ -135,13 +140,9 @@ func (c *Compensator) addType(t *handlerType) error {
 	if c.running || c.accepts.Load() {
 		return fmt.Errorf("register %q: %w: register types before Run", t.name, ErrRunning)
 	}
-	if c.types[t.name] != nil {
-		return &FieldError{Field: "business type", Reason: fmt.Sprintf("%q is registered already", t.name)}
-	}
 	c.fitPool(t)
 	t.slots = &slots{size: t.cfg.Concurrency, credit: t.cfg.Lease / 3}
-	c.types[t.name] = t
-	return nil
+	return c.types.add(t)
 }
 
 // fitPool keeps a type from waiting for connections of a small pool: transactional handlers hold one each,
@@ -171,7 +172,7 @@ func (c *Compensator) accepting(businessType string) *handlerType {
 	if !c.accepts.Load() {
 		return nil
 	}
-	return c.types[businessType]
+	return c.types.named(businessType)
 }
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }

@@ -100,7 +100,7 @@ func TestImplicitCommitTellsHooksAndEndsTransaction(t *testing.T) {
 		"TRUNCATE TABLE spare",
 		"RENAME TABLE spare TO spared",
 		"DROP TABLE spare",
-		"LOCK TABLES t WRITE",
+		"LOCK TABLES t READ",
 		"START TRANSACTION",
 		"BEGIN",
 	} {

@@ -2,6 +2,7 @@ package compensator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,23 +16,35 @@ type queueHealth struct {
 
 	mu    sync.Mutex // guards the fields below
 	down  bool
+	tried time.Time // the last call while it was down
 	since time.Time
 	err   error
 	gaps  bool // something was not announced: the queue must be rebuilt
 }
 
+// up reports whether to rely on the queue. In a process that only records, a call now and then finds out
+// whether it is back.
 func (h *queueHealth) up() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.down && !h.c.accepts.Load() && time.Since(h.tried) > h.c.cfg.PollInterval {
+		h.tried = time.Now()
+		return true
+	}
 	return !h.down
 }
 
 // saw takes the result of a call to the queue.
 func (h *queueHealth) saw(err error) {
-	if err == nil || h.c.work.Err() != nil {
+	switch {
+	case err == nil && !h.c.accepts.Load():
+		h.probed(nil) // nobody else probes in a process that only records
+		return
+	case err == nil, h.c.work.Err() != nil, errors.Is(err, context.Canceled):
 		return
 	}
 	h.mu.Lock()
+	h.tried = time.Now()
 	first := !h.down
 	h.down, h.err, h.gaps = true, err, true
 	if first {
@@ -134,7 +147,7 @@ func (c *Compensator) addOverdue(ctx context.Context, h *Health, head Head) erro
 	if overdue > h.OldestOverdue {
 		h.OldestOverdue, h.OldestOverdueType = overdue, head.BusinessType
 	}
-	if c.types[head.BusinessType] == nil && overdue > c.cfg.Grace {
+	if c.types.named(head.BusinessType) == nil && overdue > c.cfg.Grace {
 		h.UnknownTypes = append(h.UnknownTypes, head.BusinessType)
 	}
 	return nil

@@ -25,7 +25,7 @@ func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 		return nil, fmt.Errorf("%v: %w", ref, ErrNotFound)
 	}
 	entry := rows[0].Entry
-	if t := c.types[entry.BusinessType]; t != nil {
+	if t := c.types.named(entry.BusinessType); t != nil {
 		entry.codec = t.cfg.Codec
 	}
 	return &entry, nil

@@ -77,7 +77,7 @@ func (c *Compensator) announces(businessType string, in time.Duration) bool {
 	if in > c.cfg.Horizon+c.cfg.ReconcileInterval {
 		return false
 	}
-	return !c.local || c.types[businessType] != nil
+	return !c.local || c.accepting(businessType) != nil
 }
 
 func (c *Compensator) resolveOrDrop(f freshEntry) {
@@ -89,7 +89,7 @@ func (c *Compensator) resolveOrDrop(f freshEntry) {
 // giveBack frees the slot of an entry that will not run from here.
 func (c *Compensator) giveBack(f freshEntry) {
 	if f.credit != nil {
-		c.types[f.businessType].slots.use(f.credit, 0)
+		c.types.named(f.businessType).slots.use(f.credit, 0)
 	}
 }
 
@@ -141,7 +141,7 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 // startFresh runs a verified row. One that was committed too late for its lease, or whose credit lapsed, is
 // claimed anew.
 func (c *Compensator) startFresh(f freshEntry, row *Row) {
-	t := c.types[f.businessType]
+	t := c.types.named(f.businessType)
 	if row == nil || row.Version != 0 || row.Token != f.token || row.State != Pending {
 		c.giveBack(f)
 		return
@@ -174,7 +174,7 @@ func (c *Compensator) claimFresh(batch []freshEntry) {
 				want[i].Token = Token{} // not born claimed: nothing of ours to take over
 			}
 		}
-		t := c.types[name]
+		t := c.types.named(name)
 		found, err := c.claim(t, want)
 		if err != nil {
 			t.slots.release(len(want))
@@ -217,7 +217,7 @@ func (c *Compensator) announceBatch(batch []Announcement) {
 
 // announceNow tells the queue, and whoever sleeps for these entries.
 func (c *Compensator) announceNow(ctx context.Context, batch []Announcement) error {
-	heads, err := c.queue.Announce(ctx, batch, c.maxLease())
+	heads, err := c.queue.Announce(ctx, batch, c.types.leaseRange().longest)
 	c.health.saw(err)
 	if err != nil {
 		return err
@@ -225,20 +225,14 @@ func (c *Compensator) announceNow(ctx context.Context, batch []Announcement) err
 	for _, a := range batch {
 		c.scanner.expect(a.BusinessType, a.In)
 	}
-	elsewhere := slices.DeleteFunc(heads, func(head string) bool { return c.accepting(head) != nil })
+	elsewhere := slices.DeleteFunc(heads, func(head string) bool {
+		t := c.accepting(head)
+		return t != nil && t.slots.free() > 0
+	})
 	if len(elsewhere) > 0 && !c.local {
 		_ = c.queue.Notify(ctx, elsewhere) // a hint; every scanner looks by itself before long
 	}
 	return nil
-}
-
-// maxLease is the longest time the queue may rightly show an entry later than it is due.
-func (c *Compensator) maxLease() time.Duration {
-	longest := c.cfg.Lease
-	for _, t := range c.types {
-		longest = max(longest, t.cfg.Lease)
-	}
-	return longest
 }
 
 // release undoes a claim that ran nothing, and offers the entry to whoever is free.

@@ -28,11 +28,7 @@ func (d *dispatcher) renew(ctx context.Context) {
 // renewInterval is short enough for the shortest lease. Most attempts end before they need a renewal; then
 // a round costs a look at memory.
 func (c *Compensator) renewInterval() time.Duration {
-	shortest := c.cfg.Lease
-	for _, t := range c.types {
-		shortest = min(shortest, t.cfg.Lease)
-	}
-	return min(shortest/10, time.Second)
+	return min(c.types.leaseRange().shortest/10, time.Second)
 }
 
 // needRenewal finds the attempts with a third of their lease gone, by lease, and reports stuck ones.

@@ -81,10 +81,13 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		return o.succeeded(row)
 	}
 	o.LastError = err.Error()
+	if errors.Is(cause, ErrTimeout) {
+		o.LastError = fmt.Sprintf("%v after %v: %v", ErrTimeout, t.cfg.Timeout, err)
+	}
 	v := &verdict{err: err}
 	errors.As(err, &v)
 	switch {
-	case errors.Is(cause, ErrStopping) && (errors.Is(err, context.Canceled) || errors.Is(err, ErrStopping)):
+	case interrupted(err, cause):
 		o.LastError = row.LastError
 		return o // due at once, for somebody else
 	case v.kind == snooze:
@@ -98,6 +101,15 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		return o.compensationFailed(t, v)
 	}
 	return o.failed(t, row, v)
+}
+
+// interrupted reports whether a handler failed only because it was told to stop: Run is ending, or the
+// database could not be reached to renew the lease. That is no failure of the entry's.
+func interrupted(err, cause error) bool {
+	if !errors.Is(cause, ErrStopping) && !errors.Is(cause, ErrLeaseLost) {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, ErrStopping) || errors.Is(err, ErrLeaseLost)
 }
 
 func (o Outcome) succeeded(row *Row) Outcome {

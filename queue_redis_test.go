@@ -1,17 +1,14 @@
 package compensator_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
@@ -348,46 +345,6 @@ func TestOneProcessLeadsUntilItStopsAsking(t *testing.T) {
 	assert.Eventually(t, func() bool { return leads(second, 20*time.Millisecond) }, eventually, time.Millisecond)
 	assert.Eventually(t, func() bool { return leads(first, time.Hour) }, eventually, time.Millisecond)
 	assert.False(t, leads(second, time.Hour))
-}
-
-func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T) {
-	ignore := goleak.IgnoreCurrent()
-	server := testservers.NewRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	sender, receiver := openQueue(t, client, "own", 0), openQueue(t, client, "own", 0)
-	stop, woken := listen(t, receiver)
-	awaitNotification(t, sender, "order", woken)
-	require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
-	awaitNotification(t, sender, "订单 2", woken)
-	server.Kill()
-	server.Restart(t)
-	awaitNotification(t, sender, "stock", woken)
-	stop()
-	for _, c := range []interface{ Close() error }{sender, receiver, client} {
-		assert.NoError(t, c.Close())
-	}
-	goleak.VerifyNone(t, ignore)
-}
-
-// listen returns a function that ends Listen and waits for it, and the types it woke.
-func listen(t *testing.T, q compensator.Queue) (stop func(), woken *sync.Map) {
-	ctx, cancel := context.WithCancel(t.Context())
-	woken = new(sync.Map)
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		q.Listen(ctx, func(businessType string) { woken.Store(businessType, true) })
-	}()
-	return func() { cancel(); <-returned }, woken
-}
-
-func awaitNotification(t *testing.T, sender compensator.Queue, businessType string, woken *sync.Map) {
-	t.Helper()
-	assert.Eventually(t, func() bool {
-		_ = sender.Notify(t.Context(), []string{"other", businessType}) // lost while nobody is connected
-		_, got := woken.Load(businessType)
-		return got
-	}, eventually, 5*time.Millisecond)
 }
 
 func TestRedisClientsThatCannotCarryAQueueAreRefused(t *testing.T) {

@@ -139,7 +139,7 @@ func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
 	for i, d := range rec.drafts {
 		if rec.inserted[i].Duplicate {
 			if credit := rec.credits[i]; credit != nil {
-				rec.c.types[d.BusinessType].slots.use(credit, 0)
+				rec.c.types.named(d.BusinessType).slots.use(credit, 0)
 			}
 			continue
 		}

@@ -15,6 +15,7 @@ type reconciler struct {
 	c       *Compensator
 	last    time.Time // the last round that announced; zero: none yet
 	rebuild bool      // everything within the horizon is to be announced
+	checked time.Time // when the queue was last known to be this database's
 }
 
 // scanPage is how many entries one reading of the reconciler takes.
@@ -22,7 +23,7 @@ const scanPage = 1000
 
 // reconcile runs rounds until ctx ends.
 func (c *Compensator) reconcile(ctx context.Context) {
-	r := &reconciler{c: c, rebuild: true}
+	r := &reconciler{c: c, rebuild: true, checked: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -59,7 +60,7 @@ func (r *reconciler) round(ctx context.Context) {
 	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
 	complete := leads
 	for _, head := range heads {
-		t := c.types[head.BusinessType]
+		t := c.types.named(head.BusinessType)
 		overdue := head.DueIn < -c.cfg.Grace
 		switch {
 		case t == nil && overdue:
@@ -88,6 +89,9 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	kept, err := c.queue.Kept(ctx)
+	if err == nil {
+		err = r.checkOwner(ctx)
+	}
 	c.health.probed(err)
 	if err != nil {
 		r.rebuild = true
@@ -99,6 +103,19 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
 	c.health.saw(err)
 	return leads && err == nil
+}
+
+// checkOwner makes sure, once a minute and after every outage, that the queue is still this database's.
+func (r *reconciler) checkOwner(ctx context.Context) error {
+	c := r.c
+	if c.health.up() && time.Since(r.checked) < time.Minute {
+		return nil
+	}
+	err := c.queue.Check(ctx, c.fingerprint)
+	if err == nil {
+		r.checked = time.Now()
+	}
+	return err
 }
 
 // poll claims overdue entries straight from the database, as many as there are free slots.

@@ -201,8 +201,8 @@ func (c *Compensator) draft(e NewEntry) (Draft, error) {
 			refuse(f.name, reason)
 		}
 	}
-	if limit := c.maxContent; len(e.Content) > limit {
-		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), limit))
+	if len(e.Content) > c.cfg.MaxContent {
+		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), c.cfg.MaxContent))
 	}
 	if e.MaxProcessCount < 0 || e.MaxProcessCount > maxCount {
 		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxProcessCount))
@@ -281,7 +281,7 @@ func (rec *recording) insert(ctx context.Context, tx Tx, proven bool) error {
 func (rec *recording) rolledBack() {
 	for i, credit := range rec.credits {
 		if credit != nil {
-			rec.c.types[rec.drafts[i].BusinessType].slots.use(credit, 0)
+			rec.c.types.named(rec.drafts[i].BusinessType).slots.use(credit, 0)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (s *scanner) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.peek = time.Now()
-	for name := range s.c.types {
+	for _, name := range s.c.types.names() {
 		s.types[name] = &scan{due: time.Now()}
 	}
 }
@@ -80,7 +80,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	}
 	next := s.peek
 	for _, name := range s.namesLocked() {
-		scan, t := s.types[name], s.c.types[name]
+		scan, t := s.types[name], s.c.types.named(name)
 		for s.wantsLocked(scan, now) {
 			n := t.slots.take(maxStatementRows)
 			if n == 0 {

@@ -26,6 +26,8 @@ type sqlStore struct {
 	table tableName
 	db    *sql.DB // the user's: its sessions are as the user made them
 	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
+
+	maxContent int // what a packet of the server leaves room for; 0: no limit. Check finds it out
 }
 
 // dialect is what one kind of database needs to be told differently.

@@ -57,14 +57,14 @@ var work = map[string]func(t *testing.T, s compensator.Store) error{
 		return err
 	},
 	"change, resolve, history": func(t *testing.T, s compensator.Store) error {
-		change := compensator.Change{Ref: compensator.IdempotentID("key 3"), Action: compensator.ActionCancel}
+		change := compensator.Change{Ref: compensator.IdempotentID("key 03"), Action: compensator.ActionCancel}
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
 		change = compensator.Change{Ref: compensator.RowID(4), Action: compensator.ActionRequeue, Actor: "ann", Reason: "退款"}
 		_, err := s.Change(t.Context(), nil, false, change)
 		assert.ErrorAs(t, err, new(*compensator.StateError))
-		change.Ref = compensator.IdempotentID("key 3")
+		change.Ref = compensator.IdempotentID("key 03")
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ var work = map[string]func(t *testing.T, s compensator.Store) error{
 		return err
 	},
 	"ids": func(t *testing.T, s compensator.Store) error {
-		ids, err := s.IDs(t.Context(), nil, []string{"key 5", "key 6", "none"})
+		ids, err := s.IDs(t.Context(), nil, []string{"key 05", "key 06", "none"})
 		assert.Len(t, ids, 2)
 		return err
 	},
@@ -127,7 +127,7 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 		s := openStore(t, db)
 		var drafts []compensator.Draft
 		for i := range 60 {
-			d := draft(fmt.Sprintf("key %d", i+1))
+			d := draft(fmt.Sprintf("key %02d", i+1))
 			d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID = fmt.Sprintf("type %d", i%4), "b", "o", "x"
 			drafts = append(drafts, d)
 		}
@@ -167,7 +167,7 @@ func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 		{}, {BatchID: "b"}, {States: []compensator.State{compensator.Pending}}, {CreatedTo: time.Now().Add(time.Hour)},
 	} {
 		for _, f.Newest = range []bool{false, true} {
-			f.Limit, f.Cursor = 20, ""
+			f.Limit, f.Cursor = 60, ""
 			seen := make(map[compensator.EntryID]bool)
 			for more := true; more; more = f.Cursor != "" {
 				page, err := s.List(t.Context(), f)
@@ -184,8 +184,12 @@ func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 	counts, err := s.Count(t.Context(), compensator.CountFilter{AtMost: 1})
 	require.NoError(t, err)
 	assert.Len(t, counts, 130)
+	more := 0
 	for _, c := range counts {
 		assert.Equal(t, 1, c.N)
-		assert.Equal(t, c.BusinessType < "type 100" && len(c.BusinessType) < 8, c.More, c.BusinessType)
+		if c.More {
+			more++
+		}
 	}
+	assert.Equal(t, 100, more)
 }

@@ -1,0 +1,144 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestClassifyCommit(t *testing.T) {
+	answer := func(number uint16) error { return &mysql.MySQLError{Number: number} }
+	for _, test := range []struct {
+		err  error
+		want commitOutcome
+	}{
+		{nil, committed},
+		{answer(1213), rolledBack}, // Galera certification
+		{answer(1020), rolledBack},
+		{answer(3100), rolledBack}, // Group Replication
+		{answer(3101), rolledBack},
+		{answer(9007), rolledBack}, // TiDB
+		{answer(1290), rolledBack},
+		{answer(1062), rolledBack},
+		{fmt.Errorf("wrapped: %w", answer(1213)), rolledBack},
+		{driver.ErrBadConn, rolledBack}, // nothing was sent
+		{answer(1317), commitUnknown},   // interrupted
+		{answer(1053), commitUnknown},   // shutdown
+		{answer(1927), commitUnknown},   // killed
+		{answer(2013), commitUnknown},
+		{answer(1180), commitUnknown},
+		{answer(1105), commitUnknown},
+		{answer(65535), commitUnknown},
+		{mysql.ErrInvalidConn, commitUnknown},
+		{mysql.ErrMalformPkt, commitUnknown},
+		{io.ErrUnexpectedEOF, commitUnknown},
+		{context.DeadlineExceeded, commitUnknown},
+		{sql.ErrTxDone, commitUnknown},
+		{errors.New("who knows"), commitUnknown},
+	} {
+		assert.Equal(t, test.want, classifyCommit(test.err), "%v", test.err)
+	}
+}
+
+// brokenDB returns a watched handle through a proxy, and a plain one past it.
+func brokenDB(t *testing.T, params ...string) (*faultproxy.MySQL, *sql.DB, *sql.DB) {
+	config, err := mysql.ParseDSN(testservers.SharedSQL(t).Database(t, params...))
+	require.NoError(t, err)
+	config.Logger = &mysql.NopLogger{}
+	plain := openConnectorDB(t, config, false)
+	mustExec(t, plain, "CREATE TABLE t (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
+	proxy, err := faultproxy.NewMySQL(config.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	config = config.Clone()
+	config.Addr = proxy.Addr()
+	return proxy, openConnectorDB(t, config, true), plain
+}
+
+func TestConnectionLostAroundCommitIsUnknown(t *testing.T) {
+	for name, test := range map[string]struct {
+		rule    faultproxy.Rule
+		text    bool
+		present bool
+	}{
+		"request lost":             {rule: faultproxy.Rule{Fault: faultproxy.DropRequest}},
+		"reply lost":               {rule: faultproxy.Rule{Fault: faultproxy.DropReply}, present: true},
+		"reply never comes":        {rule: faultproxy.Rule{Fault: faultproxy.DropReply, Hang: true}, present: true},
+		"reply lost, sent as text": {rule: faultproxy.Rule{Fault: faultproxy.DropReply}, text: true, present: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy, db, plain := brokenDB(t, "readTimeout=1s")
+			test.rule.Match = faultproxy.Commit()
+			trap := proxy.Arm(test.rule)
+			begun, commit := beginEitherWay(t, db, test.text)
+			_, got := enlisted(t, begun)
+			mustExec(t, begun, "INSERT INTO t VALUES (?, 0)", 100)
+			err := commit()
+			require.ErrorIs(t, err, ErrCommitUnknown)
+			require.ErrorIs(t, err, mysql.ErrInvalidConn)
+			assert.Equal(t, outcomes{commitUnknown}, *got)
+			assert.Equal(t, 1, trap.Fired())
+			assert.Equal(t, test.present, exists(t, plain, 100))
+		})
+	}
+}
+
+func beginEitherWay(t *testing.T, db *sql.DB, text bool) (connectorHandle, func() error) {
+	if !text {
+		tx := begin(t, db)
+		return tx, tx.Commit
+	}
+	conn := connection(t, db)
+	mustExec(t, conn, "BEGIN")
+	return conn, func() error {
+		_, err := conn.ExecContext(t.Context(), "COMMIT")
+		return err
+	}
+}
+
+func TestLostCommitWithoutEntriesKeepsTheDriversError(t *testing.T) {
+	proxy, db, _ := brokenDB(t)
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropReply})
+	tx := begin(t, db)
+	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
+	assert.True(t, tx.Commit() == mysql.ErrInvalidConn)
+}
+
+func TestConnectionLostBeforeRollbackRollsBack(t *testing.T) {
+	proxy, db, plain := brokenDB(t)
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT"), Fault: faultproxy.DropReply})
+	tx := begin(t, db)
+	_, got := enlisted(t, tx)
+	_, err := tx.Exec("INSERT INTO t VALUES (100, 0)")
+	require.Error(t, err)
+	assert.Empty(t, *got, "only its end decides")
+	require.Error(t, tx.Rollback())
+	assert.Equal(t, outcomes{rolledBack}, *got)
+	assert.False(t, exists(t, plain, 100))
+}
+
+func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
+	proxy, db, plain := brokenDB(t)
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Statement("ROLLBACK"), Fault: faultproxy.DropRequest})
+	tx := begin(t, db)
+	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
+	w, got := enlisted(t, tx)
+	w.taint(errors.New("not written"))
+	err := tx.Commit()
+	require.ErrorIs(t, err, ErrNotRecorded)
+	require.ErrorIs(t, err, mysql.ErrInvalidConn)
+	assert.Equal(t, outcomes{rolledBack}, *got)
+	require.NoError(t, db.Ping())
+	assert.False(t, exists(t, plain, 100))
+}

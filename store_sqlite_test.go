@@ -1,0 +1,48 @@
+package compensator
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// codedError is an error as modernc.org/sqlite makes them.
+type codedError int
+
+func (e codedError) Error() string { return fmt.Sprintf("error %d", int(e)) }
+func (e codedError) Code() int     { return int(e) }
+
+func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want fault
+	}{
+		{nil, faultOther},
+		{codedError(2067), faultDuplicate},
+		{codedError(1555), faultDuplicate},
+		{codedError(1299), faultOther}, // NOT NULL
+		{codedError(5), faultBusy},
+		{codedError(517), faultBusy}, // BUSY_SNAPSHOT
+		{codedError(262), faultBusy}, // LOCKED_SHAREDCACHE
+		{codedError(9), faultAborted},
+		{codedError(778), faultAborted}, // IOERR_WRITE
+		{codedError(13), faultAborted},
+		{codedError(1), faultOther},
+		{fmt.Errorf("wrapped: %w", codedError(2067)), faultDuplicate},
+		{errors.New("UNIQUE constraint failed: common_process_log.idempotent_id"), faultDuplicate},
+		{errors.New("database is locked"), faultBusy},
+		{errors.New("sqlite3: database table is locked: common_process_log"), faultBusy},
+		{errors.New("interrupted"), faultAborted},
+		{errors.New("database or disk is full"), faultAborted},
+		{errors.New("no such table: common_process_log"), faultOther},
+		{context.Canceled, faultAborted},
+		{context.DeadlineExceeded, faultAborted},
+		{driver.ErrBadConn, faultUnreachable},
+	} {
+		assert.Equal(t, tc.want, sqliteFault(tc.err), "%v", tc.err)
+	}
+}
