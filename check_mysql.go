@@ -25,20 +25,19 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 
 // mysqlSession is what the safety of our statements depends on.
 type mysqlSession struct {
-	version           string
-	autocommit        bool
-	sqlMode           string
-	maxPacket         int64
-	logBin            bool
-	binlogFormat      string
-	readOnly          bool
-	rollbackOnTimeout bool
+	version      string
+	autocommit   bool
+	sqlMode      string
+	maxPacket    int64
+	logBin       bool
+	binlogFormat string
+	readOnly     bool
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
-	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@sql_mode, @@max_allowed_packet, @@log_bin, @@binlog_format, @@global.read_only, @@innodb_rollback_on_timeout").
-		Scan(&m.version, &m.autocommit, &m.sqlMode, &m.maxPacket, &m.logBin, &m.binlogFormat, &m.readOnly, &m.rollbackOnTimeout)
+	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@sql_mode, @@max_allowed_packet, @@log_bin, @@binlog_format, @@global.read_only").
+		Scan(&m.version, &m.autocommit, &m.sqlMode, &m.maxPacket, &m.logBin, &m.binlogFormat, &m.readOnly)
 	return m, err
 }
 
@@ -59,9 +58,6 @@ func (m mysqlSession) problems() []error {
 	}
 	if m.readOnly {
 		refuse("read_only", "the server is a read-only replica: entries must be read and written on the primary")
-	}
-	if m.rollbackOnTimeout {
-		refuse("innodb_rollback_on_timeout", "is ON: a lock wait timeout would end the caller's transaction unseen")
 	}
 	return problems
 }

@@ -120,6 +120,11 @@ func (c *Compensator) check(ctx context.Context) error {
 		c.log.Warn("compensator: the queue does not answer; polling the database meanwhile", "err", err)
 		return nil
 	}
+	if q, ok := c.queue.(*redisQueue); ok && err == nil {
+		if policy := q.evicts(ctx); policy != "" {
+			c.log.Warn("compensator: Redis may evict the queue as a whole; use noeviction or a volatile policy", "maxmemory_policy", policy)
+		}
+	}
 	return err
 }
 

@@ -218,10 +218,14 @@ func (c *closingConnector) Close() error { c.closed = true; return nil }
 
 // The old driver implements what package driver requires and nothing else.
 type (
-	oldConnector struct{ conn oldConn }
-	oldConn      struct{ log *[]string }
-	oldStmt      struct {
-		log   *[]string
+	oldConnector struct{ conn *oldConn }
+	oldConn      struct {
+		log         []string
+		rollbackErr error
+		prepareErr  error
+	}
+	oldStmt struct {
+		conn  *oldConn
 		query string
 	}
 	oldRows struct{ left int }
@@ -230,24 +234,28 @@ type (
 func (c oldConnector) Connect(context.Context) (driver.Conn, error) { return c.conn, nil }
 func (c oldConnector) Driver() driver.Driver                        { return nil }
 
-func (c oldConn) note(what string) { *c.log = append(*c.log, what) }
-func (c oldConn) Prepare(query string) (driver.Stmt, error) {
+func (c *oldConn) note(what string)          { c.log = append(c.log, what) }
+func (c *oldConn) Begin() (driver.Tx, error) { c.note("begin"); return c, nil }
+func (c *oldConn) Commit() error             { c.note("commit"); return nil }
+func (c *oldConn) Rollback() error           { c.note("rollback"); return c.rollbackErr }
+func (c *oldConn) Close() error              { c.note("close"); return nil }
+
+func (c *oldConn) Prepare(query string) (driver.Stmt, error) {
 	c.note("prepare " + query)
-	return oldStmt{c.log, query}, nil
+	if strings.Contains(query, "CHECKED") {
+		return checkingStmt{oldStmt{c, query}}, nil
+	}
+	return oldStmt{c, query}, c.prepareErr
 }
-func (c oldConn) Begin() (driver.Tx, error) { c.note("begin"); return c, nil }
-func (c oldConn) Commit() error             { c.note("commit"); return nil }
-func (c oldConn) Rollback() error           { c.note("rollback"); return nil }
-func (c oldConn) Close() error              { c.note("close"); return nil }
 
 func (s oldStmt) Close() error  { return nil }
 func (s oldStmt) NumInput() int { return strings.Count(s.query, "?") }
 func (s oldStmt) Exec(args []driver.Value) (driver.Result, error) {
-	*s.log = append(*s.log, fmt.Sprintf("exec %v", args))
+	s.conn.note(fmt.Sprintf("exec %v", args))
 	return driver.RowsAffected(1), nil
 }
 func (s oldStmt) Query(args []driver.Value) (driver.Rows, error) {
-	*s.log = append(*s.log, fmt.Sprintf("query %v", args))
+	s.conn.note(fmt.Sprintf("query %v", args))
 	return &oldRows{left: 1}, nil
 }
 func (s oldStmt) ColumnConverter(int) driver.ValueConverter { return doubling{} }
@@ -263,6 +271,17 @@ func (r *oldRows) Next(dest []driver.Value) error {
 	return nil
 }
 
+// checkingStmt takes a type of its own, and leaves all others to the converter.
+type checkingStmt struct{ oldStmt }
+
+func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
+	if _, ok := value.Value.(chan int); ok {
+		value.Value = "checked"
+		return nil
+	}
+	return driver.ErrSkip
+}
+
 // doubling is a converter whose work shows, on a type nobody else converts.
 type doubling struct{}
 
@@ -274,9 +293,13 @@ func (doubling) ConvertValue(v any) (driver.Value, error) {
 }
 
 func TestDriverWithoutOptionalInterfacesBehavesAsBefore(t *testing.T) {
-	work := func(db *sql.DB, log *[]string) []string {
-		note := func(format string, args ...any) { *log = append(*log, fmt.Sprintf(format, args...)) }
+	work := func(connect func(*oldConn) driver.Connector) []string {
+		conn := new(oldConn)
+		db := sql.OpenDB(connect(conn))
+		note := func(format string, args ...any) { conn.note(fmt.Sprintf(format, args...)) }
 		_, err := db.Exec("SET x = ?", complex(4, 0))
+		note("%v", err)
+		_, err = db.Exec("SET x = ?, y = ? -- CHECKED", make(chan int), complex(5, 0))
 		note("%v", err)
 		_, err = db.Exec("SET x = ?", sql.Named("name", 1))
 		note("%v", err)
@@ -305,18 +328,18 @@ func TestDriverWithoutOptionalInterfacesBehavesAsBefore(t *testing.T) {
 		note("%v", rows.Close())
 		note("%v", tx.Commit())
 		note("%v", db.Close())
-		return *log
+		return conn.log
 	}
-	plainLog, watchedLog := new([]string), new([]string)
-	want := work(sql.OpenDB(oldConnector{oldConn{plainLog}}), plainLog)
-	got := work(sql.OpenDB(Connector(oldConnector{oldConn{watchedLog}})), watchedLog)
+	want := work(func(c *oldConn) driver.Connector { return oldConnector{c} })
+	got := work(func(c *oldConn) driver.Connector { return Connector(oldConnector{c}) })
 	assert.Equal(t, want, got)
 	assert.Contains(t, got, "exec [8]")
+	assert.Contains(t, got, "exec [checked 10]")
 }
 
 func TestDriverWithoutOptionalInterfacesIsWatched(t *testing.T) {
-	log := new([]string)
-	db := sql.OpenDB(Connector(oldConnector{oldConn{log}}))
+	inner := new(oldConn)
+	db := sql.OpenDB(Connector(oldConnector{inner}))
 	defer db.Close()
 	tx := begin(t, db)
 	w, got := enlisted(t, tx)
@@ -331,7 +354,7 @@ func TestDriverWithoutOptionalInterfacesIsWatched(t *testing.T) {
 	_, err := conn.ExecContext(t.Context(), "COMMIT")
 	require.ErrorIs(t, err, ErrNotRecorded)
 	assert.Equal(t, outcomes{rolledBack}, *got)
-	assert.Equal(t, []string{"begin", "rollback", "prepare BEGIN", "exec []", "prepare ROLLBACK", "exec []"}, *log)
+	assert.Equal(t, []string{"begin", "rollback", "prepare BEGIN", "exec []", "prepare ROLLBACK", "exec []"}, inner.log)
 }
 
 func TestRowsOfOldDriverHaveNeutralColumns(t *testing.T) {
@@ -346,4 +369,35 @@ func TestRowsOfOldDriverHaveNeutralColumns(t *testing.T) {
 	assert.False(t, ok)
 	_, _, ok = rows.ColumnTypePrecisionScale(0)
 	assert.False(t, ok)
+}
+
+func TestConnectionThatCouldNotRollBackIsNotUsedAgain(t *testing.T) {
+	for name, inTx := range map[string]bool{"Tx.Commit": true, "text": false} {
+		t.Run(name, func(t *testing.T) {
+			inner := &oldConn{rollbackErr: errors.New("no")}
+			db := sql.OpenDB(Connector(oldConnector{inner}))
+			defer db.Close()
+			begun, commit := beginEitherWay(t, db, !inTx)
+			w, _ := enlisted(t, begun)
+			w.taint(errors.New("not written"))
+			inner.prepareErr = errors.New("no")
+			require.ErrorIs(t, commit(), ErrNotRecorded)
+			if conn, ok := begun.(*sql.Conn); ok {
+				require.NoError(t, conn.Close())
+			}
+			assert.Equal(t, "close", inner.log[len(inner.log)-1])
+		})
+	}
+}
+
+func TestDeadlockWhilePreparingAbortsTransaction(t *testing.T) {
+	inner := new(oldConn)
+	db := sql.OpenDB(Connector(oldConnector{inner}))
+	defer db.Close()
+	tx := begin(t, db)
+	w, _ := enlisted(t, tx)
+	inner.prepareErr = &mysql.MySQLError{Number: 1213}
+	_, err := tx.Prepare("SELECT 1")
+	requireMySQL(t, err, 1213)
+	assert.ErrorIs(t, w.err(), ErrTxAborted)
 }

@@ -224,6 +224,7 @@ func TestFailedStatementsThatMightHaveEndedTheTransaction(t *testing.T) {
 		"COMMIT it could not read":      {"COMMIT NOW", true},
 		"ROLLBACK it could not read":    {"ROLLBACK NOW", true},
 		"BEGIN it could not read":       {"START TRANSACTION NOW", true},
+		"XA COMMIT of another":          {"XA COMMIT 'connector-nobodys'", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db, _ := connectorDB(t)

@@ -47,12 +47,15 @@ func (h *queueHealth) saw(err error) {
 	h.tried = time.Now()
 	first := !h.down
 	h.down, h.err, h.gaps = true, err, true
+	loud := first && time.Since(h.since) > quietTime
 	if first {
 		h.since = time.Now()
 	}
 	h.mu.Unlock()
-	if first {
+	if loud {
 		h.c.log.Warn("compensator: the queue does not answer; polling the database", "err", err)
+	}
+	if first {
 		tell(h.c, h.c.cfg.Observer.QueueDown, err)
 	}
 }
@@ -69,7 +72,7 @@ func (h *queueHealth) probed(err error) {
 	since := h.since
 	h.mu.Unlock()
 	if back {
-		h.c.log.Info("compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+		h.c.log.Debug("compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
 		if up := h.c.cfg.Observer.QueueUp; up != nil {
 			tell(h.c, func(struct{}) { up() }, struct{}{})
 		}
@@ -91,6 +94,9 @@ func (h *queueHealth) takeGaps() bool {
 	h.gaps = false
 	return gaps
 }
+
+// quietTime is how long a flapping queue is not complained about again.
+const quietTime = 10 * time.Second
 
 // Health is what a readiness probe wants to know.
 type Health struct {

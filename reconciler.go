@@ -82,8 +82,8 @@ func (r *reconciler) round(ctx context.Context) {
 	r.report(event)
 }
 
-// probe asks the queue whether it is there and has kept what it was told, and whether this process is the
-// one to announce.
+// probe asks the queue whether it is there, still ours, and has kept what it was told, and whether this
+// process is the one to announce. Leading takes a write, so a queue that only answers reads stays down.
 func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	c := r.c
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
@@ -92,16 +92,13 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	if err == nil {
 		err = r.checkOwner(ctx)
 	}
+	if err == nil {
+		leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
+	}
 	c.health.probed(err)
-	if err != nil {
-		r.rebuild = true
-		return false
-	}
-	if c.health.takeGaps() || !kept {
+	if c.health.takeGaps() || err != nil || !kept {
 		r.rebuild = true
 	}
-	leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
-	c.health.saw(err)
 	return leads && err == nil
 }
 

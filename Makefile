@@ -1,0 +1,57 @@
+# Servers for the tests are found as the comment of internal/testservers says; COMPENSATOR_SERVERS forces a way.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+PACKAGES_AT_ONCE ?= 2 # test packages; each has servers of its own
+
+go_test := $(GO) test -race -shuffle=on -count=1 -timeout 15m -p $(strip $(PACKAGES_AT_ONCE))
+build := $(CURDIR)/build
+staticcheck := $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck
+
+# Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
+modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
+	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
+# The modules beside the root one whose tests need no other servers than the root's.
+tested := $(wildcard internal/testservers/docker examples)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## run all tests against real servers, with the race detector
+	$(go_test) ./...
+	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
+
+.PHONY: test-mysql
+test-mysql: ## run the root module's tests on MySQL 9.7, fetched from Debian unstable
+	internal/testservers/fetch-mysql.sh $(build)/mysql97
+	COMPENSATOR_SERVERS=local COMPENSATOR_MYSQLD=$(build)/mysql97/mysqld $(go_test) ./...
+
+.PHONY: test-newest
+test-newest: ## run the root module's tests with the newest go-redis and MySQL driver
+	mkdir -p $(build)
+	cp go.mod $(build)/newest.mod
+	cp go.sum $(build)/newest.sum
+	$(GO) get -t -modfile=$(build)/newest.mod ./... github.com/redis/go-redis/v9@latest github.com/go-sql-driver/mysql@latest
+	$(go_test) -modfile=$(build)/newest.mod ./...
+
+.PHONY: check
+check: ## format, vet, lint and build every module
+	@unformatted=$$(find . -name '*.go' -not -path './build/*' -exec gofmt -l {} +); \
+		if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
+	@for dir in $(modules); do \
+		echo "check $$dir"; \
+		(cd $$dir && $(GO) build -o /dev/null ./... && $(GO) vet ./... && $(staticcheck) ./...); \
+	done
+
+.PHONY: demo
+demo: ## run the quickstart
+	$(GO) run -C examples ./quickstart
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf $(build)
