@@ -113,6 +113,7 @@ func TestLostCommitWithoutEntriesKeepsTheDriversError(t *testing.T) {
 	tx := begin(t, db)
 	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 	assert.True(t, tx.Commit() == mysql.ErrInvalidConn)
+	assert.Zero(t, db.Stats().OpenConnections, "a broken connection went back to the pool")
 }
 
 func TestConnectionLostBeforeRollbackRollsBack(t *testing.T) {

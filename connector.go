@@ -22,7 +22,8 @@ import (
 //     (ErrNotRecorded) or which the server has already rolled back on its own (ErrTxAborted).
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
-// The last two concern only transactions an entry was recorded in.
+// The last two concern only transactions an entry was recorded in. How statements and errors change a
+// transaction is known of MySQL, MariaDB and what speaks like them.
 func Connector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {
 		return c

@@ -64,12 +64,10 @@ func (t *txWatch) begun(err error) {
 }
 
 // committedImplicitly follows a statement that commits the open transaction without being asked to. When it
-// failed it may have got that far or not.
+// failed it may have got that far or not. An aborted transaction has had its end, and keeps it.
 func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
-	case t.state == txAborted:
-		t.end(rolledBack)
 	case err == nil && t.state == txOpen:
 		if t.watched != nil {
 			warnConnector(errImplicitCommit)
@@ -137,7 +135,7 @@ func (t *txWatch) reset() {
 
 // failed follows an error of any statement.
 func (t *txWatch) failed(err error) {
-	if t.state == txClosed || t.state == txAborted {
+	if t.state == txClosed {
 		return
 	}
 	switch aborts, doubtful := abortsTransaction(err); {

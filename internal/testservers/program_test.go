@@ -113,3 +113,9 @@ func TestSweepSparesDirectoriesInUse(t *testing.T) {
 	assert.DirExists(t, filepath.Join(home, "run-alive"))
 	assert.NoDirExists(t, filepath.Join(home, "run-dead"))
 }
+
+func TestAStrangersServerIsNotTakenForOurs(t *testing.T) {
+	t.Parallel()
+	assert.ErrorIs(t, askRedis(NewRedis(t).Addr(), -1), errPortTaken)
+	assert.Error(t, askSQL(NewSQL(t).Addr(), "/elsewhere"))
+}

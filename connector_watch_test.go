@@ -1,0 +1,135 @@
+package compensator
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	errDeadlockSeen = &mysql.MySQLError{Number: 1213}
+	errTimeoutSeen  = &mysql.MySQLError{Number: 1205}
+	errOther        = &mysql.MySQLError{Number: 1062}
+)
+
+// watchedFor returns a connection's watch with an entry enlisted in an open transaction.
+func watchedFor() (*txWatch, *watchedTx, *outcomes) {
+	t, got := new(txWatch), new(outcomes)
+	t.begun(nil)
+	w := t.current()
+	w.onEnd(got.add)
+	return t, w, got
+}
+
+func TestErrorsThatEndTheTransaction(t *testing.T) {
+	for number, want := range map[uint16]txState{
+		1020: txAborted, 1180: txAborted, 1206: txAborted, 1213: txAborted, 1402: txAborted, 1613: txAborted,
+		1614: txAborted, 3101: txAborted, 1205: txDoubtful, 1062: txOpen, 1064: txOpen, 1317: txOpen,
+	} {
+		watch := txWatch{state: txOpen}
+		watch.failed(&mysql.MySQLError{Number: number})
+		assert.Equal(t, want, watch.state, "after error %d", number)
+	}
+	watch := txWatch{state: txOpen}
+	watch.failed(mysql.ErrInvalidConn)
+	assert.Equal(t, txOpen, watch.state, "a lost connection is decided by what ends the transaction")
+}
+
+func TestErrorsOutsideTransactionsLeaveNoTrace(t *testing.T) {
+	var watch txWatch
+	watch.failed(errDeadlockSeen)
+	watch.failed(errTimeoutSeen)
+	assert.Equal(t, txWatch{}, watch)
+}
+
+func TestAbortedTransactionStaysAbortedUntilItsEnd(t *testing.T) {
+	watch, w, got := watchedFor()
+	watch.failed(errDeadlockSeen)
+	watch.failed(errTimeoutSeen)
+	watch.after(sqlDoubt, "CALL p()", nil)
+	assert.Equal(t, txAborted, watch.state)
+	assert.ErrorIs(t, w.err(), ErrTxAborted)
+	require.ErrorIs(t, watch.refusal(), ErrTxAborted)
+	assert.Equal(t, outcomes{rolledBack}, *got)
+}
+
+func TestNewTransactionAfterAnAbortedOneIsClean(t *testing.T) {
+	for name, next := range map[string]func(*txWatch){
+		"begin":     func(watch *txWatch) { watch.begun(nil) },
+		"DDL":       func(watch *txWatch) { watch.after(sqlDDL, "", nil); watch.begun(nil) },
+		"pool":      func(watch *txWatch) { watch.reset(); watch.begun(nil) },
+		"ROLLBACK":  func(watch *txWatch) { watch.after(sqlRollback, "", nil); watch.begun(nil) },
+		"AND CHAIN": func(watch *txWatch) { watch.after(sqlRollbackChain, "", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			warnings := collectWarnings(t)
+			watch, _, got := watchedFor()
+			watch.failed(errDeadlockSeen)
+			next(watch)
+			assert.Equal(t, txOpen, watch.state)
+			require.NoError(t, watch.refusal())
+			require.NoError(t, watch.current().err())
+			assert.Equal(t, outcomes{rolledBack}, *got)
+			assert.Empty(t, *warnings, "nothing was committed")
+		})
+	}
+}
+
+func TestRefusalNamesEveryReason(t *testing.T) {
+	watch, w, _ := watchedFor()
+	reason := errors.New("too long")
+	w.taint(reason)
+	watch.failed(errDeadlockSeen)
+	for _, want := range []error{ErrNotRecorded, ErrTxAborted, reason} {
+		require.ErrorIs(t, watch.refusal(), want)
+	}
+}
+
+func TestDoubtfulTransactionEndsUnknown(t *testing.T) {
+	for name, end := range map[string]func(*txWatch){
+		"rolled back": func(watch *txWatch) { watch.end(watch.dropped()) },
+		"ROLLBACK":    func(watch *txWatch) { watch.after(sqlRollback, "", nil) },
+		"pool":        func(watch *txWatch) { watch.reset() },
+		"begin":       func(watch *txWatch) { watch.begun(nil) },
+		"DDL":         func(watch *txWatch) { watch.after(sqlDDL, "", nil) },
+		"proven":      func(watch *txWatch) { watch.proven(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			watch, _, got := watchedFor()
+			watch.after(sqlDoubt, "CALL p()", nil)
+			end(watch)
+			assert.Equal(t, outcomes{commitUnknown}, *got)
+		})
+	}
+}
+
+func TestDetachedTransactionIsNotTakenForOpen(t *testing.T) {
+	watch, w, got := watchedFor()
+	watch.after(sqlXAEnd, "", nil)
+	watch.after(sqlDoubt, "CALL p()", errOther)
+	assert.Equal(t, txDetached, watch.state)
+	assert.ErrorIs(t, w.err(), ErrNoTransaction)
+	assert.ErrorIs(t, watch.current().err(), ErrNoTransaction)
+	watch.begun(nil)
+	assert.Equal(t, outcomes{commitUnknown}, *got, "prepared, and for others to commit")
+}
+
+func TestEntryEnlistedWhileInDoubtTaintsTheCommit(t *testing.T) {
+	watch := &txWatch{state: txDoubtful}
+	w := watch.current()
+	require.ErrorIs(t, w.err(), ErrNoTransaction)
+	w.taint(w.err())
+	require.ErrorIs(t, watch.refusal(), ErrNotRecorded)
+}
+
+func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
+	watch, w, _ := watchedFor()
+	watch.end(committed)
+	w.suspend(nil)
+	w.abort()
+	assert.ErrorIs(t, w.err(), ErrNoTransaction)
+	assert.NotErrorIs(t, w.err(), ErrTxAborted)
+}
