@@ -152,16 +152,12 @@ func (s *sqlStore) occurring(ctx context.Context, states []State) ([]group, erro
 	return groups, rows.Err()
 }
 
-// groupsQuery lets MySQL jump from group to group. It does so only when the state is grouped by as well, and
-// not for one state alone, which it takes for a constant: hence the bounds.
+// groupsQuery lets MySQL jump from group to group: it does so only when the state is grouped by as well, even
+// where there is but one.
 func (s *sqlStore) groupsQuery(states []State) string {
 	from := s.table.quoted("") + s.d.dueIndex
 	if s.d.groups != nil {
 		return s.d.groups(from, states)
 	}
-	where := "state IN (" + stateList(states) + ")"
-	if len(states) == 1 {
-		where = fmt.Sprintf("state>=%[1]d AND state<=%[1]d", states[0])
-	}
-	return fmt.Sprintf("SELECT state, business_type FROM %s WHERE %s GROUP BY state, business_type", from, where)
+	return fmt.Sprintf("SELECT state, business_type FROM %s WHERE state IN (%s) GROUP BY state, business_type", from, stateList(states))
 }

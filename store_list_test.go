@@ -185,6 +185,32 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 	}
 }
 
+func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
+	rows := make([]listedRow, 3000) // all due, and recorded, in the same millisecond
+	for i := range rows {
+		rows[i] = listedRow{id: uint64(i + 1), kind: "t", state: Pending, next: listedFrom, created: listedFrom}
+	}
+	s := newListStore(t, rows)
+	for _, f := range []Filter{{BusinessType: "t"}, {CreatedFrom: unixMilli(listedFrom)}} {
+		for _, f.Newest = range []bool{false, true} {
+			f.Limit, f.Cursor = maxPage, ""
+			page, err := s.List(t.Context(), f)
+			require.NoError(t, err)
+			f.Limit, f.Cursor = 10, page.Next
+			cost := s.cost(t, func() {
+				page, err = s.List(t.Context(), f)
+				require.NoError(t, err)
+			})
+			want := uint64(maxPage + 1)
+			if f.Newest {
+				want = uint64(len(rows) - maxPage)
+			}
+			assert.Equal(t, RowID(want), page.Entries[0].ID)
+			assert.Less(t, cost.read, 200, "%+v", f)
+		}
+	}
+}
+
 // readCost is what one connection's statements read and sorted.
 type readCost struct{ read, sorted int }
 

@@ -18,7 +18,7 @@ func proxiedRedis(t *testing.T) (proxy *TCP, through, past *redis.Client, key st
 	proxy, err := NewTCP(server.Addr())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
-	through = redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true, DisableIndentity: true})
+	through = redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { through.Close() })
 	past = redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { past.Close() })

@@ -3,6 +3,7 @@ package testservers
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parentHelper starts a child as tests start servers, tells its process id, and waits to be killed.
+// parentHelper starts a child as tests start servers, tells its process id, and waits for the end of its input.
 func parentHelper() {
 	child, err := startProcess(exec.Command("sleep", "1000"))
 	if err != nil {
@@ -22,7 +23,7 @@ func parentHelper() {
 		return
 	}
 	fmt.Println(child.pid())
-	select {}
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
@@ -31,6 +32,8 @@ func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
 	require.NoError(t, err)
 	parent := exec.Command(self)
 	parent.Env = append(os.Environ(), helperVariable+"=parent")
+	_, err = parent.StdinPipe() // stays open, so that only a signal ends the parent
+	require.NoError(t, err)
 	stdout, err := parent.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, parent.Start())

@@ -39,6 +39,7 @@ func TestStoppedAndRunningSQLServersRestart(t *testing.T) {
 	mustExec(t, db, "CREATE TABLE kept (id INT PRIMARY KEY)")
 	server.Stop()
 	require.Error(t, db.Ping(), "a stopped server answers")
+	assert.Contains(t, server.ErrorLog(), "Shutdown complete")
 	server.Restart(t)
 	mustExec(t, db, "INSERT INTO kept VALUES (1)")
 	server.Restart(t)

@@ -12,18 +12,23 @@ import (
 	"github.com/testcontainers/testcontainers-go/wait"
 )
 
+type (
+	running    = testcontainers.Container
+	customizer = testcontainers.ContainerCustomizer
+)
+
 // officialPassword is root's where the image sets one up.
 const officialPassword = "compensator"
 
 // waitLater hands the container back as soon as it is created and started; awaitReady asks the server.
 var waitLater = testcontainers.WithWaitStrategy(wait.ForNop(func(context.Context, wait.StrategyTarget) error { return nil }))
 
-func runMySQL(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+func runMySQL(ctx context.Context, s *server, options ...customizer) (running, error) {
 	password := s.password
 	if password == "" {
 		password = officialPassword
 	}
-	options = append([]testcontainers.ContainerCustomizer{
+	options = append([]customizer{
 		mysql.WithUsername("root"), mysql.WithPassword(password), mysql.WithDatabase(""),
 		exposeOnly("3306/tcp"), s.publish("3306/tcp"), waitLater,
 	}, options...)
@@ -42,18 +47,18 @@ func exposeOnly(port string) testcontainers.CustomizeRequestOption {
 	}
 }
 
-func runRedis(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+func runRedis(ctx context.Context, s *server, options ...customizer) (running, error) {
 	return startRedis(ctx, s, append(options, s.publish("6379/tcp"))...)
 }
 
 // runRedisOnHost leaves the port to the flags.
-func runRedisOnHost(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+func runRedisOnHost(ctx context.Context, s *server, options ...customizer) (running, error) {
 	return startRedis(ctx, s, append(options, testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
 		config.NetworkMode = "host"
 	}))...)
 }
 
-func startRedis(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error) {
+func startRedis(ctx context.Context, s *server, options ...customizer) (running, error) {
 	created, err := redis.Run(ctx, s.image, append(options, waitLater)...)
 	if created == nil {
 		return nil, err

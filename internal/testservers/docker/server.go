@@ -30,14 +30,14 @@ type server struct {
 	image string
 	port  int // on the Docker host
 	flags []string
-	run   func(ctx context.Context, s *server, options ...testcontainers.ContainerCustomizer) (testcontainers.Container, error)
+	run   func(ctx context.Context, s *server, options ...customizer) (running, error)
 	ask   func(ctx context.Context) error // nil when the server is ready
 
-	provider  *testcontainers.DockerProvider
-	container testcontainers.Container // nil: not created
-	paused    bool
-	addr      string
-	password  string // of root; settled by the first successful ask
+	provider         *testcontainers.DockerProvider
+	containerrunning // nil: not created
+	paused           bool
+	addr             string
+	password         string // of root; settled by the first successful ask
 }
 
 // start creates the container and returns when the server answers.

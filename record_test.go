@@ -1,0 +1,362 @@
+package compensator_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// repository is a caller's own type around a handle: it looks like a transaction and is none.
+type repository struct{ compensator.Tx }
+
+func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		ended := func(end func(*sql.Tx) error) *sql.Tx {
+			tx := w.begin(db)
+			require.NoError(t, end(tx))
+			return tx
+		}
+		for name, handle := range map[string]compensator.Tx{
+			"pool": db, "connection": conn, "wrapper": repository{db}, "wrapped wrapper": &repository{repository{conn}},
+			"committed": ended((*sql.Tx).Commit), "rolled back": ended((*sql.Tx).Rollback), "sqlx pool": sqlx.NewDb(db, "mysql"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				for _, n := range []int{1, 3} {
+					_, err := c.Record(t.Context(), handle, make([]compensator.NewEntry, n)...)
+					require.Error(t, err, "an entry without a type")
+					_, err = c.Record(t.Context(), handle, untyped(n)...)
+					if !errors.Is(err, sql.ErrTxDone) { // the handle itself refused
+						require.ErrorIs(t, err, compensator.ErrNoTransaction)
+					}
+				}
+			})
+		}
+		_, err = c.Record(t.Context(), nil, untyped(1)...)
+		var field *compensator.FieldError
+		require.ErrorAs(t, err, &field)
+		assert.Zero(t, w.count("common_process_log"), "an entry became durable before any business change")
+	})
+}
+
+func untyped(n int) []compensator.NewEntry {
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{}`)}
+	}
+	return entries
+}
+
+func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.run(c)
+		tx, err := sqlx.NewDb(cfg.DB, "mysql").BeginTxx(t.Context(), nil)
+		require.NoError(t, err)
+		first, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})
+		require.NoError(t, err)
+		second, err := orders.Record(t.Context(), repository{tx}, order{}, compensator.Options{})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		first.Committed()
+		second.Committed()
+		w.waitAllEnded()
+		assert.Equal(t, 1, ran.of(first.ID()))
+		assert.Equal(t, 1, ran.of(second.ID()))
+	})
+}
+
+func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		params map[string]string
+		alter  string
+		want   string
+	}{
+		"autocommit off":             {params: map[string]string{"autocommit": "0"}, want: "autocommit"},
+		"lenient sql_mode":           {params: map[string]string{"sql_mode": "''"}, want: "sql_mode"},
+		"key of equal letters":       {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL", want: "idempotent_id"},
+		"key too short":              {alter: "MODIFY idempotent_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", want: "idempotent_id"},
+		"key without four-byte text": {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL", want: "idempotent_id"},
+		"id too small":               {alter: "MODIFY id INT UNSIGNED NOT NULL AUTO_INCREMENT", want: "column id"},
+		"key not unique":             {alter: "DROP INDEX uk_idempotent_id", want: "UNIQUE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if test.alter != "" {
+				w.exec("ALTER TABLE common_process_log " + test.alter)
+			}
+			for _, pool := range pools {
+				cfg := w.quick()
+				cfg.DB = w.open(pool(with(t, w.DSN, test.params)))
+				_, err := compensator.New(t.Context(), cfg)
+				require.ErrorContains(t, err, test.want)
+			}
+		})
+	}
+}
+
+func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB, cfg.MaxContent = db, 1000
+		c := w.new(cfg)
+		long := strings.Repeat("ü", 65)
+		bad := compensator.NewEntry{BusinessType: " ", Content: make([]byte, 1001), Options: compensator.Options{
+			IdempotentID: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
+			Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
+		}}
+		w.inTx(db, func(tx *sql.Tx) {
+			w.effect(tx, "business")
+			_, err := c.Record(t.Context(), tx, untyped(1)[0], bad)
+			for _, field := range []string{
+				"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count",
+			} {
+				assert.ErrorContains(t, err, field)
+			}
+			_, err = c.Record(t.Context(), tx, untyped(1)...)
+			require.NoError(t, err, "the transaction stays usable")
+		})
+		assert.Equal(t, 1, w.count("effects"))
+		assert.Equal(t, 1, w.count("common_process_log"), "a refused call writes nothing")
+	})
+}
+
+func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	record := func(opts compensator.Options) error {
+		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			// The check at start saw a strict session; this one would cut in silence.
+			if _, err := tx.ExecContext(ctx, "SET SESSION sql_mode=''"); err != nil {
+				return err
+			}
+			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Options: opts})
+			return err
+		})
+	}
+	var field *compensator.FieldError
+	for _, key := range []string{strings.Repeat("k", 192), strings.Repeat("😀", 192), "half a rune \xf0\x9f", "nul \x00"} {
+		require.ErrorAs(t, record(compensator.Options{IdempotentID: key}), &field, "%q", key)
+		assert.Equal(t, "idempotent id", field.Field)
+	}
+	long := strings.Repeat("😀", 191)
+	require.NoError(t, record(compensator.Options{IdempotentID: long, BusinessID: long[:4*64]}))
+	e, err := c.Get(t.Context(), compensator.IdempotentID(long))
+	require.NoError(t, err)
+	assert.Equal(t, long, e.IdempotentID)
+	assert.Equal(t, long[:4*64], e.BusinessID)
+}
+
+func TestOversizedContentLeavesTheTransactionUsable(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		largest := bytes.Repeat([]byte{0, '\'', '\\', 0xff}, 64<<10)
+		var receipt *compensator.Receipt
+		w.inTx(db, func(tx *sql.Tx) {
+			w.effect(tx, "business")
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: append(largest, 1)})
+			var field *compensator.FieldError
+			require.ErrorAs(t, err, &field)
+			assert.Equal(t, "content", field.Field)
+			receipt, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: largest})
+			require.NoError(t, err, "the largest allowed")
+		})
+		e, err := c.Get(t.Context(), receipt.ID())
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(largest, e.Content), "content came back different")
+		assert.Equal(t, 1, w.count("effects"))
+	})
+}
+
+func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // no valid JSON, no valid UTF-8: bytes
+		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
+			assert.Equal(t, want, content)
+			assert.Equal(t, want, e.Content)
+			clear(content)
+			clear(e.Content)
+			if e.Attempt() < 3 {
+				return errors.New("again")
+			}
+			return nil
+		}, compensator.TypeConfig{Codec: raw{}, Retry: compensator.Fixed(0)})
+		require.NoError(t, err)
+		w.run(c)
+		buffer := bytes.Clone(want)
+		var receipt *compensator.Receipt
+		w.inTx(cfg.DB, func(tx *sql.Tx) {
+			receipt, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: buffer})
+			require.NoError(t, err)
+			clear(buffer)
+		})
+		receipt.Committed()
+		for i := range buffer { // the race detector watches who still reads it
+			buffer[i] = 'x'
+		}
+		w.waitState(receipt.ID(), compensator.Succeeded)
+	})
+}
+
+// raw hands content on as it is.
+type raw struct{}
+
+func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (raw) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = data
+	return nil
+}
+
+// idOf asks the table, not the library.
+func (w *world) idOf(key string) (id uint64) {
+	w.t.Helper()
+	require.NoError(w.t, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id=?", key).Scan(&id))
+	return id
+}
+
+// keyed makes n entries whose keys sort against their order.
+func keyed(prefix string, n int) []compensator.NewEntry {
+	entries := untyped(n)
+	for i := range entries {
+		entries[i].IdempotentID = fmt.Sprintf("%s-%03d", prefix, n-i)
+	}
+	return entries
+}
+
+func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		var receipts []*compensator.Receipt
+		w.inTx(db, func(tx *sql.Tx) {
+			for i, step := range []string{"1, auto_increment_offset=2", "3, auto_increment_offset=2", "7, auto_increment_offset=3", "1, auto_increment_offset=1"} {
+				_, err := tx.Exec("SET SESSION auto_increment_increment=" + step)
+				require.NoError(t, err)
+				for _, n := range []int{1, 5} {
+					receipt, err := c.Record(t.Context(), tx, keyed(fmt.Sprintf("key-%d-%d", i, n), n)...)
+					require.NoError(t, err)
+					require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+					receipts = append(receipts, receipt)
+				}
+				mixed := append(keyed(fmt.Sprintf("key-%d-5", i), 5)[:2], keyed(fmt.Sprintf("new-%d", i), 2)...)
+				mixed[1], mixed[2] = mixed[2], mixed[1] // duplicate, new, duplicate, new
+				receipt, err := c.Record(t.Context(), tx, mixed...)
+				require.NoError(t, err)
+				require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+				receipts = append(receipts, receipt)
+			}
+		})
+		for _, receipt := range receipts {
+			for _, e := range receipt.Entries {
+				assert.Equal(t, w.idOf(e.IdempotentID), e.ID.Row(), "%s", e.IdempotentID)
+			}
+		}
+	})
+}
+
+func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewSQL(t, "--innodb-autoinc-lock-mode=2", "--auto-increment-increment=7", "--auto-increment-offset=3")
+	w := worldAt(t, server.Database(t))
+	c := w.new(w.quick())
+	recorded := make(chan *compensator.Receipt, 40)
+	for producer := range 4 {
+		go func() {
+			for i := range 10 {
+				err := c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					receipt, err := c.Record(ctx, tx, keyed(fmt.Sprintf("%d-%d", producer, i), 20)...)
+					recorded <- receipt
+					return err
+				})
+				assert.NoError(t, err)
+			}
+		}()
+	}
+	for range cap(recorded) {
+		receipt := <-recorded
+		require.NotNil(t, receipt)
+		w.eventually(func() bool { return receipt.ResolveIDs(t.Context(), nil) == nil && !receipt.ID().IsZero() }, "ids are known")
+		for _, e := range receipt.Entries {
+			w.eventually(func() bool { return w.count("common_process_log WHERE idempotent_id=?", e.IdempotentID) == 1 }, "%s commits", e.IdempotentID)
+			assert.Equal(t, w.idOf(e.IdempotentID), e.ID.Row())
+		}
+	}
+}
+
+func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
+			if call == 1 {
+				return errors.New("again") // so that failures, too, name their rows
+			}
+			return nil
+		})
+		w.run(c)
+		var receipts []*compensator.Receipt
+		for _, first := range []uint64{1<<53 + 1, 1<<63 - 1, 1<<63 + 1} {
+			w.exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", first))
+			for i := range uint64(2) {
+				w.inTx(cfg.DB, func(tx *sql.Tx) {
+					receipt, err := orders.Record(t.Context(), tx, order{}, compensator.Options{Delay: time.Duration(i*50) * time.Millisecond})
+					require.NoError(t, err)
+					require.Equal(t, first+i, receipt.ID().Row())
+					receipts = append(receipts, receipt)
+				})
+				receipts[len(receipts)-1].Committed()
+			}
+		}
+		w.waitAllEnded()
+		for _, r := range receipts {
+			assert.Equal(t, 2, ran.of(r.ID()), "%s", r.ID())
+			e, err := c.Get(t.Context(), r.ID())
+			require.NoError(t, err)
+			assert.Equal(t, compensator.Succeeded, e.State)
+		}
+	})
+}
+
+func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	w.exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", uint64(math.MaxUint64-1)))
+	var last *compensator.Receipt
+	w.inTx(w.DB, func(tx *sql.Tx) {
+		var err error
+		last, err = orders.Record(t.Context(), tx, order{}, compensator.Options{})
+		require.NoError(t, err)
+	})
+	w.waitState(last.ID(), compensator.Succeeded)
+	tx := w.begin(w.DB)
+	w.effect(tx, "business")
+	_, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})
+	require.Error(t, err)
+	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
+	assert.Zero(t, w.count("effects"))
+	assert.Equal(t, 1, ran.total())
+}
