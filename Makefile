@@ -15,7 +15,7 @@ staticcheck := $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
 # The modules beside the root one whose tests need no other servers than the root's.
-tested := $(wildcard internal/testservers/docker examples)
+tested := $(wildcard internal/testservers/docker internal/sqlitetest internal/migratetest examples)
 
 .PHONY: help
 help: ## list the targets

@@ -185,13 +185,14 @@ func (s *scanner) claim(t *handlerType, n int) {
 	scan.full = got.full
 	scan.backlog = scan.backlog && !got.drained
 	scan.failures = got.failures(scan.failures)
+	wait := min(max(got.next, 0), 2*peekInterval)
 	if got.err != nil {
-		got.next = claimBackoff.delay(scan.failures)
+		wait = claimBackoff.delay(scan.failures)
 		scan.full = false
 	} else if got.started == 0 {
-		got.next += rand.N(wakeSpread)
+		wait += rand.N(wakeSpread)
 	}
-	if due := time.Now().Add(min(got.next, 2*peekInterval)); due.Before(scan.due) {
+	if due := time.Now().Add(wait); due.Before(scan.due) {
 		scan.due = due
 	}
 	s.mu.Unlock()

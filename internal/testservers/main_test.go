@@ -24,4 +24,4 @@ func TestMain(m *testing.M) {
 // helperVariable makes the test binary be one of the helpers instead of running tests.
 const helperVariable = "COMPENSATOR_TESTSERVERS_HELPER"
 
-var helpers = map[string]func(){"echo": echoHelper, "parent": parentHelper}
+var helpers = map[string]func(){"echo": echoHelper}

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func init() { helpers["parent"] = parentHelper }
+
 // parentHelper starts a child as tests start servers, tells its process id, and waits for the end of its input.
 func parentHelper() {
 	child, err := startProcess(exec.Command("sleep", "1000"))

@@ -33,11 +33,11 @@ type server struct {
 	run   func(ctx context.Context, s *server, options ...customizer) (running, error)
 	ask   func(ctx context.Context) error // nil when the server is ready
 
-	provider         *testcontainers.DockerProvider
-	containerrunning // nil: not created
-	paused           bool
-	addr             string
-	password         string // of root; settled by the first successful ask
+	provider  *testcontainers.DockerProvider
+	container running // nil: not created
+	paused    bool
+	addr      string
+	password  string // of root; settled by the first successful ask
 }
 
 // start creates the container and returns when the server answers.

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// patience is how long an order may be overdue before the service calls itself unwell.
+const patience = 10 * time.Second
+
+const longestRequest = 10 * time.Second
+
+// routes is the service's interface: JSON in, an order or {"error"} out. Whatever answers 5xx may be asked
+// again.
+func (s *shop) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", answer(http.StatusCreated, s.placeRequest))
+	mux.HandleFunc("POST /orders/{id}/pay", answer(http.StatusOK, s.payRequest))
+	mux.HandleFunc("GET /orders/{id}", answer(http.StatusOK, s.findRequest))
+	mux.HandleFunc("GET /health", s.health)
+	return mux
+}
+
+func (s *shop) placeRequest(ctx context.Context, r *http.Request) (order, error) {
+	var want newOrder
+	if err := json.NewDecoder(r.Body).Decode(&want); err != nil {
+		return order{}, fmt.Errorf("%w: %w", errBadOrder, err)
+	}
+	if want.Key == "" {
+		want.Key = rand.Text()
+	}
+	if err := want.validate(); err != nil {
+		return order{}, err
+	}
+	return s.place(ctx, want)
+}
+
+func (s *shop) payRequest(ctx context.Context, r *http.Request) (order, error) {
+	id, err := orderID(r)
+	if err != nil {
+		return order{}, err
+	}
+	return s.pay(ctx, id)
+}
+
+func (s *shop) findRequest(ctx context.Context, r *http.Request) (order, error) {
+	id, err := orderID(r)
+	if err != nil {
+		return order{}, err
+	}
+	return s.find(ctx, findByID, id)
+}
+
+func orderID(r *http.Request) (uint64, error) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return 0, errNotFound
+	}
+	return id, nil
+}
+
+// health is for a load balancer: the database answers, and orders are closed in time.
+func (s *shop) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
+	defer cancel()
+	health, status := s.log.Health(ctx), http.StatusOK
+	if !health.OK(patience) {
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, health) // who asked has gone if it fails
+}
+
+// answer turns what serves a request into an HTTP handler.
+func answer(success int, serve func(context.Context, *http.Request) (order, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
+		defer cancel()
+		o, err := serve(ctx, r)
+		var body any = o
+		status := success
+		if err != nil {
+			status = statusOf(err)
+			body = map[string]string{"error": err.Error()}
+		}
+		if status == http.StatusServiceUnavailable {
+			slog.Warn("request failed", "path", r.URL.Path, "err", err)
+			body = map[string]string{"error": "try again"} // the details are ours
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, errBadOrder):
+		return http.StatusBadRequest
+	case errors.Is(err, errNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, errSoldOut), errors.Is(err, errClosed):
+		return http.StatusConflict
+	}
+	return http.StatusServiceUnavailable // a deadlock, a broken connection: nothing or everything happened
+}

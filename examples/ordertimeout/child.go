@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// child is the service in a process of its own, which may be killed and started again.
+type child struct {
+	servers servers
+	lease   time.Duration
+	current atomic.Value // string: the address, of the last one that ran
+	process *exec.Cmd
+	stdin   io.Closer // the service ends with it, even when we are killed ourselves
+}
+
+// address is where the service listens, or listened last.
+func (c *child) address() string {
+	address, _ := c.current.Load().(string)
+	return address
+}
+
+// start returns when the service listens.
+func (c *child) start(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c.process = exec.CommandContext(ctx, self, "-addr", "127.0.0.1:0", "-until-eof", "-lease", c.lease.String(), "-redis-prefix", c.servers.prefix)
+	c.process.Env = append(os.Environ(), c.servers.environment()...)
+	c.process.Stderr = os.Stderr
+	stdout, err := c.process.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if c.stdin, err = c.process.StdinPipe(); err != nil {
+		return err
+	}
+	if err := c.process.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadString('\n')
+	address, found := strings.CutPrefix(strings.TrimSpace(line), greeting)
+	if !found {
+		return fmt.Errorf("the service did not start: %q: %w", line, errors.Join(err, c.kill()))
+	}
+	c.current.Store(address)
+	return nil
+}
+
+// kill ends the service as a power cut would.
+func (c *child) kill() error {
+	if err := c.process.Process.Kill(); err != nil {
+		return err
+	}
+	_ = c.process.Wait() // it reports the kill
+	return nil
+}
+
+// stop ends the service in order.
+func (c *child) stop() error {
+	if err := c.stdin.Close(); err != nil {
+		return err
+	}
+	return c.process.Wait()
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// client asks the service until it answers. It does not know whether a request that failed was heard, and
+// relies on the service to make asking twice harmless.
+type client struct {
+	http    *http.Client
+	address func() string // of the service that runs now
+	retried atomic.Int64
+}
+
+// againAfter is the pause between two tries.
+const againAfter = 50 * time.Millisecond
+
+func newClient(address func() string) *client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 1000}
+	return &client{http: &http.Client{Transport: transport, Timeout: 2 * longestRequest}, address: address}
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// place returns the order's id.
+func (c *client) place(ctx context.Context, want newOrder) (uint64, error) {
+	var got order
+	status, err := c.post(ctx, "/orders", want, &got)
+	if err == nil && status != http.StatusCreated {
+		err = fmt.Errorf("order %s: HTTP status %d", want.Key, status)
+	}
+	return got.ID, err
+}
+
+// pay returns false when the order was closed before.
+func (c *client) pay(ctx context.Context, id uint64) (bool, error) {
+	status, err := c.post(ctx, fmt.Sprintf("/orders/%d/pay", id), nil, nil)
+	switch {
+	case err != nil, status == http.StatusOK:
+		return err == nil, err
+	case status == http.StatusConflict:
+		return false, nil
+	}
+	return false, fmt.Errorf("pay order %d: HTTP status %d", id, status)
+}
+
+// post tries until something below 500 is answered, or ctx ends.
+func (c *client) post(ctx context.Context, path string, body, into any) (int, error) {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		status, err := c.try(ctx, path, encoded, into)
+		if err == nil && status < http.StatusInternalServerError {
+			return status, nil
+		}
+		c.retried.Add(1)
+		if !pause(ctx, againAfter) {
+			return status, fmt.Errorf("POST %s: %w (last: status %d, %v)", path, ctx.Err(), status, err)
+		}
+	}
+}
+
+func (c *client) try(ctx context.Context, path string, body []byte, into any) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address()+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || into == nil || response.StatusCode >= http.StatusBadRequest {
+		return response.StatusCode, err
+	}
+	return response.StatusCode, json.Unmarshal(answer, into)
+}
+
+// pause waits, and returns false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

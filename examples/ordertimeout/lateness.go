@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// lateness is how late orders were closed, earliest first.
+type lateness []bin
+
+// bin is n orders closed ms milliseconds after their deadline; before it when ms is negative.
+type bin struct{ ms, n int }
+
+func (l lateness) count() int {
+	return l.within(math.MinInt, math.MaxInt)
+}
+
+func (l lateness) early() int { return l.within(math.MinInt, 0) }
+
+// within counts the orders that were closed from from to before to.
+func (l lateness) within(from, to int) (n int) {
+	for _, b := range l {
+		if b.ms >= from && b.ms < to {
+			n += b.n
+		}
+	}
+	return n
+}
+
+// percentile is the lateness that p percent of the orders do not exceed, in ms.
+func (l lateness) percentile(p float64) int {
+	rank := int(math.Ceil(float64(l.count()) * p / 100))
+	for _, b := range l {
+		if rank -= b.n; rank <= 0 {
+			return b.ms
+		}
+	}
+	return 0
+}
+
+// steps are where the histogram's bars begin, in ms.
+var steps = []int{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, math.MaxInt}
+
+const longestBar = 50
+
+func (l lateness) print(w io.Writer) {
+	if len(l) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "  p50 %d  p90 %d  p99 %d  p99.9 %d  max %d\n",
+		l.percentile(50), l.percentile(90), l.percentile(99), l.percentile(99.9), l[len(l)-1].ms)
+	counts, most, last := make([]int, len(steps)-1), 0, 0
+	for i := range counts {
+		counts[i] = l.within(steps[i], steps[i+1])
+		most = max(most, counts[i])
+		if counts[i] > 0 {
+			last = i
+		}
+	}
+	for i, n := range counts[:last+1] {
+		bar := strings.Repeat("#", (n*longestBar+most-1)/most)
+		fmt.Fprintf(w, "  from %5d ms %7d  %s\n", steps[i], n, bar)
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// service is the command without "load".
+type service struct {
+	servers
+	address  string
+	lease    time.Duration
+	untilEOF bool
+}
+
+func runService(ctx context.Context, args []string, out io.Writer) error {
+	var s service
+	flags := flag.NewFlagSet("ordertimeout", flag.ContinueOnError)
+	s.define(flags)
+	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
+	flags.DurationVar(&s.lease, "lease", 5*time.Second, "how long a killed service's orders wait to be taken over")
+	flags.BoolVar(&s.untilEOF, "until-eof", false, "stop when standard input ends")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := s.fill(); err != nil {
+		return err
+	}
+	if s.untilEOF {
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it as well
+		}()
+	}
+	return s.run(ctx, out)
+}
+
+// run opens everything and works until ctx ends.
+func (s *service) run(ctx context.Context, out io.Writer) error {
+	db, err := s.openDB()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := createTables(ctx, db); err != nil {
+		return err
+	}
+	config := compensator.Config{DB: db, Prefix: s.prefix, Lease: s.lease}
+	if rdb := s.openRedis(); rdb != nil {
+		defer rdb.Close()
+		config.Redis = rdb
+	}
+	log, err := compensator.New(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	shop, err := newShop(db, log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
+	return shop.serve(ctx, listener)
+}
+
+// greeting comes before the address the service has got.
+const greeting = "listening on "
+
+const longestStop = 5 * time.Second
+
+// serve answers requests and closes orders until ctx ends. It stops answering first: the last order taken is
+// then known to the queue before its Run ends.
+func (s *shop) serve(ctx context.Context, listener net.Listener) error {
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
+	worked, served := make(chan error, 1), make(chan error, 1)
+	go func() { worked <- s.log.Run(working) }()
+	server := &http.Server{Handler: s.routes(), ReadHeaderTimeout: longestRequest}
+	go func() { served <- server.Serve(listener) }()
+
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		stopping, cancel := context.WithTimeout(working, longestStop)
+		defer cancel()
+		err = server.Shutdown(stopping)
+		<-served
+	}
+	stopWorking()
+	return errors.Join(err, <-worked)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// world is a service in this process, with a client.
+type world struct {
+	t      *testing.T
+	client *client
+}
+
+func newWorld(t *testing.T) *world {
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	s := service{servers: servers{dsn: testservers.Database(t)}, address: "127.0.0.1:0", lease: time.Second}
+	lines, ended := make(lineWriter, 1), make(chan error, 1)
+	go func() { ended <- s.run(ctx, lines) }()
+	var address string
+	select {
+	case line := <-lines:
+		address = strings.TrimSpace(strings.TrimPrefix(line, greeting))
+	case err := <-ended:
+		require.NoError(t, err, "the service ended")
+	}
+	w := &world{t: t, client: newClient(func() string { return address })}
+	t.Cleanup(func() {
+		w.client.close()
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return w
+}
+
+// lineWriter sends what is written.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+func (w *world) post(path string, body any) (int, order) {
+	var o order
+	status, err := w.client.post(w.t.Context(), path, body, &o)
+	require.NoError(w.t, err)
+	return status, o
+}
+
+// get asks until the order is what the caller waits for.
+func (w *world) get(id uint64, until func(order) bool) order {
+	for {
+		response, err := http.Get(fmt.Sprintf("http://%s/orders/%d", w.client.address(), id))
+		require.NoError(w.t, err)
+		var o order
+		require.NoError(w.t, json.NewDecoder(response.Body).Decode(&o))
+		require.NoError(w.t, response.Body.Close())
+		if until(o) {
+			return o
+		}
+		require.True(w.t, pause(w.t.Context(), 20*time.Millisecond))
+	}
+}
+
+func TestSameKeyPlacesOneOrder(t *testing.T) {
+	w := newWorld(t)
+	want := newOrder{Key: "k1", SKU: "book", Quantity: 600, DeadlineMS: 60_000}
+	status, first := w.post("/orders", want)
+	require.Equal(t, http.StatusCreated, status)
+	status, second := w.post("/orders", want) // the stock has only 400 left
+	require.Equal(t, http.StatusCreated, status)
+	require.Equal(t, first, second)
+	want.Key = "k2"
+	status, _ = w.post("/orders", want)
+	require.Equal(t, http.StatusConflict, status, "sold out")
+}
+
+func TestUnpaidOrderIsClosedAndGivesItsStockBack(t *testing.T) {
+	w := newWorld(t)
+	want := newOrder{SKU: "book", Quantity: 1000, DeadlineMS: 300}
+	status, first := w.post("/orders", want)
+	require.Equal(t, http.StatusCreated, status)
+	closed := w.get(first.ID, func(o order) bool { return o.State == stateClosed })
+	require.False(t, closed.ClosedAt.Before(closed.DueAt), "closed at %v, due at %v", closed.ClosedAt, closed.DueAt)
+	status, _ = w.post(fmt.Sprintf("/orders/%d/pay", first.ID), nil)
+	require.Equal(t, http.StatusConflict, status, "too late to pay")
+	status, _ = w.post("/orders", want)
+	require.Equal(t, http.StatusCreated, status, "all pieces are back")
+}
+
+func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
+	w := newWorld(t)
+	_, paid := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 400})
+	_, unpaid := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 800})
+	path := fmt.Sprintf("/orders/%d/pay", paid.ID)
+	status, _ := w.post(path, nil)
+	require.Equal(t, http.StatusOK, status)
+	status, again := w.post(path, nil)
+	require.Equal(t, http.StatusOK, status, "paying twice is no error")
+	require.Equal(t, statePaid, again.State)
+	w.get(unpaid.ID, func(o order) bool { return o.State == stateClosed }) // due later, so the other's time has passed
+	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
+}
+
+func TestBadRequestsAreRefused(t *testing.T) {
+	w := newWorld(t)
+	for _, bad := range []newOrder{
+		{SKU: "book", DeadlineMS: 1000},
+		{SKU: "book", Quantity: 1},
+		{SKU: "no such thing!", Quantity: 1, DeadlineMS: 1000},
+		{Key: "a key", SKU: "book", Quantity: 1, DeadlineMS: 1000},
+	} {
+		status, _ := w.post("/orders", bad)
+		require.Equal(t, http.StatusBadRequest, status, "%+v", bad)
+	}
+	status, _ := w.post("/orders/99/pay", nil)
+	require.Equal(t, http.StatusNotFound, status)
+	response, err := http.Get("http://" + w.client.address() + "/health")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+}

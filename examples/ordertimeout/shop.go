@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator"
+)
+
+// shop takes orders, lets them be paid, and closes those that are not. Each of the three is one transaction
+// over the business tables and the process log.
+type shop struct {
+	db      *sql.DB
+	log     *compensator.Compensator
+	closing *compensator.Type[closing]
+}
+
+// closing is the content of a close_order entry: all that giving the stock back takes.
+type closing struct {
+	Order    uint64 `json:"order"`
+	SKU      string `json:"sku"`
+	Quantity int    `json:"quantity"`
+}
+
+func newShop(db *sql.DB, log *compensator.Compensator) (*shop, error) {
+	s := &shop{db: db, log: log}
+	var err error
+	s.closing, err = compensator.HandleTx(log, "close_order", s.close, compensator.TypeConfig{
+		// The service's own load is the only reason for a failure, so there is no cause to wait long.
+		Retry: compensator.Exponential(50*time.Millisecond, 10*time.Second),
+	})
+	return s, err
+}
+
+// closeKey is the idempotent id of an order's close_order entry.
+func closeKey(id uint64) compensator.IdempotentID {
+	return compensator.IdempotentID("close-" + strconv.FormatUint(id, 10))
+}
+
+// place creates an order, or finds the one the client has created with this key before.
+func (s *shop) place(ctx context.Context, want newOrder) (order, error) {
+	id, err := s.insert(ctx, want)
+	var refused *mysql.MySQLError
+	switch {
+	case errors.As(err, &refused) && refused.Number == duplicateKey:
+		return s.find(ctx, findByKey, want.Key)
+	case err != nil:
+		return order{}, err
+	}
+	return s.find(ctx, findByID, id)
+}
+
+const duplicateKey = 1062
+
+const insertOrder = `INSERT INTO orders (order_key, sku, quantity, due_at)
+	VALUES (?, ?, ?, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
+
+// insert takes the stock last: its row is the one that other orders wait for.
+func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	res, err := tx.ExecContext(ctx, insertOrder, want.Key, want.SKU, want.Quantity, want.deadline().Microseconds())
+	if err != nil {
+		return 0, fmt.Errorf("insert order: %w", err)
+	}
+	row, err := res.LastInsertId()
+	if err != nil {
+		return 0, err
+	}
+	id := uint64(row)
+	_, err = s.closing.Record(ctx, tx, closing{Order: id, SKU: want.SKU, Quantity: want.Quantity},
+		compensator.Options{IdempotentID: string(closeKey(id)), BusinessID: strconv.FormatUint(id, 10), Delay: want.deadline()})
+	if err != nil {
+		return 0, err
+	}
+	if err := takeStock(ctx, tx, want.SKU, want.Quantity); err != nil {
+		return 0, err // the order and its entry are rolled back with it
+	}
+	return id, tx.Commit()
+}
+
+func takeStock(ctx context.Context, tx *sql.Tx, sku string, quantity int) error {
+	taken, err := changed(tx.ExecContext(ctx, `UPDATE stock SET n = n - ? WHERE sku = ? AND n >= ?`, quantity, sku, quantity))
+	if err == nil && !taken {
+		return errSoldOut
+	}
+	return err
+}
+
+// pay marks an open order paid and cancels its closing, both or neither. To pay a paid order is no error: the
+// client may not have heard the first answer.
+func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return order{}, err
+	}
+	defer tx.Rollback()
+	paid, err := changed(tx.ExecContext(ctx, `UPDATE orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`, id))
+	if err != nil {
+		return order{}, fmt.Errorf("pay order %d: %w", id, err)
+	}
+	if !paid {
+		return s.explainUnpaid(ctx, tx, id)
+	}
+	_, err = s.log.CancelTx(ctx, tx, closeKey(id))
+	var moved *compensator.StateError // a dead entry, say: it closes nothing any more
+	if err != nil && !errors.As(err, &moved) {
+		return order{}, err
+	}
+	if err := tx.Commit(); err != nil {
+		return order{}, err
+	}
+	return s.find(ctx, findByID, id)
+}
+
+// explainUnpaid tells why a payment changed nothing.
+func (s *shop) explainUnpaid(ctx context.Context, tx *sql.Tx, id uint64) (order, error) {
+	if err := tx.Rollback(); err != nil {
+		return order{}, err
+	}
+	o, err := s.find(ctx, findByID, id)
+	if err == nil && o.State == stateClosed {
+		err = errClosed
+	}
+	return o, err
+}
+
+const closeOrder = `UPDATE orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`
+
+// close is the handler of close_order. Its transaction carries the entry's success too, so however often it
+// is run, the stock is given back once.
+func (s *shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, c closing) error {
+	closed, err := changed(tx.ExecContext(ctx, closeOrder, c.Order))
+	if err != nil || !closed {
+		return err // not closed and no error: it was paid in the last moment
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE stock SET n = n + ? WHERE sku = ?`, c.Quantity, c.SKU)
+	return err
+}
+
+func changed(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+const (
+	findOrder = `SELECT id, order_key, sku, quantity, state, due_at, paid_at, closed_at FROM orders WHERE `
+	findByID  = findOrder + `id = ?`
+	findByKey = findOrder + `order_key = ?`
+)
+
+func (s *shop) find(ctx context.Context, query string, arg any) (order, error) {
+	var o order
+	err := s.db.QueryRowContext(ctx, query, arg).Scan(&o.ID, &o.Key, &o.SKU, &o.Quantity, &o.State, &o.DueAt, &o.PaidAt, &o.ClosedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNotFound
+	}
+	return o, err
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// register gives each business type its handler. Only a process that calls Run runs them.
+func (s *shop) register() error {
+	var closing, packing, flying error
+	s.closeUnpaid, closing = compensator.HandleTx(s.Compensator, "close_unpaid", s.giveBack, compensator.TypeConfig{
+		Concurrency: 2,
+	})
+	s.packParcel, packing = compensator.Handle(s.Compensator, "pack_parcel", s.pack, compensator.TypeConfig{
+		Concurrency: 4,
+		Retry:       compensator.Fixed(200 * time.Millisecond),
+	})
+	s.sendByDrone, flying = compensator.Handle(s.Compensator, "send_by_drone", fly, compensator.TypeConfig{
+		MaxProcessCount: 3,
+		Retry:           compensator.Steps(100*time.Millisecond, 400*time.Millisecond),
+		CompensateTx:    compensator.TypedTx(s.refund),
+	})
+	return errors.Join(closing, packing, flying)
+}
+
+// giveBack closes an unpaid order and gives its stock back. Nothing here guards against a second run, and nothing
+// has to: the transaction that does this also records that it is done.
+func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
+	_, err := tx.ExecContext(ctx, "UPDATE shop_stock SET n = n + ? WHERE item = ?", o.Quantity, o.Item)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'closed', closed_at = "+s.db.now+" WHERE id = ?", o.ID)
+	if err != nil {
+		return err
+	}
+	return takeTime(ctx, 20*time.Millisecond) // so that the kill falls between effect and commit
+}
+
+// refusals is how often the warehouse refuses the call about a difficult order.
+const refusals = 2
+
+func (o Order) difficult() bool { return o.ID%5 == 0 }
+
+// pack calls the warehouse: somebody else's system, played by a table. Its effect and the entry's success cannot
+// be one transaction, so after a kill it is called again. The key tells it that this is the same call.
+func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
+	if o.difficult() && e.Attempt() <= refusals {
+		return errors.New("the warehouse answers 503")
+	}
+	_, err := s.db.ExecContext(ctx, "INSERT INTO shop_parcels (order_id, idempotency_key) VALUES (?, ?)", o.ID, e.Key())
+	if err != nil {
+		return err
+	}
+	return takeTime(ctx, 80*time.Millisecond) // until it answers
+}
+
+// fly always fails; when its attempts are used up, refund undoes the sale.
+func fly(context.Context, *compensator.Entry, Order) error {
+	return errors.New("there is no drone")
+}
+
+func (s *shop) refund(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
+	_, err := tx.ExecContext(ctx, "UPDATE shop_orders SET refunds = refunds + 1 WHERE id = ?", o.ID)
+	return err
+}
+
+func takeTime(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

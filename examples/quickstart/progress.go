@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// progress is how far the entries have come.
+type progress struct {
+	done     int            // succeeded or compensated
+	open     int            // on their way
+	underWay map[string]int // claimed, with no outcome yet, by business type
+}
+
+// progress reads the process log. delivery_count is durable before a handler runs and 0 again with its outcome,
+// so where no worker is alive it counts the attempts that were cut short.
+func (s *shop) progress(ctx context.Context) (progress, error) {
+	p := progress{underWay: make(map[string]int)}
+	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")
+	if err != nil {
+		return p, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var businessType string
+		var done, open, underWay int
+		if err := rows.Scan(&businessType, &done, &open, &underWay); err != nil {
+			return p, err
+		}
+		p.done += done
+		p.open += open
+		p.underWay[businessType] = underWay
+	}
+	return p, rows.Err()
+}
+
+// attempts lists those under way.
+func (p progress) attempts() string {
+	var list []string
+	for businessType, n := range p.underWay {
+		if n > 0 {
+			list = append(list, fmt.Sprintf("%d %s", n, businessType))
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// middle: a fifth of the work is done, and a worker is inside a transaction that gives stock back.
+func (p progress) middle() bool { return p.done >= 20 && p.underWay["close_unpaid"] > 0 }

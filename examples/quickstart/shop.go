@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// shop sells out of a stock. Both processes open one: the first trades and records entries, the worker runs them.
+type shop struct {
+	*compensator.Compensator
+	db *database
+
+	closeUnpaid *compensator.Type[Order]
+	packParcel  *compensator.Type[Order]
+	sendByDrone *compensator.Type[Order]
+}
+
+// lease is short, so that nobody waits long for what the killed worker held. The default is 30 s.
+const lease = 2 * time.Second
+
+// openShop opens the process log in the shop's database and gives each business type its handler.
+func openShop(ctx context.Context, db *database) (*shop, error) {
+	c, err := compensator.New(ctx, compensator.Config{
+		DB: db.DB, Redis: db.redis,
+		Table: logTable, Prefix: ownName,
+		Lease: lease,
+		Grace: 100 * time.Millisecond, // polling takes what is overdue by more
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &shop{Compensator: c, db: db}
+	return s, s.register()
+}
+
+// trade places the orders, and pays most of them at once.
+func (s *shop) trade(ctx context.Context) (books, error) {
+	var b books
+	for id := 1; id <= 120; id++ {
+		o := newOrder(id)
+		blocked, pays := id%6 == 0, id%7 > 1
+		placed := s.place(ctx, o, blocked)
+		if err := b.enterPlaced(o, placed); err != nil {
+			return b, err
+		}
+		if placed == nil && pays {
+			if err := b.enterPaid(o, s.pay(ctx, o)); err != nil {
+				return b, err
+			}
+		}
+	}
+	return b, nil
+}

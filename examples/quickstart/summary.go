@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/compensator-go/compensator"
+)
+
+// promise is a number that the database must show.
+type promise struct {
+	text  string
+	want  int
+	query string
+}
+
+// outcomes are numbers that nobody can know beforehand.
+var outcomes = []promise{
+	{text: "calls of the warehouse: those cut short were made again, with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
+	{text: "ms late, the latest closing: see the queue above, and the dead worker's lease", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
+}
+
+// promises holds the database against the shop's books.
+func promises(b books) []promise {
+	return []promise{
+		{"committed orders are there", b.committed, "SELECT COUNT(*) FROM shop_orders"},
+		{"entries: one an order, one a payment; none lost, no phantom", b.committed + b.paid, "SELECT COUNT(*) FROM shop_process_log"},
+		{"entries not ended, or left to a person", 0, "SELECT COUNT(*) FROM shop_process_log WHERE state IN (0, -1, -3, -2)"},
+		{"entries still leased to a worker", 0, "SELECT COUNT(*) FROM shop_process_log WHERE lease_until > 0"},
+
+		{"closings cancelled, by the payment", b.paid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 3"},
+		{"closings succeeded", b.unpaid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 1"},
+		{"unpaid orders closed", b.unpaid, "SELECT COUNT(*) FROM shop_orders WHERE status = 'closed'"},
+		{"orders closed before their time to pay was over", 0, "SELECT COUNT(*) FROM shop_orders WHERE closed_at < pay_by"},
+		{"items with a wrong stock: each share came back exactly once", 0, fmt.Sprintf("SELECT COUNT(*) FROM shop_stock s WHERE n <> %d - "+
+			"(SELECT COALESCE(SUM(quantity), 0) FROM shop_orders o WHERE o.item = s.item AND status = 'paid')", inStock)},
+
+		{"parcels succeeded", b.parcels, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'pack_parcel' AND state = 1"},
+		{"parcels at the warehouse, each key counted once", b.parcels, "SELECT COUNT(DISTINCT idempotency_key) FROM shop_parcels"},
+		{"parcels for orders that do not exist", 0, "SELECT COUNT(*) FROM shop_parcels WHERE order_id NOT IN (SELECT id FROM shop_orders WHERE status = 'paid' AND NOT drone)"},
+		{"failures counted: each of the warehouse's refusals, and no other", b.refusals, "SELECT SUM(process_count) FROM shop_process_log WHERE business_type = 'pack_parcel'"},
+
+		{"drones compensated, after three failures each", b.drones, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'send_by_drone' AND state = 2 AND process_count = 3"},
+		{"orders refunded, exactly once", b.drones, "SELECT COUNT(*) FROM shop_orders WHERE refunds = 1"},
+		{"orders refunded more often, or for no reason", 0, "SELECT COUNT(*) FROM shop_orders WHERE refunds > 1 OR refunds > 0 AND NOT drone"},
+	}
+}
+
+// summarize prints what the database holds, and returns how many promises it breaks. Each number comes with its
+// query, for whoever wants to ask again.
+func (s *shop) summarize(ctx context.Context, b books) (broken int, err error) {
+	if err := s.printEntries(ctx); err != nil {
+		return 0, err
+	}
+	fmt.Print("\nWhat was promised\n\n")
+	for _, p := range promises(b) {
+		got, err := s.ask(ctx, p.query)
+		if err != nil {
+			return broken, err
+		}
+		if got == p.want {
+			printNumber("ok", got, p.text, p.query)
+			continue
+		}
+		broken++
+		printNumber("WRONG", got, fmt.Sprintf("%s; want %d", p.text, p.want), p.query)
+	}
+	fmt.Print("\nWhat was not promised, as it came out\n\n")
+	for _, o := range outcomes {
+		got, err := s.ask(ctx, o.query)
+		if err != nil {
+			return broken, err
+		}
+		printNumber("", got, o.text, o.query)
+	}
+	fmt.Printf("\nAsk again: %s\n", s.db.shell())
+	return broken, nil
+}
+
+func printNumber(verdict string, n int, text, query string) {
+	fmt.Printf("  %-6s%6d  %s\n%16s%s\n", verdict, n, text, "", query)
+}
+
+func (s *shop) printEntries(ctx context.Context) error {
+	const query = "SELECT business_type, state, COUNT(*), SUM(process_count > 0), SUM(process_count) FROM shop_process_log GROUP BY business_type, state"
+	fmt.Printf("\nWhat became of the entries\n\n  %-14s%-13s%7s%10s%10s\n", "type", "state", "entries", "retried", "failures")
+	rows, err := s.db.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var businessType string
+		var state compensator.State
+		var entries, retried, failures int
+		if err := rows.Scan(&businessType, &state, &entries, &retried, &failures); err != nil {
+			return err
+		}
+		fmt.Printf("  %-14s%-13s%7d%10d%10d\n", businessType, state, entries, retried, failures)
+	}
+	fmt.Printf("%16s%s\n", "", query)
+	return rows.Err()
+}
+
+func (s *shop) ask(ctx context.Context, query string) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, query).Scan(&n)
+	return n, err
+}
