@@ -141,7 +141,7 @@ func mayNot(err error) bool {
 	return errors.As(err, &answer) && answer.Number == accessDenied
 }
 
-// forget removes what an earlier run has left in Redis.
+// forget removes the shop's keys from Redis.
 func (db *database) forget(ctx context.Context) error {
 	if db.redis == nil {
 		return nil

@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -56,7 +57,7 @@ func run() error {
 	}
 	broken, err := s.summarize(ctx, books)
 	if broken > 0 {
-		return fmt.Errorf("%d promises broken", broken)
+		err = fmt.Errorf("%d promises broken", broken)
 	}
-	return err
+	return errors.Join(err, db.forget(ctx))
 }

@@ -2,16 +2,25 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/compensator-go/compensator"
 )
 
-// promise is a number that the database must show.
+// promise is a number in the database, and what it must be.
 type promise struct {
 	text  string
 	want  int
 	query string
+}
+
+// ask reads the number.
+func (p promise) ask(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) (n int, err error) {
+	err = db.QueryRowContext(ctx, p.query).Scan(&n)
+	return n, err
 }
 
 // outcomes are numbers that nobody can know beforehand.
@@ -54,7 +63,7 @@ func (s *shop) summarize(ctx context.Context, b books) (broken int, err error) {
 	}
 	fmt.Print("\nWhat was promised\n\n")
 	for _, p := range promises(b) {
-		got, err := s.ask(ctx, p.query)
+		got, err := p.ask(ctx, s.db)
 		if err != nil {
 			return broken, err
 		}
@@ -67,7 +76,7 @@ func (s *shop) summarize(ctx context.Context, b books) (broken int, err error) {
 	}
 	fmt.Print("\nWhat was not promised, as it came out\n\n")
 	for _, o := range outcomes {
-		got, err := s.ask(ctx, o.query)
+		got, err := o.ask(ctx, s.db)
 		if err != nil {
 			return broken, err
 		}
@@ -102,7 +111,3 @@ func (s *shop) printEntries(ctx context.Context) error {
 	return rows.Err()
 }
 
-func (s *shop) ask(ctx context.Context, query string) (n int, err error) {
-	err = s.db.QueryRowContext(ctx, query).Scan(&n)
-	return n, err
-}

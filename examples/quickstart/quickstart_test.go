@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
+
+func TestQuickstartKeepsItsPromisesOnSQLite(t *testing.T) {
+	output := quickstart(t, "TMPDIR="+t.TempDir())
+	assert.Contains(t, output, "SQLite")
+}
+
+func TestQuickstartKeepsItsPromisesOnServers(t *testing.T) {
+	server := testservers.SharedSQL(t)
+	t.Cleanup(func() { execute(t, server.DSN(""), "DROP DATABASE "+ownName) })
+	output := quickstart(t, dsnVariable+"="+server.DSN(""), redisVariable+"="+testservers.SharedRedis(t).Addr())
+	assert.Contains(t, output, "database "+ownName)
+	assert.Contains(t, output, "Redis at ")
+}
+
+func TestQuickstartSharesTheDatabaseOfAUserWhoMayMakeNone(t *testing.T) {
+	server := testservers.SharedSQL(t)
+	dsn, err := mysql.ParseDSN(server.Database(t))
+	require.NoError(t, err)
+	dsn.User, dsn.Passwd = dsn.DBName[:20], "secret"
+	execute(t, server.DSN(""), "CREATE USER "+dsn.User+" IDENTIFIED BY 'secret'", "GRANT ALL ON "+dsn.DBName+".* TO "+dsn.User)
+	t.Cleanup(func() { execute(t, server.DSN(""), "DROP USER "+dsn.User) })
+	output := quickstart(t, dsnVariable+"="+dsn.FormatDSN())
+	assert.Contains(t, output, "database "+dsn.DBName)
+	assert.Contains(t, output, "no Redis")
+}
+
+// quickstart builds and runs the program, in an environment without servers but for those given.
+func quickstart(t *testing.T, environment ...string) (output string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "quickstart")
+	built, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, string(built))
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(append(os.Environ(), dsnVariable+"=", redisVariable+"="), environment...)
+	combined, err := cmd.CombinedOutput()
+	output = string(combined)
+	require.NoError(t, err, output)
+	assert.Equal(t, len(promises(books{})), strings.Count(output, "\n  ok "), output)
+	for _, line := range []string{"120 orders placed, 20 rolled back, 100 committed", "kill -9 worker", " close_unpaid, ", "every entry has ended",
+		"close_unpaid  cancelled", "close_unpaid  succeeded", "pack_parcel   succeeded", "send_by_drone compensated", "Ask again: "} {
+		assert.Contains(t, output, line)
+	}
+	return output
+}
+
+func execute(t *testing.T, dsn string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, statement := range statements {
+		_, err := db.Exec(statement)
+		require.NoError(t, err, statement)
+	}
+}
+
+// sabotage breaks the promise with that query.
+var sabotage = map[string]string{
+	"committed orders":           "DELETE FROM shop_orders WHERE id = 1",
+	"entries: one an order":      "DELETE FROM shop_process_log WHERE business_id = '1' AND state = 1",
+	"entries not ended":          "UPDATE shop_process_log SET state = -1 WHERE business_id = '2'",
+	"entries still leased":       "UPDATE shop_process_log SET lease_until = 1 WHERE business_id = '2'",
+	"closings cancelled":         "UPDATE shop_process_log SET state = 1 WHERE state = 3",
+	"closings succeeded":         "UPDATE shop_process_log SET state = 3 WHERE state = 1",
+	"unpaid orders closed":       "UPDATE shop_orders SET status = 'open' WHERE id = 1",
+	"orders closed before":       "UPDATE shop_orders SET closed_at = pay_by - 1 WHERE id = 1",
+	"items with a wrong stock":   "UPDATE shop_stock SET n = n + 1 WHERE item = 'bread'",
+	"parcels succeeded":          "UPDATE shop_process_log SET state = -2 WHERE business_type = 'pack_parcel'",
+	"parcels at the warehouse":   "INSERT INTO shop_parcels VALUES (2, 'again')",
+	"parcels for orders that":    "INSERT INTO shop_parcels VALUES (6, 'rolled back')",
+	"failures counted":           "UPDATE shop_process_log SET process_count = 1 WHERE business_id = '10'",
+	"drones compensated":         "UPDATE shop_process_log SET process_count = 2 WHERE business_type = 'send_by_drone'",
+	"orders refunded, exactly":   "UPDATE shop_orders SET refunds = 2 WHERE id = 3",
+	"orders refunded more often": "UPDATE shop_orders SET refunds = 1 WHERE id = 4",
+}
+
+func TestSummarySeesEveryBrokenPromise(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Setenv(redisVariable, "")
+	db, err := openSQLite(filepath.Join(t.TempDir(), "shop.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.clear(ctx))
+	s, err := openShop(ctx, db)
+	require.NoError(t, err)
+	defer s.Close()
+	books := workedOff(ctx, t, s, cancel)
+	for _, p := range promises(books) {
+		got, err := p.ask(t.Context(), db)
+		require.NoError(t, err)
+		require.Equal(t, p.want, got, p.text)
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), harmOf(t, p))
+		require.NoError(t, err)
+		got, err = p.ask(t.Context(), tx)
+		require.NoError(t, err)
+		assert.NotEqual(t, p.want, got, p.text)
+		require.NoError(t, tx.Rollback())
+	}
+	execute := "UPDATE shop_stock SET n = n + 1 WHERE item = 'bread'"
+	_, err = db.ExecContext(t.Context(), execute)
+	require.NoError(t, err)
+	broken, err := s.summarize(t.Context(), books)
+	require.NoError(t, err)
+	assert.Equal(t, 1, broken)
+}
+
+// workedOff trades and runs what was recorded, in this process, until all has ended.
+func workedOff(ctx context.Context, t *testing.T, s *shop, stop func()) books {
+	t.Helper()
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	b, err := s.trade(ctx)
+	require.NoError(t, err)
+	here := &worker{gone: make(chan struct{})}
+	require.NoError(t, here.await(ctx, func() (bool, error) {
+		p, err := s.progress(ctx)
+		return p.open == 0, err
+	}))
+	stop()
+	require.NoError(t, <-ran)
+	return b
+}
+
+func harmOf(t *testing.T, p promise) string {
+	t.Helper()
+	for start, statement := range sabotage {
+		if strings.HasPrefix(p.text, start) {
+			return statement
+		}
+	}
+	t.Fatalf("no sabotage of %q", p.text)
+	return ""
+}
