@@ -89,7 +89,8 @@ type mysqlColumn struct {
 type mysqlTable struct {
 	engine  string
 	columns map[string]mysqlColumn
-	indexes map[string]bool // "unique:col,col" or "index:col,col"
+	indexes map[string]bool // "unique:col,col" or "name:col,col"
+	missing []string        // tables beside it
 }
 
 func readMySQLTable(ctx context.Context, s *sqlStore) (mysqlTable, error) {
@@ -101,6 +102,16 @@ func readMySQLTable(ctx context.Context, s *sqlStore) (mysqlTable, error) {
 	}
 	if err != nil {
 		return t, err
+	}
+	for _, suffix := range []string{"_audit", "_meta"} {
+		var found int
+		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base+suffix).Scan(&found)
+		if err != nil {
+			return t, err
+		}
+		if found == 0 {
+			t.missing = append(t.missing, s.table.quoted(suffix))
+		}
 	}
 	rows, err := s.db.QueryContext(ctx, "SELECT column_name, LOWER(data_type), COALESCE(character_maximum_length,0), COALESCE(collation_name,'') FROM information_schema.columns WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base)
 	if err != nil {
@@ -122,22 +133,21 @@ func readMySQLTable(ctx context.Context, s *sqlStore) (mysqlTable, error) {
 }
 
 func (t *mysqlTable) readIndexes(ctx context.Context, s *sqlStore, schema string) error {
-	rows, err := s.db.QueryContext(ctx, "SELECT MIN(non_unique), GROUP_CONCAT(LOWER(column_name) ORDER BY seq_in_index) FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? GROUP BY index_name", s.table.database, s.table.base)
+	rows, err := s.db.QueryContext(ctx, "SELECT LOWER(index_name), MIN(non_unique), GROUP_CONCAT(LOWER(column_name) ORDER BY seq_in_index) FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? GROUP BY index_name", s.table.database, s.table.base)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var nonUnique int
-		var columns string
-		if err := rows.Scan(&nonUnique, &columns); err != nil {
+		var name, columns string
+		if err := rows.Scan(&name, &nonUnique, &columns); err != nil {
 			return err
 		}
-		kind := "index:"
 		if nonUnique == 0 {
-			kind = "unique:"
+			name = "unique"
 		}
-		t.indexes[kind+columns] = true
+		t.indexes[name+":"+columns] = true
 	}
 	return rows.Err()
 }
@@ -150,6 +160,12 @@ var wantColumns = map[string]mysqlColumn{
 	"batch_id": {length: maxName}, "business_id": {length: maxName}, "business_ext_id": {length: maxName}, "user_id": {length: maxName}, "user_name": {length: maxName},
 	"content": {length: 1<<24 - 1}, "headers": {length: maxHeaders}, "token": {length: 16}, "last_error": {length: maxErrorRunes}, "ended_by": {length: 16},
 	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
+}
+
+// wantIndexes are those that statements force by name.
+var wantIndexes = map[string]string{
+	"k_due": "state,business_type,next_at,id", "k_batch_id": "batch_id", "k_business_id": "business_id",
+	"k_business_ext_id": "business_ext_id", "k_created_at": "created_at",
 }
 
 func (t mysqlTable) problems(name tableName) []error {
@@ -171,8 +187,13 @@ func (t mysqlTable) problems(name tableName) []error {
 	if !t.indexes["unique:idempotent_id"] {
 		refuse("index", "no UNIQUE index on idempotent_id: duplicates would be recorded twice")
 	}
-	if !t.indexes["index:state,business_type,next_at,id"] {
-		refuse("index k_due", "missing (state, business_type, next_at, id)")
+	for name, columns := range wantIndexes {
+		if !t.indexes[name+":"+columns] {
+			refuse("index "+name, "missing ("+columns+"): statements name it")
+		}
+	}
+	for _, table := range t.missing {
+		problems = append(problems, &FieldError{Field: "table " + table, Reason: "does not exist; run Migrate or the files in migrations/mysql"})
 	}
 	return problems
 }

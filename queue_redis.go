@@ -92,8 +92,8 @@ func (q *redisQueue) Check(ctx context.Context, fingerprint string) error {
 		}
 		for _, owner := range owners {
 			if owner != fingerprint {
-				return fmt.Errorf("check redis: prefix %q belongs to another database (its fingerprint is %q, ours %q): "+
-					"give each database a prefix of its own", q.keys.prefix, owner, fingerprint)
+				return &FieldError{Field: "Prefix", Reason: fmt.Sprintf("%q belongs to another database (its fingerprint is %q, ours %q): "+
+					"give each database a prefix of its own", q.keys.prefix, owner, fingerprint)}
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func checkRedisVersion(info string) error {
 	version, _, _ = strings.Cut(version, "\r\n")
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 5 {
-		return fmt.Errorf("version %s is too old: scripts that read the clock and then write need 5 or newer", version)
+		return &FieldError{Field: "Redis", Reason: fmt.Sprintf("version %s is too old: scripts that read the clock and then write need 5 or newer", version)}
 	}
 	return nil
 }

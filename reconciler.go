@@ -61,7 +61,7 @@ func (r *reconciler) round(ctx context.Context) {
 	complete := leads
 	for _, head := range heads {
 		t := c.types.named(head.BusinessType)
-		overdue := head.DueIn < -c.cfg.Grace
+		overdue := head.DueIn < -r.grace()
 		switch {
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
@@ -115,6 +115,15 @@ func (r *reconciler) checkOwner(ctx context.Context) error {
 	return err
 }
 
+// grace is how long an entry may be due before the queue counts as having forgotten it. A wheel never knew the
+// entries of other processes, so for them there is nothing to wait for.
+func (r *reconciler) grace() time.Duration {
+	if r.c.local {
+		return 0
+	}
+	return r.c.cfg.Grace
+}
+
 // poll claims overdue entries straight from the database, as many as there are free slots.
 func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int {
 	c := r.c
@@ -122,7 +131,7 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if n == 0 {
 		return 0
 	}
-	overdue, err := c.store.Scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -c.cfg.Grace, Free: true, Limit: n})
+	overdue, err := c.store.Scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: n})
 	want := make([]Wanted, len(overdue))
 	for i, o := range overdue {
 		want[i] = Wanted{ID: o.ID}

@@ -73,6 +73,9 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 	for name, abandon := range notCommitted {
 		t.Run(name, func(t *testing.T) {
 			inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+				if cfg.DB == w.DB {
+					cfg.DB = w.open(compensatorOn(w.DSN))
+				}
 				cfg.DB.SetMaxOpenConns(1) // what a transaction leaves on its connection would reach the next
 				c := w.new(cfg)
 				orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)

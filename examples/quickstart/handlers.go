@@ -55,7 +55,7 @@ func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	if err != nil {
 		return err
 	}
-	return takeTime(ctx, 80*time.Millisecond) // until it answers
+	return takeTime(ctx, 150*time.Millisecond) // until it answers
 }
 
 // fly always fails; when its attempts are used up, refund undoes the sale.

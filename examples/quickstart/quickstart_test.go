@@ -55,7 +55,7 @@ func quickstart(t *testing.T, environment ...string) (output string) {
 	output = string(combined)
 	require.NoError(t, err, output)
 	assert.Equal(t, len(promises(books{})), strings.Count(output, "\n  ok "), output)
-	for _, line := range []string{"120 orders placed, 20 rolled back, 100 committed", "kill -9 worker", " close_unpaid, ", "every entry has ended",
+	for _, line := range []string{"120 orders placed, 20 rolled back, 100 committed", "kill -9 worker", "cut short: 1 close_unpaid", "every entry has ended",
 		"close_unpaid  cancelled", "close_unpaid  succeeded", "pack_parcel   succeeded", "send_by_drone compensated", "Ask again: "} {
 		assert.Contains(t, output, line)
 	}

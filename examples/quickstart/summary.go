@@ -110,4 +110,3 @@ func (s *shop) printEntries(ctx context.Context) error {
 	fmt.Printf("%16s%s\n", "", query)
 	return rows.Err()
 }
-

@@ -6,7 +6,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/golang-migrate/migrate/v4"
 	migratemysql "github.com/golang-migrate/migrate/v4/database/mysql"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
@@ -121,5 +120,3 @@ func definitions(t *testing.T, dsn string) map[string]string {
 	}
 	return found
 }
-
-var _ = mysql.Config{} // registers the driver

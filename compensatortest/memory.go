@@ -1,0 +1,195 @@
+package compensatortest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// lockWait is how long a statement of the store's own waits for a row that a transaction holds.
+const lockWait = 2 * time.Second
+
+// MemoryStore is a compensator.Store that keeps its rows in this process: for unit tests of code that records
+// entries, and for simulations in a testing/synctest bubble, whose clock it then uses. It behaves as InnoDB
+// does at READ COMMITTED: others read committed rows only, a transaction holds the rows it wrote until it
+// ends, and a second insert of an idempotent id waits for the first. It passes TestStore.
+//
+// Nothing survives the process. All methods may be called concurrently.
+type MemoryStore struct {
+	name string
+
+	mu     sync.Mutex // guards what follows, and every memoryRow and MemoryTx; never held while waiting
+	rows   map[compensator.EntryID]*memoryRow
+	keys   map[string]*memoryRow // by idempotent id, those not committed included
+	lastID uint64                // a rolled back insert has used up its id, as AUTO_INCREMENT has
+	audit  map[compensator.EntryID][]compensator.AuditRecord
+	open   []*MemoryTx
+	watch  func(before, after compensator.Row)
+}
+
+var _ compensator.Store = (*MemoryStore)(nil)
+
+var memoryStores atomic.Int64
+
+// NewMemoryStore returns an empty store.
+func NewMemoryStore() *MemoryStore {
+	return &MemoryStore{
+		name:  fmt.Sprintf("memory-%d", memoryStores.Add(1)),
+		rows:  make(map[compensator.EntryID]*memoryRow),
+		keys:  make(map[string]*memoryRow),
+		audit: make(map[compensator.EntryID][]compensator.AuditRecord),
+		watch: func(compensator.Row, compensator.Row) {},
+	}
+}
+
+// Watch has fn see every committed transition from now on, in the order of commits, each one version after
+// the other. before is zero when the row was inserted, after when it was purged; a renewed lease is no
+// transition. fn runs while the store is locked: it must not call the store.
+func (s *MemoryStore) Watch(fn func(before, after compensator.Row)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watch = fn
+}
+
+// Rows returns every committed row, by ascending id.
+func (s *MemoryStore) Rows() []compensator.Row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := nowMS()
+	var rows []compensator.Row
+	for _, version := range s.committedLocked() {
+		rows = append(rows, version.row(now))
+	}
+	return rows
+}
+
+// Crash ends every open transaction as a server crash does: its writes are gone, and its Commit reports a
+// broken connection. What was committed stays.
+func (s *MemoryStore) Crash() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tx := range slices.Clone(s.open) {
+		tx.undoLocked(0)
+		tx.endLocked(endCrashed)
+	}
+}
+
+// Check implements compensator.Store: nothing can be wrong here.
+func (s *MemoryStore) Check(ctx context.Context) error { return ctx.Err() }
+
+// Fingerprint implements compensator.Store. It is unique in this process.
+func (s *MemoryStore) Fingerprint(ctx context.Context) (string, error) { return s.name, ctx.Err() }
+
+// Close implements compensator.Store. The rows stay, so that a test may look at them afterwards.
+func (s *MemoryStore) Close() error { return nil }
+
+// committedLocked lists the committed version of every row, by ascending id.
+func (s *MemoryStore) committedLocked() []*version {
+	versions := make([]*version, 0, len(s.rows))
+	for _, id := range slices.SortedFunc(maps.Keys(s.rows), compareIDs) {
+		if committed := s.rows[id].committed; committed != nil {
+			versions = append(versions, committed)
+		}
+	}
+	return versions
+}
+
+// matchingLocked lists the committed versions that match, by ascending id.
+func (s *MemoryStore) matchingLocked(match func(*version) bool) []*version {
+	return slices.DeleteFunc(s.committedLocked(), func(v *version) bool { return !match(v) })
+}
+
+// writeLocked is the one way from a version of a row to its next, in tx or, when tx is nil, at once; the row
+// must be free for it. A version that does not follow its predecessor is a bug of ours and panics.
+func (s *MemoryStore) writeLocked(tx *MemoryTx, row *memoryRow, next *version, audit *compensator.AuditRecord) {
+	step := memoryStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
+	step.mustFollow()
+	if tx == nil {
+		s.publishLocked(step)
+		return
+	}
+	tx.holdLocked(row)
+	row.working = next
+	tx.steps = append(tx.steps, step)
+}
+
+// publishLocked commits one step.
+func (s *MemoryStore) publishLocked(step memoryStep) {
+	now := nowMS()
+	step.row.committed = step.after
+	if step.audit != nil {
+		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
+	}
+	s.watch(step.before.row(now), step.after.row(now))
+}
+
+// removeLocked forgets a row: its insert was rolled back, or it was purged.
+func (s *MemoryStore) removeLocked(row *memoryRow) {
+	delete(s.rows, row.id)
+	delete(s.keys, row.key)
+}
+
+// freeLocked finds a row and waits until no transaction but tx holds it: until ctx ends, with the error of
+// that. A tx that would wait for itself through others is ended, as by a server's deadlock detection. The
+// row is looked up anew after each wait; nil means that there is none.
+func (s *MemoryStore) freeLocked(ctx context.Context, tx *MemoryTx, find func() *memoryRow) (*memoryRow, error) {
+	for {
+		row := find()
+		if row == nil || row.freeFor(tx) {
+			return row, nil
+		}
+		if err := s.awaitLocked(ctx, tx, row); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// awaitLocked gives up the lock until row's holder has ended, or tx, or ctx.
+func (s *MemoryStore) awaitLocked(ctx context.Context, tx *MemoryTx, row *memoryRow) error {
+	if tx != nil && row.waitsFor(tx) {
+		tx.undoLocked(0)
+		tx.endLocked(endAborted)
+		return compensator.ErrTxAborted
+	}
+	free, ended := row.free, tx.waitLocked(row)
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-free:
+	case <-ended:
+	case <-ctx.Done():
+		if err = ctx.Err(); context.Cause(ctx) == compensator.ErrBusy {
+			err = compensator.ErrBusy
+		}
+	}
+	s.mu.Lock()
+	tx.waitLocked(nil)
+	if err == nil {
+		err = tx.refusalLocked()
+	}
+	return err
+}
+
+// withLockWait bounds ctx by lockWait; freeLocked then returns ErrBusy.
+func withLockWait(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, lockWait, compensator.ErrBusy)
+}
+
+// byRef finds what ref names; call it with the lock held.
+func (s *MemoryStore) byRef(ref compensator.Ref) func() *memoryRow {
+	return func() *memoryRow {
+		switch ref := ref.(type) {
+		case compensator.EntryID:
+			return s.rows[ref]
+		case compensator.IdempotentID:
+			return s.keys[string(ref)]
+		}
+		return nil
+	}
+}

@@ -1,0 +1,165 @@
+package compensatortest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// lockedRetry is when a claim should look again at a row that it found locked.
+const lockedRetry = 50 * time.Millisecond
+
+// Claim implements compensator.Store. accept runs while the store is locked: it must not call the store.
+func (s *MemoryStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+	if err := ctx.Err(); err != nil {
+		return compensator.Claimed{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := memoryClaim{store: s, now: nowMS(), token: token, lease: lease, accept: accept}
+	seen := make(map[compensator.EntryID]bool, len(want))
+	for _, w := range want {
+		if !seen[w.ID] {
+			seen[w.ID] = true
+			c.oneLocked(w)
+		}
+	}
+	return c.found, nil
+}
+
+// memoryClaim is one Claim call under way.
+type memoryClaim struct {
+	store  *MemoryStore
+	now    int64
+	token  compensator.Token
+	lease  time.Duration
+	accept func(*compensator.Row) bool
+	found  compensator.Claimed
+}
+
+func (c *memoryClaim) oneLocked(w compensator.Wanted) {
+	row := c.store.rows[w.ID]
+	if row == nil || row.committed == nil {
+		c.found.Gone = append(c.found.Gone, w.ID)
+		return
+	}
+	v := row.committed
+	own := w.Token != compensator.Token{} && w.Token == v.token
+	switch before := v.row(c.now); {
+	case row.holder != nil:
+		c.found.Waiting = append(c.found.Waiting, compensator.Scheduled{ID: w.ID, In: lockedRetry, NextAt: v.nextAt})
+	case v.entry.State.Terminal():
+		c.found.Gone = append(c.found.Gone, w.ID)
+	case !v.due(c.now) || v.leased(c.now) && !own:
+		c.found.Waiting = append(c.found.Waiting, v.scheduled(c.now))
+	case !c.accept(&before):
+		c.found.Refused = append(c.found.Refused, v.row(c.now))
+	default:
+		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now), nil)
+		c.found.Mine = append(c.found.Mine, row.committed.row(c.now))
+	}
+}
+
+// Release implements compensator.Store. It returns ErrBusy when a transaction kept one of the rows for two
+// seconds; the others are released.
+func (s *MemoryStore) Release(ctx context.Context, ids []compensator.EntryID, token compensator.Token) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy, err := s.eachLocked(ctx, ids, func(_ int, row *memoryRow) {
+		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 {
+			return
+		}
+		s.writeLocked(nil, row, row.committed.released(nowMS()), nil)
+	})
+	if err == nil && len(busy) > 0 {
+		err = compensator.ErrBusy
+	}
+	if err != nil {
+		return fmt.Errorf("release %d entries: %w", len(ids), err)
+	}
+	return nil
+}
+
+// eachLocked calls do for every id; row is nil when there is none. It does the free rows first and then waits
+// for the others, lockWait in all: the places of those still held are busy.
+func (s *MemoryStore) eachLocked(ctx context.Context, ids []compensator.EntryID, do func(i int, row *memoryRow)) (busy []int, err error) {
+	ctx, cancel := withLockWait(ctx)
+	defer cancel()
+	var held []int
+	for i, id := range ids {
+		if row := s.rows[id]; row != nil && row.holder != nil {
+			held = append(held, i)
+			continue
+		}
+		do(i, s.rows[id])
+	}
+	for _, i := range held {
+		row, err := s.freeLocked(ctx, nil, s.byRef(ids[i]))
+		switch {
+		case err == compensator.ErrBusy:
+			busy = append(busy, i)
+		case err != nil:
+			return nil, err
+		default:
+			do(i, row)
+		}
+	}
+	return busy, nil
+}
+
+// Renew implements compensator.Store. The lease of a row that a transaction holds stays as it is, and is not
+// lost for that.
+func (s *MemoryStore) Renew(ctx context.Context, held []compensator.Held, lease time.Duration) ([]compensator.EntryID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until := nowMS() + millis(lease)
+	var lost []compensator.EntryID
+	for _, h := range held {
+		row := s.rows[h.ID]
+		switch {
+		case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():
+			lost = append(lost, h.ID)
+		case row.holder == nil:
+			row.committed = row.committed.renewed(until)
+		}
+	}
+	return lost, nil
+}
+
+// renewed is the one write that is no transition: the holder's fence must hold on.
+func (v *version) renewed(until int64) *version {
+	next := *v
+	next.leaseUntil = until
+	return &next
+}
+
+// Due implements compensator.Store.
+func (s *MemoryStore) Due(ctx context.Context, businessType string, limit int) ([]compensator.EntryID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := nowMS()
+	due := s.matchingLocked(func(v *version) bool {
+		return v.entry.BusinessType == businessType && !v.entry.State.Terminal() && v.due(now) && !v.leased(now)
+	})
+	slices.SortFunc(due, func(a, b *version) int {
+		return cmp.Or(cmp.Compare(b.entry.State, a.entry.State), place(a.scheduled(now), b.scheduled(now)))
+	})
+	var ids []compensator.EntryID
+	for _, v := range due[:min(len(due), max(limit, 0))] {
+		ids = append(ids, v.entry.ID)
+	}
+	return ids, nil
+}

@@ -1,0 +1,127 @@
+package compensatortest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Insert implements compensator.Store. It waits for a transaction that holds one of the keys until that one
+// or ctx ends. It always knows whether tx is open, so proven makes no difference.
+func (s *MemoryStore) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, _ bool) ([]compensator.Inserted, error) {
+	own, err := s.unwrap(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := own.refusalLocked(); err != nil {
+		return nil, err
+	}
+	if err := s.freeKeysLocked(ctx, own, drafts); err != nil {
+		return nil, fmt.Errorf("insert %d entries: %w", len(drafts), err)
+	}
+	now := nowMS()
+	answers := make([]compensator.Inserted, len(drafts))
+	for i, draft := range drafts {
+		answers[i] = s.insertLocked(own, draft, now)
+	}
+	return answers, nil
+}
+
+// freeKeysLocked returns when nobody else holds any of the keys. A wait may let others take a key seen free
+// before, so every wait starts over.
+func (s *MemoryStore) freeKeysLocked(ctx context.Context, tx *MemoryTx, drafts []compensator.Draft) error {
+	for i := 0; i < len(drafts); i++ {
+		row := s.keys[drafts[i].IdempotentID]
+		if row == nil || row.freeFor(tx) {
+			continue
+		}
+		if err := s.awaitLocked(ctx, tx, row); err != nil {
+			return err
+		}
+		i = -1
+	}
+	return nil
+}
+
+func (s *MemoryStore) insertLocked(tx *MemoryTx, draft compensator.Draft, now int64) compensator.Inserted {
+	if row := s.keys[draft.IdempotentID]; row != nil {
+		entry := &row.seenBy(tx).entry
+		same := entry.BusinessType == draft.BusinessType && bytes.Equal(entry.Content, draft.Content)
+		return compensator.Inserted{ID: row.id, Duplicate: true, State: entry.State, ContentMatches: same}
+	}
+	s.lastID++
+	row := &memoryRow{id: compensator.RowID(s.lastID), key: draft.IdempotentID}
+	s.rows[row.id], s.keys[row.key] = row, row
+	s.writeLocked(tx, row, newVersion(row.id, draft, now), nil)
+	return compensator.Inserted{ID: row.id}
+}
+
+// IDs implements compensator.Store.
+func (s *MemoryStore) IDs(ctx context.Context, tx compensator.Tx, idempotentIDs []string) (map[string]compensator.EntryID, error) {
+	own, err := s.unwrapOptional(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := own.refusalLocked(); err != nil {
+		return nil, err
+	}
+	ids := make(map[string]compensator.EntryID, len(idempotentIDs))
+	for _, key := range idempotentIDs {
+		if row := s.keys[key]; row != nil && row.seenBy(own) != nil {
+			ids[key] = row.id
+		}
+	}
+	return ids, nil
+}
+
+// unwrapOptional is unwrap where tx may be nil.
+func (s *MemoryStore) unwrapOptional(ctx context.Context, tx compensator.Tx) (*MemoryTx, error) {
+	if tx == nil {
+		return nil, ctx.Err()
+	}
+	return s.unwrap(ctx, tx)
+}
+
+// Load implements compensator.Store.
+func (s *MemoryStore) Load(ctx context.Context, ids []compensator.EntryID) ([]compensator.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := nowMS()
+	var rows []compensator.Row
+	read := make(map[compensator.EntryID]bool, len(ids))
+	for _, id := range ids {
+		if row := s.rows[id]; row != nil && row.committed != nil && !read[id] {
+			rows = append(rows, row.committed.row(now))
+			read[id] = true
+		}
+	}
+	return rows, nil
+}
+
+// Resolve implements compensator.Store. It waits two seconds at most.
+func (s *MemoryStore) Resolve(ctx context.Context, ref compensator.Ref) (compensator.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return compensator.Row{}, err
+	}
+	ctx, cancel := withLockWait(ctx)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, err := s.freeLocked(ctx, nil, s.byRef(ref))
+	if err == nil && row == nil {
+		err = compensator.ErrNotFound
+	}
+	if err != nil {
+		return compensator.Row{}, fmt.Errorf("resolve entry %v: %w", ref, err)
+	}
+	return row.committed.row(nowMS()), nil
+}

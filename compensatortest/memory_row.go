@@ -1,0 +1,203 @@
+package compensatortest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator"
+)
+
+// memoryRow is one row: the version everybody reads, and the one of the transaction that holds it.
+type memoryRow struct {
+	id        compensator.EntryID
+	key       string
+	committed *version // nil: inserted and not committed yet
+	working   *version // the holder's
+	holder    *MemoryTx
+	free      chan struct{} // closed when holder lets go
+}
+
+// seenBy is the version that tx works on, or that everybody reads.
+func (r *memoryRow) seenBy(tx *MemoryTx) *version {
+	if tx != nil && r.holder == tx {
+		return r.working
+	}
+	return r.committed
+}
+
+// freeFor reports whether tx need not wait for the row.
+func (r *memoryRow) freeFor(tx *MemoryTx) bool { return r.holder == nil || r.holder == tx }
+
+// waitsFor reports whether the row's holder waits, through however many others, for tx.
+func (r *memoryRow) waitsFor(tx *MemoryTx) bool {
+	for r != nil && r.holder != nil {
+		if r.holder == tx {
+			return true
+		}
+		r = r.holder.waits
+	}
+	return false
+}
+
+// memoryStep is one write: what a rollback undoes and a commit publishes.
+type memoryStep struct {
+	row           *memoryRow
+	before, after *version // before is nil for an insert
+	audit         *compensator.AuditRecord
+}
+
+func (st memoryStep) mustFollow() {
+	want := uint64(0)
+	if st.before != nil {
+		want = st.before.entry.Version + 1
+	}
+	if got := st.after.entry.Version; got != want {
+		panic(fmt.Sprintf("compensatortest: entry %s goes to version %d, want %d", st.row.id, got, want))
+	}
+}
+
+// version is a row at one moment. It never changes once it is stored; the next one is a copy.
+type version struct {
+	entry      compensator.Entry
+	token      compensator.Token
+	nextAt     int64 // unix ms
+	leaseUntil int64 // unix ms; 0: no lease
+}
+
+// newVersion is the row that draft inserts.
+func newVersion(id compensator.EntryID, draft compensator.Draft, now int64) *version {
+	v := &version{token: draft.Token, nextAt: dueAt(now, draft.Delay)}
+	v.entry = compensator.Entry{
+		ID: id, IdempotentID: draft.IdempotentID, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
+		BusinessID: draft.BusinessID, BusinessExtID: draft.BusinessExtID, UserID: draft.UserID, UserName: draft.UserName,
+		Content: bytes.Clone(draft.Content), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
+	}
+	if len(draft.Headers) > 0 {
+		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // unreadable headers must not keep an entry from running
+	}
+	if draft.Lease > 0 {
+		v.entry.DeliveryCount, v.leaseUntil = 1, now+millis(draft.Lease)
+	}
+	return v
+}
+
+// row is what a reader gets at now: a copy that shares nothing. It is zero for no version.
+func (v *version) row(now int64) compensator.Row {
+	if v == nil {
+		return compensator.Row{}
+	}
+	row := compensator.Row{Entry: v.entry, Token: v.token, DueIn: duration(v.nextAt - now), LeaseLeft: duration(v.leaseUntil - now)}
+	row.NextAt = instant(v.nextAt)
+	row.Content = bytes.Clone(v.entry.Content)
+	row.Headers = maps.Clone(v.entry.Headers)
+	return row
+}
+
+// next is the version a write at now starts from.
+func (v *version) next(token compensator.Token, now int64) *version {
+	next := *v
+	next.token = token
+	next.entry.Version++
+	next.entry.UpdatedAt = instant(now)
+	return &next
+}
+
+func (v *version) claimed(token compensator.Token, lease time.Duration, now int64) *version {
+	next := v.next(token, now)
+	next.entry.DeliveryCount++
+	next.leaseUntil = now + millis(lease)
+	return next
+}
+
+func (v *version) released(now int64) *version {
+	next := v.next(v.token, now)
+	next.entry.DeliveryCount--
+	next.leaseUntil = 0
+	return next
+}
+
+// settled is the version that outcome leaves. An absorbed success keeps the counts: another attempt may have
+// recorded a failure since.
+func (v *version) settled(outcome compensator.Outcome, token compensator.Token, now int64) *version {
+	next := v.next(token, now)
+	if !outcome.Absorb {
+		next.entry.ProcessCount, next.entry.CompensateCount = outcome.ProcessCount, outcome.CompensateCount
+	}
+	next.entry.State, next.entry.EndedBy = outcome.To, outcome.EndedBy
+	next.entry.LastError = storableError(outcome.LastError)
+	next.entry.DeliveryCount, next.leaseUntil = 0, 0
+	next.nextAt = now
+	if !outcome.To.Terminal() {
+		next.nextAt = dueAt(now, outcome.After)
+	}
+	return next
+}
+
+// changed is the version that a Change leaves, which computed after from v's row.
+func (v *version) changed(after compensator.Row, now int64) *version {
+	next := v.next(after.Token, now)
+	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
+	next.entry.ProcessCount, next.entry.CompensateCount = after.ProcessCount, after.CompensateCount
+	next.entry.DeliveryCount, next.entry.Epoch = after.DeliveryCount, after.Epoch
+	next.entry.Version = after.Version
+	next.nextAt = dueAt(now, after.DueIn)
+	if after.LeaseLeft == 0 {
+		next.leaseUntil = 0
+	}
+	return next
+}
+
+func (v *version) due(now int64) bool    { return v.nextAt <= now }
+func (v *version) leased(now int64) bool { return v.leaseUntil > now }
+
+// scheduled says when the entry wants attention.
+func (v *version) scheduled(now int64) compensator.Scheduled {
+	return compensator.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), NextAt: v.nextAt}
+}
+
+// place compares rows by their place in the schedule.
+func place(a, b compensator.Scheduled) int {
+	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), compareIDs(a.ID, b.ID))
+}
+
+func compareIDs(a, b compensator.EntryID) int { return cmp.Compare(a.Row(), b.Row()) }
+
+// storableError makes text of a handler what the last_error column takes: at most 1,000 valid runes.
+func storableError(text string) string {
+	const runes = 1000
+	text = strings.ToValidUTF8(text[:min(len(text), runes*utf8.UTFMax)], "\uFFFD")
+	if utf8.RuneCountInString(text) > runes {
+		text = string([]rune(text)[:runes])
+	}
+	return text
+}
+
+// nowMS cuts the clock to what a row stores.
+func nowMS() int64 { return time.Now().UnixMilli() }
+
+func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// millis rounds up, so that nothing is early.
+func millis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > duration(ms) {
+		ms++
+	}
+	return ms
+}
+
+// dueAt is delay from now. Now was cut to milliseconds, so one more keeps it from being early.
+func dueAt(now int64, delay time.Duration) int64 {
+	if delay <= 0 {
+		return now
+	}
+	return now + millis(delay) + 1
+}

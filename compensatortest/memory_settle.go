@@ -1,0 +1,137 @@
+package compensatortest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Settle implements compensator.Store. Rows that a transaction keeps for two seconds are answered as busy;
+// the others are settled before it waits.
+func (s *MemoryStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ids := make([]compensator.EntryID, len(outcomes))
+	for i, outcome := range outcomes {
+		ids[i] = outcome.ID
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers := make([]compensator.Settled, len(outcomes))
+	busy, err := s.eachLocked(ctx, ids, func(i int, row *memoryRow) {
+		answers[i] = s.settleLocked(row, token, outcomes[i])
+	})
+	if err != nil {
+		return nil, fmt.Errorf("settle %d entries: %w", len(outcomes), err)
+	}
+	for _, i := range busy {
+		answers[i] = compensator.Settled{Busy: true}
+	}
+	return answers, nil
+}
+
+// settleLocked writes one outcome to a free row. The fence is asked first: a row that still stands as it was
+// claimed carries the claim's token.
+func (s *MemoryStore) settleLocked(row *memoryRow, token compensator.Token, outcome compensator.Outcome) compensator.Settled {
+	if row == nil {
+		return compensator.Settled{Missing: true}
+	}
+	before := row.committed
+	if !before.admits(outcome) {
+		return compensator.Settled{Applied: before.token == token, State: before.entry.State}
+	}
+	s.writeLocked(nil, row, before.settled(outcome, token, nowMS()), nil)
+	return compensator.Settled{Applied: true, State: outcome.To}
+}
+
+// admits asks the outcome's fence.
+func (v *version) admits(outcome compensator.Outcome) bool {
+	if outcome.Absorb {
+		return v.entry.Epoch == outcome.Epoch && (v.entry.State == compensator.Pending || v.entry.State == compensator.Retrying)
+	}
+	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
+}
+
+// SettleTx implements compensator.Store. It waits for a transaction that holds the row until that one or ctx
+// ends.
+func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token compensator.Token, outcome compensator.Outcome) error {
+	own, err := s.unwrap(ctx, tx)
+	if err != nil {
+		return err
+	}
+	outcome.Absorb = false // the effect stands and falls with the fence
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, err := s.holdLocked(ctx, own, outcome.ID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
+	case row == nil || !row.working.admits(outcome):
+		return compensator.ErrLeaseLost
+	}
+	s.writeLocked(own, row, row.working.settled(outcome, token, nowMS()), nil)
+	return nil
+}
+
+// holdLocked finds a row and holds it for tx; nil when there is none.
+func (s *MemoryStore) holdLocked(ctx context.Context, tx *MemoryTx, ref compensator.Ref) (*memoryRow, error) {
+	if err := tx.refusalLocked(); err != nil {
+		return nil, err
+	}
+	row, err := s.freeLocked(ctx, tx, s.byRef(ref))
+	if err == nil && row != nil && tx != nil {
+		tx.holdLocked(row)
+	}
+	return row, err
+}
+
+// Change implements compensator.Store. In a transaction it waits for another that holds the row until that
+// one or ctx ends, and holds the row itself even when the change is refused; without one it waits for two
+// seconds. It always knows whether tx is open, so proven makes no difference.
+func (s *MemoryStore) Change(ctx context.Context, tx compensator.Tx, _ bool, change compensator.Change) (compensator.Row, error) {
+	own, err := s.unwrapOptional(ctx, tx)
+	if err != nil {
+		return compensator.Row{}, err
+	}
+	if own == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = withLockWait(ctx)
+		defer cancel()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, err := s.holdLocked(ctx, own, change.Ref)
+	if err == nil && row == nil {
+		err = compensator.ErrNotFound
+	}
+	if err != nil {
+		return compensator.Row{}, fmt.Errorf("%s entry %v: %w", change.Action, change.Ref, err)
+	}
+	return s.changeLocked(own, row, change)
+}
+
+func (s *MemoryStore) changeLocked(tx *MemoryTx, row *memoryRow, change compensator.Change) (compensator.Row, error) {
+	now := nowMS()
+	before := row.seenBy(tx).row(now)
+	after, err := change.After(before)
+	if err != nil {
+		return before, err
+	}
+	var audit *compensator.AuditRecord
+	if change.Audited() {
+		audit = &compensator.AuditRecord{
+			EntryID: row.id, At: instant(now), Action: change.Action, Actor: change.Actor, Reason: change.Reason,
+			Before: auditState(before), After: auditState(after),
+		}
+	}
+	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
+	return before, nil
+}
+
+func auditState(row compensator.Row) compensator.AuditState {
+	return compensator.AuditState{
+		State: row.State, Version: row.Version, Epoch: row.Epoch, ProcessCount: row.ProcessCount, LastError: row.LastError,
+	}
+}

@@ -1,0 +1,150 @@
+package compensatortest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// contract is the table of what a service and people may do: from where, to where.
+var contract = map[compensator.Action]struct {
+	from  []compensator.State
+	to    compensator.State // ignored for reschedule, which stays
+	epoch uint32            // added
+}{
+	compensator.ActionComplete:   {[]compensator.State{compensator.Pending, compensator.Retrying}, compensator.Succeeded, 0},
+	compensator.ActionCancel:     {[]compensator.State{compensator.Pending, compensator.Retrying}, compensator.Cancelled, 0},
+	compensator.ActionReschedule: {[]compensator.State{compensator.Pending, compensator.Retrying}, 0, 0},
+	compensator.ActionRequeue: {[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand, compensator.Retrying}, compensator.Pending, 1},
+	compensator.ActionSettleByHand: {[]compensator.State{compensator.Dead, compensator.Retrying, compensator.Compensating}, compensator.SettledByHand, 1},
+}
+
+func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
+	for action, line := range contract {
+		for _, state := range compensator.States {
+			before := t.inState(state)
+			change := newChange(compensator.IdempotentID(before.IdempotentID), action)
+			was, err := t.Store.Change(t.ctx, nil, false, change)
+			after := t.load(before.ID)
+			if !slices.Contains(line.from, state) {
+				var refused *compensator.StateError
+				require.True(t, errors.As(err, &refused), "%s a %s entry: %v", action, state, err)
+				assert.Equal(t, compensator.StateError{ID: before.ID, State: state, Action: action}, *refused)
+				assert.Equal(t, before.Version, after.Version, "a refusal changes nothing")
+				continue
+			}
+			require.NoError(t, err, "%s a %s entry", action, state)
+			assert.Equal(t, before.Version, was.Version, "the row as it was is returned")
+			t.follows(before, after)
+			want := line.to
+			if action == compensator.ActionReschedule {
+				want = state
+			}
+			assert.Equal(t, want, after.State, "%s a %s entry", action, state)
+			assert.Equal(t, before.Epoch+line.epoch, after.Epoch)
+			assert.Equal(t, want.Terminal(), after.EndedBy != "", "a terminal entry says what ended it")
+			if action == compensator.ActionRequeue {
+				assert.Zero(t, after.ProcessCount)
+				assert.Zero(t, after.CompensateCount)
+			}
+		}
+	}
+}
+
+func (t *storeTest) actionsOfPeopleAreKept() {
+	row := t.inState(compensator.Dead)
+	requeue := newChange(row.ID, compensator.ActionRequeue)
+	requeue.Compensate, requeue.Delay = true, time.Hour
+	_, err := t.Store.Change(t.ctx, nil, false, requeue)
+	require.NoError(t, err)
+	assert.Equal(t, compensator.Compensating, t.load(row.ID).State)
+	assert.Greater(t, t.load(row.ID).DueIn, 50*time.Minute)
+	t.change(row.ID, compensator.ActionSettleByHand)
+	history, err := t.Store.History(t.ctx, row.ID)
+	require.NoError(t, err)
+	require.Len(t, history, 2, "oldest first")
+	first := history[0]
+	assert.Equal(t, []any{row.ID, compensator.ActionRequeue, "ann", "because"}, []any{first.EntryID, first.Action, first.Actor, first.Reason})
+	assert.Equal(t, compensator.AuditState{State: compensator.Dead, Version: row.Version, Epoch: row.Epoch, ProcessCount: row.ProcessCount, LastError: row.LastError}, first.Before)
+	assert.Equal(t, compensator.Compensating, first.After.State)
+	assert.Equal(t, row.Epoch+1, first.After.Epoch)
+	assert.WithinDuration(t, time.Now(), first.At, time.Hour)
+	assert.Equal(t, compensator.SettledByHand, history[1].After.State)
+	none, err := t.Store.History(t.ctx, t.insertOne("quiet").ID)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+}
+
+func (t *storeTest) changeInATransactionEndsWithIt() {
+	row := t.insertOne("tx")
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, compensator.Pending, t.load(row.ID).State)
+	tx = t.begin()
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	require.NoError(t, err)
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	var refused *compensator.StateError
+	require.True(t, errors.As(err, &refused), "a refusal leaves the transaction usable: %v", err)
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(compensator.IdempotentID("nobody"), compensator.ActionCancel))
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, compensator.Cancelled, t.load(row.ID).State)
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionRequeue))
+	require.Error(t, err, "the transaction is over")
+	assert.Equal(t, compensator.Cancelled, t.load(row.ID).State)
+}
+
+func (t *storeTest) changeOfALockedRowIsBusy() {
+	row := t.insertOne("busy")
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	require.NoError(t, err)
+	_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, compensator.ActionComplete))
+	require.ErrorIs(t, err, compensator.ErrBusy)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, compensator.Cancelled, t.load(row.ID).State)
+}
+
+func (t *storeTest) resolveWaitsForAnInsertInFlight() {
+	for _, commits := range []bool{true, false} {
+		d := t.draft("flight")
+		tx := t.begin()
+		_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+		require.NoError(t, err)
+		answer := make(chan error, 1)
+		go func() {
+			_, err := t.Store.Resolve(t.ctx, compensator.IdempotentID(d.IdempotentID))
+			answer <- err
+		}()
+		select {
+		case err := <-answer:
+			require.Fail(t, "answered while the transaction was open", "%v", err)
+		case <-time.After(100 * time.Millisecond): // long enough to see an answer that does not wait
+		}
+		if commits {
+			require.NoError(t, tx.Commit())
+			require.NoError(t, <-answer)
+		} else {
+			require.NoError(t, tx.Rollback())
+			require.ErrorIs(t, <-answer, compensator.ErrNotFound)
+		}
+	}
+}
+
+func (t *storeTest) resolveOfNothingIsNotFound() {
+	_, err := t.Store.Resolve(t.ctx, compensator.IdempotentID("nobody"))
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+	row := t.insertOne("there")
+	found, err := t.Store.Resolve(t.ctx, row.ID)
+	require.NoError(t, err)
+	assert.Equal(t, row.IdempotentID, found.IdempotentID)
+}

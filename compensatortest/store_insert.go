@@ -1,0 +1,205 @@
+package compensatortest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func (t *storeTest) committedDraftIsReadBackWhole() {
+	d := t.draft("kinds")
+	d.Content = []byte("\x00\xff{'\"`\\😀}")
+	d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName = "b-1", "o-1", "x-1", "u-1", "Änn 😀"
+	d.MaxProcessCount = 4
+	d.Headers = []byte(`{"trace":"abc"}`)
+	row := t.insert(d)[0]
+	assert.Equal(t, d.IdempotentID, row.IdempotentID)
+	assert.Equal(t, d.BusinessType, row.BusinessType)
+	assert.Equal(t, d.Content, row.Content)
+	assert.Equal(t, []string{d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName}, []string{row.BatchID, row.BusinessID, row.BusinessExtID, row.UserID, row.UserName})
+	assert.Equal(t, 4, row.MaxProcessCount)
+	assert.Equal(t, map[string]string{"trace": "abc"}, row.Headers)
+	assert.Equal(t, compensator.Pending, row.State)
+	assert.Zero(t, row.Version)
+	assert.Zero(t, row.DeliveryCount)
+	assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
+	assert.LessOrEqual(t, row.DueIn, time.Duration(0))
+	assert.WithinDuration(t, time.Now(), row.CreatedAt, time.Hour)
+	empty := t.draft("kinds")
+	empty.Content = nil
+	assert.Empty(t, t.insert(empty)[0].Content)
+}
+
+func (t *storeTest) uncommittedEntryIsInvisible() {
+	tx := t.begin()
+	d := t.draft("hidden")
+	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	require.NoError(t, err)
+	require.False(t, inserted[0].ID.IsZero(), "the id of a single insert is known")
+	own, err := t.Store.IDs(t.ctx, tx, []string{d.IdempotentID})
+	require.NoError(t, err)
+	assert.Equal(t, inserted[0].ID, own[d.IdempotentID], "the transaction sees its own")
+	if t.SingleWriter {
+		require.NoError(t, tx.Commit())
+		return
+	}
+	others, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+	require.NoError(t, err)
+	assert.Empty(t, others)
+	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{inserted[0].ID})
+	require.NoError(t, err)
+	assert.Empty(t, rows)
+	due, err := t.Store.Due(t.ctx, "hidden", 10)
+	require.NoError(t, err)
+	assert.Empty(t, due)
+	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: inserted[0].ID}}, token(1), time.Minute, all)
+	require.NoError(t, err)
+	assert.Empty(t, found.Mine)
+}
+
+func (t *storeTest) rolledBackEntryNeverWas() {
+	tx := t.begin()
+	d := t.draft("undone")
+	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{inserted[0].ID})
+	require.NoError(t, err)
+	assert.Empty(t, rows)
+	again := t.insert(d)[0]
+	assert.NotEqual(t, inserted[0].ID, again.ID, "a key is free again; an id is used up")
+}
+
+func (t *storeTest) insertRefusesAFinishedTransaction() {
+	tx := t.begin()
+	require.NoError(t, tx.Commit())
+	d := t.draft("late")
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	require.Error(t, err)
+	ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+	require.NoError(t, err)
+	assert.Empty(t, ids)
+}
+
+func (t *storeTest) manyDraftsKeepTheirOrder() {
+	var drafts []compensator.Draft
+	for i := range 1200 { // more than one statement holds
+		d := t.draft("many")
+		d.IdempotentID = fmt.Sprintf("%04d-%d", (i*7919)%1200, i) // not in the order of keys
+		d.Content = fmt.Appendf(nil, "%d", i)
+		drafts = append(drafts, d)
+	}
+	tx := t.begin()
+	inserted, err := t.Store.Insert(t.ctx, tx, drafts, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	var keys []string
+	for _, d := range drafts {
+		keys = append(keys, d.IdempotentID)
+	}
+	ids, err := t.Store.IDs(t.ctx, nil, keys)
+	require.NoError(t, err)
+	require.Len(t, ids, len(drafts))
+	for i, in := range inserted {
+		if !in.ID.IsZero() {
+			require.Equal(t, ids[keys[i]], in.ID, "answer %d", i)
+		}
+	}
+	for _, i := range []int{0, 1, 599, 1199} {
+		assert.Equal(t, drafts[i].Content, t.load(ids[keys[i]]).Content)
+	}
+}
+
+func (t *storeTest) duplicateChangesNothingAndIsTold() {
+	first := t.insert(t.draft("first"))[0]
+	dead := t.inState(compensator.Dead)
+	same, other, fresh, gone := t.draft("first"), t.draft("first"), t.draft("first"), t.draft("states")
+	same.IdempotentID, other.IdempotentID, gone.IdempotentID = first.IdempotentID, first.IdempotentID, dead.IdempotentID
+	other.Content = []byte("different")
+	for _, c := range []struct {
+		name    string
+		drafts  []compensator.Draft
+		matches bool
+		state   compensator.State
+		was     compensator.Row
+	}{
+		{"alone", []compensator.Draft{same}, true, compensator.Pending, first},
+		{"with other content", []compensator.Draft{other}, false, compensator.Pending, first},
+		{"among new ones", []compensator.Draft{same, fresh}, true, compensator.Pending, first},
+		{"of a dead entry", []compensator.Draft{gone}, true, compensator.Dead, dead},
+	} {
+		tx := t.begin()
+		inserted, err := t.Store.Insert(t.ctx, tx, c.drafts, false)
+		require.NoError(t, err, c.name)
+		require.NoError(t, tx.Commit(), c.name)
+		got := inserted[0]
+		assert.Equal(t, compensator.Inserted{ID: c.was.ID, Duplicate: true, State: c.state, ContentMatches: c.matches}, got, c.name)
+		now := t.load(c.was.ID)
+		assert.Equal(t, []any{c.was.Version, c.was.State, c.was.Content}, []any{now.Version, now.State, now.Content}, c.name)
+	}
+	ids, err := t.Store.IDs(t.ctx, nil, []string{fresh.IdempotentID})
+	require.NoError(t, err)
+	assert.Len(t, ids, 1, "the new one beside a duplicate is there")
+}
+
+func (t *storeTest) equalKeysAreEqualByteByByte() {
+	for _, key := range []string{"Abc", "abc", "ábc", "ABC", "😀", "😁", "ß", "ss"} {
+		d := t.draft("keys")
+		d.IdempotentID = key
+		assert.Equal(t, key, t.insert(d)[0].IdempotentID)
+	}
+}
+
+func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
+	d := t.draft("born")
+	d.Lease, d.Token = time.Minute, token(7)
+	row := t.insert(d)[0]
+	assert.Equal(t, token(7), row.Token)
+	assert.Equal(t, 1, row.DeliveryCount)
+	assert.Zero(t, row.Version)
+	assert.Greater(t, row.LeaseLeft, time.Duration(0))
+	due, err := t.Store.Due(t.ctx, "born", 10)
+	require.NoError(t, err)
+	assert.Empty(t, due)
+	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(8), time.Minute, all)
+	require.NoError(t, err)
+	assert.Len(t, found.Waiting, 1, "nobody else can claim it")
+	found, err = t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
+	require.NoError(t, err)
+	assert.Len(t, found.Mine, 1, "whoever has its token can")
+}
+
+func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
+	d := t.draft("race")
+	var wg sync.WaitGroup
+	created := make(chan compensator.EntryID, 8)
+	for range cap(created) {
+		wg.Go(func() {
+			tx, err := t.Begin(t.ctx)
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer func() { _ = tx.Rollback() }()
+			inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+			if err != nil {
+				return // the victim of a deadlock; it would start over
+			}
+			if assert.NoError(t, tx.Commit()) && !inserted[0].Duplicate {
+				created <- inserted[0].ID
+			}
+		})
+	}
+	wg.Wait()
+	close(created)
+	var ids []compensator.EntryID
+	for id := range created {
+		ids = append(ids, id)
+	}
+	require.Len(t, ids, 1)
+	t.load(ids[0])
+}

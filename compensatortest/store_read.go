@@ -1,0 +1,199 @@
+package compensatortest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func (t *storeTest) dueListsWhatCouldBeClaimed() {
+	first, second, leased := t.insertOne("due"), t.insertOne("due"), t.insertOne("due")
+	t.insertOne("another")
+	later := t.draft("due")
+	later.Delay = time.Hour
+	t.insert(later)
+	t.claim(leased.ID, token(1), time.Minute)
+	due, err := t.Store.Due(t.ctx, "due", 10)
+	require.NoError(t, err)
+	assert.Equal(t, []compensator.EntryID{first.ID, second.ID}, due)
+	due, err = t.Store.Due(t.ctx, "due", 1)
+	require.NoError(t, err)
+	assert.Equal(t, []compensator.EntryID{first.ID}, due)
+	due, err = t.Store.Due(t.ctx, "nobody", 10)
+	require.NoError(t, err)
+	assert.Empty(t, due)
+}
+
+func (t *storeTest) headsTellTheEarliestOfEachStateAndType() {
+	for i, delay := range []time.Duration{2 * time.Hour, time.Hour} {
+		d := t.draft(fmt.Sprintf("type-%d", i))
+		e := t.draft(d.BusinessType)
+		d.Delay, e.Delay = delay, delay+time.Hour
+		t.insert(d, e)
+	}
+	t.inState(compensator.Retrying)
+	t.inState(compensator.Succeeded)
+	heads, err := t.Store.Heads(t.ctx)
+	require.NoError(t, err)
+	got := make(map[string]time.Duration)
+	for _, h := range heads {
+		got[h.BusinessType+" "+h.State.String()] = h.DueIn
+	}
+	require.Len(t, got, 3, "%v", got)
+	assert.InDelta(t, 2*time.Hour, got["type-0 pending"], float64(time.Minute))
+	assert.InDelta(t, time.Hour, got["type-1 pending"], float64(time.Minute))
+	assert.LessOrEqual(t, got["states retrying"], time.Second)
+}
+
+func (t *storeTest) scanPagesThroughAWindow() {
+	var rows []compensator.Row
+	for i := range 10 {
+		d := t.draft("scan")
+		d.Delay = time.Duration(i/2) * time.Minute // two share each moment
+		rows = append(rows, t.insert(d)[0])
+	}
+	window := compensator.Window{BusinessType: "scan", State: compensator.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
+	var ids []compensator.EntryID
+	for {
+		page, err := t.Store.Scan(t.ctx, window)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, s := range page {
+			ids = append(ids, s.ID)
+			assert.LessOrEqual(t, s.In, 210*time.Second)
+		}
+		window.After = page[len(page)-1]
+	}
+	var want []compensator.EntryID
+	for _, row := range rows[2:8] {
+		want = append(want, row.ID)
+	}
+	assert.Equal(t, want, ids)
+	t.claim(rows[0].ID, token(1), time.Minute)
+	everything := compensator.Window{BusinessType: "scan", State: compensator.Pending, From: -time.Hour, To: time.Second, Limit: 100}
+	page, err := t.Store.Scan(t.ctx, everything)
+	require.NoError(t, err)
+	require.Len(t, page, 2)
+	assert.Greater(t, page[0].In, 30*time.Second, "a leased entry wants attention when its lease ends")
+	everything.Free = true
+	page, err = t.Store.Scan(t.ctx, everything)
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+	assert.Equal(t, rows[1].ID, page[0].ID)
+}
+
+// pages reads a listing to its end, two entries at a time.
+func (t *storeTest) pages(filter compensator.Filter) (keys []string) {
+	t.Helper()
+	filter.Limit = 2
+	for range 100 {
+		page, err := t.Store.List(t.ctx, filter)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Entries), 2)
+		for _, e := range page.Entries {
+			keys = append(keys, e.IdempotentID)
+		}
+		if page.Next == "" {
+			return keys
+		}
+		filter.Cursor = page.Next
+	}
+	require.Fail(t, "the listing never ends")
+	return nil
+}
+
+func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
+	var batch, orders, everything []string
+	for i := range 9 {
+		d := t.draft(fmt.Sprintf("kind-%d", i%2))
+		everything = append(everything, d.IdempotentID)
+		if i%3 == 0 {
+			d.BatchID = "batch"
+			batch = append(batch, d.IdempotentID)
+		}
+		if i%2 == 0 {
+			d.BusinessID, d.BusinessExtID = "order", "ext"
+			orders = append(orders, d.IdempotentID)
+		}
+		t.insert(d)
+	}
+	dead := t.inState(compensator.Dead)
+	everything = append(everything, dead.IdempotentID)
+	hour := time.Hour
+	for name, c := range map[string]struct {
+		filter compensator.Filter
+		want   []string
+	}{
+		"everything":      {compensator.Filter{}, everything},
+		"a batch":         {compensator.Filter{BatchID: "batch"}, batch},
+		"a business id":   {compensator.Filter{BusinessID: "order"}, orders},
+		"an ext id":       {compensator.Filter{BusinessExtID: "ext"}, orders},
+		"a type":          {compensator.Filter{BusinessType: "kind-0"}, orders},
+		"type and state":  {compensator.Filter{BusinessType: "kind-0", States: []compensator.State{compensator.Pending}}, orders},
+		"a state":         {compensator.Filter{States: []compensator.State{compensator.Dead}}, []string{dead.IdempotentID}},
+		"several states":  {compensator.Filter{States: []compensator.State{compensator.Dead, compensator.Pending}}, everything},
+		"created lately":  {compensator.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
+		"created earlier": {compensator.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
+		"nothing":         {compensator.Filter{BatchID: "nobody"}, nil},
+	} {
+		assert.ElementsMatch(t, c.want, t.pages(c.filter), name)
+		c.filter.Newest = true
+		assert.ElementsMatch(t, c.want, t.pages(c.filter), "%s, newest first", name)
+	}
+	assert.Equal(t, batch, t.pages(compensator.Filter{BatchID: "batch"}), "oldest first")
+	_, err := t.Store.List(t.ctx, compensator.Filter{Cursor: "garbage"})
+	var refused *compensator.FieldError
+	require.ErrorAs(t, err, &refused)
+	assert.Contains(t, refused.Field, "ursor")
+}
+
+func (t *storeTest) countsAreRightUpToTheirBound() {
+	for range 5 {
+		d := t.draft("counted")
+		d.BatchID = "batch"
+		t.insert(d)
+	}
+	t.inState(compensator.Dead)
+	counts := func(filter compensator.CountFilter) map[string]compensator.Count {
+		list, err := t.Store.Count(t.ctx, filter)
+		require.NoError(t, err)
+		found := make(map[string]compensator.Count)
+		for _, c := range list {
+			found[c.BusinessType+" "+c.State.String()] = c
+		}
+		return found
+	}
+	all := counts(compensator.CountFilter{})
+	assert.Equal(t, 5, all["counted pending"].N)
+	assert.False(t, all["counted pending"].More)
+	assert.Equal(t, 1, all["states dead"].N)
+	bounded := counts(compensator.CountFilter{BusinessType: "counted", AtMost: 3})
+	assert.Equal(t, 3, bounded["counted pending"].N)
+	assert.True(t, bounded["counted pending"].More)
+	assert.NotContains(t, bounded, "states dead")
+	assert.Equal(t, 5, counts(compensator.CountFilter{BatchID: "batch"})["counted pending"].N)
+}
+
+func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
+	pending, done, dead := t.inState(compensator.Pending), t.inState(compensator.Succeeded), t.inState(compensator.Dead)
+	n, err := t.Store.Purge(t.ctx, compensator.Succeeded, time.Hour, 100)
+	require.NoError(t, err)
+	assert.Zero(t, n, "it is young")
+	t.until(func() bool {
+		n, err = t.Store.Purge(t.ctx, compensator.Succeeded, time.Millisecond, 100)
+		return err != nil || n > 0
+	}, "it grows old")
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{pending.ID, done.ID, dead.ID})
+	require.NoError(t, err)
+	assert.Len(t, rows, 2)
+	_, err = t.Store.Purge(t.ctx, compensator.Retrying, time.Millisecond, 100)
+	require.Error(t, err, "an entry on its way is never purged")
+}

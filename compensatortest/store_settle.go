@@ -1,0 +1,146 @@
+package compensatortest
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func (t *storeTest) outcomesGoWhereTheContractSays() {
+	type step struct{ from, to compensator.State }
+	for _, s := range []step{
+		{compensator.Pending, compensator.Succeeded}, {compensator.Retrying, compensator.Succeeded},
+		{compensator.Pending, compensator.Retrying}, {compensator.Retrying, compensator.Retrying},
+		{compensator.Pending, compensator.Compensating}, {compensator.Retrying, compensator.Compensating},
+		{compensator.Pending, compensator.Dead}, {compensator.Retrying, compensator.Dead},
+		{compensator.Compensating, compensator.Compensated}, {compensator.Compensating, compensator.Compensating},
+		{compensator.Compensating, compensator.Dead}, {compensator.Pending, compensator.Pending},
+	} {
+		before := t.inState(s.from)
+		claimed := t.claim(before.ID, token(1), time.Minute)
+		o := outcome(claimed, s.to)
+		o.ProcessCount, o.CompensateCount, o.After, o.LastError = 3, 2, 90*time.Second, "why"
+		if s.to.Terminal() {
+			o.After = 0
+		}
+		require.True(t, t.settle(token(2), o).Applied, "%s to %s", s.from, s.to)
+		row := t.load(before.ID)
+		t.follows(claimed, row)
+		assert.Equal(t, []any{s.to, 3, 2, 0, "why", o.EndedBy}, []any{row.State, row.ProcessCount, row.CompensateCount, row.DeliveryCount, row.LastError, row.EndedBy}, "%s to %s", s.from, s.to)
+		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
+		if s.to.Terminal() {
+			assert.LessOrEqual(t, row.DueIn, time.Duration(0), "settled at now")
+		} else {
+			assert.Greater(t, row.DueIn, time.Minute)
+		}
+	}
+}
+
+func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
+	row := t.insertOne("stale")
+	first := t.claim(row.ID, token(1), 50*time.Millisecond)
+	var second compensator.Row
+	t.until(func() bool {
+		found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
+		if err == nil && len(found.Mine) == 1 {
+			second = found.Mine[0]
+		}
+		return second.ID == row.ID
+	}, "the lease ends")
+	stale := outcome(first, compensator.Dead)
+	stale.EndedBy = compensator.EndedByExhausted
+	got := t.settle(token(3), stale)
+	assert.Equal(t, compensator.Settled{State: compensator.Pending}, got)
+	assert.Equal(t, second.Version, t.load(row.ID).Version)
+	require.True(t, t.settle(token(4), outcome(second, compensator.Succeeded)).Applied)
+	missing := outcome(second, compensator.Succeeded)
+	missing.ID = compensator.RowID(1 << 40)
+	assert.Equal(t, compensator.Settled{Missing: true}, t.settle(token(5), missing))
+}
+
+func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
+	row := t.insertOne("absorb")
+	first := t.claim(row.ID, token(1), time.Minute)
+	t.change(row.ID, compensator.ActionReschedule) // the version moves on, the epoch stays
+	success := outcome(first, compensator.Succeeded)
+	success.Absorb = true
+	assert.True(t, t.settle(token(2), success).Applied)
+
+	other := t.insertOne("absorb")
+	second := t.claim(other.ID, token(1), time.Minute)
+	t.settle(token(3), outcome(second, compensator.Retrying))
+	t.change(other.ID, compensator.ActionRequeue)
+	success = outcome(second, compensator.Succeeded)
+	success.Absorb = true
+	assert.Equal(t, compensator.Settled{State: compensator.Pending}, t.settle(token(4), success), "of the epoch before")
+
+	third := t.inState(compensator.Cancelled)
+	success = outcome(third, compensator.Succeeded)
+	success.Absorb = true
+	assert.Equal(t, compensator.Settled{State: compensator.Cancelled}, t.settle(token(5), success))
+}
+
+func (t *storeTest) settlingTwiceUnderOneTokenAppliesOnce() {
+	a, b := t.insertOne("twice"), t.insertOne("twice")
+	failed := outcome(t.claim(a.ID, token(1), time.Minute), compensator.Retrying)
+	failed.ProcessCount, failed.LastError = 1, "once"
+	success := outcome(t.claim(b.ID, token(1), time.Minute), compensator.Succeeded)
+	success.Absorb = true
+	outcomes := []compensator.Outcome{failed, success}
+	for range 2 {
+		answers, err := t.Store.Settle(t.ctx, token(2), outcomes)
+		require.NoError(t, err)
+		assert.True(t, answers[0].Applied && answers[1].Applied, "%+v", answers)
+	}
+	assert.Equal(t, 1, t.load(a.ID).ProcessCount)
+	assert.Equal(t, failed.Version+1, t.load(a.ID).Version)
+	assert.Equal(t, success.Version+1, t.load(b.ID).Version)
+}
+
+func (t *storeTest) anyErrorTextIsStored() {
+	for _, text := range []string{"", "it's \"quoted\" \\ and `ticked`", "\xff\xfe\x00", strings.Repeat("ü😀", 1<<19), "%s ? :x", "line\nline"} {
+		row := t.insertOne("texts")
+		o := outcome(t.claim(row.ID, token(1), time.Minute), compensator.Retrying)
+		o.ProcessCount, o.LastError = 1, text
+		require.True(t, t.settle(token(2), o).Applied)
+		stored := t.load(row.ID).LastError
+		assert.True(t, utf8.ValidString(stored))
+		assert.LessOrEqual(t, utf8.RuneCountInString(stored), 1000)
+		if utf8.ValidString(text) && utf8.RuneCountInString(text) <= 1000 {
+			assert.Equal(t, text, stored)
+		}
+	}
+}
+
+func (t *storeTest) settleTxCommitsWithItsTransaction() {
+	row := t.insertOne("tx")
+	claimed := t.claim(row.ID, token(1), time.Minute)
+	for _, end := range []string{"rollback", "commit"} {
+		tx, err := t.Store.Begin(t.ctx)
+		require.NoError(t, err)
+		require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(claimed, compensator.Succeeded)))
+		if end == "rollback" {
+			require.NoError(t, tx.Rollback())
+			assert.Equal(t, claimed.Version, t.load(row.ID).Version)
+			continue
+		}
+		require.NoError(t, tx.Commit())
+		assert.Equal(t, compensator.Succeeded, t.load(row.ID).State)
+	}
+}
+
+func (t *storeTest) settleTxIsFenced() {
+	row := t.insertOne("tx")
+	claimed := t.claim(row.ID, token(1), time.Minute)
+	t.change(row.ID, compensator.ActionReschedule)
+	tx, err := t.Store.Begin(t.ctx)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	o := outcome(claimed, compensator.Succeeded)
+	require.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(2), o), compensator.ErrLeaseLost)
+}

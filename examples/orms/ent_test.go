@@ -1,0 +1,45 @@
+package orms
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/orms/ent"
+)
+
+func openEnt(_ *testing.T, db *sql.DB) orm {
+	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.MySQL, db)))
+	return orm{
+		inTx: func(ctx context.Context, note string, work func(compensator.Tx) error) error {
+			return inEntTx(ctx, client, func(tx *ent.Tx) error {
+				if _, err := tx.Order.Create().SetNote(note).Save(ctx); err != nil {
+					return err
+				}
+				return work(tx)
+			})
+		},
+		nest: func(ctx context.Context, outer, inner func(compensator.Tx) error) error {
+			return inEntTx(ctx, client, func(tx *ent.Tx) error {
+				return errors.Join(savepoint(ctx, tx, inner), outer(tx))
+			})
+		},
+		outside: client,
+	}
+}
+
+func inEntTx(ctx context.Context, client *ent.Client, work func(tx *ent.Tx) error) error {
+	tx, err := client.Tx(ctx)
+	if err != nil {
+		return err
+	}
+	if err := work(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}

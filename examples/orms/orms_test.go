@@ -1,0 +1,132 @@
+package orms
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// orm is one way to a database.
+type orm struct {
+	// inTx begins a transaction, writes an order through the ORM, and commits if work returns nil.
+	inTx func(ctx context.Context, note string, work func(tx compensator.Tx) error) error
+
+	// nest runs outer in a transaction that commits, and inner in one nested in it that does not.
+	nest func(ctx context.Context, outer, inner func(tx compensator.Tx) error) error
+
+	// outside is the handle without a transaction.
+	outside compensator.Tx
+}
+
+var orms = map[string]func(*testing.T, *sql.DB) orm{
+	"GORM":                    func(t *testing.T, db *sql.DB) orm { return openGORM(t, db, false) },
+	"GORM, statements cached": func(t *testing.T, db *sql.DB) orm { return openGORM(t, db, true) },
+	"bun":                     openBun,
+	"ent":                     openEnt,
+	"sqlx":                    openSQLX,
+}
+
+// each runs the test with every ORM, on a plain database and on one that sees commits.
+func each(t *testing.T, test func(t *testing.T, w *world, o orm)) {
+	for name, open := range orms {
+		t.Run(name+"/plain", func(t *testing.T) {
+			w := newWorld(t, false)
+			test(t, w, open(t, w.db))
+		})
+		t.Run(name+"/Connector", func(t *testing.T) {
+			w := newWorld(t, true)
+			test(t, w, open(t, w.db))
+		})
+	}
+}
+
+var errRollback = errors.New("roll back")
+
+func TestCommittedEntryRuns(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error { return w.record(tx, "a") }))
+		w.waitRun("a")
+		assert.Equal(t, 1, w.count("orders WHERE note='a'"))
+	})
+}
+
+func TestRolledBackEntryIsGone(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		err := o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
+			require.NoError(t, w.record(tx, "a"))
+			return errRollback
+		})
+		require.ErrorIs(t, err, errRollback)
+		assert.Zero(t, w.count("common_process_log"))
+		assert.Zero(t, w.count("orders"))
+
+		require.NoError(t, o.inTx(t.Context(), "b", func(tx compensator.Tx) error { return w.record(tx, "b") }))
+		w.waitRun("b")
+		assert.Equal(t, []string{"b"}, w.ran())
+	})
+}
+
+func TestEntryOfARolledBackNestedTransactionNeverRuns(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		outer := func(tx compensator.Tx) error { return w.record(tx, "outer") }
+		inner := func(tx compensator.Tx) error { return w.record(tx, "inner") }
+		require.NoError(t, o.nest(t.Context(), outer, inner))
+		w.waitRun("outer")
+		assert.Equal(t, []string{"outer"}, w.ran())
+		assert.Equal(t, 1, w.count("common_process_log"))
+	})
+}
+
+func TestRecordOutsideATransactionIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		require.ErrorIs(t, w.record(o.outside, "a"), compensator.ErrNoTransaction)
+		assert.Zero(t, w.count("common_process_log"))
+	})
+}
+
+// TestContentSurvivesTheORM: some put arguments into the statement's text themselves.
+func TestContentSurvivesTheORM(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		var entries []compensator.NewEntry
+		for key, content := range map[string][]byte{"every byte": everyByte(), "nothing": nil, "placeholder": []byte(`?0 ?, 'it''s' \'%s\' :name @p1 -- ;`)} {
+			entries = append(entries, compensator.NewEntry{BusinessType: "not handled", Content: content, Options: compensator.Options{IdempotentID: key + `'?\`}})
+		}
+		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
+			_, err := w.Record(t.Context(), tx, entries...)
+			return err
+		}))
+		for _, entry := range entries {
+			stored, err := w.Get(t.Context(), compensator.IdempotentID(entry.IdempotentID))
+			require.NoError(t, err)
+			assert.Equal(t, string(entry.Content), string(stored.Content))
+		}
+	})
+}
+
+func everyByte() []byte {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return all
+}
+
+func TestDuplicateIsToldThroughTheORM(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
+			require.NoError(t, w.record(tx, "a"))
+			receipt, err := w.notes.Record(t.Context(), tx, "a", compensator.Options{IdempotentID: "a"})
+			require.NoError(t, err)
+			assert.True(t, receipt.Entries[0].Duplicate)
+			return w.record(tx, "b") // the transaction is still good
+		}))
+		w.waitRun("b")
+		assert.Equal(t, 2, w.count("common_process_log"))
+	})
+}

@@ -1,0 +1,48 @@
+package orms
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/compensator-go/compensator"
+)
+
+type sqlxOrder struct {
+	ID   int64
+	Note string
+}
+
+func openSQLX(_ *testing.T, db *sql.DB) orm {
+	x := sqlx.NewDb(db, "mysql")
+	return orm{
+		inTx: func(ctx context.Context, note string, work func(compensator.Tx) error) error {
+			return inSQLXTx(ctx, x, func(tx *sqlx.Tx) error {
+				if _, err := tx.NamedExecContext(ctx, "INSERT INTO orders (note) VALUES (:note)", sqlxOrder{Note: note}); err != nil {
+					return err
+				}
+				return work(tx)
+			})
+		},
+		nest: func(ctx context.Context, outer, inner func(compensator.Tx) error) error {
+			return inSQLXTx(ctx, x, func(tx *sqlx.Tx) error {
+				return errors.Join(savepoint(ctx, tx, inner), outer(tx))
+			})
+		},
+		outside: x,
+	}
+}
+
+func inSQLXTx(ctx context.Context, x *sqlx.DB, work func(tx *sqlx.Tx) error) error {
+	tx, err := x.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := work(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,130 @@
+package orms
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestMain(m *testing.M) {
+	code := testservers.Main(m)
+	if code == 0 {
+		// GORM ends the goroutine of its statement cache never.
+		if err := goleak.Find(goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// world is a database with orders and a process log that is being worked off.
+type world struct {
+	*compensator.Compensator
+	t     *testing.T
+	db    *sql.DB
+	notes *compensator.Type[string]
+
+	mu    sync.Mutex // guards calls
+	calls []string
+}
+
+func newWorld(t *testing.T, connector bool) *world {
+	t.Helper()
+	w := &world{t: t, db: openDB(t, testservers.Database(t), connector)}
+	require.NoError(t, compensator.Migrate(t.Context(), w.db))
+	_, err := w.db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")
+	require.NoError(t, err)
+	w.Compensator, err = compensator.New(t.Context(), compensator.Config{
+		DB: w.db, Grace: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	w.notes, err = compensator.Handle(w.Compensator, "note", w.handle, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.run()
+	return w
+}
+
+func openDB(t *testing.T, dsn string, connector bool) *sql.DB {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	var inner driver.Connector
+	inner, err = mysql.NewConnector(cfg)
+	require.NoError(t, err)
+	if connector {
+		inner = compensator.Connector(inner)
+	}
+	db := sql.OpenDB(inner)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func (w *world) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		require.NoError(w.t, <-ended)
+		require.NoError(w.t, w.Close())
+	})
+}
+
+func (w *world) handle(_ context.Context, _ *compensator.Entry, note string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, note)
+	return nil
+}
+
+func (w *world) ran() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// record records a note under itself as idempotent id.
+func (w *world) record(tx compensator.Tx, note string) error {
+	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotentID: note})
+	return err
+}
+
+// waitRun waits until the note's handler has run. It is the last one recorded, and so what came before it would
+// have run as well.
+func (w *world) waitRun(note string) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool { return slices.Contains(w.ran(), note) }, time.Minute, 5*time.Millisecond)
+}
+
+func (w *world) count(from string) (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRow("SELECT COUNT(*) FROM "+from).Scan(&n))
+	return n
+}
+
+// savepoint is a nested transaction for ORMs that have none, rolled back.
+func savepoint(ctx context.Context, tx compensator.Tx, work func(tx compensator.Tx) error) error {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT inner_work"); err != nil {
+		return err
+	}
+	if err := work(tx); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT inner_work")
+	return err
+}

@@ -1,0 +1,44 @@
+package compensator_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// sqlHarness opens the store on a database of its own; open says how its pool is opened.
+func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) compensatortest.Harness {
+	t.Helper()
+	db, err := open()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	store, err := compensator.OpenSQLStore(t.Context(), db)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	require.NoError(t, store.Check(t.Context()))
+	caller, err := sql.Open("mysql", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = caller.Close() })
+	return compensatortest.Harness{Store: store, Begin: func(ctx context.Context) (compensator.Transaction, error) { return caller.BeginTx(ctx, nil) }}
+}
+
+func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {
+	compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+		dsn := testservers.Database(t)
+		return sqlHarness(t, dsn, compensatorOn(dsn))
+	})
+}
+
+func TestSQLStoreKeepsEveryPromiseOnTheUsersConnections(t *testing.T) {
+	compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+		dsn := testservers.Database(t, "clientFoundRows=true", "interpolateParams=true")
+		return sqlHarness(t, dsn, plain(dsn))
+	})
+}
