@@ -18,20 +18,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// What the examples share: a service's database, its compensator, and the content of its entries.
-var (
-	db *sql.DB
-	c  *compensator.Compensator
-
-	closeOrder *compensator.Type[CloseOrder]
-	sendMail   *compensator.Type[Mail]
-)
-
 // CloseOrder asks for an unpaid order to be closed.
 type CloseOrder struct {
-	OrderID  int64 `json:"order_id"`
-	Quantity int   `json:"quantity"`
-	SKU      string
+	OrderID  int64  `json:"order_id"`
+	Quantity int    `json:"quantity"`
+	SKU      string `json:"sku"`
 }
 
 // Mail asks for a message to be sent.
@@ -40,12 +31,13 @@ type Mail struct {
 	Subject string `json:"subject"`
 }
 
-func deliver(ctx context.Context, key string, m Mail) error     { return nil }
+func deliver(ctx context.Context, key string, m Mail) error      { return nil }
 func deliverAll(ctx context.Context, mails []Mail) (bad []error) { return nil }
 
 // A process that works entries off registers its types, calls Run, and stops in order: Run ends with its
 // context, and Close comes after it.
 func ExampleNew() {
+	var db *sql.DB // the service's
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	rdb := redis.NewClient(&redis.Options{Addr: "redis:6379"})
@@ -87,6 +79,8 @@ func ExampleConnector() {
 // The handler runs at least once: a crash between its work and its outcome brings the entry back. Whatever it
 // calls is given the entry's key, which is the same for every attempt.
 func ExampleHandle() {
+	var c *compensator.Compensator // made by New
+	var db *sql.DB                 // the service's
 	sendMail, err := compensator.Handle(c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
 		err := deliver(ctx, e.Key(), m)
 		switch {
@@ -134,6 +128,7 @@ var (
 // What the handler writes through tx commits together with the entry's success: the stock is given back
 // exactly once, whatever crashes.
 func ExampleHandleTx() {
+	var c *compensator.Compensator // made by New
 	closeOrder, err := compensator.HandleTx(c, "close_order",
 		func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o CloseOrder) error {
 			res, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.OrderID)
@@ -149,11 +144,12 @@ func ExampleHandleTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = closeOrder
+	_ = closeOrder // to record with
 }
 
 // A batch handler answers for each entry, or with nil for all of them.
 func ExampleHandleBatch() {
+	var c *compensator.Compensator // made by New
 	_, err := compensator.HandleBatch(c, "mail", func(ctx context.Context, items []compensator.Item[Mail]) []error {
 		mails := make([]Mail, len(items))
 		for i, item := range items {
@@ -168,6 +164,8 @@ func ExampleHandleBatch() {
 
 // InTx begins, commits and rolls back; what is recorded in it announces itself.
 func ExampleCompensator_InTx() {
+	var c *compensator.Compensator               // made by New
+	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", 42); err != nil {
@@ -188,6 +186,9 @@ func ExampleCompensator_InTx() {
 
 // Entries of several types go into one statement. The receipt answers for each, in their order.
 func ExampleCompensator_Record() {
+	var c *compensator.Compensator               // made by New
+	var closeOrder *compensator.Type[CloseOrder] // made by Handle
+	var sendMail *compensator.Type[Mail]
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		order, err := closeOrder.Entry(CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42", Delay: 30 * time.Minute})
@@ -216,6 +217,7 @@ func ExampleCompensator_Record() {
 
 // The order was paid: the transaction that says so also says that it need not be closed any more.
 func ExampleCompensator_CancelTx() {
+	var c *compensator.Compensator // made by New
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42); err != nil {
@@ -236,6 +238,8 @@ func ExampleCompensator_CancelTx() {
 // The connection broke around COMMIT. With an idempotent id of the business's own, the entry tells whether the
 // transaction happened.
 func ExampleCompensator_Resolve() {
+	var c *compensator.Compensator               // made by New
+	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
 	placeOrder := func() error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -258,6 +262,7 @@ func ExampleCompensator_Resolve() {
 
 // A person has repaired what was broken, and starts the dead entries of a type afresh.
 func ExampleCompensator_Requeue() {
+	var c *compensator.Compensator // made by New
 	ctx := context.Background()
 	filter := compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "mail"}
 	for {
@@ -303,6 +308,7 @@ func ExampleParseDelayLevels() {
 
 // Middleware wraps handlers as in net/http. Use comes before the types it is for.
 func ExampleMiddleware() {
+	var c *compensator.Compensator // made by New
 	timed := func(next compensator.HandlerFunc) compensator.HandlerFunc {
 		return func(ctx context.Context, e *compensator.Entry) error {
 			began := time.Now()
@@ -334,6 +340,7 @@ func (requestIDs) Extract(ctx context.Context, headers map[string]string) contex
 // What Inject returns is stored with the entry. Extract makes the handler's context of it, days later and in
 // another process if need be.
 func ExamplePropagator() {
+	var db *sql.DB // the service's
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Propagator: requestIDs{}})
 	if err != nil {
 		log.Fatal(err)

@@ -189,7 +189,7 @@ func (s *scanner) claim(t *handlerType, n int) {
 	if got.err != nil {
 		wait = claimBackoff.delay(scan.failures)
 		scan.full = false
-	} else if got.started == 0 {
+	} else if got.nothing {
 		wait += rand.N(wakeSpread)
 	}
 	if due := time.Now().Add(wait); due.Before(scan.due) {
@@ -204,6 +204,7 @@ var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)
 // claimResult is how a claim went.
 type claimResult struct {
 	started int
+	nothing bool // the queue had nothing due: another instance was faster
 	full    bool // as many were due as asked for
 	drained bool // the database was asked and had less than asked for
 	next    time.Duration
@@ -247,7 +248,7 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 		return claimResult{next: Never}, false
 	}
 	if len(leased.IDs) == 0 {
-		return claimResult{next: leased.Next}, true
+		return claimResult{nothing: true, next: leased.Next}, true
 	}
 	want := make([]Wanted, len(leased.IDs))
 	for i, id := range leased.IDs {

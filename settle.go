@@ -130,5 +130,10 @@ func (c *Compensator) ackBatch(batch []ack) {
 		err := c.queue.Settle(ctx, name, items)
 		cancel()
 		c.health.saw(err)
+		for _, item := range items {
+			if !item.Remove && err == nil {
+				c.scanner.expect(name, item.In) // only now: a claim before the queue knows would find nothing
+			}
+		}
 	}
 }

@@ -7,17 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // recorder records an entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
+
+// lostConnection leaves the commit unknown, so that the queue may be told to ask for the entry, in vain.
+const lostConnection = "connection killed"
 
 // notCommitted are the ways a transaction comes to nothing.
 var notCommitted = map[string]func(t *testing.T, w *world, c *compensator.Compensator, db *sql.DB, record recorder){
@@ -43,7 +44,7 @@ var notCommitted = map[string]func(t *testing.T, w *world, c *compensator.Compen
 		w.eventually(func() bool { return db.Stats().InUse == 0 }, "the pool takes the connection back")
 		require.Error(t, tx.Commit())
 	},
-	"connection killed": func(t *testing.T, w *world, _ *compensator.Compensator, db *sql.DB, record recorder) {
+	lostConnection: func(t *testing.T, w *world, _ *compensator.Compensator, db *sql.DB, record recorder) {
 		tx := w.begin(db)
 		record(tx)
 		var id int64
@@ -98,7 +99,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				require.NoError(t, stop(), "whatever was on its way has arrived now")
 				assert.Equal(t, 1, ran.total())
 				assert.Equal(t, 1, w.count("common_process_log"))
-				if w.Redis != nil {
+				if w.Redis != nil && name != lostConnection {
 					assert.Zero(t, w.queued())
 				}
 			})
@@ -147,11 +148,11 @@ var conflicts = map[string]func(w *world, tx statements){
 			w.deadlock(tx) // only MariaDB knows this conflict
 			return
 		}
-		w.exec("CREATE TABLE IF NOT EXISTS stock (n INT NOT NULL) ENGINE=InnoDB")
-		w.exec("REPLACE INTO stock VALUES (1)")
+		w.exec("CREATE TABLE IF NOT EXISTS stock (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
+		w.exec("REPLACE INTO stock VALUES (1, 1)")
 		_, err := tx.ExecContext(ctx, "SET SESSION innodb_snapshot_isolation=1")
 		require.NoError(w.t, err)
-		_, err = tx.ExecContext(ctx, "DO (SELECT MAX(n) FROM stock)")
+		_, err = tx.ExecContext(ctx, "SELECT n FROM stock")
 		require.NoError(w.t, err)
 		w.exec("UPDATE stock SET n=2")
 		_, err = tx.ExecContext(ctx, "UPDATE stock SET n=3")
@@ -383,6 +384,3 @@ func TestSecondCommitCancelsNothing(t *testing.T) {
 		assert.Equal(t, 1, ran.of(receipt.ID()))
 	})
 }
-
-var _ = faultproxy.Commit
-var _ = mysql.ErrInvalidConn

@@ -38,6 +38,10 @@ func openBun(t *testing.T, db *sql.DB) orm {
 				return outer(tx)
 			})
 		},
+		write: func(ctx context.Context, tx *compensator.ScopedTx, note string) error {
+			_, err := b.NewInsert().Conn(tx).Model(&bunOrder{Note: note}).Exec(ctx)
+			return err
+		},
 		outside: b,
 	}
 }

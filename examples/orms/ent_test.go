@@ -29,6 +29,10 @@ func openEnt(_ *testing.T, db *sql.DB) orm {
 				return errors.Join(savepoint(ctx, tx, inner), outer(tx))
 			})
 		},
+		write: func(ctx context.Context, tx *compensator.ScopedTx, note string) error {
+			scoped := ent.NewClient(ent.Driver(entsql.NewDriver(dialect.MySQL, entsql.Conn{ExecQuerier: tx})))
+			return scoped.Order.Create().SetNote(note).Exec(ctx)
+		},
 		outside: client,
 	}
 }

@@ -40,6 +40,11 @@ func openGORM(t *testing.T, db *sql.DB, prepare bool) orm {
 				return outer(tx.Statement.ConnPool)
 			})
 		},
+		write: func(ctx context.Context, tx *compensator.ScopedTx, note string) error {
+			scoped := g.WithContext(ctx)
+			scoped.Statement.ConnPool = tx
+			return scoped.Create(&gormOrder{Note: note}).Error
+		},
 		outside: g.Statement.ConnPool,
 	}
 }

@@ -20,6 +20,9 @@ type orm struct {
 	// nest runs outer in a transaction that commits, and inner in one nested in it that does not.
 	nest func(ctx context.Context, outer, inner func(tx compensator.Tx) error) error
 
+	// write writes an order through the ORM in a handler's transaction.
+	write func(ctx context.Context, tx *compensator.ScopedTx, note string) error
+
 	// outside is the handle without a transaction.
 	outside compensator.Tx
 }
@@ -35,14 +38,13 @@ var orms = map[string]func(*testing.T, *sql.DB) orm{
 // each runs the test with every ORM, on a plain database and on one that sees commits.
 func each(t *testing.T, test func(t *testing.T, w *world, o orm)) {
 	for name, open := range orms {
-		t.Run(name+"/plain", func(t *testing.T) {
-			w := newWorld(t, false)
-			test(t, w, open(t, w.db))
-		})
-		t.Run(name+"/Connector", func(t *testing.T) {
-			w := newWorld(t, true)
-			test(t, w, open(t, w.db))
-		})
+		for pool, openDB := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {
+			t.Run(name+"/"+pool, func(t *testing.T) {
+				db := openDB(t)
+				o := open(t, db)
+				test(t, newWorld(t, db, o), o)
+			})
+		}
 	}
 }
 
@@ -80,6 +82,17 @@ func TestEntryOfARolledBackNestedTransactionNeverRuns(t *testing.T) {
 		w.waitRun("outer")
 		assert.Equal(t, []string{"outer"}, w.ran())
 		assert.Equal(t, 1, w.count("common_process_log"))
+	})
+}
+
+func TestHandlerWritesThroughTheORMExactlyOnce(t *testing.T) {
+	each(t, func(t *testing.T, w *world, o orm) {
+		require.NoError(t, o.inTx(t.Context(), "recorded", func(tx compensator.Tx) error {
+			_, err := w.writes.Record(t.Context(), tx, "a", compensator.Options{})
+			return err
+		}))
+		w.eventually(func() bool { return w.count("common_process_log WHERE state=1 AND process_count=1") == 1 })
+		assert.Equal(t, 1, w.count("orders WHERE note='a'"), "of two attempts the first was rolled back")
 	})
 }
 

@@ -32,6 +32,14 @@ func openSQLX(_ *testing.T, db *sql.DB) orm {
 				return errors.Join(savepoint(ctx, tx, inner), outer(tx))
 			})
 		},
+		write: func(ctx context.Context, tx *compensator.ScopedTx, note string) error {
+			query, args, err := x.BindNamed("INSERT INTO orders (note) VALUES (:note)", sqlxOrder{Note: note})
+			if err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, query, args...)
+			return err
+		},
 		outside: x,
 	}
 }

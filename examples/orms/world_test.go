@@ -35,41 +35,46 @@ func TestMain(m *testing.M) {
 // world is a database with orders and a process log that is being worked off.
 type world struct {
 	*compensator.Compensator
-	t     *testing.T
-	db    *sql.DB
-	notes *compensator.Type[string]
+	t      *testing.T
+	db     *sql.DB
+	notes  *compensator.Type[string] // handled by remembering them
+	writes *compensator.Type[string] // by writing them, at the second attempt
 
 	mu    sync.Mutex // guards calls
 	calls []string
 }
 
-func newWorld(t *testing.T, connector bool) *world {
+func newWorld(t *testing.T, db *sql.DB, o orm) *world {
 	t.Helper()
-	w := &world{t: t, db: openDB(t, testservers.Database(t), connector)}
-	require.NoError(t, compensator.Migrate(t.Context(), w.db))
-	_, err := w.db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")
+	w := &world{t: t, db: db}
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	_, err := db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")
 	require.NoError(t, err)
 	w.Compensator, err = compensator.New(t.Context(), compensator.Config{
-		DB: w.db, Grace: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Grace: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	w.notes, err = compensator.Handle(w.Compensator, "note", w.handle, compensator.TypeConfig{})
+	w.notes, err = compensator.Handle(w.Compensator, "note", w.remember, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.writes, err = compensator.HandleTx(w.Compensator, "write", o.writeAtTheSecondAttempt, compensator.TypeConfig{Retry: compensator.Fixed(0)})
 	require.NoError(t, err)
 	w.run()
 	return w
 }
 
-func openDB(t *testing.T, dsn string, connector bool) *sql.DB {
+func openPlain(t *testing.T) *sql.DB {
+	return openDB(t, func(c driver.Connector) driver.Connector { return c })
+}
+
+func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector) }
+
+func openDB(t *testing.T, wrap func(driver.Connector) driver.Connector) *sql.DB {
 	t.Helper()
-	cfg, err := mysql.ParseDSN(dsn)
+	cfg, err := mysql.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
-	var inner driver.Connector
-	inner, err = mysql.NewConnector(cfg)
+	connector, err := mysql.NewConnector(cfg)
 	require.NoError(t, err)
-	if connector {
-		inner = compensator.Connector(inner)
-	}
-	db := sql.OpenDB(inner)
+	db := sql.OpenDB(wrap(connector))
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -85,10 +90,20 @@ func (w *world) run() {
 	})
 }
 
-func (w *world) handle(_ context.Context, _ *compensator.Entry, note string) error {
+func (w *world) remember(_ context.Context, _ *compensator.Entry, note string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, note)
+	return nil
+}
+
+func (o orm) writeAtTheSecondAttempt(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, note string) error {
+	if err := o.write(ctx, tx, note); err != nil {
+		return compensator.Permanent(err)
+	}
+	if e.Attempt() == 1 {
+		return errRollback
+	}
 	return nil
 }
 
@@ -108,7 +123,12 @@ func (w *world) record(tx compensator.Tx, note string) error {
 // have run as well.
 func (w *world) waitRun(note string) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool { return slices.Contains(w.ran(), note) }, time.Minute, 5*time.Millisecond)
+	w.eventually(func() bool { return slices.Contains(w.ran(), note) })
+}
+
+func (w *world) eventually(check func() bool) {
+	w.t.Helper()
+	require.Eventually(w.t, check, time.Minute, 5*time.Millisecond)
 }
 
 func (w *world) count(from string) (n int) {

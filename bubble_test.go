@@ -1,0 +1,117 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// inBubble runs a Compensator on doubles under a clock that moves only when nothing else can.
+func inBubble(t *testing.T, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		register(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Run(ctx) }()
+		test(t, c, store)
+		cancel()
+		require.NoError(t, <-stopped)
+		require.NoError(t, c.Close())
+	})
+}
+
+func recordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, entries ...compensator.NewEntry) *compensator.Receipt {
+	t.Helper()
+	tx, err := store.BeginTx(t.Context())
+	require.NoError(t, err)
+	receipt, err := c.Record(t.Context(), tx, entries...)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	receipt.Committed()
+	return receipt
+}
+
+func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
+	var late atomic.Int64
+	var runs atomic.Int64
+	inBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.Handle(c, "later", func(ctx context.Context, e *compensator.Entry, o order) error {
+			lateness := time.Since(e.NextAt)
+			assert.GreaterOrEqual(t, lateness, time.Duration(0), "entry %s", e.ID)
+			late.Store(max(late.Load(), int64(lateness)))
+			runs.Add(1)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		delays := []time.Duration{0, time.Millisecond, 999 * time.Millisecond, time.Minute, 59 * time.Minute, time.Hour, 25 * time.Hour}
+		for _, delay := range delays {
+			recordIn(t, c, store, compensator.NewEntry{BusinessType: "later", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
+		}
+		time.Sleep(26 * time.Hour) // the bubble's clock
+		synctest.Wait()
+		assert.EqualValues(t, len(delays), runs.Load())
+		for _, row := range store.Rows() {
+			assert.Equal(t, compensator.Succeeded, row.State)
+		}
+		assert.Less(t, time.Duration(late.Load()), 20*time.Millisecond, "by the bubble's clock, on which work takes no time")
+	})
+}
+
+func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
+	var runs atomic.Int64
+	inBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, order) error {
+			runs.Add(1)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		tx, err := store.BeginTx(t.Context())
+		require.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit()) // and nobody says so
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.EqualValues(t, 1, runs.Load())
+	})
+}
+
+func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
+	var at []time.Duration
+	var began time.Time
+	inBubble(t, func(c *compensator.Compensator) {
+		levels, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m")
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "stubborn", func(context.Context, *compensator.Entry, order) error {
+			at = append(at, time.Since(began).Truncate(time.Second))
+			return errors.New("again")
+		}, compensator.TypeConfig{Retry: levels, MaxProcessCount: 6})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		began = time.Now()
+		recordIn(t, c, store, compensator.NewEntry{BusinessType: "stubborn", Content: []byte(`{}`)})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want := []time.Duration{0, 1, 6, 16, 46, 106}
+		require.Len(t, at, len(want))
+		for i, seconds := range want {
+			assert.Equal(t, seconds*time.Second, at[i], "attempt %d", i+1)
+		}
+		assert.Equal(t, compensator.Dead, store.Rows()[0].State)
+	})
+}

@@ -1,0 +1,24 @@
+package sqlitetest
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+func TestSQLiteStoreKeepsTheContract(t *testing.T) {
+	for _, journal := range []string{"WAL", "DELETE"} {
+		t.Run(journal, func(t *testing.T) {
+			compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+				db, s := newLog(t, "journal_mode("+journal+")", "synchronous(FULL)", "busy_timeout(10000)")
+				begin := func(ctx context.Context) (compensator.Transaction, error) {
+					return db.BeginTx(ctx, &sql.TxOptions{})
+				}
+				return compensatortest.Harness{Store: s, Begin: begin, SingleWriter: true}
+			})
+		})
+	}
+}
