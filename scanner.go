@@ -195,7 +195,11 @@ func (s *scanner) claim(t *handlerType, n int) {
 	if due := time.Now().Add(wait); due.Before(scan.due) {
 		scan.due = due
 	}
+	first := scan.failures == 1
 	s.mu.Unlock()
+	if first {
+		s.c.log.Warn("compensator: claims fail; trying again", "type", t.name, "err", got.err)
+	}
 	s.poke()
 }
 
@@ -257,7 +261,6 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	found, err := c.claim(t, want)
 	c.returnToQueue(t, leased, found, err)
 	if err != nil {
-		c.log.Warn("compensator: claim", "type", t.name, "entries", len(want), "err", err)
 		return claimResult{err: err}, true
 	}
 	c.startClaimed(t, found.Mine, leased.Token)
@@ -305,7 +308,6 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	}
 	found, err := c.claim(t, want)
 	if err != nil {
-		c.log.Warn("compensator: claim", "type", t.name, "entries", len(want), "err", err)
 		return claimResult{next: Never, err: err}
 	}
 	c.startClaimed(t, found.Mine, 0)

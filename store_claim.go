@@ -165,7 +165,8 @@ func (s *sqlStore) Release(ctx context.Context, ids []EntryID, token Token) erro
 	return nil
 }
 
-// Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on.
+// Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on. A
+// row that somebody holds locked must not cost the others their leases.
 func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) ([]EntryID, error) {
 	byVersion := make(map[uint64][]EntryID)
 	for _, h := range held {
@@ -174,7 +175,7 @@ func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) 
 	var lost []EntryID
 	for version, ids := range byVersion {
 		fence := fmt.Sprintf("version=%d AND state IN (0,-1,-3)", version)
-		changed, _, err := s.updateRows(ctx, ids, func(ids []EntryID) string {
+		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []EntryID) string {
 			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.table.quoted(""), s.d.now, millis(lease), idList(ids), fence)
 		})
 		if err == nil && changed < int64(len(ids)) {

@@ -219,6 +219,12 @@ func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(id
 			return changed, nil, err
 		}
 	}
+	return s.updateFreeRows(ctx, ids, update)
+}
+
+// updateFreeRows is updateRows for what cannot wait at all: it asks first which rows are free.
+func (s *sqlStore) updateFreeRows(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error) {
+	slices.SortFunc(ids, compareIDs)
 	err = s.inOwn(ctx, func(tx Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
 		if err != nil || len(free) == 0 {

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	code := testservers.Main(m)
 	if code == 0 {
-		// GORM ends the goroutine of its statement cache never.
+		// The goroutine of GORM's statement cache has no end.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

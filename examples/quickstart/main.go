@@ -57,7 +57,7 @@ func run() error {
 	}
 	broken, err := s.summarize(ctx, books)
 	if broken > 0 {
-		err = fmt.Errorf("%d promises broken", broken)
+		err = fmt.Errorf("broken promises: %d", broken)
 	}
 	return errors.Join(err, db.forget(ctx))
 }

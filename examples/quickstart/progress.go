@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -39,12 +40,11 @@ func (s *shop) progress(ctx context.Context) (progress, error) {
 // attempts lists those under way.
 func (p progress) attempts() string {
 	var list []string
-	for businessType, n := range p.underWay {
-		if n > 0 {
+	for _, businessType := range slices.Sorted(maps.Keys(p.underWay)) {
+		if n := p.underWay[businessType]; n > 0 {
 			list = append(list, fmt.Sprintf("%d %s", n, businessType))
 		}
 	}
-	slices.Sort(list)
 	return strings.Join(list, ", ")
 }
 

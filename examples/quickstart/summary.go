@@ -26,7 +26,7 @@ func (p promise) ask(ctx context.Context, db interface {
 // outcomes are numbers that nobody can know beforehand.
 var outcomes = []promise{
 	{text: "calls of the warehouse: those cut short were made again, with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
-	{text: "ms late, the latest closing: see the queue above, and the dead worker's lease", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
+	{text: "ms after its deadline, the latest closing: the dead worker's lease and, without Redis, polling", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
 }
 
 // promises holds the database against the shop's books.

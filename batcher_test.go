@@ -1,0 +1,116 @@
+package compensator
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// flushes collects what a batcher flushes, and holds each flush up for a second of the bubble's time.
+type flushes struct {
+	mu      sync.Mutex
+	batches [][]int
+	now     int
+	most    int // flushes at the same time
+}
+
+func (f *flushes) flush(batch []int) {
+	f.mu.Lock()
+	f.batches = append(f.batches, append([]int(nil), batch...))
+	f.now++
+	f.most = max(f.most, f.now)
+	f.mu.Unlock()
+	<-time.After(time.Second)
+	f.mu.Lock()
+	f.now--
+	f.mu.Unlock()
+}
+
+func TestBatcherFlushesALoneItemAtOnceAndTheRestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f flushes
+		b := &batcher[int]{max: 3, workers: 1, flush: f.flush}
+		began := time.Now()
+		b.add(1)
+		synctest.Wait()
+		require.Equal(t, [][]int{{1}}, f.batches, "a lone item waits for nobody")
+		b.add(2, 3)
+		b.add(4)
+		b.add(5)
+		<-b.done()
+		require.Equal(t, [][]int{{1}, {2, 3, 4}, {5}}, f.batches)
+		require.Equal(t, 3*time.Second, time.Since(began))
+		require.Equal(t, 1, f.most)
+	})
+}
+
+func TestBatcherRunsNoMoreFlushesThanWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f flushes
+		b := &batcher[int]{max: 1, workers: 2, flush: f.flush}
+		for i := range 6 {
+			b.add(i)
+		}
+		<-b.done()
+		require.Equal(t, 2, f.most)
+		require.Len(t, f.batches, 6)
+	})
+}
+
+func TestBatcherWithABoundTakesAllOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f flushes
+		b := &batcher[int]{max: 10, workers: 1, bound: 3, flush: f.flush}
+		require.True(t, b.add(0))
+		synctest.Wait() // 0 is being flushed, nothing waits
+		require.True(t, b.add(1, 2))
+		require.False(t, b.add(3, 4), "4 would wait")
+		require.Equal(t, 2, b.size(), "none of the refused was taken")
+		require.True(t, b.add(5))
+		<-b.done()
+		require.Equal(t, [][]int{{0}, {1, 2, 5}}, f.batches)
+	})
+}
+
+func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f flushes
+		b := &batcher[int]{max: 1, workers: 1, flush: f.flush}
+		<-b.done() // nothing was ever added
+		require.True(t, b.quiet())
+		b.add(1, 2)
+		first, second := b.done(), b.done()
+		synctest.Wait()
+		require.False(t, b.quiet())
+		select {
+		case <-first:
+			t.Fatal("done while an item is being flushed")
+		default:
+		}
+		<-first
+		<-second
+		require.True(t, b.quiet())
+		require.Len(t, f.batches, 2)
+		b.add() // nothing: no worker, no flush
+		require.True(t, b.quiet())
+	})
+}
+
+func TestBatcherFeedingItselfIsNotDoneInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *batcher[int]
+		var seen []int
+		b = &batcher[int]{max: 10, workers: 1, flush: func(batch []int) {
+			seen = append(seen, batch...)
+			if batch[0] < 5 {
+				b.add(batch[0] + 1)
+			}
+		}}
+		b.add(1)
+		<-b.done()
+		require.Equal(t, []int{1, 2, 3, 4, 5}, seen)
+	})
+}

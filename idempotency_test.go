@@ -1,0 +1,392 @@
+package compensator_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// lookalikes are keys that one collation or another takes for equal.
+var lookalikes = []string{
+	"Abc", "abc", "ABC", "ábc", "Ábc", "a\u0301bc", "abc\u200b", " abc", "abc\t", "straße", "strasse", "😀", "😁", "ﬁ", "fi", "ı", "i", "ж", "Ж", "\u00a0", "%", "_", "a'b", `a\b`,
+}
+
+func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		entries := untyped(len(lookalikes))
+		for i, key := range lookalikes {
+			entries[i].IdempotentID = key
+		}
+		first := make(map[string]compensator.EntryID)
+		w.inTx(db, func(tx *sql.Tx) {
+			receipt, err := c.Record(t.Context(), tx, entries[:12]...)
+			require.NoError(t, err)
+			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+			recorded := receipt.Entries
+			for _, e := range entries[12:] {
+				receipt, err := c.Record(t.Context(), tx, e)
+				require.NoError(t, err)
+				recorded = append(recorded, receipt.Entries...)
+			}
+			for _, r := range recorded {
+				assert.False(t, r.Duplicate, "%q", r.IdempotentID)
+				first[r.IdempotentID] = r.ID
+			}
+		})
+		assert.Equal(t, len(lookalikes), w.count("common_process_log"))
+		w.inTx(db, func(tx *sql.Tx) {
+			receipt, err := c.Record(t.Context(), tx, entries...)
+			require.NoError(t, err)
+			for _, r := range receipt.Entries {
+				assert.True(t, r.Duplicate, "%q", r.IdempotentID)
+				assert.Equal(t, first[r.IdempotentID], r.ID, "%q", r.IdempotentID)
+			}
+			var field *compensator.FieldError
+			for _, padded := range []string{"abc ", " "} {
+				_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: padded}})
+				require.ErrorAs(t, err, &field, "%q: databases ignore the space", padded)
+			}
+		})
+		assert.Equal(t, len(lookalikes), w.count("common_process_log"))
+	})
+}
+
+func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.run(c)
+		batch := keyed("key", 100)
+		var existing *compensator.Receipt
+		w.inTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			existing, err = c.Record(t.Context(), tx, batch[40])
+			require.NoError(t, err)
+		})
+		w.waitState(existing.ID(), compensator.Succeeded)
+		batch[70].IdempotentID = batch[20].IdempotentID // repeated within the call
+		batch[70].Content = []byte(`{"number":2}`)
+		var receipt *compensator.Receipt
+		w.inTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = c.Record(t.Context(), tx, batch...)
+			require.NoError(t, err)
+			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+		})
+		receipt.Committed()
+		for i, e := range receipt.Entries {
+			assert.Equal(t, i == 40 || i == 70, e.Duplicate, "entry %d", i)
+			assert.Equal(t, w.idOf(batch[i].IdempotentID), e.ID.Row(), "entry %d", i)
+		}
+		assert.Equal(t, compensator.Succeeded, receipt.Entries[40].State)
+		assert.True(t, receipt.Entries[40].ContentMatches)
+		assert.False(t, receipt.Entries[70].ContentMatches)
+		w.waitAllEnded()
+		assert.Equal(t, 99, w.count("common_process_log WHERE state=1"))
+		assert.Equal(t, 99, ran.total())
+		assert.Equal(t, 1, ran.of(existing.ID()), "the duplicate ran again")
+	})
+}
+
+func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		defer tx.Rollback()
+		var n int
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // the snapshot
+		entries := keyed("key", 3)
+		var first *compensator.Receipt
+		w.inTx(w.DB, func(tx *sql.Tx) {
+			first, err = c.Record(t.Context(), tx, entries[:2]...)
+			require.NoError(t, err)
+			require.NoError(t, first.ResolveIDs(t.Context(), tx))
+		})
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
+		require.Zero(t, n, "the snapshot shows the rows: nothing is hidden")
+		alone, err := c.Record(t.Context(), tx, entries[0])
+		require.NoError(t, err)
+		assert.True(t, alone.Entries[0].Duplicate)
+		assert.Equal(t, first.ID(), alone.ID())
+		mixed, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		for i, e := range mixed.Entries {
+			assert.Equal(t, i < 2, e.Duplicate, "entry %d", i)
+		}
+		require.NoError(t, tx.Commit())
+		assert.Equal(t, 3, w.count("common_process_log"))
+	})
+}
+
+// attempted is what a Record in a goroutine came to.
+type attempted struct {
+	receipt *compensator.Receipt
+	err     error
+}
+
+// recordAside records in tx while somebody holds the key.
+func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
+	done := make(chan attempted, 1)
+	go func() {
+		receipt, err := c.Record(ctx, tx, entries...)
+		done <- attempted{receipt, err}
+	}()
+	return done
+}
+
+func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
+	for name, test := range map[string]struct {
+		end       func(*sql.Tx) error
+		duplicate bool
+	}{
+		"commits":    {(*sql.Tx).Commit, true},
+		"rolls back": {(*sql.Tx).Rollback, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+				cfg := w.quick()
+				cfg.DB = db
+				c := w.new(cfg)
+				entry := keyed("key", 1)[0]
+				holder, waiter := w.begin(db), w.begin(db)
+				_, err := c.Record(t.Context(), holder, entry)
+				require.NoError(t, err)
+				done := recordAside(t.Context(), c, waiter, entry)
+				w.waitLocked(1)
+				require.NoError(t, test.end(holder))
+				got := <-done
+				require.NoError(t, got.err)
+				assert.Equal(t, test.duplicate, got.receipt.Entries[0].Duplicate)
+				require.NoError(t, waiter.Commit())
+				assert.Equal(t, 1, w.count("common_process_log"))
+			})
+		})
+	}
+}
+
+func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		entry := keyed("key", 1)[0]
+		holder, waiter := w.begin(db), w.begin(db)
+		_, err := c.Record(t.Context(), holder, entry)
+		require.NoError(t, err)
+		w.effect(waiter, "business")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := recordAside(ctx, c, waiter, entry)
+		w.waitLocked(1)
+		cancel()
+		got := <-done // the holder still holds it
+		require.ErrorIs(t, got.err, context.Canceled)
+		require.Error(t, waiter.Commit(), "the business without its entry")
+		require.NoError(t, holder.Commit())
+		assert.Zero(t, w.count("effects"))
+		assert.Equal(t, 1, w.count("common_process_log"))
+	})
+}
+
+func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		entry := keyed("key", 1)[0]
+		first := w.begin(db)
+		_, err := c.Record(t.Context(), first, entry)
+		require.NoError(t, err)
+		var mu sync.Mutex // guards fresh and aborted
+		fresh, aborted := 0, 0
+		var producers sync.WaitGroup
+		for range 2 {
+			producers.Go(func() {
+				for again := true; again; {
+					tx, err := db.Begin()
+					if !assert.NoError(t, err) {
+						return
+					}
+					receipt, err := c.Record(context.Background(), tx, entry)
+					mu.Lock()
+					again = errors.Is(err, compensator.ErrTxAborted)
+					switch {
+					case again:
+						aborted++
+					case assert.NoError(t, err) && !receipt.Entries[0].Duplicate:
+						fresh++
+					}
+					mu.Unlock()
+					if again {
+						_ = tx.Rollback()
+						continue
+					}
+					assert.NoError(t, tx.Commit())
+				}
+			})
+		}
+		w.waitLocked(2)
+		require.NoError(t, first.Rollback()) // the two that wait can only deadlock now
+		producers.Wait()
+		assert.Equal(t, 1, fresh)
+		assert.Equal(t, 1, aborted, "the server was to sacrifice one of the two")
+		assert.Equal(t, 1, w.count("common_process_log"))
+	})
+}
+
+func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		up := untyped(3)
+		for i, key := range []string{"a", "m", "z"} {
+			up[i].IdempotentID = key
+		}
+		down := []compensator.NewEntry{up[2], up[1], up[0]}
+		holder, one, two := w.begin(db), w.begin(db), w.begin(db)
+		_, err := c.Record(t.Context(), holder, up[1])
+		require.NoError(t, err)
+		// In the order given, one would hold a and two z when the key between them comes free.
+		first := recordAside(t.Context(), c, one, up...)
+		w.waitLocked(1)
+		second := recordAside(t.Context(), c, two, down...)
+		w.waitLocked(2)
+		require.NoError(t, holder.Rollback())
+		got := <-first
+		require.NoError(t, got.err)
+		require.NoError(t, one.Commit())
+		got = <-second
+		require.NoError(t, got.err)
+		for _, e := range got.receipt.Entries {
+			assert.True(t, e.Duplicate, "%s", e.IdempotentID)
+		}
+		require.NoError(t, two.Commit())
+		assert.Equal(t, 3, w.count("common_process_log"))
+	})
+}
+
+func TestDuplicateWithOtherContentIsTold(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotentID: "key"}}
+		w.inTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, entry)
+			require.NoError(t, err)
+		})
+		otherContent, otherType := entry, entry
+		otherContent.Content = []byte(`{"number":2}`)
+		otherType.BusinessType = "take_stock"
+		for want, e := range map[bool][]compensator.NewEntry{true: {entry}, false: {otherContent, otherType}} {
+			for _, e := range e {
+				w.inTx(db, func(tx *sql.Tx) {
+					receipt, err := c.Record(t.Context(), tx, e)
+					require.NoError(t, err)
+					assert.True(t, receipt.Entries[0].Duplicate)
+					assert.Equal(t, want, receipt.Entries[0].ContentMatches)
+				})
+			}
+		}
+		strict := otherContent
+		strict.FailOnDuplicate = true
+		w.inTx(db, func(tx *sql.Tx) {
+			receipt, err := c.Record(t.Context(), tx, append(untyped(2), strict)...)
+			require.ErrorIs(t, err, compensator.ErrDuplicate)
+			assert.True(t, receipt.Entries[2].Duplicate, "the receipt tells in spite of the error")
+			w.effect(tx, "business")
+		})
+		assert.Equal(t, 1, w.count("effects"), "the transaction stays usable")
+		assert.Equal(t, 3, w.count("common_process_log"), "the others of the call are recorded")
+		assert.Equal(t, 1, w.count("common_process_log WHERE idempotent_id='key' AND business_type='close_order' AND content=?", entry.Content))
+	})
+}
+
+func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	record := func() (r *compensator.Receipt) {
+		w.inTx(w.DB, func(tx *sql.Tx) {
+			var err error
+			r, err = orders.Record(t.Context(), tx, order{}, compensator.Options{IdempotentID: "key"})
+			require.NoError(t, err)
+		})
+		w.waitState(r.ID(), compensator.Succeeded)
+		return r
+	}
+	first := record()
+	n, err := c.Purge(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	assert.True(t, record().Entries[0].Duplicate)
+	w.exec("UPDATE common_process_log SET next_at=next_at-7200000") // settled two hours ago
+	n, err = c.Purge(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	second := record()
+	assert.False(t, second.Entries[0].Duplicate)
+	assert.NotEqual(t, first.ID(), second.ID())
+	assert.Equal(t, 2, ran.total())
+}
+
+func TestDuplicateResurrectsNothing(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
+		undone, _ := numbered(t, c, "take_stock", compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry) error { return nil }},
+			func(*compensator.Entry, int) error { return errors.New("no") })
+		stop := w.run(c)
+		record := func(of *compensator.Type[order], key string, delay time.Duration) (r *compensator.Receipt) {
+			w.inTx(cfg.DB, func(tx *sql.Tx) {
+				var err error
+				r, err = of.Record(t.Context(), tx, order{}, compensator.Options{IdempotentID: key, Delay: delay})
+				require.NoError(t, err)
+			})
+			r.Committed()
+			return r
+		}
+		want := map[string]compensator.State{"dead": compensator.Dead, "compensated": compensator.Compensated, "cancelled": compensator.Cancelled}
+		types := map[string]*compensator.Type[order]{"dead": orders, "compensated": undone, "cancelled": orders}
+		cancelled := record(orders, "cancelled", time.Hour)
+		_, err := c.Cancel(t.Context(), cancelled.ID())
+		require.NoError(t, err)
+		for _, key := range []string{"dead", "compensated"} {
+			w.waitState(record(types[key], key, 0).ID(), want[key])
+		}
+		before := w.fingerprint()
+		for key, of := range types {
+			got := record(of, key, 0)
+			assert.True(t, got.Entries[0].Duplicate)
+			assert.Equal(t, want[key], got.Entries[0].State)
+		}
+		require.NoError(t, stop())
+		assert.Equal(t, before, w.fingerprint(), "a duplicate changed the row")
+		assert.Equal(t, 1, ran.total())
+	})
+}
+
+// fingerprint is every column of every row that a write could have changed.
+func (w *world) fingerprint() (sum string) {
+	w.t.Helper()
+	require.NoError(w.t, w.DB.QueryRow(fmt.Sprintf("SELECT GROUP_CONCAT(CONCAT_WS('|',%s) ORDER BY id) FROM common_process_log",
+		"id,state,version,epoch,process_count,compensate_count,delivery_count,next_at,lease_until,HEX(token),ended_by,last_error,updated_at")).Scan(&sum))
+	return sum
+}

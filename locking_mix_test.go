@@ -1,0 +1,224 @@
+package compensator_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// deadlocks is how many the server has resolved since its start.
+func (w *world) deadlocks() (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.DB.QueryRow("SELECT count FROM information_schema.innodb_metrics WHERE name='lock_deadlocks'").Scan(&n))
+	return n
+}
+
+// TestDeadlockedSettleIsTriedAgainWithoutTheHandler lets a heavier transaction cross the statement that settles
+// a batch. How the outcomes fall into statements is not ours to say, so it goes on until one of them was the
+// victim.
+func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
+	w := worldAt(t, testservers.NewSQL(t).Database(t))
+	w.exec("CREATE TABLE digits (d INT PRIMARY KEY)")
+	w.exec("INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
+	cfg := w.quick()
+	cfg.Lease = time.Minute
+	c := w.new(cfg)
+	const n = 100
+	var ran calls
+	started, finish := make(chan struct{}, n), make(chan struct{})
+	_, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[order]) []error {
+		for _, item := range items {
+			ran.add(item.Entry.ID)
+			started <- struct{}{}
+		}
+		<-finish
+		return nil
+	}, compensator.TypeConfig{Concurrency: n})
+	require.NoError(t, err)
+	rounds, before := 0, w.deadlocks()
+	for ; w.deadlocks() == before; rounds++ {
+		require.Less(t, rounds, 10, "no outcome was ever crossed")
+		w.insertDue("close_order", 1+rounds*n, n)
+		stop := w.run(c)
+		for range n {
+			w.wait(started, "every handler runs")
+		}
+		w.crossSettling(rounds*n, n, func() { close(finish) })
+		w.waitAllEnded()
+		require.NoError(t, stop())
+		finish = make(chan struct{})
+	}
+	assert.Equal(t, rounds*n, w.count("common_process_log WHERE state=1 AND process_count=0"))
+	assert.Equal(t, rounds*n, ran.total(), "one run of each")
+}
+
+// crossSettling locks the last of n rows, lets their outcomes come, and then asks for the rows before it.
+func (w *world) crossSettling(after, n int, finish func()) {
+	w.t.Helper()
+	rival := w.begin(w.DB)
+	_, err := rival.Exec("INSERT INTO effects (what) SELECT 'weight' FROM digits a, digits b, digits c")
+	require.NoError(w.t, err)
+	touch := func(from, to int) error {
+		_, err := rival.Exec("UPDATE common_process_log SET user_name='rival' WHERE id BETWEEN ? AND ? ORDER BY id DESC", from, to)
+		return err
+	}
+	require.NoError(w.t, touch(after+n, after+n))
+	finish()
+	w.waitLocked(1)
+	require.NoError(w.t, touch(after+1, after+n-1), "the wrong transaction was rolled back")
+	require.NoError(w.t, rival.Rollback())
+}
+
+// TestNoDeadlockNamesAStatementOfOurs runs everything at once that writes to the log, on a server that writes
+// down every deadlock.
+func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
+	server := testservers.NewSQL(t)
+	w := worldAt(t, server.Database(t)).withRedis()
+	processes := []*compensator.Compensator{w.mixedProcess(w.DB), w.mixedProcess(w.open(plain(w.DSN)))}
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	var working sync.WaitGroup
+	for i, c := range processes {
+		for producer := range 3 {
+			working.Go(func() { w.produce(ctx, c, i*3+producer) })
+		}
+	}
+	purged := 0
+	working.Go(func() {
+		for ctx.Err() == nil {
+			n, err := store.Purge(ctx, compensator.Succeeded, 0, 500)
+			assert.True(t, err == nil || ctx.Err() != nil, "%v", err)
+			purged += n
+		}
+	})
+	working.Wait()
+	w.waitAllEnded()
+	assert.Positive(t, purged)
+	assert.NotContains(t, server.ErrorLog(), "common_process_log", "a deadlock")
+	require.NoError(t, store.Close())
+}
+
+// mixedProcess handles a plain and a transactional type, both of which fail now and then.
+func (w *world) mixedProcess(db *sql.DB) *compensator.Compensator {
+	w.t.Helper()
+	cfg := w.quick()
+	cfg.DB, cfg.Lease = db, 30*time.Second
+	db.SetMaxOpenConns(20)
+	c := w.new(cfg)
+	flaky := func(e *compensator.Entry, call int) error {
+		if call == 1 && e.ID.Row()%3 == 0 {
+			return errors.New("once")
+		}
+		return nil
+	}
+	numbered(w.t, c, "plain", compensator.TypeConfig{Retry: compensator.Fixed(0)}, flaky)
+	_, err := compensator.HandleTx(c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ order) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('x')")
+		return errors.Join(err, flaky(e, e.Attempt()))
+	}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	require.NoError(w.t, err)
+	w.run(c)
+	return c
+}
+
+// produce records mixed batches at the server's default isolation, and sometimes takes one back.
+func (w *world) produce(ctx context.Context, c *compensator.Compensator, producer int) {
+	for i := 0; ctx.Err() == nil; i++ {
+		var receipt *compensator.Receipt
+		err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+			if _, err = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('business')"); err != nil {
+				return err
+			}
+			receipt, err = c.Record(ctx, tx, mixedEntries(producer, i)...)
+			return err
+		})
+		if err == nil && i%4 == 0 && !receipt.ID().IsZero() {
+			_, err = c.Cancel(ctx, receipt.ID())
+		}
+		var late *compensator.StateError
+		if err != nil && ctx.Err() == nil && !errors.As(err, &late) && !errors.Is(err, compensator.ErrNotFound) {
+			assert.NoError(w.t, err)
+		}
+	}
+}
+
+func mixedEntries(producer, i int) []compensator.NewEntry {
+	var entries []compensator.NewEntry
+	for n := range 1 + i%5 {
+		businessType := "plain"
+		if n%2 == 1 {
+			businessType = "transactional"
+		}
+		entries = append(entries, compensator.NewEntry{BusinessType: businessType, Content: []byte("{}"), Options: compensator.Options{
+			IdempotentID: fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n), // as unordered as business keys are
+			Delay:        time.Duration(n) * 20 * time.Millisecond,
+			BatchID:      fmt.Sprint(i % 10),
+		}})
+	}
+	return entries
+}
+
+func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		old, err := w.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		defer func() { _ = old.Rollback() }()
+		w.exec("CREATE TABLE digits (d INT PRIMARY KEY)")
+		w.exec("INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
+		w.exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) " +
+			"SELECT CONCAT(a.d,b.d,c.d,d.d), 'close_order', '{}', 1, NOW(), NOW() FROM digits a, digits b, digits c, digits d")
+		var n int
+		require.NoError(t, old.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
+		w.exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=2") // the index still holds what they were
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.run(c)
+		w.insertDue("close_order", 1_000_000, 30)
+		w.waitAllEnded()
+		assert.Equal(t, 30, ran.total())
+		require.NoError(t, old.QueryRow("SELECT COUNT(*) FROM common_process_log WHERE state=0").Scan(&n))
+		assert.Equal(t, 10_000, n, "the snapshot still shows them all")
+	})
+}
+
+func TestOfRacingActionsExactlyOneWins(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		for _, id := range w.insertDue("close_order", 1, 10) {
+			results := make(chan error)
+			for range 3 {
+				go func() { results <- c.Complete(t.Context(), id) }()
+				go func() { _, err := c.Cancel(t.Context(), id); results <- err }()
+			}
+			won := 0
+			for range 6 {
+				err := <-results
+				var late *compensator.StateError
+				if err == nil {
+					won++
+				} else {
+					assert.ErrorAs(t, err, &late)
+				}
+			}
+			assert.Equal(t, 1, won)
+		}
+		assert.Equal(t, 10, w.count("common_process_log WHERE version=1 AND state IN (1,3)"))
+	})
+}
+

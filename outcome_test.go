@@ -1,0 +1,173 @@
+package compensator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errDownstream = errors.New("downstream said no")
+
+// outcomeType is a type with a fixed schedule, of three attempts and two compensations.
+func outcomeType(compensates bool) *handlerType {
+	t := &handlerType{name: "close_order", cfg: TypeConfig{MaxProcessCount: 3, MaxCompensateCount: 2, Retry: Fixed(time.Minute)}.withDefaults(30 * time.Second)}
+	if compensates {
+		t.undo = func(context.Context, *Entry) error { return nil }
+	}
+	return t
+}
+
+// attempted is a row as claimed for an attempt.
+func attempted(state State, failures, undone int) *Row {
+	return &Row{Entry: Entry{
+		ID: RowID(7), State: state, ProcessCount: failures, CompensateCount: undone, Version: 41, Epoch: 3, DeliveryCount: 1, LastError: "the failure before",
+	}}
+}
+
+// outcomeCase is one line of the table of outcomes.
+type outcomeCase struct {
+	name        string
+	compensates bool
+	row         *Row
+	err, cause  error
+	want        Outcome
+}
+
+func outcomeCases() []outcomeCase {
+	fresh, last := attempted(Pending, 0, 0), attempted(Retrying, 2, 0)
+	undo, lastUndo := attempted(Compensating, 3, 0), attempted(Compensating, 3, 1)
+	failed := errDownstream.Error()
+	return []outcomeCase{
+		{"success", false, fresh, nil, nil, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler}},
+		{"success of the last attempt", true, last, nil, nil, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler, ProcessCount: 2}},
+		{"success after the timeout", false, fresh, nil, ErrTimeout, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler}},
+		{"success after the lease", false, fresh, nil, ErrLeaseLost, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler}},
+		{"compensation's success", true, undo, nil, nil, Outcome{To: Compensated, EndedBy: EndedByHandler, ProcessCount: 3}},
+
+		{"first failure", false, fresh, errDownstream, nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
+		{"last failure", false, last, errDownstream, nil, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: failed}},
+		{"last failure, compensated", true, last, errDownstream, nil, Outcome{To: Compensating, ProcessCount: 3, LastError: failed}},
+		{"failure beyond a lowered budget", false, attempted(Retrying, 9, 0), errDownstream, nil, Outcome{To: Dead, ProcessCount: 10, EndedBy: EndedByExhausted, LastError: failed}},
+		{"compensation's failure", true, undo, errDownstream, nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
+		{"compensation's last failure", true, lastUndo, errDownstream, nil, Outcome{To: Dead, ProcessCount: 3, CompensateCount: 2, EndedBy: EndedByExhausted, LastError: failed}},
+
+		{"permanent", false, fresh, Permanent(errDownstream), nil, Outcome{To: Dead, ProcessCount: 1, EndedBy: EndedByPermanent, LastError: failed}},
+		{"permanent, compensated", true, fresh, Permanent(errDownstream), nil, Outcome{To: Compensating, ProcessCount: 1, LastError: failed}},
+		{"permanent, wrapped", true, last, fmt.Errorf("send: %w", Permanent(errDownstream)), nil, Outcome{To: Compensating, ProcessCount: 3, LastError: "send: " + failed}},
+		{"permanent in the compensation", true, undo, Permanent(errDownstream), nil, Outcome{To: Dead, ProcessCount: 3, CompensateCount: 1, EndedBy: EndedByPermanent, LastError: failed}},
+
+		{"retry after", false, fresh, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Second, LastError: failed}},
+		{"retry after, exhausted", false, last, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: failed}},
+		{"retry before", false, fresh, RetryAfter(-time.Hour, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, LastError: failed}},
+		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: maxBackoff, LastError: failed}},
+		{"retry after in the compensation", true, undo, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Second, LastError: failed}},
+
+		{"snooze", false, last, Snooze(time.Hour), nil, Outcome{To: Retrying, ProcessCount: 2, After: time.Hour, LastError: "the failure before"}},
+		{"snooze backwards", false, fresh, Snooze(-1), nil, Outcome{To: Pending, LastError: "the failure before"}},
+		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, Outcome{To: Pending, After: maxBackoff, LastError: "the failure before"}},
+		{"snooze in the compensation", true, lastUndo, Snooze(time.Hour), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Hour, LastError: "the failure before"}},
+		{"unavailable", false, last, Unavailable(errDownstream), nil, Outcome{To: Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
+		{"unavailable in the compensation", true, lastUndo, Unavailable(errDownstream), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
+
+		{"stopped", false, last, context.Canceled, ErrStopping, Outcome{To: Retrying, ProcessCount: 2, LastError: "the failure before"}},
+		{"stopped, wrapped", false, fresh, fmt.Errorf("call: %w", context.Canceled), ErrStopping, Outcome{To: Pending, LastError: "the failure before"}},
+		{"stopped in the compensation", true, lastUndo, ErrStopping, ErrStopping, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, LastError: "the failure before"}},
+		{"lease lost", false, last, ErrLeaseLost, ErrLeaseLost, Outcome{To: Retrying, ProcessCount: 2, LastError: "the failure before"}},
+		{"a failure of its own while stopping", false, last, errDownstream, ErrStopping, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: failed}},
+		{"a cancelled call of its own", false, last, context.Canceled, nil, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: "context canceled"}},
+		{"cancelled by somebody", false, fresh, context.Canceled, ErrCancelled, Outcome{To: Retrying, ProcessCount: 1, After: time.Minute, LastError: "context canceled"}},
+	}
+}
+
+func TestOutcomeFollowsTheContract(t *testing.T) {
+	for _, c := range outcomeCases() {
+		t.Run(c.name, func(t *testing.T) {
+			before := *c.row
+			got := outcomeType(c.compensates).outcomeOf(c.row, c.err, c.cause)
+			c.want.ID, c.want.Version, c.want.Epoch = RowID(7), 41, 3
+			require.Equal(t, c.want, got)
+			require.Equal(t, before, *c.row, "the row as claimed stays as it was")
+		})
+	}
+}
+
+func TestTimeoutIsNamedInTheError(t *testing.T) {
+	typ := outcomeType(false)
+	got := typ.outcomeOf(attempted(Pending, 0, 0), context.DeadlineExceeded, ErrTimeout)
+	require.Equal(t, Retrying, got.To)
+	require.Equal(t, 1, got.ProcessCount)
+	require.Contains(t, got.LastError, ErrTimeout.Error())
+	require.Contains(t, got.LastError, typ.cfg.Timeout.String())
+	require.Contains(t, got.LastError, context.DeadlineExceeded.Error())
+}
+
+func TestEntrysMaxProcessCountOverridesTheTypes(t *testing.T) {
+	for _, c := range []struct {
+		entrys, failures int
+		want             State
+	}{
+		{0, 0, Retrying}, {0, 2, Dead}, // 0: the type's, which is 3
+		{1, 0, Dead},
+		{5, 2, Retrying}, {5, 4, Dead},
+		{2, 9, Dead}, // lowered below what has been counted
+	} {
+		row := attempted(Retrying, c.failures, 0)
+		row.MaxProcessCount = c.entrys
+		got := outcomeType(false).outcomeOf(row, errDownstream, nil)
+		require.Equal(t, c.want, got.To, "%+v", c)
+		require.Equal(t, c.failures+1, got.ProcessCount)
+	}
+}
+
+func TestVerdictsWithoutAReasonStillHaveOne(t *testing.T) {
+	for _, err := range []error{Permanent(nil), RetryAfter(0, nil), Unavailable(nil), Snooze(0)} {
+		require.NotEmpty(t, err.Error())
+		require.NotEqual(t, Succeeded, outcomeType(false).outcomeOf(attempted(Pending, 0, 0), err, nil).To)
+	}
+	for _, wrap := range []func(error) error{Permanent, Unavailable, func(err error) error { return RetryAfter(0, err) }} {
+		require.ErrorIs(t, wrap(errDownstream), errDownstream)
+	}
+}
+
+func TestNoScheduleMakesAHotLoop(t *testing.T) {
+	for _, c := range []struct{ schedule, least, most time.Duration }{
+		{math.MinInt64, minBackoff, minBackoff}, {-1, minBackoff, minBackoff}, {0, minBackoff, minBackoff},
+		{time.Hour, time.Hour, time.Hour}, {math.MaxInt64, maxBackoff, maxBackoff},
+	} {
+		typ := outcomeType(false)
+		typ.cfg.Retry = Fixed(c.schedule)
+		for _, err := range []error{errDownstream, Unavailable(errDownstream)} {
+			after := typ.outcomeOf(attempted(Pending, 0, 0), err, nil).After
+			require.GreaterOrEqual(t, after, c.least)
+			require.LessOrEqual(t, after, c.most)
+		}
+	}
+}
+
+func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
+	row := attempted(Retrying, 1, 0)
+	row.DeliveryCount = crashBudget + 1
+	for _, c := range []struct {
+		compensates, optedIn bool
+		state                State
+		want                 State
+	}{
+		{false, false, Retrying, Dead}, {true, false, Retrying, Dead}, {false, true, Retrying, Dead},
+		{true, true, Retrying, Compensating}, {true, true, Compensating, Dead},
+	} {
+		typ := outcomeType(c.compensates)
+		typ.cfg.CompensateCrashed = c.optedIn
+		row.State = c.state
+		got := typ.crashed(row)
+		require.Equal(t, c.want, got.To, "%+v", c)
+		require.Equal(t, 1, got.ProcessCount, "a crash is no failure of the handler's")
+		require.Equal(t, c.want == Dead, got.EndedBy == EndedByCrash)
+		require.True(t, strings.HasPrefix(got.LastError, "3 leases in a row"), got.LastError)
+	}
+}
