@@ -135,15 +135,15 @@ func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
 			require.NoError(t, err)
 			receipts = append(receipts, receipt)
 		}
-		// One more, of a transaction that took a day: no scan may start later than that.
+		// The last one, as of a transaction that took a day: no scan may start later than that.
 		_, err = tx.Exec("UPDATE common_process_log SET next_at=next_at-86400000, lease_until=GREATEST(0, CAST(lease_until AS SIGNED)-86400000), created_at=created_at-INTERVAL 1 DAY WHERE id=?",
 			receipts[2].ID().Row())
 		require.NoError(t, err)
 		_, err = tx.Exec("SELECT SLEEP(1.3)") // the lease ends on the server's clock
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit())
-		for _, r := range receipts {
-			r.Committed()
+		for _, r := range receipts[:2] {
+			r.Committed() // of the last, a plain pool's process brings no news
 		}
 		w.waitAllEnded()
 		for _, r := range receipts {

@@ -40,7 +40,7 @@ var leads = [...]struct {
 	{word: "SAVEPOINT", kind: sqlSavepoint}, {word: "RELEASE"},
 	{word: "REPLACE"}, {word: "WITH"}, {word: "VALUES"}, {word: "TABLE"}, {word: "DO"}, {word: "HANDLER"},
 	{word: "SHOW"}, {word: "USE"}, {word: "EXPLAIN"}, {word: "DESCRIBE"}, {word: "DESC"}, {word: "KILL"},
-	{word: "PREPARE"}, {word: "DEALLOCATE"},
+	{word: "PREPARE"}, {word: "DEALLOCATE"}, {word: "PRAGMA"},
 	{word: "XA", refine: kindOfXA},
 	{word: "CREATE", refine: kindOfTable},
 	{word: "DROP", refine: kindOfTable},

@@ -27,7 +27,8 @@ func (w *world) deadlocks() (n int) {
 // a batch. How the outcomes fall into statements is not ours to say, so it goes on until one of them was the
 // victim.
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
-	w := worldAt(t, testservers.NewSQL(t).Database(t))
+	server := testservers.NewSQL(t)
+	w := worldAt(t, server.Database(t))
 	w.exec("CREATE TABLE digits (d INT PRIMARY KEY)")
 	w.exec("INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
 	cfg := w.quick()
@@ -60,6 +61,7 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	}
 	assert.Equal(t, rounds*n, w.count("common_process_log WHERE state=1 AND process_count=0"))
 	assert.Equal(t, rounds*n, ran.total(), "one run of each")
+	assert.Contains(t, server.ErrorLog(), "common_process_log", "the server writes down what was crossed")
 }
 
 // crossSettling locks the last of n rows, lets their outcomes come, and then asks for the rows before it.
@@ -221,4 +223,3 @@ func TestOfRacingActionsExactlyOneWins(t *testing.T) {
 		assert.Equal(t, 10, w.count("common_process_log WHERE version=1 AND state IN (1,3)"))
 	})
 }
-

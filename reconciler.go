@@ -124,6 +124,16 @@ func (r *reconciler) grace() time.Duration {
 	return r.c.cfg.Grace
 }
 
+// unknownUntil bounds the entries a round announces although they are not new to the horizon: those the queue
+// may have forgotten; in front of a wheel also what other processes have recorded for the time until the next
+// round, so that it runs when it is due.
+func (r *reconciler) unknownUntil() time.Duration {
+	if r.c.local {
+		return 2 * r.c.cfg.PollInterval
+	}
+	return -r.c.cfg.Grace
+}
+
 // poll claims overdue entries straight from the database, as many as there are free slots.
 func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int {
 	c := r.c
@@ -164,9 +174,9 @@ func (r *reconciler) announce(ctx context.Context, head Head) (announced int, co
 	if r.rebuild {
 		return r.announceAll(ctx, window, c.cfg.QueueLimit)
 	}
-	if head.DueIn < -c.cfg.Grace {
+	if near := r.unknownUntil(); head.DueIn < near {
 		overdue := window
-		overdue.To, overdue.Free = -c.cfg.Grace, true
+		overdue.To, overdue.Free = near, true
 		n, ok := r.announceAll(ctx, overdue, scanPage)
 		if !ok {
 			return n, false

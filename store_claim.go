@@ -174,7 +174,7 @@ func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) 
 	}
 	var lost []EntryID
 	for version, ids := range byVersion {
-		fence := fmt.Sprintf("version=%d AND state IN (0,-1,-3)", version)
+		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
 		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []EntryID) string {
 			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.table.quoted(""), s.d.now, millis(lease), idList(ids), fence)
 		})

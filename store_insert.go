@@ -21,7 +21,7 @@ const insertColumns = "(idempotent_id, business_type, batch_id, business_id, bus
 // Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
 // for each other instead of deadlocking.
 func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error) {
-	if !proven && s.d.guardedKey == "" {
+	if (!proven || s.d.unseenEnd) && s.d.guardedKey == "" {
 		if err := s.d.probe(ctx, tx); err != nil {
 			return nil, err
 		}

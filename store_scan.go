@@ -29,13 +29,10 @@ func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]E
 	return ids, nil
 }
 
-// Heads implements Store. MIN over a whole prefix of the due index is read by jumping from one type to the
-// next, in MySQL and MariaDB; the form below makes SQLite do the same.
+// Heads implements Store. The groups are jumped through, and one row is read of each.
 func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
-	query := s.eachState(func(state State) string {
-		return fmt.Sprintf("SELECT %d AS state, business_type, MIN(next_at) - %s AS due_in FROM %s%s WHERE state=%d GROUP BY business_type",
-			state, s.d.now, s.table.quoted(""), s.d.dueIndex, state)
-	})
+	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT next_at FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY next_at LIMIT 1) - %s FROM (%s) AS g",
+		s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
 	rows, err := s.pool().QueryContext(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the earliest entries: %w", err)

@@ -50,6 +50,7 @@ type dialect struct {
 	settleOpen string                     // condition that fails outside a transaction
 	returning  bool                       // INSERT … RETURNING
 	qualified  bool                       // the table may be named database.table
+	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell
 
 	groups func(from string, states []State) string // the states and types that occur, without reading every row
 

@@ -30,6 +30,7 @@ func sqliteDialect() *dialect {
 		greatest:   "MAX",
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		returning:  true,
+		unseenEnd:  true,
 		groups:     sqliteGroups,
 		probe:      probeSQLite,
 		begin:      beginSQLite,

@@ -1,0 +1,261 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// logbook is a server that writes down every statement it runs, so that plans are asked for the text that was
+// really sent.
+type logbook struct {
+	t  *testing.T
+	s  *sqlStore
+	db *sql.DB // beside the store's
+}
+
+func openLogbook(t *testing.T) *logbook {
+	server := testservers.NewSQL(t, "--log-output=TABLE")
+	dsn := server.Database(t, "interpolateParams=true")
+	var pools [2]*sql.DB
+	for i := range pools {
+		db, err := sql.Open("mysql", dsn)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		db.SetMaxOpenConns(1)
+		pools[i] = db
+	}
+	require.NoError(t, Migrate(t.Context(), pools[0]))
+	s, err := newSQLStore(t.Context(), pools[0], DefaultTable)
+	require.NoError(t, err)
+	b := &logbook{t: t, s: s, db: pools[1]}
+	b.exec("CREATE TABLE digits (d INT PRIMARY KEY)")
+	b.exec("INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
+	return b
+}
+
+func (b *logbook) exec(query string, args ...any) {
+	b.t.Helper()
+	_, err := b.db.ExecContext(b.t.Context(), query, args...)
+	require.NoError(b.t, err, query)
+}
+
+// fill adds due entries of four types, up to n of them all in all.
+func (b *logbook) fill(n int) {
+	b.exec("INSERT INTO common_process_log (id, idempotent_id, business_type, content, next_at, created_at, updated_at) "+
+		"SELECT i, CONCAT('key ',i), CONCAT('type ',i%4), '{}', 1000+i, NOW(), NOW() FROM "+
+		"(SELECT 1 + a.d + 10*b.d + 100*c.d + 1000*d.d + 10000*e.d AS i FROM digits a, digits b, digits c, digits d, digits e) s "+
+		"WHERE i<=? AND i>(SELECT COALESCE(MAX(id),0) FROM common_process_log l)", n)
+}
+
+// written runs work and returns the statements on the log that it sent.
+func (b *logbook) written(work func(ctx context.Context, s *sqlStore)) (statements []string) {
+	b.t.Helper()
+	b.exec("SET GLOBAL general_log=0")
+	b.exec("TRUNCATE TABLE mysql.general_log")
+	b.exec("SET GLOBAL general_log=1")
+	work(b.t.Context(), b.s)
+	b.exec("SET GLOBAL general_log=0")
+	rows, err := b.db.QueryContext(b.t.Context(), "SELECT argument FROM mysql.general_log WHERE command_type IN ('Query','Execute') AND argument LIKE '%common_process_log%'")
+	require.NoError(b.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var statement string
+		require.NoError(b.t, rows.Scan(&statement))
+		if !strings.HasPrefix(statement, "INSERT") && !strings.Contains(statement, "general_log") && !strings.Contains(statement, "information_schema") {
+			statements = append(statements, statement)
+		}
+	}
+	require.NoError(b.t, rows.Err())
+	require.NotEmpty(b.t, statements, "the work touches the log")
+	return statements
+}
+
+// planStep is one line of an EXPLAIN.
+type planStep struct{ table, kind, key, extra string }
+
+func (b *logbook) explain(statement string) (steps []planStep) {
+	b.t.Helper()
+	rows, err := b.db.QueryContext(b.t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+statement)
+	require.NoError(b.t, err, statement)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(b.t, err)
+	for rows.Next() {
+		values := make(map[string]*sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i, column := range columns {
+			v := new(sql.NullString)
+			values[strings.ToLower(column)], into[i] = v, v
+		}
+		require.NoError(b.t, rows.Scan(into...))
+		steps = append(steps, planStep{values["table"].String, values["type"].String, values["key"].String, values["extra"].String})
+	}
+	require.NoError(b.t, rows.Err())
+	return steps
+}
+
+// protocol is what the engine does to the log all day long, and the index each of its statements may use.
+var protocol = []struct {
+	name string
+	keys []string
+	work func(ctx context.Context, s *sqlStore) error
+}{
+	{"due", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Due(ctx, "type 1", 500)
+		return err
+	}},
+	{"heads", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Heads(ctx)
+		return err
+	}},
+	{"scan", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -maxDelay, To: time.Hour, Limit: 1000, Free: true})
+		return err
+	}},
+	{"next page of a scan", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -maxDelay, To: time.Hour, Limit: 1000, After: Scheduled{ID: RowID(401), NextAt: 1401}})
+		return err
+	}},
+	{"load", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Load(ctx, idRange(1, 500))
+		return err
+	}},
+	{"claim", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Claim(ctx, wanted(idRange(1, 500)), Token{1}, time.Minute, func(*Row) bool { return true })
+		return err
+	}},
+	{"renew", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
+		var held []Held
+		for _, id := range idRange(1, 500) {
+			held = append(held, Held{id, 1})
+		}
+		_, err := s.Renew(ctx, held, time.Minute)
+		return err
+	}},
+	{"release", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error { return s.Release(ctx, idRange(1, 100), Token{1}) }},
+	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
+		var outcomes []Outcome
+		for i, id := range idRange(101, 500) {
+			o := Outcome{ID: id, Version: 1, To: Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
+			if i >= 100 {
+				o = Outcome{ID: id, Absorb: true, To: Succeeded, EndedBy: EndedByHandler}
+			}
+			outcomes = append(outcomes, o)
+		}
+		_, err := s.Settle(ctx, Token{2}, outcomes)
+		return err
+	}},
+	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *sqlStore) error {
+		return ignoring(ErrNotFound, func() error {
+			_, err := s.Change(ctx, nil, false, Change{Ref: IdempotentID("key 1"), Action: ActionCancel})
+			return err
+		})
+	}},
+	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.IDs(ctx, nil, []string{"key 1", "key 2", "key none"})
+		return err
+	}},
+	{"purge", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *sqlStore) error {
+		_, err := s.Purge(ctx, Succeeded, 0, 1000)
+		return err
+	}},
+}
+
+func idRange(from, to uint64) (ids []EntryID) {
+	for id := from; id <= to; id++ {
+		ids = append(ids, RowID(id))
+	}
+	return ids
+}
+
+func wanted(ids []EntryID) (want []Wanted) {
+	for _, id := range ids {
+		want = append(want, Wanted{ID: id})
+	}
+	return want
+}
+
+func ignoring(expected error, work func() error) error {
+	if err := work(); err != nil && !strings.Contains(err.Error(), expected.Error()) {
+		return err
+	}
+	return nil
+}
+
+// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of an empty log, a small one, a large
+// one whose statistics are old, and one in which most entries have just moved on.
+func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
+	b := openLogbook(t)
+	b.plansHold("empty")
+	b.fill(1000)
+	b.plansHold("small")
+	b.fill(50_000)
+	b.plansHold("grown")
+	b.exec("ANALYZE TABLE common_process_log")
+	b.plansHold("large")
+	b.exec("UPDATE common_process_log SET state=1, ended_by='handler' WHERE id>2000")
+	b.plansHold("after a mass change")
+	b.exec("ANALYZE TABLE common_process_log")
+	b.plansHold("mostly ended")
+}
+
+func (b *logbook) plansHold(table string) {
+	b.t.Helper()
+	for _, step := range protocol {
+		statements := b.written(func(ctx context.Context, s *sqlStore) { require.NoError(b.t, step.work(ctx, s), step.name) })
+		for _, statement := range statements {
+			for _, plan := range b.explain(statement) {
+				what := fmt.Sprintf("%s log, %s: %+v of %.300s", table, step.name, plan, statement)
+				assert.NotContains(b.t, plan.extra, "filesort", what)
+				if plan.table == DefaultTable && plan.key != "" {
+					assert.Contains(b.t, step.keys, plan.key, what)
+					assert.NotContains(b.t, []string{"ALL", "index"}, plan.kind, what)
+				}
+				if plan.table == DefaultTable && plan.key == "" {
+					assert.Fail(b.t, "no index", what)
+				}
+			}
+		}
+	}
+}
+
+func TestHeadsAreFoundByJumpingOverTheEntries(t *testing.T) {
+	b := openLogbook(t)
+	b.fill(20_000)
+	b.exec("ANALYZE TABLE common_process_log")
+	statements := b.written(func(ctx context.Context, s *sqlStore) {
+		cost := s.cost(t, func() {
+			heads, err := s.Heads(ctx)
+			require.NoError(t, err)
+			assert.Len(t, heads, 4)
+		})
+		assert.Less(t, cost.read, 100, "20,000 entries of 4 types")
+	})
+	jumps := slices.DeleteFunc(b.explain(statements[0]), func(p planStep) bool { return p.table != DefaultTable })
+	require.Len(t, jumps, len(openStates))
+	for _, plan := range jumps {
+		assert.Contains(t, plan.extra, "Using index for group-by")
+	}
+}
+
+func TestDueReadsNoMoreThanItAnswers(t *testing.T) {
+	b := openLogbook(t)
+	b.fill(20_000)
+	b.exec("ANALYZE TABLE common_process_log")
+	cost := b.s.cost(t, func() {
+		ids, err := b.s.Due(t.Context(), "type 1", 100)
+		require.NoError(t, err)
+		assert.Len(t, ids, 100)
+	})
+	assert.Less(t, cost.read, 1000, "5,000 entries are due")
+	assert.Zero(t, cost.sorted)
+}
