@@ -31,7 +31,7 @@ type mysqlSession struct {
 	maxPacket    int64
 	logBin       bool
 	binlogFormat string
-	readOnly     bool
+	readOnly     string // a flag, or a word in newer servers
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
@@ -56,7 +56,7 @@ func (m mysqlSession) problems() []error {
 	if m.logBin && strings.EqualFold(m.binlogFormat, "STATEMENT") {
 		refuse("binlog_format", "is STATEMENT: writes at READ COMMITTED fail (error 1665); want ROW or MIXED")
 	}
-	if m.readOnly {
+	if m.readOnly != "0" && m.readOnly != "OFF" {
 		refuse("read_only", "the server is a read-only replica: entries must be read and written on the primary")
 	}
 	return problems

@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"slices"
 	"time"
 )
 
@@ -10,49 +11,60 @@ const refusedRetry = time.Second
 // suspectAfter is how many leases in a row an entry may lose before it runs one at a time.
 const suspectAfter = 2
 
-// claim leases entries of a type in the database, for the caller to start. It takes only what this process
-// can run, and of those that may have killed a process one at a time: claiming the others would count
-// against them although they never ran.
-func (c *Compensator) claim(t *handlerType, want []Wanted) (Claimed, error) {
-	d := c.dispatcher
-	var suspect EntryID
-	accept := func(row *Row) bool {
-		switch {
-		case row.BusinessType != t.name, row.State == Compensating && !t.compensates():
-			return false
-		case row.DeliveryCount < suspectAfter, row.DeliveryCount >= crashBudget:
-			return true // the latter are taken out, not run
-		case !suspect.IsZero():
-			return false
-		}
-		select {
-		case d.suspect <- struct{}{}:
-			suspect = row.ID
-			return true
-		default:
-			return false
-		}
-	}
+// claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
+func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, error) {
+	p := picker{t: t, room: limit, suspects: c.dispatcher.suspect}
 	token := newToken()
 	ctx, cancel := c.statement()
 	defer cancel()
-	found, err := c.store.Claim(ctx, want, token, t.cfg.Lease, accept)
-	if !suspect.IsZero() && !holds(found.Mine, suspect) {
-		<-d.suspect
-	}
+	found, err := c.store.Claim(ctx, want, token, t.cfg.Lease, p.accept)
+	p.settle(found.Mine)
 	if err != nil {
 		c.releaseUnknown(want, token)
 	}
 	return found, err
 }
 
-func holds(rows []Row, id EntryID) bool {
-	for i := range rows {
-		if rows[i].ID == id {
-			return true
-		}
+// picker takes of the claimable entries only what this process can run, and of those that may have killed a
+// process one at a time: claiming the others would count against them although they never ran.
+type picker struct {
+	t        *handlerType
+	room     int
+	suspects chan struct{}
+	suspect  EntryID // the one that was let in
+}
+
+func (p *picker) accept(row *Row) bool {
+	if p.room == 0 || row.BusinessType != p.t.name || row.State == Compensating && !p.t.compensates() {
+		return false
 	}
-	return false
+	dangerous := row.DeliveryCount >= suspectAfter && row.DeliveryCount < crashBudget // beyond, it is taken out, not run
+	if dangerous && !p.admit(row.ID) {
+		return false
+	}
+	p.room--
+	return true
+}
+
+func (p *picker) admit(id EntryID) bool {
+	if !p.suspect.IsZero() {
+		return false
+	}
+	select {
+	case p.suspects <- struct{}{}:
+		p.suspect = id
+		return true
+	default:
+		return false
+	}
+}
+
+// settle gives the lane back when the suspect was not claimed after all.
+func (p *picker) settle(mine []Row) {
+	claimed := slices.ContainsFunc(mine, func(row Row) bool { return row.ID == p.suspect })
+	if !p.suspect.IsZero() && !claimed {
+		<-p.suspects
+	}
 }
 
 // releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.

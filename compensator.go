@@ -57,12 +57,12 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c := &Compensator{cfg: cfg, log: cfg.Logger}
+	c.health.c = c
 	c.types.leases = leaseRange{cfg.Lease, cfg.Lease}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
 	c.work, c.endWork = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.health = queueHealth{c: c}
 	c.dispatcher = newDispatcher(c)
 	c.scanner = newScanner(c)
 	c.openLanes()
@@ -118,6 +118,7 @@ func (c *Compensator) check(ctx context.Context) error {
 	var refused *FieldError
 	if err != nil && !errors.As(err, &refused) {
 		c.log.Warn("compensator: the queue does not answer; polling the database meanwhile", "err", err)
+		c.health.down, c.health.gaps = true, true
 		return nil
 	}
 	if q, ok := c.queue.(*redisQueue); ok && err == nil {

@@ -21,9 +21,7 @@ func sessions(t *testing.T) map[string]map[string]string {
 	list := map[string]map[string]string{
 		"as it comes":             {},
 		"found rows":              {"clientFoundRows": "true"},
-		"interpolated":            {"interpolateParams": "true"},
 		"interpolated, found":     {"interpolateParams": "true", "clientFoundRows": "true"},
-		"times parsed":            {"parseTime": "true"},
 		"far east":                {"parseTime": "true", "loc": "Asia/Shanghai", "time_zone": "'+08:00'"},
 		"clocks disagree":         {"parseTime": "true", "loc": "America/New_York", "time_zone": "'+05:30'"},
 		"west of the date line":   {"time_zone": "'-11:00'", "loc": "Pacific/Auckland"},
@@ -31,8 +29,7 @@ func sessions(t *testing.T) map[string]map[string]string {
 		"no backslash escapes":    {"interpolateParams": "true", "sql_mode": "'NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES'"},
 		"traditional":             {"sql_mode": "'TRADITIONAL'"},
 		"signed subtraction":      {"sql_mode": "'NO_UNSIGNED_SUBTRACTION,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ONLY_FULL_GROUP_BY'"},
-		"many statements":         {"multiStatements": "true", "rejectReadOnly": "true"},
-		"another collation":       {"collation": "utf8mb4_unicode_ci"},
+		"many statements":         {"multiStatements": "true", "rejectReadOnly": "true", "collation": "utf8mb4_unicode_ci"},
 		"fractions the other way": {"sql_mode": "'STRICT_TRANS_TABLES,TIME_TRUNCATE_FRACTIONAL'"},
 	}
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
@@ -46,6 +43,7 @@ func sessions(t *testing.T) map[string]map[string]string {
 func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
 	for name, params := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for kind, pool := range pools {
 				w := newWorld(t).withRedis()
 				cfg := w.quick()

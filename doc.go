@@ -20,7 +20,8 @@
 // Somebody has to tell the queue. On a database opened through [Connector], or inside [Compensator.InTx], the
 // commit itself does; otherwise [Receipt.Committed] does. Neither is needed for correctness: an entry nobody
 // announced is found by the reconciler, seconds later. Where the end of the transaction is seen, an entry with
-// no delay is leased to this process by its own INSERT and runs right after the commit, with no further claim.
+// no delay, of a type that runs here and has a slot free, is leased to this process by its own INSERT and runs
+// right after the commit, with no further claim.
 //
 // A COMMIT whose answer was lost may have happened or not. The error then wraps [ErrCommitUnknown], and
 // [Compensator.Resolve] finds out.

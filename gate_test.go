@@ -124,3 +124,13 @@ func (w *world) entry(c *compensator.Compensator, id compensator.EntryID) *compe
 	require.NoError(w.t, err)
 	return e
 }
+
+// inOppositeModes is inEveryMode for heavier tests: with all the help there is, and with none.
+func inOppositeModes(t *testing.T, test func(t *testing.T, w *world, cfg compensator.Config)) {
+	for _, name := range []string{"connector and redis", "plain pool, no redis"} {
+		t.Run(name, func(t *testing.T) {
+			w, cfg := modes[name](t)
+			test(t, w, cfg)
+		})
+	}
+}

@@ -175,7 +175,7 @@ func (c *Compensator) claimFresh(batch []freshEntry) {
 			}
 		}
 		t := c.types.named(name)
-		found, err := c.claim(t, want)
+		found, err := c.claim(t, want, len(want))
 		if err != nil {
 			t.slots.release(len(want))
 			c.log.Debug("compensator: claim new entries", "type", name, "err", err)

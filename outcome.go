@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -20,9 +21,18 @@ func Snooze(d time.Duration) error {
 	return &verdict{kind: snooze, after: d, err: fmt.Errorf("compensator: snoozed for %v", d)}
 }
 
-// Unavailable says that something the handler needs is down. It spends no attempt; the next one comes as
-// the type's schedule says.
+// Unavailable says that something the handler needs is down. It spends no attempt, so the type's schedule
+// does not grow: the next attempt comes as after a first failure, but not before 2 to 4 seconds have passed.
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
+
+// unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
+const unavailablePause = 2 * time.Second
+
+// transient is a failure that is the database's, at the very end of a transaction: the handler is run again
+// soon, and nothing is counted against the entry.
+func transient(err error) error {
+	return &verdict{kind: snooze, after: minBackoff + rand.N(minBackoff), err: err}
+}
 
 type verdictKind int
 
@@ -95,7 +105,7 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		o.After = min(max(v.after, 0), maxBackoff)
 		return o
 	case v.kind == unavailable:
-		o.After = t.cfg.Retry.delay(max(1, row.ProcessCount))
+		o.After = max(t.cfg.Retry.delay(max(1, row.ProcessCount)), unavailablePause+rand.N(unavailablePause))
 		return o
 	case row.State == Compensating:
 		return o.compensationFailed(t, v)

@@ -148,7 +148,7 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	}
 	var found Claimed
 	if err == nil && len(want) > 0 {
-		found, err = c.claim(t, want)
+		found, err = c.claim(t, want, len(want))
 	}
 	t.slots.release(n - len(found.Mine))
 	if err != nil {

@@ -37,6 +37,7 @@ type scan struct {
 	full     bool // the last claim took all it asked for: there is more
 	backlog  bool // the database holds due entries the queue does not
 	failures int  // claims in a row that the database refused
+	refused  int  // due entries in the database that must not run here now: others stand behind them
 }
 
 func newScanner(c *Compensator) *scanner {
@@ -258,7 +259,7 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	for i, id := range leased.IDs {
 		want[i] = Wanted{ID: id}
 	}
-	found, err := c.claim(t, want)
+	found, err := c.claim(t, want, len(want))
 	c.returnToQueue(t, leased, found, err)
 	if err != nil {
 		return claimResult{err: err}, true
@@ -296,8 +297,11 @@ func (c *Compensator) returnToQueue(t *handlerType, leased Leased, found Claimed
 // claimFromStore is the same without the queue's help.
 func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	c := s.c
+	s.mu.Lock()
+	ask := n + s.types[t.name].refused
+	s.mu.Unlock()
 	ctx, cancel := c.statement()
-	ids, err := c.store.Due(ctx, t.name, n)
+	ids, err := c.store.Due(ctx, t.name, ask)
 	cancel()
 	if err != nil || len(ids) == 0 {
 		return claimResult{next: Never, drained: err == nil, err: err}
@@ -306,13 +310,16 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	for i, id := range ids {
 		want[i] = Wanted{ID: id}
 	}
-	found, err := c.claim(t, want)
+	found, err := c.claim(t, want, n)
 	if err != nil {
 		return claimResult{next: Never, err: err}
 	}
 	c.startClaimed(t, found.Mine, 0)
+	s.mu.Lock()
+	s.types[t.name].refused = min(len(found.Refused), maxStatementRows)
+	s.mu.Unlock()
 	// A full answer of which nothing could be claimed is held by others: asking again at once is no use.
-	return claimResult{started: len(found.Mine), full: len(ids) == n && len(found.Mine) > 0, drained: len(ids) < n, next: Never}
+	return claimResult{started: len(found.Mine), full: len(ids) == ask && len(found.Mine) > 0, drained: len(ids) < ask, next: Never}
 }
 
 // listen wakes the scanner for entries other processes announced.

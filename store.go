@@ -85,7 +85,8 @@ type Store interface {
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes one outcome in the handler's transaction, fenced by version. It returns ErrLeaseLost
-	// when the fence no longer holds, and ErrNoTransaction when the handler ended the transaction.
+	// when the fence no longer holds, ErrTxAborted when the server rolled the transaction back, and
+	// another ErrNoTransaction when the handler ended it.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see

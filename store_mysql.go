@@ -85,6 +85,11 @@ func mysqlFault(err error) fault {
 	return faultOther
 }
 
+func isRecordChanged(err error) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && server.Number == errRecordChanged
+}
+
 // probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
 // WRITE is what the next transaction would be anyway.
 func probeMySQL(ctx context.Context, tx Tx) error {

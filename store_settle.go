@@ -170,8 +170,10 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 		s.ownValues([]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o})+
 		" WHERE id="+o.ID.String()+" AND "+g.where()+s.d.settleOpen)
 	switch {
-	case s.d.fault(err) == faultAborted: // includes 1020: the row changed since this transaction's snapshot
+	case isRecordChanged(err): // since this transaction's snapshot: the fence, in MariaDB's words
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)
+	case s.d.fault(err) == faultAborted:
+		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrTxAborted, err)
 	case err != nil:
 		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, err)
 	case changed == 1:

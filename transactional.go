@@ -33,6 +33,8 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	switch err := d.c.store.SettleTx(a.ctx, tx, token, outcome); {
 	case errors.Is(err, ErrLeaseLost):
 		return ending{err: errFenceLost}
+	case errors.Is(err, ErrTxAborted):
+		return ending{err: transient(err)}
 	case err != nil:
 		return ending{err: err}
 	}
@@ -47,7 +49,7 @@ func (d *dispatcher) committed(a *attempt, err error, token Token) ending {
 		return ending{settled: true}
 	}
 	if !errors.Is(err, ErrCommitUnknown) {
-		return ending{err: fmt.Errorf("commit: %w", err)}
+		return ending{err: transient(fmt.Errorf("commit: %w", err))}
 	}
 	ctx, cancel := d.c.statement()
 	defer cancel()

@@ -1,0 +1,225 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// batches remembers the numbers of each batch a handler was given.
+type batches struct {
+	mu   sync.Mutex
+	seen [][]int
+}
+
+func (b *batches) add(items []compensator.Item[order]) (numbers []int) {
+	for _, item := range items {
+		numbers = append(numbers, item.Value.Number)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = append(b.seen, numbers)
+	return numbers
+}
+
+// of lists the sizes of the batches number was in, in order.
+func (b *batches) of(number int) (sizes []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, batch := range b.seen {
+		if slices.Contains(batch, number) {
+			sizes = append(sizes, len(batch))
+		}
+	}
+	return sizes
+}
+
+func (b *batches) largest() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, batch := range b.seen {
+		n = max(n, len(batch))
+	}
+	return n
+}
+
+// batched registers a batch type, records n entries numbered from 0 that are due together, and runs them all
+// to their end.
+func batched(t *testing.T, w *world, n int, cfg compensator.TypeConfig, answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
+	t.Helper()
+	c := w.new(w.quick())
+	var seen batches
+	orders, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[order]) []error {
+		return answer(ctx, seen.add(items))
+	}, cfg)
+	require.NoError(t, err)
+	putMany(w, c, orders, n, compensator.Options{})
+	w.run(c)
+	w.waitAllEnded()
+	return c, &seen
+}
+
+// ended counts entries by their number's place in the batch: SQL reads it from the content.
+func (w *world) ended(state compensator.State, failures int) int {
+	w.t.Helper()
+	return w.count("common_process_log WHERE state=? AND process_count=?", int64(state), failures)
+}
+
+func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
+	w := newWorld(t).withRedis()
+	_, seen := batched(t, w, 100, compensator.TypeConfig{BatchSize: 40}, func(context.Context, []int) []error { return nil })
+	require.Equal(t, 100, w.ended(compensator.Succeeded, 0))
+	require.LessOrEqual(t, seen.largest(), 40)
+	require.Greater(t, seen.largest(), 1, "entries that are due together run together")
+	for n := range 100 {
+		require.Len(t, seen.of(n), 1)
+	}
+}
+
+func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
+	w := newWorld(t)
+	bad := []int{2, 5, 7}
+	c, seen := batched(t, w, 10, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(_ context.Context, numbers []int) []error {
+		verdicts := make([]error, len(numbers))
+		for i, n := range numbers {
+			if slices.Contains(bad, n) {
+				verdicts[i] = fmt.Errorf("order %d", n)
+			}
+			if n == 7 {
+				verdicts[i] = compensator.Permanent(verdicts[i])
+			}
+		}
+		return verdicts
+	})
+	require.Equal(t, 7, w.ended(compensator.Succeeded, 0))
+	require.Equal(t, 2, w.ended(compensator.Dead, 2))
+	require.Equal(t, 1, w.ended(compensator.Dead, 1))
+	dead, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}})
+	require.NoError(t, err)
+	for _, e := range dead.Entries {
+		var o order
+		require.NoError(t, e.Decode(&o))
+		require.Equal(t, fmt.Sprintf("order %d", o.Number), e.LastError, "each has its own error")
+	}
+	require.Len(t, seen.of(0), 1, "a good entry does not run again for a bad one's sake")
+}
+
+func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
+	for name, fail := range map[string]func(ctx context.Context, n int) []error{
+		"panic":      func(context.Context, int) []error { panic("the whole batch") },
+		"too few":    func(_ context.Context, n int) []error { return make([]error, n-1) },
+		"too many":   func(_ context.Context, n int) []error { return make([]error, n+1) },
+		"none":       func(context.Context, int) []error { return []error{} },
+		"timed out":  func(ctx context.Context, n int) []error { <-ctx.Done(); return slices.Repeat([]error{ctx.Err()}, n) },
+		"one of all": func(context.Context, int) []error { return []error{errors.New("the connection broke")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t).withRedis()
+			_, seen := batched(t, w, 20, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 300 * time.Millisecond}, func(ctx context.Context, numbers []int) []error {
+				switch {
+				case len(numbers) > 1:
+					return fail(ctx, len(numbers))
+				case numbers[0] == 13:
+					return []error{errors.New("thirteen")}
+				}
+				return nil
+			})
+			require.Equal(t, 19, w.ended(compensator.Succeeded, 0), "one attempt would have been one too many")
+			require.Equal(t, 1, w.ended(compensator.Dead, 1))
+			require.Equal(t, 1, w.count("common_process_log WHERE last_error='thirteen'"))
+			for n := range 20 {
+				sizes := seen.of(n)
+				require.Equal(t, 1, sizes[len(sizes)-1], "the verdict on %d came when it ran alone", n)
+				require.LessOrEqual(t, len(sizes), 2)
+			}
+		})
+	}
+}
+
+func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
+	w := newWorld(t)
+	c, _ := batched(t, w, 20, compensator.TypeConfig{MaxProcessCount: 1}, func(_ context.Context, numbers []int) []error {
+		if slices.Contains(numbers, 13) {
+			panic("thirteen")
+		}
+		return nil
+	})
+	require.Equal(t, 19, w.ended(compensator.Succeeded, 0))
+	dead, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}})
+	require.NoError(t, err)
+	require.Len(t, dead.Entries, 1)
+	require.Contains(t, dead.Entries[0].LastError, "handler panicked: thirteen")
+}
+
+func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	var seen batches
+	orders, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[order]) []error {
+		seen.add(items)
+		return make([]error, len(items))
+	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)})
+	require.NoError(t, err)
+	putMany(w, c, orders, 10, compensator.Options{})
+	w.exec("UPDATE common_process_log SET content='[]' WHERE JSON_VALUE(content,'$.number')=4")
+	w.run(c)
+	w.eventually(func() bool { return w.ended(compensator.Succeeded, 0) == 9 }, "the others succeed")
+	require.Empty(t, seen.of(4))
+	w.eventually(func() bool {
+		return w.count("common_process_log WHERE state=0 AND process_count=0 AND last_error LIKE '%decode%'") == 1
+	}, "the undecodable one waits, uncounted")
+}
+
+func TestSuspectsStayOutOfBatches(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	var seen batches
+	orders, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[order]) []error {
+		seen.add(items)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	putMany(w, c, orders, 20, compensator.Options{})
+	w.exec("UPDATE common_process_log SET delivery_count=1 WHERE JSON_VALUE(content,'$.number') IN (3,4)") // one lease lost
+	w.exec("UPDATE common_process_log SET delivery_count=2 WHERE JSON_VALUE(content,'$.number') IN (5,6)") // two in a row
+	w.exec("UPDATE common_process_log SET delivery_count=3 WHERE JSON_VALUE(content,'$.number')=7")        // the budget
+	w.run(c)
+	w.waitAllEnded()
+	for _, n := range []int{3, 4, 5, 6} {
+		require.Equal(t, []int{1}, seen.of(n), "%d runs alone", n)
+	}
+	require.Empty(t, seen.of(7), "it is taken out, not run")
+	require.Equal(t, 1, w.count("common_process_log WHERE state=-2 AND ended_by='crash' AND process_count=0"))
+	require.Equal(t, 19, w.ended(compensator.Succeeded, 0))
+	require.Greater(t, seen.largest(), 1)
+}
+
+func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
+	w := newWorld(t)
+	var undone calls
+	_, _ = batched(t, w, 10, compensator.TypeConfig{
+		MaxProcessCount: 1,
+		Compensate: compensator.Typed(func(_ context.Context, e *compensator.Entry, o order) error {
+			assert.Equal(t, fmt.Sprintf("order %d", o.Number), e.LastError)
+			undone.add(e.ID)
+			return nil
+		}),
+	}, func(_ context.Context, numbers []int) []error {
+		verdicts := make([]error, len(numbers))
+		for i, n := range numbers {
+			verdicts[i] = fmt.Errorf("order %d", n)
+		}
+		return verdicts
+	})
+	require.Equal(t, 10, w.ended(compensator.Compensated, 1))
+	require.Equal(t, 10, undone.total())
+}
