@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -68,7 +69,7 @@ func batched(t *testing.T, w *world, n int, cfg compensator.TypeConfig, answer f
 	return c, &seen
 }
 
-// ended counts entries by their number's place in the batch: SQL reads it from the content.
+// ended counts the entries that came to a state with so many failures.
 func (w *world) ended(state compensator.State, failures int) int {
 	w.t.Helper()
 	return w.count("common_process_log WHERE state=? AND process_count=?", int64(state), failures)
@@ -116,6 +117,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context, n int) []error{
 		"panic":      func(context.Context, int) []error { panic("the whole batch") },
+		"goexit":     func(context.Context, int) []error { runtime.Goexit(); return nil },
 		"too few":    func(_ context.Context, n int) []error { return make([]error, n-1) },
 		"too many":   func(_ context.Context, n int) []error { return make([]error, n+1) },
 		"none":       func(context.Context, int) []error { return []error{} },
@@ -170,7 +172,7 @@ func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)})
 	require.NoError(t, err)
 	putMany(w, c, orders, 10, compensator.Options{})
-	w.exec("UPDATE common_process_log SET content='[]' WHERE JSON_VALUE(content,'$.number')=4")
+	w.exec("UPDATE common_process_log SET content='[]' WHERE business_id=4")
 	w.run(c)
 	w.eventually(func() bool { return w.ended(compensator.Succeeded, 0) == 9 }, "the others succeed")
 	require.Empty(t, seen.of(4))
@@ -189,9 +191,9 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)
 	putMany(w, c, orders, 20, compensator.Options{})
-	w.exec("UPDATE common_process_log SET delivery_count=1 WHERE JSON_VALUE(content,'$.number') IN (3,4)") // one lease lost
-	w.exec("UPDATE common_process_log SET delivery_count=2 WHERE JSON_VALUE(content,'$.number') IN (5,6)") // two in a row
-	w.exec("UPDATE common_process_log SET delivery_count=3 WHERE JSON_VALUE(content,'$.number')=7")        // the budget
+	w.exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // one lease lost
+	w.exec("UPDATE common_process_log SET delivery_count=2 WHERE business_id IN (5,6)") // two in a row
+	w.exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // the budget
 	w.run(c)
 	w.waitAllEnded()
 	for _, n := range []int{3, 4, 5, 6} {

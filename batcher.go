@@ -55,7 +55,9 @@ func (b *batcher[T]) next() []T {
 	}
 	n := min(len(b.waiting), b.max)
 	batch := b.waiting[:n:n]
-	b.waiting = b.waiting[n:]
+	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
+		b.waiting = nil // an idle lane must not keep what has passed through it
+	}
 	return batch
 }
 

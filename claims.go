@@ -80,12 +80,30 @@ func (c *Compensator) releaseUnknown(want []Wanted, token Token) {
 	}
 }
 
-// startClaimed starts claimed rows; token is that of the queue's lease, or 0.
+// startClaimed starts claimed rows, which one write of ours has leased; token is that of the queue's lease, or
+// 0. What was claimed too late for this Run is given back.
 func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
+	if len(rows) == 0 {
+		return
+	}
 	attempts := make([]*attempt, len(rows))
 	for i, row := range rows {
 		lost := lostLeases(&row)
 		attempts[i] = &attempt{row: row, token: token, suspect: lost >= suspectAfter && lost < crashBudget}
 	}
-	c.dispatcher.start(t, attempts)
+	if !c.dispatcher.start(t, attempts) {
+		c.giveBackClaimed(t, attempts)
+	}
+}
+
+func (c *Compensator) giveBackClaimed(t *handlerType, attempts []*attempt) {
+	entries := make([]Announcement, len(attempts))
+	for i, a := range attempts {
+		entries[i] = Announcement{BusinessType: t.name, ID: a.row.ID}
+		if a.suspect {
+			<-c.dispatcher.suspect
+		}
+	}
+	c.free(t, len(attempts))
+	c.release(attempts[0].row.Token, entries...)
 }

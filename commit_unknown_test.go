@@ -117,6 +117,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 	for way, committer := range committers {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t).withRedis()
 			proxy, db := w.proxied(committer.watched)
 			cfg := w.quick()
@@ -251,6 +252,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 					continue // there it is a single statement
 				}
 				t.Run(fmt.Sprintf("%s of %s, connector %t", fault, name, watched), func(t *testing.T) {
+					t.Parallel()
 					w := newWorld(t)
 					proxy, db := w.proxied(watched)
 					cfg := w.quick()
@@ -300,10 +302,14 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 	} {
 		for _, watched := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, question lost %t, connector %t", test.fault, test.question, watched), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t)
 				proxy, db := w.proxied(watched)
 				cfg := w.quick()
 				cfg.DB = db
+				if !test.question {
+					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the handler's own success was taken for another's") }
+				}
 				c := w.new(cfg)
 				var ran calls
 				orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ order) error {

@@ -36,6 +36,7 @@ type Compensator struct {
 	verifyLane   *batcher[freshEntry]   // born-claimed rows are read back
 	claimLane    *batcher[freshEntry]   // fresh rows are claimed by id
 	announceLane *batcher[Announcement] // the queue is told
+	moveLane     *batcher[Announcement] // the queue is told of entries that come sooner than it knows
 	settleLane   *batcher[settlement]   // outcomes are written
 	slowLane     *batcher[settlement]   // outcomes of rows that others hold wait
 	ackLane      *batcher[ack]          // the queue is told of outcomes
@@ -243,7 +244,7 @@ func (c *Compensator) drain() error {
 	if !await(patience, c.settleLane, c.slowLane) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
-	await(patience, c.ackLane, c.announceLane)
+	await(patience, c.ackLane, c.announceLane, c.moveLane)
 	return stuck
 }
 
@@ -276,7 +277,7 @@ func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil
 	}
-	lanes := []lane{c.resolveLane, c.verifyLane, c.claimLane, c.settleLane, c.slowLane, c.ackLane, c.announceLane}
+	lanes := []lane{c.resolveLane, c.verifyLane, c.claimLane, c.settleLane, c.slowLane, c.ackLane, c.announceLane, c.moveLane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	c.endWork(ErrClosed)
 	for _, l := range lanes {

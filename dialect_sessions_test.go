@@ -206,7 +206,7 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsTheServerClosesCostNoAttempt: the server ends sessions that are silent for a second, those
+// TestIdleConnectionsTheServerClosesCostNothing: the server ends sessions that are silent for a second, those
 // of the library between two statements, and that of a handler in the middle of its transaction.
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	for kind, pool := range pools {
@@ -214,7 +214,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 			w := newWorld(t)
 			cfg := w.quick()
 			cfg.DB = w.open(pool(with(t, w.DSN, map[string]string{"wait_timeout": "1"})))
-			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = time.Hour, time.Hour, time.Minute // or no session would be silent
+			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // silent in between
 			c := w.new(cfg)
 			var ran calls
 			orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ order) error {

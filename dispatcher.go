@@ -48,15 +48,21 @@ func (d *dispatcher) open() {
 	d.base, d.stop = context.WithCancelCause(d.c.work)
 }
 
-// start runs claimed entries of one type; each holds a slot. It returns at once. Entries whose last lease
-// was lost stay out of batches: a killer must not take others with it.
-func (d *dispatcher) start(t *handlerType, attempts []*attempt) {
-	var batch []*attempt
+// start runs claimed entries of one type; each holds a slot. It returns at once: false, with nothing started,
+// when Run has stopped waiting for handlers. Entries whose last lease was lost stay out of batches: a killer
+// must not take others with it.
+func (d *dispatcher) start(t *handlerType, attempts []*attempt) bool {
 	for _, a := range attempts {
 		a.t = t
 		a.row.codec = t.cfg.Codec
 		a.leaseEnd = time.Now().Add(a.row.LeaseLeft)
-		d.add(a)
+		d.prepare(a)
+	}
+	if !d.admit(attempts) {
+		return false
+	}
+	var batch []*attempt
+	for _, a := range attempts {
 		if t.runBatch != nil && a.row.State != Compensating && lostLeases(&a.row) == 0 {
 			batch = append(batch, a)
 		} else {
@@ -66,26 +72,44 @@ func (d *dispatcher) start(t *handlerType, attempts []*attempt) {
 	for chunk := range slices.Chunk(batch, t.cfg.BatchSize) {
 		go d.runBatch(t, chunk)
 	}
+	return true
 }
 
-func (d *dispatcher) add(a *attempt) {
+// admit counts attempts as running, unless handlers may start no more: those that came after drain had looked
+// would outlive Run.
+func (d *dispatcher) admit(attempts []*attempt) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running[a] = struct{}{}
-	d.prepareLocked(a)
+	ended := d.base.Err() != nil
+	for _, a := range attempts {
+		if ended {
+			a.cancel(nil)
+		} else {
+			d.running[a] = struct{}{}
+		}
+	}
+	return !ended
 }
 
-// prepareLocked gives an attempt its context: bounded by the type's timeout, with what Record's context
-// carried, ended by a lost lease, by Cancel, or when Run gives up waiting.
-func (d *dispatcher) prepareLocked(a *attempt) {
+// prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
+// ended by a lost lease, by Cancel, or when Run gives up waiting.
+func (d *dispatcher) prepare(a *attempt) {
+	ctx, cancel := d.handlerContext(a.t, a.row.Headers)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.ctx, a.cancel, a.started = ctx, cancel, time.Now()
+}
+
+func (d *dispatcher) handlerContext(t *handlerType, headers map[string]string) (context.Context, context.CancelCauseFunc) {
+	d.mu.Lock()
 	ctx := d.base
+	d.mu.Unlock()
 	if p := d.c.cfg.Propagator; p != nil {
-		ctx = p.Extract(ctx, a.row.Headers)
+		ctx = p.Extract(ctx, headers) // the user's code: not under the mutex
 	}
-	ctx, endTimeout := context.WithTimeoutCause(ctx, a.t.cfg.Timeout, ErrTimeout)
+	ctx, endTimeout := context.WithTimeoutCause(ctx, t.cfg.Timeout, ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
-	a.ctx, a.started = ctx, time.Now()
-	a.cancel = func(cause error) { cancel(cause); endTimeout() }
+	return ctx, func(cause error) { cancel(cause); endTimeout() }
 }
 
 // run runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
@@ -142,12 +166,15 @@ func only(verdicts []error) error {
 	return verdicts[0]
 }
 
-// runBatch runs a batch. One that did not come to a verdict for each entry spends no attempt: every entry
-// is run again alone, and that counts.
+// runBatch runs a batch, under a context of its own: what ends one entry's attempt must not fail the others'.
+// A batch that did not come to a verdict for each entry spends no attempt: every entry is run again alone,
+// and that counts.
 func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 	var verdicts []error
 	whole := false
+	ctx, cancel := d.handlerContext(t, batch[0].row.Headers)
 	defer func() {
+		cancel(nil)
 		for i, a := range batch {
 			switch {
 			case !whole:
@@ -165,7 +192,7 @@ func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 		entries[i] = &entry
 		tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
 	}
-	verdicts, whole = d.callBatch(batch[0].ctx, t, entries)
+	verdicts, whole = d.callBatch(ctx, t, entries)
 }
 
 func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*Entry) (verdicts []error, whole bool) {
@@ -183,14 +210,20 @@ func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*E
 	return verdicts, len(verdicts) == len(entries) && !timedOut
 }
 
-// again runs an entry of a failed batch by itself.
+// again runs an entry of a failed batch by itself, unless it is this process's no more.
 func (d *dispatcher) again(a *attempt) {
+	if cause := context.Cause(a.ctx); errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrLeaseLost) {
+		d.finish(a, ending{err: cause})
+		return
+	}
+	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
-	d.mu.Lock()
-	d.prepareLocked(a)
-	d.mu.Unlock()
+	d.prepare(a)
 	go d.run(a)
 }
+
+// errNoVerdict ends the attempts of a batch whose entries are run again alone.
+var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
@@ -198,27 +231,23 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	a.cancel(nil)
 	if end.outcome == nil {
 		tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
+		o := a.t.safeOutcomeOf(&a.row, end.err, cause)
+		end.outcome = &o
 	}
 	if a.suspect {
 		<-d.suspect
 	}
-	outcome := end.outcome
-	if outcome == nil {
-		o := a.t.outcomeOf(&a.row, end.err, cause)
-		outcome = &o
-	}
-	s := settlement{a: a, outcome: *outcome}
+	s := settlement{a: a, outcome: *end.outcome}
 	switch {
 	case end.settled:
 		d.c.settled(s, Settled{Applied: true})
-	case errors.Is(end.err, errFenceLost):
+	case end.err == errFenceLost:
 		d.c.settled(s, Settled{})
 	default:
 		d.c.settleLane.add(s) // before the slot is free, so that a drain cannot miss it
 	}
 	d.remove(a)
-	a.t.slots.release(1)
-	d.c.scanner.freed(a.t.name)
+	d.c.free(a.t, 1)
 }
 
 func (d *dispatcher) remove(a *attempt) {
@@ -246,16 +275,15 @@ func (d *dispatcher) cancelEntry(id EntryID, cause error) {
 func (d *dispatcher) drain(timeout time.Duration) error {
 	patience := time.NewTimer(timeout * 2 / 3)
 	defer patience.Stop()
-	idle := d.whenIdle()
 	select {
-	case <-idle:
+	case <-d.whenIdle():
 	case <-patience.C:
 	}
-	d.stop(ErrStopping)
+	d.stop(ErrStopping) // nothing starts from here on
 	deadline := time.NewTimer(timeout / 3)
 	defer deadline.Stop()
 	select {
-	case <-idle:
+	case <-d.whenIdle():
 		return nil
 	case <-deadline.C:
 		return d.stuckError()

@@ -3,6 +3,7 @@ package compensator_test
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"testing"
 	"time"
 
@@ -99,12 +100,13 @@ func putThrough(w *world, db *sql.DB, orders *compensator.Type[order], number in
 	return receipt.ID()
 }
 
-// putMany records n entries, numbered from 0, in one transaction.
+// putMany records n entries in one transaction, numbered from 0, also as their business ids.
 func putMany(w *world, c *compensator.Compensator, orders *compensator.Type[order], n int, opts compensator.Options) {
 	w.t.Helper()
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
 		var err error
+		opts.BusinessID = strconv.Itoa(i)
 		entries[i], err = orders.Entry(order{Number: i}, opts)
 		require.NoError(w.t, err)
 	}

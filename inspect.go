@@ -24,17 +24,25 @@ func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("%v: %w", ref, ErrNotFound)
 	}
-	entry := rows[0].Entry
-	if t := c.types.named(entry.BusinessType); t != nil {
-		entry.codec = t.cfg.Codec
+	return c.decodable(&rows[0].Entry), nil
+}
+
+// decodable gives an entry the codec of its type, if this process has it.
+func (c *Compensator) decodable(e *Entry) *Entry {
+	if t := c.types.named(e.BusinessType); t != nil {
+		e.codec = t.cfg.Codec
 	}
-	return &entry, nil
+	return e
 }
 
 // List reads a page of entries. Pages do not shift while entries are added or move on: a cursor stands for
 // a position, not for a count.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
-	return c.store.List(ctx, filter)
+	page, err := c.store.List(ctx, filter)
+	for i := range page.Entries {
+		c.decodable(&page.Entries[i])
+	}
+	return page, err
 }
 
 // Count counts entries by state and type, each only up to CountFilter.AtMost: its cost does not grow with

@@ -19,6 +19,7 @@ func (c *Compensator) openLanes() {
 	c.verifyLane = &batcher[freshEntry]{max: maxStatementRows, workers: 2, flush: c.verifyFresh}
 	c.claimLane = &batcher[freshEntry]{max: maxStatementRows, workers: 1, flush: c.claimFresh}
 	c.announceLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.announceBatch}
+	c.moveLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.moveBatch}
 	c.settleLane = &batcher[settlement]{max: maxStatementRows, workers: 2, flush: c.settleBatch}
 	c.slowLane = &batcher[settlement]{max: maxStatementRows, workers: 1, flush: c.settleSlowly}
 	c.ackLane = &batcher[ack]{max: 1000, workers: 1, bound: 100_000, flush: c.ackBatch}
@@ -89,8 +90,19 @@ func (c *Compensator) resolveOrDrop(f freshEntry) {
 // giveBack frees the slot of an entry that will not run from here.
 func (c *Compensator) giveBack(f freshEntry) {
 	if f.credit != nil {
-		c.types.named(f.businessType).slots.use(f.credit, 0)
+		c.cancelCredit(f.businessType, f.credit)
 	}
+}
+
+// cancelCredit frees the slots a credit holds, and free slots that were taken; entries may be waiting for them.
+func (c *Compensator) cancelCredit(businessType string, credit *credit) {
+	c.types.named(businessType).slots.use(credit, 0)
+	c.scanner.freed(businessType)
+}
+
+func (c *Compensator) free(t *handlerType, n int) {
+	t.slots.release(n)
+	c.scanner.freed(t.name)
 }
 
 // resolveFresh asks for the ids of a bulk insert, now that its rows are committed.
@@ -148,8 +160,10 @@ func (c *Compensator) startFresh(f freshEntry, row *Row) {
 	}
 	intime := row.LeaseLeft >= t.cfg.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
-	case !c.accepts.Load() && slot:
-		t.slots.release(1)
+	case !c.accepts.Load():
+		if slot {
+			c.free(t, 1)
+		}
 		c.release(f.token, Announcement{BusinessType: t.name, ID: row.ID})
 	case slot && intime:
 		c.startClaimed(t, []Row{*row}, 0)
@@ -177,11 +191,11 @@ func (c *Compensator) claimFresh(batch []freshEntry) {
 		t := c.types.named(name)
 		found, err := c.claim(t, want, len(want))
 		if err != nil {
-			t.slots.release(len(want))
+			c.free(t, len(want))
 			c.log.Debug("compensator: claim new entries", "type", name, "err", err)
 			continue // the reconciler finds them
 		}
-		t.slots.release(len(want) - len(found.Mine))
+		c.free(t, len(want)-len(found.Mine))
 		c.announceWaiting(t, found)
 		c.startClaimed(t, found.Mine, 0)
 	}
@@ -200,11 +214,13 @@ func (c *Compensator) announceWaiting(t *handlerType, found Claimed) {
 }
 
 // announce hands items to the queue.
-func (c *Compensator) announce(items []Announcement) {
+func (c *Compensator) announce(items []Announcement) { c.handOver(c.announceLane, items) }
+
+func (c *Compensator) handOver(lane *batcher[Announcement], items []Announcement) {
 	if len(items) == 0 || !c.health.up() {
 		return // the database is polled, and the queue is rebuilt when it is back
 	}
-	if !c.announceLane.add(items...) {
+	if !lane.add(items...) {
 		c.health.forgot() // too many to keep in memory
 	}
 }
@@ -212,12 +228,20 @@ func (c *Compensator) announce(items []Announcement) {
 func (c *Compensator) announceBatch(batch []Announcement) {
 	ctx, cancel := c.queueCall()
 	defer cancel()
-	_ = c.announceNow(ctx, batch) // the queue's health has been told
+	_ = c.announceNow(ctx, batch, c.types.leaseRange().longest) // the queue's health has been told
+}
+
+// moveBatch tells of entries whose due moment somebody has moved: the place the queue knows, which may be a
+// lease's end, is no longer worth keeping.
+func (c *Compensator) moveBatch(batch []Announcement) {
+	ctx, cancel := c.queueCall()
+	defer cancel()
+	_ = c.announceNow(ctx, batch, 0)
 }
 
 // announceNow tells the queue, and whoever sleeps for these entries.
-func (c *Compensator) announceNow(ctx context.Context, batch []Announcement) error {
-	heads, err := c.queue.Announce(ctx, batch, c.types.leaseRange().longest)
+func (c *Compensator) announceNow(ctx context.Context, batch []Announcement, maxLease time.Duration) error {
+	heads, err := c.queue.Announce(ctx, batch, maxLease)
 	c.health.saw(err)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func (c *Compensator) renewInterval() time.Duration {
 func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
 	now := time.Now()
 	due := make(map[time.Duration][]*attempt)
-	var stuck []*attempt
+	var stuck []AttemptEvent
 	d.mu.Lock()
 	for a := range d.running {
 		lease := a.t.cfg.Lease
@@ -43,7 +43,7 @@ func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
 		case now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, a)
+				stuck = append(stuck, a.event(nil))
 			}
 		case now.After(a.leaseEnd):
 			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
@@ -52,9 +52,9 @@ func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
 		}
 	}
 	d.mu.Unlock()
-	for _, a := range stuck {
-		d.c.log.Error("compensator: handler runs on after its timeout", "entry", a.row.ID, "type", a.t.name, "attempt", a.row.Attempt())
-		tell(d.c, d.c.cfg.Observer.Stuck, a.event(nil))
+	for _, event := range stuck {
+		d.c.log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
+		tell(d.c, d.c.cfg.Observer.Stuck, event)
 	}
 	return due
 }

@@ -109,13 +109,18 @@ func (w *world) producersGoOn() {
 }
 
 // TestThirdProducerIsNotStalledByARecordInFlight: the second waits in the middle of its INSERT, for a key that
-// the first may yet give up.
+// the first may yet give up. InnoDB then guards the gap right before that key, so a row stands there already:
+// what is asked is that nothing else is held, the auto-increment lock above all.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
 		cfg := w.quick()
 		cfg.DB = db
 		c := w.new(cfg)
 		entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order 1"}}
+		w.inTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order 0"}})
+			require.NoError(t, err)
+		})
 		first, second := w.begin(db), w.begin(db)
 		_, err := c.Record(t.Context(), first, entry)
 		require.NoError(t, err)

@@ -135,7 +135,7 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, erro
 	ch.Token = newToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.fullyWatched(), ch)
 	if err != nil {
-		return before, err
+		return before, ofEndedTx(err)
 	}
 	if watch != nil {
 		watch.onEnd(func(outcome commitOutcome) {
@@ -157,7 +157,7 @@ func (c *Compensator) changed(before Row, ch Change) {
 		c.dispatcher.cancelEntry(before.ID, fmt.Errorf("%w: %s", ErrCancelled, ch.Action))
 	}
 	if !after.State.Terminal() && c.announces(before.BusinessType, ch.Delay) {
-		c.announce([]Announcement{{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay}})
+		c.handOver(c.moveLane, []Announcement{{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay}})
 	}
 }
 
@@ -168,5 +168,5 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &row.Entry, nil
+	return c.decodable(&row.Entry), nil
 }

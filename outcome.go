@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -111,6 +112,17 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		return o.compensationFailed(t, v)
 	}
 	return o.failed(t, row, v)
+}
+
+// safeOutcomeOf is outcomeOf where the user's code in it, the error's own methods or the type's Retry, may
+// panic: that is a failure, too.
+func (t *handlerType) safeOutcomeOf(row *Row, err, cause error) (o Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = t.outcomeOf(row, RetryAfter(unavailablePause, &PanicError{Value: p, Stack: debug.Stack()}), nil)
+		}
+	}()
+	return t.outcomeOf(row, err, cause)
 }
 
 // interrupted reports whether a handler failed only because it was told to stop: Run is ending, or the

@@ -142,11 +142,12 @@ func TestNoScheduleMakesAHotLoop(t *testing.T) {
 	} {
 		typ := outcomeType(false)
 		typ.cfg.Retry = Fixed(c.schedule)
-		for _, err := range []error{errDownstream, Unavailable(errDownstream)} {
-			after := typ.outcomeOf(attempted(Pending, 0, 0), err, nil).After
-			require.GreaterOrEqual(t, after, c.least)
-			require.LessOrEqual(t, after, c.most)
-		}
+		failed := typ.outcomeOf(attempted(Pending, 0, 0), errDownstream, nil).After
+		require.GreaterOrEqual(t, failed, c.least)
+		require.LessOrEqual(t, failed, c.most)
+		down := typ.outcomeOf(attempted(Pending, 0, 0), Unavailable(errDownstream), nil).After
+		require.GreaterOrEqual(t, down, max(c.least, unavailablePause))
+		require.LessOrEqual(t, down, max(c.most, 2*unavailablePause))
 	}
 }
 

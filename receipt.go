@@ -55,9 +55,10 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	seen := make(map[int]int, len(entries)) // draft -> the entry it was made of
 	for i, p := range r.rec.place {
 		if r.rec.repeated[i] {
-			first := entries[seen[p]]
+			first, stored := entries[seen[p]], r.rec.inserted[p]
 			r.Entries[i].Duplicate = true
-			r.Entries[i].ContentMatches = first.BusinessType == entries[i].BusinessType && bytes.Equal(first.Content, entries[i].Content)
+			r.Entries[i].ContentMatches = first.BusinessType == entries[i].BusinessType && bytes.Equal(first.Content, entries[i].Content) &&
+				(stored.ContentMatches || !stored.Duplicate)
 		} else {
 			seen[p] = i
 		}
@@ -139,11 +140,11 @@ func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
 	for i, d := range rec.drafts {
 		if rec.inserted[i].Duplicate {
 			if credit := rec.credits[i]; credit != nil {
-				rec.c.types.named(d.BusinessType).slots.use(credit, 0)
+				rec.c.cancelCredit(d.BusinessType, credit)
 			}
 			continue
 		}
-		due := rec.at.Add(d.Delay)
+		due := rec.at.Add(dueIn(d.Delay))
 		if due.Before(earliest) && atLeast > 0 {
 			due = earliest
 		}

@@ -21,6 +21,23 @@ type reconciler struct {
 // scanPage is how many entries one reading of the reconciler takes.
 const scanPage = 1000
 
+// scanTimeout bounds each reading of the reconciler: a connection that has gone silent must not end its
+// rounds for good. It is long, for servers that read where others jump.
+const scanTimeout = time.Minute
+
+// heads and scan are the store's, in bounded time.
+func (r *reconciler) heads(ctx context.Context) ([]Head, error) {
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	return r.c.store.Heads(ctx)
+}
+
+func (r *reconciler) scan(ctx context.Context, w Window) ([]Scheduled, error) {
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	return r.c.store.Scan(ctx, w)
+}
+
 // reconcile runs rounds until ctx ends.
 func (c *Compensator) reconcile(ctx context.Context) {
 	r := &reconciler{c: c, rebuild: true, checked: time.Now()}
@@ -49,7 +66,10 @@ func (r *reconciler) interval() time.Duration {
 func (r *reconciler) round(ctx context.Context) {
 	c := r.c
 	leads := r.probe(ctx)
-	heads, err := c.store.Heads(ctx)
+	if r.last.IsZero() && c.health.up() {
+		leads = true // whatever this process, before it died, did not come to announce
+	}
+	heads, err := r.heads(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.log.Debug("compensator: reconcile", "err", err)
@@ -90,7 +110,7 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	defer cancel()
 	kept, err := c.queue.Kept(ctx)
 	if err == nil {
-		err = r.checkOwner(ctx)
+		err = r.checkOwner(ctx, kept)
 	}
 	if err == nil {
 		leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
@@ -102,10 +122,10 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	return leads && err == nil
 }
 
-// checkOwner makes sure, once a minute and after every outage, that the queue is still this database's.
-func (r *reconciler) checkOwner(ctx context.Context) error {
+// checkOwner makes sure, once a minute and after every outage and loss, that the queue is still this database's.
+func (r *reconciler) checkOwner(ctx context.Context, kept bool) error {
 	c := r.c
-	if c.health.up() && time.Since(r.checked) < time.Minute {
+	if kept && c.health.up() && time.Since(r.checked) < time.Minute {
 		return nil
 	}
 	err := c.queue.Check(ctx, c.fingerprint)
@@ -141,7 +161,7 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if n == 0 {
 		return 0
 	}
-	overdue, err := c.store.Scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: n})
+	overdue, err := r.scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: n})
 	want := make([]Wanted, len(overdue))
 	for i, o := range overdue {
 		want[i] = Wanted{ID: o.ID}
@@ -150,7 +170,7 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if err == nil && len(want) > 0 {
 		found, err = c.claim(t, want, len(want))
 	}
-	t.slots.release(n - len(found.Mine))
+	c.free(t, n-len(found.Mine))
 	if err != nil {
 		c.log.Debug("compensator: poll", "type", t.name, "err", err)
 		return 0
@@ -191,7 +211,7 @@ func (r *reconciler) announce(ctx context.Context, head Head) (announced int, co
 // announceAll announces the window page by page, at most limit entries.
 func (r *reconciler) announceAll(ctx context.Context, w Window, limit int) (announced int, complete bool) {
 	for announced < limit {
-		page, err := r.c.store.Scan(ctx, w)
+		page, err := r.scan(ctx, w)
 		if err != nil {
 			return announced, false
 		}
@@ -199,7 +219,7 @@ func (r *reconciler) announceAll(ctx context.Context, w Window, limit int) (anno
 		for i, e := range page {
 			items[i] = Announcement{BusinessType: w.BusinessType, ID: e.ID, In: e.In}
 		}
-		if len(items) > 0 && r.c.announceNow(ctx, items) != nil {
+		if len(items) > 0 && r.c.announceNow(ctx, items, r.c.types.leaseRange().longest) != nil {
 			return announced, false
 		}
 		announced += len(page)

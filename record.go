@@ -109,7 +109,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		if watch != nil {
 			watch.taint(err)
 		}
-		return nil, err
+		return nil, ofEndedTx(err)
 	}
 	receipt := rec.receipt(watch != nil)
 	if watch != nil {
@@ -281,7 +281,7 @@ func (rec *recording) insert(ctx context.Context, tx Tx, proven bool) error {
 func (rec *recording) rolledBack() {
 	for i, credit := range rec.credits {
 		if credit != nil {
-			rec.c.types.named(rec.drafts[i].BusinessType).slots.use(credit, 0)
+			rec.c.cancelCredit(rec.drafts[i].BusinessType, credit)
 		}
 	}
 }

@@ -44,9 +44,7 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 					_, err := c.Record(t.Context(), handle, make([]compensator.NewEntry, n)...)
 					require.Error(t, err, "an entry without a type")
 					_, err = c.Record(t.Context(), handle, untyped(n)...)
-					if !errors.Is(err, sql.ErrTxDone) { // the handle itself refused
-						require.ErrorIs(t, err, compensator.ErrNoTransaction)
-					}
+					require.ErrorIs(t, err, compensator.ErrNoTransaction)
 				}
 			})
 		}
@@ -67,9 +65,11 @@ func untyped(n int) []compensator.NewEntry {
 
 func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		cfg, ready := w.hooksOnly(cfg)
 		c := w.new(cfg)
 		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 		w.run(c)
+		ready()
 		tx, err := sqlx.NewDb(cfg.DB, "mysql").BeginTxx(t.Context(), nil)
 		require.NoError(t, err)
 		first, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})
@@ -191,6 +191,7 @@ func TestOversizedContentLeavesTheTransactionUsable(t *testing.T) {
 
 func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		t.Parallel()
 		c := w.new(cfg)
 		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // no valid JSON, no valid UTF-8: bytes
 		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
@@ -308,6 +309,7 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 
 func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		cfg, ready := w.hooksOnly(cfg) // the reconciler would find what a rounded id has lost
 		c := w.new(cfg)
 		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
 			if call == 1 {
@@ -316,6 +318,7 @@ func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 			return nil
 		})
 		w.run(c)
+		ready()
 		var receipts []*compensator.Receipt
 		for _, first := range []uint64{1<<53 + 1, 1<<63 - 1, 1<<63 + 1} {
 			w.exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", first))

@@ -34,7 +34,7 @@ func Exponential(base, limit time.Duration) Retry {
 			}
 			ceiling *= 2
 		}
-		ceiling = min(ceiling, limit)
+		ceiling = min(ceiling, limit, maxBackoff)
 		if ceiling <= 0 {
 			return 0
 		}

@@ -15,6 +15,9 @@ const (
 	// claimsInFlight is how many claims of one type run at once while each comes back full.
 	claimsInFlight = 2
 
+	// behindPause is how long claims wait while the database is behind with outcomes.
+	behindPause = 10 * time.Millisecond
+
 	// wakeSpread keeps instances that woke for the same entry from coming back in step.
 	wakeSpread = 5 * time.Millisecond
 )
@@ -22,8 +25,9 @@ const (
 // scanner claims entries when they come due. It sleeps until the next due moment it knows of, not for an
 // interval: claims and peeks say when that is, and wake-ups make it earlier.
 type scanner struct {
-	c    *Compensator
-	wake chan struct{}
+	c     *Compensator
+	wake  chan struct{}
+	names []string // of the types, sorted; as they are when Run begins
 
 	mu    sync.Mutex // guards the fields below
 	types map[string]*scan
@@ -65,7 +69,9 @@ func (s *scanner) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.peek = time.Now()
-	for _, name := range s.c.types.names() {
+	s.names = s.c.types.names()
+	slices.Sort(s.names)
+	for _, name := range s.names {
 		s.types[name] = &scan{due: time.Now()}
 	}
 }
@@ -79,8 +85,11 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		s.peek = now.Add(peekInterval)
 		claims.Go(func() { s.look(ctx) })
 	}
+	if s.c.settleLane.size() > 10*maxStatementRows {
+		return behindPause // the database is behind with outcomes: more attempts would only wait there
+	}
 	next := s.peek
-	for _, name := range s.namesLocked() {
+	for _, name := range s.names {
 		scan, t := s.types[name], s.c.types.named(name)
 		for s.wantsLocked(scan, now) {
 			n := t.slots.take(maxStatementRows)
@@ -98,19 +107,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	return max(0, time.Until(next))
 }
 
-func (s *scanner) namesLocked() []string {
-	names := make([]string, 0, len(s.types))
-	for name := range s.types {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 func (s *scanner) wantsLocked(scan *scan, now time.Time) bool {
-	if s.c.settleLane.size() > 10*maxStatementRows {
-		return false // the database is behind with outcomes: more attempts would only wait there
-	}
 	return scan.claiming == 0 && !now.Before(scan.due) || scan.full && scan.claiming < claimsInFlight
 }
 
@@ -162,16 +159,13 @@ func (s *scanner) look(ctx context.Context) {
 	if !s.c.health.up() {
 		return
 	}
-	s.mu.Lock()
-	names := s.namesLocked()
-	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	waits, err := s.c.queue.Peek(ctx, names)
+	waits, err := s.c.queue.Peek(ctx, s.names)
 	s.c.health.saw(err)
 	for i, wait := range waits {
 		if err == nil && wait != Never {
-			s.expect(names[i], wait)
+			s.expect(s.names[i], wait)
 		}
 	}
 }

@@ -99,21 +99,22 @@ func (c *Compensator) settled(s settlement, r Settled) {
 // would hold up the others.
 func (c *Compensator) settleSlowly(batch []settlement) {
 	if c.pause(lockedRetry) {
-		c.settleLane.add(batch...)
+		c.settleBatch(batch)
 	}
 }
 
 // tellQueue removes what is finished and makes the rest due again.
 func (c *Compensator) tellQueue(a *attempt, o Outcome) {
 	again := !o.To.Terminal()
+	in := dueIn(o.After)
 	switch {
 	case a.token != 0:
-		c.ackLane.add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: o.After}}) // a lost one heals when its lease ends
-	case again && c.announces(a.t.name, o.After):
-		c.announce([]Announcement{{BusinessType: a.t.name, ID: o.ID, In: o.After}})
+		c.ackLane.add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends
+	case again && c.announces(a.t.name, in):
+		c.announce([]Announcement{{BusinessType: a.t.name, ID: o.ID, In: in}})
 	}
 	if again {
-		c.scanner.expect(a.t.name, o.After)
+		c.scanner.expect(a.t.name, in)
 	}
 }
 

@@ -242,6 +242,9 @@ func (ch Change) After(before Row) (Row, error) {
 	switch ch.Action {
 	case ActionReschedule: // a running attempt keeps its lease, and loses its fence
 		after.State = before.State
+		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
+			after.DeliveryCount-- // its outcome may be dropped now, which must not look like a crash
+		}
 		return after, nil
 	case ActionRequeue:
 		after.ProcessCount, after.CompensateCount = 0, 0

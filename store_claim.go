@@ -22,6 +22,7 @@ func (s *sqlStore) Claim(ctx context.Context, want []Wanted, token Token, lease 
 		c.ids = append(c.ids, w.ID)
 	}
 	slices.SortFunc(c.ids, compareIDs)
+	c.ids = slices.Compact(c.ids) // a row is claimed once, however often it is wanted
 	err := s.inOwn(ctx, func(tx Transaction) error { return c.run(ctx, tx, accept) })
 	if err != nil {
 		return Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)

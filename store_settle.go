@@ -18,15 +18,23 @@ func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) 
 		groups[g] = append(groups[g], i)
 	}
 	result := make([]Settled, len(outcomes))
+	write := s.updateRows
 	for g, places := range groups {
 		for chunk := range slices.Chunk(places, g.rowsPerStatement()) {
-			if err := s.settleGroup(ctx, token, g, outcomes, chunk, result); err != nil {
+			busy, err := s.settleGroup(ctx, write, token, g, outcomes, chunk, result)
+			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
+			}
+			if busy {
+				write = s.updateFreeRows // one wait a call: many would outlast ctx, and the next try, too
 			}
 		}
 	}
 	return result, nil
 }
+
+// rowUpdate is updateRows or updateFreeRows.
+type rowUpdate func(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error)
 
 // settleGroup is what outcomes must share to go into one statement.
 type settleGroup struct {
@@ -73,21 +81,21 @@ func (g settleGroup) where() string {
 	return fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", g.fence)
 }
 
-// settleGroup writes the outcomes at places. Fewer changed rows than written ones are explained by reading
+// settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than written ones are explained by reading
 // them: a row that carries our token was changed by us, now or in an earlier try.
-func (s *sqlStore) settleGroup(ctx context.Context, token Token, g settleGroup, outcomes []Outcome, places []int, result []Settled) error {
+func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token, g settleGroup, outcomes []Outcome, places []int, result []Settled) (locked bool, err error) {
 	ids := make([]EntryID, len(places))
 	place := make(map[EntryID]int, len(places))
 	for n, i := range places {
 		ids[n] = outcomes[i].ID
 		place[ids[n]] = i
 	}
-	changed, busy, err := s.updateRows(ctx, ids, func(ids []EntryID) string {
+	changed, busy, err := write(ctx, ids, func(ids []EntryID) string {
 		return "UPDATE " + s.table.quoted("") + " SET " + g.set(s, token) + s.ownValues(ids, place, outcomes) +
 			" WHERE id IN (" + idList(ids) + ") AND " + g.where()
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, i := range places {
 		result[i] = Settled{Applied: true}
@@ -95,10 +103,10 @@ func (s *sqlStore) settleGroup(ctx context.Context, token Token, g settleGroup, 
 	for _, id := range busy {
 		result[place[id]] = Settled{Busy: true}
 	}
-	if changed == int64(len(ids)-len(busy)) {
-		return nil
+	if changed < int64(len(ids)-len(busy)) {
+		err = s.explain(ctx, token, without(ids, busy), place, result)
 	}
-	return s.explain(ctx, token, without(ids, busy), place, result)
+	return len(busy) > 0, err
 }
 
 // ownValues assigns what differs from row to row: when it is due next, and its error.

@@ -339,6 +339,9 @@ func dueAfter(d time.Duration) int64 {
 	return millis(d) + 1
 }
 
+// dueIn is dueAfter for the queue: asked any sooner, the database would say "not yet".
+func dueIn(d time.Duration) time.Duration { return time.Duration(dueAfter(d)) * time.Millisecond }
+
 func hexLiteral(b []byte) string { return "X'" + hex.EncodeToString(b) + "'" }
 
 // columns lists what scanRow reads.

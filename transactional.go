@@ -48,7 +48,12 @@ func (d *dispatcher) committed(a *attempt, err error, token Token) ending {
 	if err == nil {
 		return ending{settled: true}
 	}
-	if !errors.Is(err, ErrCommitUnknown) {
+	switch {
+	case errors.Is(err, ErrCommitUnknown):
+	case errors.Is(err, ErrNotRecorded), errors.Is(err, ErrNoTransaction):
+		// The handler went on after Record had refused, or after the transaction had ended under it.
+		return ending{err: fmt.Errorf("commit: %w", err)}
+	default:
 		return ending{err: transient(fmt.Errorf("commit: %w", err))}
 	}
 	ctx, cancel := d.c.statement()

@@ -2,6 +2,7 @@ package compensatortest_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 	"testing/synctest"
 
@@ -11,8 +12,15 @@ import (
 
 func memory(*testing.T) compensatortest.Harness {
 	store := compensatortest.NewMemoryStore()
-	return compensatortest.Harness{Store: store, Begin: func(ctx context.Context) (compensator.Transaction, error) { return store.Begin(ctx) }}
+	return compensatortest.Harness{Store: store, Begin: store.Begin, Autocommit: autocommit{}, Crash: func(*testing.T) { store.Crash() }}
 }
+
+// autocommit is a handle that is no transaction.
+type autocommit struct{}
+
+func (autocommit) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }
+
+func (autocommit) QueryContext(context.Context, string, ...any) (*sql.Rows, error) { return nil, nil }
 
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) { compensatortest.TestStore(t, memory) }
 

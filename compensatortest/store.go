@@ -3,6 +3,7 @@ package compensatortest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,13 +25,21 @@ type Harness struct {
 	// SingleWriter says that an open transaction that has written keeps every other writer out, as in
 	// SQLite. The promises about several writers at once are then not asked for.
 	SingleWriter bool
+
+	// Autocommit is a handle of a caller's that has no transaction open, as *sql.DB is one. Nil leaves out
+	// the promises about it.
+	Autocommit compensator.Tx
+
+	// Crash ends every open transaction as a crash of the server does, and returns when the store can be
+	// used again. Nil leaves out the promises about it.
+	Crash func(t *testing.T)
 }
 
 // TestStore is the conformance suite of compensator.Store: an implementation that passes it may stand behind
 // a Compensator. open returns a fresh, empty store that shares nothing with others. The suite reads the real
 // clock, waits for what must happen and measures only that nothing is early.
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
-	for _, promise := range storePromises {
+	for _, promise := range everyStorePromise() {
 		t.Run(promise.name, func(t *testing.T) {
 			h := open(t)
 			if promise.writers && h.SingleWriter {
@@ -39,6 +48,10 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 			promise.test(&storeTest{T: t, Harness: h, ctx: t.Context()})
 		})
 	}
+}
+
+func everyStorePromise() []storePromise {
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises)
 }
 
 type storePromise struct {

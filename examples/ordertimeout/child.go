@@ -34,7 +34,7 @@ func (c *child) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.process = exec.CommandContext(ctx, self, "-addr", "127.0.0.1:0", "-until-eof", "-lease", c.lease.String(), "-redis-prefix", c.servers.prefix)
+	c.process = exec.Command(self, "-addr", "127.0.0.1:0", "-until-eof", "-lease", c.lease.String(), "-redis-prefix", c.servers.prefix)
 	c.process.Env = append(os.Environ(), c.servers.environment()...)
 	c.process.Stderr = os.Stderr
 	stdout, err := c.process.StdoutPipe()
@@ -47,8 +47,9 @@ func (c *child) start(ctx context.Context) error {
 	if err := c.process.Start(); err != nil {
 		return err
 	}
-	lines := bufio.NewReader(stdout)
-	line, err := lines.ReadString('\n')
+	unwatch := context.AfterFunc(ctx, func() { _ = c.process.Process.Kill() })
+	defer unwatch()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
 	address, found := strings.CutPrefix(strings.TrimSpace(line), greeting)
 	if !found {
 		return fmt.Errorf("the service did not start: %q: %w", line, errors.Join(err, c.kill()))

@@ -40,8 +40,8 @@ func (l lateness) percentile(p float64) int {
 	return 0
 }
 
-// steps are where the histogram's bars begin, in ms.
-var steps = []int{0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, math.MaxInt}
+// steps are where the histogram's bars begin, in ms; the first is for those closed early.
+var steps = []int{math.MinInt, 0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, math.MaxInt}
 
 const longestBar = 50
 
@@ -51,16 +51,19 @@ func (l lateness) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  p50 %d  p90 %d  p99 %d  p99.9 %d  max %d\n",
 		l.percentile(50), l.percentile(90), l.percentile(99), l.percentile(99.9), l[len(l)-1].ms)
-	counts, most, last := make([]int, len(steps)-1), 0, 0
+	counts, most := make([]int, len(steps)-1), 0
 	for i := range counts {
 		counts[i] = l.within(steps[i], steps[i+1])
 		most = max(most, counts[i])
-		if counts[i] > 0 {
-			last = i
-		}
 	}
-	for i, n := range counts[:last+1] {
-		bar := strings.Repeat("#", (n*longestBar+most-1)/most)
-		fmt.Fprintf(w, "  from %5d ms %7d  %s\n", steps[i], n, bar)
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		from := fmt.Sprintf("from %5d ms", steps[i])
+		if i == 0 {
+			from = "early"
+		}
+		fmt.Fprintf(w, "  %-13s %7d  %s\n", from, n, strings.Repeat("#", (n*longestBar+most-1)/most))
 	}
 }

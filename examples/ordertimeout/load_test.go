@@ -43,3 +43,13 @@ func TestLoadOnWrongBooksFails(t *testing.T) {
 	}
 	require.Contains(t, out.String(), "ok     orders placed")
 }
+
+func TestLatenessShowsEarlyOnes(t *testing.T) {
+	var out bytes.Buffer
+	l := lateness{{ms: -3, n: 1}, {ms: 4, n: 98}, {ms: 7, n: 1}}
+	l.print(&out)
+	require.Equal(t, 1, l.early())
+	require.Equal(t, 100, l.count())
+	require.Contains(t, out.String(), "p50 4  p90 4  p99 4  p99.9 7  max 7\n")
+	require.Regexp(t, `early +1  #\n`, out.String())
+}

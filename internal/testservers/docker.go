@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -48,21 +49,23 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
 		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
 	}
-	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(usualSQLFlags, flags), nil })
+	// Every client comes from outside the container, whose resolver may take seconds to know none of them.
+	usual := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
+	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(usual, flags), nil })
 }
 
 func startRedisContainer(flags []string) (machine, string, error) {
-	// From outside its container we are no local client, so the server must not insist on one.
-	usual := append([]string{"--protected-mode", "no"}, usualRedisFlags...)
-	return startContainer("redis", func(int) ([]string, error) { return slices.Concat(usual, flags), nil })
+	return startContainer("redis", func(int) ([]string, error) { return slices.Concat(openRedisFlags, flags), nil })
 }
+
+// openRedisFlags: from outside its container we are no local client, so the server must not insist on one.
+var openRedisFlags = append([]string{"--protected-mode", "no"}, usualRedisFlags...)
 
 // startClusterContainer shares the host's network: nodes tell each other and their clients one address.
 func startClusterContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
 		more, err := clusterFlags(flags)
-		place := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1"}
-		return slices.Concat(place, usualRedisFlags, more), err
+		return slices.Concat([]string{"--port", strconv.Itoa(port)}, openRedisFlags, more), err
 	})
 }
 
@@ -70,25 +73,47 @@ func startContainer(kind string, flags func(port int) ([]string, error)) (machin
 	if err := pingDocker(); err != nil {
 		return nil, "", err
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, "", err
+	var err error
+	for range 10 {
+		var port int
+		if port, err = freePort(); err != nil {
+			return nil, "", err
+		}
+		var argv []string
+		if argv, err = flags(port); err != nil {
+			return nil, "", err
+		}
+		c := &container{}
+		var image string
+		image, err = c.launch(append([]string{kind, strconv.Itoa(port)}, argv...))
+		if err == nil {
+			return c, image, nil
+		}
+		if !saysPortTaken(err) { // it may be taken on the engine's host, where we could not look
+			return nil, "", err
+		}
 	}
-	argv, err := flags(port)
-	if err != nil {
-		return nil, "", err
-	}
-	c := &container{}
-	if err := c.spawn(append([]string{kind, strconv.Itoa(port)}, argv...)); err != nil {
-		return nil, "", err
+	return nil, "", err
+}
+
+// saysPortTaken knows the words of Docker, of its proxy and of Redis.
+func saysPortTaken(err error) bool {
+	text := strings.ToLower(err.Error())
+	return strings.Contains(text, "port is already allocated") || strings.Contains(text, "address already in use")
+}
+
+// launch starts the container and returns the image it runs. On failure it leaves nothing behind.
+func (c *container) launch(args []string) (string, error) {
+	if err := c.spawn(args); err != nil {
+		return "", err
 	}
 	hello, err := c.answer(containerLimit)
 	if err != nil {
 		c.discard()
-		return nil, "", err
+		return "", err
 	}
 	c.address, c.password = hello.Addr, hello.Password
-	return c, hello.Image, nil
+	return hello.Image, nil
 }
 
 // spawn starts the nested module's command.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/moby/moby/api/types/container"
@@ -51,11 +52,21 @@ func runRedis(ctx context.Context, s *server, options ...customizer) (running, e
 	return startRedis(ctx, s, append(options, s.publish("6379/tcp"))...)
 }
 
-// runRedisOnHost leaves the port to the flags.
+// runRedisOnHost leaves the port to the flags, but knows better on which address the tests look for it.
 func runRedisOnHost(ctx context.Context, s *server, options ...customizer) (running, error) {
-	return startRedis(ctx, s, append(options, testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
-		config.NetworkMode = "host"
-	}))...)
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return nil, err
+	}
+	onHost := testcontainers.WithHostConfigModifier(func(config *container.HostConfig) { config.NetworkMode = "host" })
+	return startRedis(ctx, s, append(options, onHost, moreFlags("--bind", host, "--cluster-announce-ip", host))...)
+}
+
+func moreFlags(flags ...string) testcontainers.CustomizeRequestOption {
+	return func(request *testcontainers.GenericContainerRequest) error {
+		request.Cmd = withFlags(request.Cmd, flags)
+		return nil
+	}
 }
 
 func startRedis(ctx context.Context, s *server, options ...customizer) (running, error) {

@@ -5,7 +5,7 @@
 // The server becomes reachable on that port of the Docker host, and stays so across restarts. The first
 // line of standard output tells where it answers. Then each line of standard input is a command: kill,
 // stop, restart, pause, resume or log, and each is answered by one line. Lines of output are JSON. When the
-// input ends, the container is removed and the command ends.
+// input ends or SIGTERM comes, the container is removed and the command ends.
 //
 // COMPENSATOR_MYSQL_IMAGE and COMPENSATOR_REDIS_IMAGE replace the official images; any image will do whose
 // own command, with the flags appended, starts a server that root may enter from outside: with the password
@@ -42,7 +42,9 @@ func main() {
 	if os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
 		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // fails only for a bad name
 	}
-	if err := run(context.Background(), os.Args[1:]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
 		tell(answer{Error: err.Error()})
 		os.Exit(1)
 	}
@@ -51,7 +53,7 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	commands := readCommands(cancel)
+	commands := readCommands(ctx, cancel)
 	server, err := newServer(args)
 	if err != nil {
 		return err
@@ -61,20 +63,27 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	tell(answer{Addr: server.addr, Password: server.password, Image: server.image})
-	for verb := range commands {
-		tell(server.obey(ctx, verb))
+	for {
+		select {
+		case verb := <-commands:
+			tell(server.obey(ctx, verb))
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return nil
 }
 
 // readCommands passes on the lines of the input. When it ends, whatever is under way is cancelled.
-func readCommands(cancel context.CancelFunc) <-chan string {
+func readCommands(ctx context.Context, cancel context.CancelFunc) <-chan string {
 	commands := make(chan string)
 	go func() {
-		defer close(commands)
 		defer cancel()
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			commands <- lines.Text()
+			select {
+			case commands <- lines.Text():
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	return commands

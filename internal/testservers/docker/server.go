@@ -50,12 +50,9 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := s.provider.DaemonHost(ctx)
+	host, err := s.host(ctx)
 	if err != nil {
 		return fmt.Errorf("find the Docker host: %w", err)
-	}
-	if host == "localhost" {
-		host = "127.0.0.1" // Docker may not listen on ::1
 	}
 	s.addr = net.JoinHostPort(host, strconv.Itoa(s.port))
 	s.container, err = s.run(ctx, s, testcontainers.WithCmd(command...))
@@ -63,6 +60,23 @@ func (s *server) start(ctx context.Context) error {
 		return fmt.Errorf("run %s: %w", s.image, err)
 	}
 	return s.awaitReady(ctx)
+}
+
+// host is the address at which the tests reach the engine's host; a node of a cluster tells no name to others.
+// For tests that run in a container themselves it is not the loopback address.
+func (s *server) host(ctx context.Context) (string, error) {
+	name, err := s.provider.DaemonHost(ctx)
+	if err != nil {
+		return "", err
+	}
+	if name == "localhost" {
+		return "127.0.0.1", nil // Docker may not listen on ::1
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return "", err
+	}
+	return addresses[0].Unmap().String(), nil
 }
 
 // publish maps the server's port to the one we promised: a port chosen by Docker would change with every

@@ -1,0 +1,225 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+func TestNothingStartsOnceRunHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Run(ctx) }()
+		synctest.Wait()
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			if _, err := orders.Record(ctx, tx, order{}, compensator.Options{}); err != nil {
+				return err
+			}
+			stop()
+			require.NoError(t, <-stopped)
+			<-time.After(15 * time.Second) // the slot set aside for the entry has lapsed
+			return nil
+		}))
+		synctest.Wait()
+		require.Zero(t, ran.total())
+		row := store.Rows()[0]
+		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0), "somebody else may run it at once")
+		assert.Zero(t, row.DeliveryCount)
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestReschedulingDuringAnAttemptIsNoCrash(t *testing.T) {
+	var c *compensator.Compensator
+	var runs atomic.Int64
+	inBubble(t, func(made *compensator.Compensator) {
+		c = made
+		_, err := compensator.Handle(c, "postponed", func(ctx context.Context, e *compensator.Entry, _ order) error {
+			if runs.Add(1) > 5 {
+				return nil
+			}
+			assert.NoError(t, c.Reschedule(ctx, e.ID, 0))
+			return errors.New("dropped: the entry was moved meanwhile")
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		recordIn(t, c, store, compensator.NewEntry{BusinessType: "postponed", Content: []byte(`{}`)})
+		<-time.After(time.Hour)
+		synctest.Wait()
+		row := store.Rows()[0]
+		require.Equal(t, compensator.Succeeded, row.State, "ended by %s", row.EndedBy)
+		require.EqualValues(t, 6, runs.Load())
+	})
+}
+
+func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
+	entered, proceed := make(chan []compensator.EntryID, 10), make(chan struct{})
+	inBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
+			ids := make([]compensator.EntryID, len(items))
+			verdicts := make([]error, len(items))
+			for i := range items {
+				ids[i] = items[i].Entry.ID
+			}
+			entered <- ids
+			<-proceed
+			for i := range verdicts {
+				verdicts[i] = ctx.Err()
+			}
+			return verdicts
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
+		recordIn(t, c, store, entry, entry, entry)
+		batch := <-entered
+		require.Len(t, batch, 3)
+		_, err := c.Cancel(t.Context(), batch[0])
+		require.NoError(t, err)
+		close(proceed)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		for _, row := range store.Rows() {
+			assert.Zero(t, row.ProcessCount)
+			if row.ID == batch[0] {
+				assert.Equal(t, compensator.Cancelled, row.State)
+			} else {
+				assert.Equal(t, compensator.Succeeded, row.State)
+			}
+		}
+	})
+}
+
+// Of a batch without a verdict, an entry that somebody has cancelled is not run once more.
+func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
+	entered, proceed := make(chan []compensator.EntryID, 10), make(chan struct{})
+	var alone calls
+	inBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.HandleBatch(c, "batch", func(_ context.Context, items []compensator.Item[order]) []error {
+			if len(items) == 1 {
+				alone.add(items[0].Entry.ID)
+				return nil
+			}
+			entered <- []compensator.EntryID{items[0].Entry.ID, items[1].Entry.ID}
+			<-proceed
+			panic("no verdict")
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
+		recordIn(t, c, store, entry, entry)
+		batch := <-entered
+		_, err := c.Cancel(t.Context(), batch[0])
+		require.NoError(t, err)
+		close(proceed)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.Zero(t, alone.of(batch[0]))
+		require.Equal(t, 1, alone.of(batch[1]))
+	})
+}
+
+// hollow is an error as a handler returns it by mistake: a nil pointer in an interface that is not nil.
+type hollow struct{ text string }
+
+func (h *hollow) Error() string { return h.text }
+
+func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
+	for name, broken := range map[string]struct {
+		err   error
+		retry compensator.Retry
+	}{
+		"error":    {(*hollow)(nil), compensator.Fixed(time.Second)},
+		"schedule": {errors.New("no"), func(int) time.Duration { panic("no schedule") }},
+		"no cap":   {errors.New("no"), compensator.Exponential(math.MaxInt64, math.MaxInt64)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *compensator.Compensator) {
+				_, err := compensator.Handle(c, "broken", func(context.Context, *compensator.Entry, order) error { return broken.err },
+					compensator.TypeConfig{MaxProcessCount: 3, Retry: broken.retry})
+				require.NoError(t, err)
+			}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+				recordIn(t, c, store, compensator.NewEntry{BusinessType: "broken", Content: []byte(`{}`)})
+				<-time.After(100 * 24 * time.Hour)
+				synctest.Wait()
+				row := store.Rows()[0]
+				require.Equal(t, compensator.Dead, row.State)
+				require.Equal(t, 3, row.ProcessCount)
+				require.Equal(t, compensator.EndedByExhausted, row.EndedBy)
+			})
+		})
+	}
+}
+
+// What a person or a service moves forward runs at its new moment, not at the one the queue knows.
+func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		cfg, ready := w.hooksOnly(cfg)
+		cfg.Lease = time.Hour // a place within it could be a lease's end
+		c := w.new(cfg)
+		orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.run(c)
+		ready()
+		id := putThrough(w, cfg.DB, orders, 1, compensator.Options{Delay: 5 * time.Minute})
+		if w.Redis != nil {
+			w.eventually(func() bool { return w.queued() == 1 }, "the queue knows the entry")
+		}
+		require.NoError(t, c.Reschedule(t.Context(), id, 100*time.Millisecond))
+		w.waitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.of(id))
+	})
+}
+
+func TestEntriesReadBackDecodeAsTheirTypeDoes(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error { return nil },
+		compensator.TypeConfig{Codec: reversed{}})
+	require.NoError(t, err)
+	id := put(w, orders, 7, compensator.Options{})
+	got, err := c.Get(t.Context(), id)
+	require.NoError(t, err)
+	resolved, err := c.Resolve(t.Context(), id)
+	require.NoError(t, err)
+	page, err := c.List(t.Context(), compensator.Filter{})
+	require.NoError(t, err)
+	for name, e := range map[string]*compensator.Entry{"Get": got, "Resolve": resolved, "List": &page.Entries[0]} {
+		var o order
+		require.NoError(t, e.Decode(&o), name)
+		require.Equal(t, 7, o.Number, name)
+	}
+}
+
+// reversed is JSON, written backwards.
+type reversed struct{}
+
+func (reversed) Marshal(v any) ([]byte, error) {
+	data, err := compensator.JSON.Marshal(v)
+	return backwards(data), err
+}
+
+func (reversed) Unmarshal(data []byte, v any) error { return compensator.JSON.Unmarshal(backwards(data), v) }
+
+func backwards(data []byte) []byte {
+	turned := make([]byte, 0, len(data))
+	for i := len(data) - 1; i >= 0; i-- {
+		turned = append(turned, data[i])
+	}
+	return turned
+}

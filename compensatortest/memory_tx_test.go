@@ -1,0 +1,204 @@
+package compensatortest_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+func draft(key string) compensator.Draft {
+	return compensator.Draft{NewEntry: compensator.NewEntry{
+		BusinessType: "memory", Options: compensator.Options{IdempotentID: key},
+	}}
+}
+
+func insert(t *testing.T, store *compensatortest.MemoryStore, tx compensator.Tx, key string) compensator.EntryID {
+	t.Helper()
+	inserted, err := store.Insert(t.Context(), tx, []compensator.Draft{draft(key)}, false)
+	require.NoError(t, err)
+	return inserted[0].ID
+}
+
+func begin(t *testing.T, store *compensatortest.MemoryStore) *compensatortest.MemoryTx {
+	t.Helper()
+	tx, err := store.BeginTx(t.Context())
+	require.NoError(t, err)
+	return tx
+}
+
+func cancelIn(t *testing.T, store *compensatortest.MemoryStore, tx compensator.Tx, id compensator.EntryID) error {
+	_, err := store.Change(t.Context(), tx, false, compensator.Change{Ref: id, Action: compensator.ActionCancel, Token: compensator.Token{1}})
+	return err
+}
+
+func TestMemoryTxThatWouldWaitForItselfIsAborted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		first, second := begin(t, store), begin(t, store)
+		a, b := insert(t, store, first, "a"), insert(t, store, second, "b")
+		waiting := make(chan error, 1)
+		go func() { waiting <- cancelIn(t, store, first, b) }()
+		synctest.Wait()
+		require.ErrorIs(t, cancelIn(t, store, second, a), compensator.ErrTxAborted)
+		require.ErrorIs(t, <-waiting, compensator.ErrNotFound, "the victim's entry is gone")
+		_, err := store.Insert(t.Context(), second, []compensator.Draft{draft("c")}, false)
+		require.ErrorIs(t, err, compensator.ErrTxAborted)
+		require.NoError(t, second.Commit(), "as a server would say, with nothing left to commit")
+		require.NoError(t, first.Commit())
+		require.Len(t, store.Rows(), 1)
+	})
+}
+
+func TestMemoryTxIsFoundInsideAWrapper(t *testing.T) {
+	store := compensatortest.NewMemoryStore()
+	tx := begin(t, store)
+	insert(t, store, struct{ compensator.Tx }{tx}, "wrapped")
+	require.NoError(t, tx.Commit())
+	require.Len(t, store.Rows(), 1)
+}
+
+func TestMemoryTxOfAnotherStoreIsNoTransaction(t *testing.T) {
+	tx := begin(t, compensatortest.NewMemoryStore())
+	_, err := compensatortest.NewMemoryStore().Insert(t.Context(), tx, []compensator.Draft{draft("lost")}, true)
+	require.ErrorIs(t, err, compensator.ErrNoTransaction)
+}
+
+func TestMemoryTxRunsNoSQL(t *testing.T) {
+	tx := begin(t, compensatortest.NewMemoryStore())
+	_, err := tx.ExecContext(t.Context(), "DELETE FROM users")
+	require.ErrorContains(t, err, "no SQL")
+	_, err = tx.QueryContext(t.Context(), "SELECT 1")
+	require.ErrorContains(t, err, "no SQL")
+}
+
+func TestMemoryTxEndsWithItsContextAndLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		ctx, cancel := context.WithCancel(t.Context())
+		tx, err := store.BeginTx(ctx)
+		require.NoError(t, err)
+		insert(t, store, tx, "key")
+		cancel()
+		synctest.Wait()
+		require.Error(t, tx.Commit())
+		other := begin(t, store)
+		insert(t, store, other, "key")
+		require.NoError(t, other.Commit())
+	})
+}
+
+func TestMemoryTxSaysOnceHowItEnded(t *testing.T) {
+	store := compensatortest.NewMemoryStore()
+	for _, c := range []struct {
+		end   func(tx *compensatortest.MemoryTx)
+		first error
+	}{
+		{func(tx *compensatortest.MemoryTx) { _ = tx.Rollback() }, sql.ErrTxDone},
+		{func(tx *compensatortest.MemoryTx) { _ = tx.Commit() }, sql.ErrTxDone},
+		{func(tx *compensatortest.MemoryTx) { tx.Abort() }, nil},
+		{func(*compensatortest.MemoryTx) { store.Crash() }, driver.ErrBadConn},
+	} {
+		tx := begin(t, store)
+		c.end(tx)
+		require.ErrorIs(t, tx.Commit(), c.first)
+		require.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
+		require.ErrorIs(t, tx.Savepoint("late"), compensator.ErrNoTransaction)
+	}
+}
+
+func TestMemoryTxKnowsItsSavepoints(t *testing.T) {
+	store := compensatortest.NewMemoryStore()
+	tx := begin(t, store)
+	require.NoError(t, tx.Savepoint("outer"))
+	insert(t, store, tx, "a")
+	require.NoError(t, tx.Savepoint("inner"))
+	insert(t, store, tx, "b")
+	require.NoError(t, tx.RollbackTo("inner"))
+	insert(t, store, tx, "b")
+	require.NoError(t, tx.RollbackTo("outer"))
+	require.Error(t, tx.RollbackTo("inner"), "it went with what came after the outer one")
+	insert(t, store, tx, "c")
+	require.NoError(t, tx.Commit())
+	require.Len(t, store.Rows(), 1)
+	assert.Equal(t, "c", store.Rows()[0].IdempotentID)
+}
+
+func TestWatchSeesEveryCommittedTransitionOneVersionAfterTheOther(t *testing.T) {
+	store := compensatortest.NewMemoryStore()
+	var seen []string
+	store.Watch(func(before, after compensator.Row) {
+		switch {
+		case before.ID.IsZero():
+			seen = append(seen, "inserted")
+			assert.Zero(t, after.Version)
+		case after.ID.IsZero():
+			seen = append(seen, "purged")
+		default:
+			assert.Equal(t, before.Version+1, after.Version)
+			seen = append(seen, after.State.String())
+		}
+	})
+	undone := begin(t, store)
+	insert(t, store, undone, "undone")
+	require.NoError(t, undone.Rollback())
+	tx := begin(t, store)
+	id := insert(t, store, tx, "kept")
+	require.NoError(t, cancelIn(t, store, tx, id))
+	assert.Empty(t, seen, "nothing is committed")
+	require.NoError(t, tx.Commit())
+	deadline := time.Now().Add(time.Minute)
+	for n := 0; n == 0 && time.Now().Before(deadline); {
+		var err error
+		n, err = store.Purge(t.Context(), compensator.Cancelled, 0, 1)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, "inserted cancelled purged", strings.Join(seen, " "))
+}
+
+func TestRowsAreCopies(t *testing.T) {
+	store := compensatortest.NewMemoryStore()
+	content := []byte("original")
+	d := draft("copy")
+	d.Content = content
+	tx := begin(t, store)
+	_, err := store.Insert(t.Context(), tx, []compensator.Draft{d}, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	content[0] = 'X'
+	store.Rows()[0].Content[1] = 'X'
+	assert.Equal(t, "original", string(store.Rows()[0].Content))
+}
+
+func TestInsertWaitsForAKeyThatWasTakenWhileItWaitedForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		first, second, third := begin(t, store), begin(t, store), begin(t, store)
+		insert(t, store, first, "b")
+		waiting := make(chan []compensator.Inserted, 1)
+		go func() {
+			inserted, err := store.Insert(t.Context(), second, []compensator.Draft{draft("a"), draft("b")}, false)
+			assert.NoError(t, err)
+			waiting <- inserted
+		}()
+		synctest.Wait()
+		a := insert(t, store, third, "a")
+		require.NoError(t, first.Rollback())
+		synctest.Wait()
+		require.Empty(t, waiting, "it still waits, for the third")
+		require.NoError(t, third.Commit())
+		inserted := <-waiting
+		assert.Equal(t, compensator.Inserted{ID: a, Duplicate: true, ContentMatches: true}, inserted[0])
+		assert.False(t, inserted[1].Duplicate)
+		require.NoError(t, second.Commit())
+	})
+}

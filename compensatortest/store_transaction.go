@@ -1,0 +1,247 @@
+package compensatortest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// transactionPromises are about where a transaction begins and ends.
+var transactionPromises = []storePromise{
+	{"FingerprintIsThereAndStays", false, (*storeTest).fingerprintIsThereAndStays},
+	{"ProbeTellsAnOpenTransactionAndLeavesItOpen", false, (*storeTest).probeTellsAnOpenTransactionAndLeavesItOpen},
+	{"FinishedTransactionIsRefusedEverywhere", false, (*storeTest).finishedTransactionIsRefusedEverywhere},
+	{"HandleWithoutTransactionIsRefusedEverywhere", false, (*storeTest).handleWithoutTransactionIsRefusedEverywhere},
+	{"SavepointRollbackTakesItsEntriesBack", false, (*storeTest).savepointRollbackTakesItsEntriesBack},
+	{"DuplicateOfItsOwnTransactionIsTold", false, (*storeTest).duplicateOfItsOwnTransactionIsTold},
+	{"EntryMayBeChangedByTheTransactionThatRecordsIt", false, (*storeTest).entryMayBeChangedByTheTransactionThatRecordsIt},
+	{"RolledBackActionOfAPersonLeavesNoTrace", false, (*storeTest).rolledBackActionOfAPersonLeavesNoTrace},
+	{"UncommittedWritesAreInvisibleToEveryRead", true, (*storeTest).uncommittedWritesAreInvisibleToEveryRead},
+	{"CrashLosesOnlyWhatWasNotCommitted", true, (*storeTest).crashLosesOnlyWhatWasNotCommitted},
+}
+
+func (t *storeTest) fingerprintIsThereAndStays() {
+	first, err := t.Store.Fingerprint(t.ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, first)
+	second, err := t.Store.Fingerprint(t.ctx)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+}
+
+func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
+	for _, begin := range []func(context.Context) (compensator.Transaction, error){t.Begin, t.Store.Begin} {
+		tx, err := begin(t.ctx)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		require.NoError(t, t.Store.Probe(t.ctx, tx), "before its first statement")
+		d := t.draft("probed")
+		_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+		require.NoError(t, err)
+		require.NoError(t, t.Store.Probe(t.ctx, tx), "after its first statement")
+		require.NoError(t, tx.Rollback())
+		t.absent(d)
+	}
+}
+
+// absent asserts that no draft was written.
+func (t *storeTest) absent(drafts ...compensator.Draft) {
+	t.Helper()
+	for _, d := range drafts {
+		ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+		require.NoError(t, err)
+		assert.Empty(t, ids)
+	}
+}
+
+func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
+	committed, rolledBack := t.begin(), t.begin()
+	require.NoError(t, committed.Commit())
+	require.NoError(t, rolledBack.Rollback())
+	for _, tx := range []compensator.Tx{committed, rolledBack} {
+		t.refuses(tx, func(err error, call string) {
+			// database/sql knows by itself, and may say so before the store is asked.
+			done := errors.Is(err, compensator.ErrNoTransaction) || errors.Is(err, sql.ErrTxDone)
+			assert.True(t, done, "%s: %v", call, err)
+		})
+	}
+}
+
+func (t *storeTest) handleWithoutTransactionIsRefusedEverywhere() {
+	if t.Autocommit != nil {
+		t.refuses(t.Autocommit, func(err error, call string) {
+			assert.ErrorIs(t, err, compensator.ErrNoTransaction, call)
+		})
+	}
+}
+
+// refuses asserts that nothing is written through a handle that has no open transaction, and that every call
+// with it fails as refusal asserts.
+func (t *storeTest) refuses(tx compensator.Tx, refusal func(err error, call string)) {
+	t.Helper()
+	row := t.claim(t.insertOne("refused").ID, token(1), time.Hour)
+	one, two := t.draft("refused"), t.draft("refused")
+	refusal(t.Store.Probe(t.ctx, tx), "probe")
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{one}, false)
+	refusal(err, "insert one")
+	_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{one, two}, false)
+	refusal(err, "insert two")
+	duplicate := one
+	duplicate.IdempotentID = row.IdempotentID
+	_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{duplicate, two}, false)
+	refusal(err, "insert a duplicate")
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	refusal(err, "change")
+	err = t.Store.SettleTx(t.ctx, tx, token(2), outcome(row, compensator.Succeeded))
+	refusal(err, "settle")
+	t.absent(one, two)
+	assert.Equal(t, row.Version, t.load(row.ID).Version)
+}
+
+// savepointer is a transaction that has methods where SQL has statements.
+type savepointer interface {
+	Savepoint(name string) error
+	RollbackTo(name string) error
+}
+
+func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
+	kept, undone := t.draft("savepoint"), t.draft("savepoint")
+	row := t.insertOne("savepoint")
+	tx := t.begin()
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{kept}, false)
+	require.NoError(t, err)
+	sp, ok := tx.(savepointer)
+	if !ok {
+		sp = sqlSavepoints{t.ctx, tx}
+	}
+	require.NoError(t, sp.Savepoint("here"))
+	_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{undone}, false)
+	require.NoError(t, err)
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	require.NoError(t, err)
+	require.NoError(t, sp.RollbackTo("here"))
+	require.NoError(t, tx.Commit())
+	t.absent(undone)
+	assert.Equal(t, row.Version, t.load(row.ID).Version)
+	ids, err := t.Store.IDs(t.ctx, nil, []string{kept.IdempotentID})
+	require.NoError(t, err)
+	assert.Len(t, ids, 1)
+	t.claim(row.ID, token(1), time.Minute)
+}
+
+type sqlSavepoints struct {
+	ctx context.Context
+	tx  compensator.Tx
+}
+
+func (s sqlSavepoints) Savepoint(name string) error {
+	_, err := s.tx.ExecContext(s.ctx, "SAVEPOINT "+name)
+	return err
+}
+
+func (s sqlSavepoints) RollbackTo(name string) error {
+	_, err := s.tx.ExecContext(s.ctx, "ROLLBACK TO SAVEPOINT "+name)
+	return err
+}
+
+func (t *storeTest) duplicateOfItsOwnTransactionIsTold() {
+	first, fresh := t.draft("own"), t.draft("own")
+	tx := t.begin()
+	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{first}, false)
+	require.NoError(t, err)
+	again, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{fresh, first}, false)
+	require.NoError(t, err)
+	assert.False(t, again[0].Duplicate)
+	assert.Equal(t, compensator.Inserted{ID: inserted[0].ID, Duplicate: true, ContentMatches: true}, again[1])
+	require.NoError(t, tx.Commit())
+	assert.Zero(t, t.load(inserted[0].ID).Version)
+}
+
+func (t *storeTest) entryMayBeChangedByTheTransactionThatRecordsIt() {
+	d := t.draft("own")
+	tx := t.begin()
+	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	require.NoError(t, err)
+	_, err = t.Store.Change(t.ctx, tx, true, newChange(compensator.IdempotentID(d.IdempotentID), compensator.ActionCancel))
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	row := t.load(inserted[0].ID)
+	assert.Equal(t, compensator.Cancelled, row.State)
+	assert.EqualValues(t, 1, row.Version)
+}
+
+func (t *storeTest) rolledBackActionOfAPersonLeavesNoTrace() {
+	row := t.inState(compensator.Dead)
+	for _, end := range []string{"rollback", "commit"} {
+		tx := t.begin()
+		_, err := t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionRequeue))
+		require.NoError(t, err)
+		if end == "commit" {
+			require.NoError(t, tx.Commit())
+			continue
+		}
+		require.NoError(t, tx.Rollback())
+		assert.Equal(t, row.Version, t.load(row.ID).Version)
+		history, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		assert.Empty(t, history)
+	}
+	history, err := t.Store.History(t.ctx, row.ID)
+	require.NoError(t, err)
+	assert.Len(t, history, 1)
+}
+
+func (t *storeTest) uncommittedWritesAreInvisibleToEveryRead() {
+	row := t.insertOne("seen")
+	tx := t.begin()
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{t.draft("unseen")}, false)
+	require.NoError(t, err)
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	require.NoError(t, err)
+
+	assert.Equal(t, compensator.Pending, t.load(row.ID).State)
+	heads, err := t.Store.Heads(t.ctx)
+	require.NoError(t, err)
+	require.Len(t, heads, 1)
+	assert.Equal(t, "seen", heads[0].BusinessType)
+	due, err := t.Store.Due(t.ctx, "seen", 10)
+	require.NoError(t, err)
+	assert.Len(t, due, 1, "it locks nothing, so it cannot know")
+	scanned, err := t.Store.Scan(t.ctx, compensator.Window{BusinessType: "unseen", From: -time.Hour, To: time.Hour, Limit: 10})
+	require.NoError(t, err)
+	assert.Empty(t, scanned)
+	page, err := t.Store.List(t.ctx, compensator.Filter{})
+	require.NoError(t, err)
+	assert.Len(t, page.Entries, 1)
+	counts, err := t.Store.Count(t.ctx, compensator.CountFilter{})
+	require.NoError(t, err)
+	assert.Equal(t, []compensator.Count{{BusinessType: "seen", State: compensator.Pending, N: 1}}, counts)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, compensator.Cancelled, t.load(row.ID).State)
+}
+
+func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
+	if t.Crash == nil {
+		return
+	}
+	row := t.claim(t.insertOne("crash").ID, token(1), time.Hour)
+	lost := t.draft("crash")
+	tx := t.begin()
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{lost}, false)
+	require.NoError(t, err)
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	require.NoError(t, err)
+	t.Crash(t.T)
+	require.Error(t, tx.Commit())
+	t.absent(lost)
+	kept := t.load(row.ID)
+	assert.Equal(t, []any{row.Version, row.State, row.Token}, []any{kept.Version, kept.State, kept.Token})
+	assert.Greater(t, kept.LeaseLeft, time.Duration(0), "a lease outlives the crash")
+	require.True(t, t.settle(token(2), outcome(row, compensator.Succeeded)).Applied, "nothing holds the row any more")
+}

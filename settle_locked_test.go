@@ -1,0 +1,83 @@
+package compensator_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
+// deadline, try again, and never come to the end.
+func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
+	w := newWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	c := w.new(w.quick())
+	tx := w.begin(w.DB)
+	receipt, err := c.Record(t.Context(), tx, untyped(6)...)
+	require.NoError(t, err)
+	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+	require.NoError(t, tx.Commit())
+	holder := w.begin(w.DB)
+	var outcomes []compensator.Outcome
+	for i, e := range receipt.Entries {
+		outcomes = append(outcomes, compensator.Outcome{ID: e.ID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
+		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // a wait is 2 s
+	defer cancel()
+	results, err := store.Settle(ctx, compensator.Token{1}, outcomes)
+	require.NoError(t, err)
+	for _, r := range results {
+		require.Equal(t, compensator.Settled{Busy: true}, r)
+	}
+	require.NoError(t, holder.Rollback())
+}
+
+func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
+	w := newWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	c := w.new(w.quick())
+	tx := w.begin(w.DB)
+	receipt, err := c.Record(t.Context(), tx, untyped(1)...)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	want := []compensator.Wanted{{ID: receipt.ID()}, {ID: receipt.ID()}}
+	found, err := store.Claim(t.Context(), want, compensator.Token{1}, time.Minute, func(*compensator.Row) bool { return true })
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 1)
+	require.Empty(t, found.Gone)
+}
+
+// A handler that goes on after Record has refused would be refused its commit for ever.
+func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	cfg.DB = w.open(plain(with(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
+	c := w.new(cfg)
+	follow, err := compensator.Declare[order](c, "follow_up", compensator.TypeConfig{})
+	require.NoError(t, err)
+	holder := w.begin(w.DB)
+	_, err = follow.Record(t.Context(), holder, order{}, compensator.Options{IdempotentID: "held"})
+	require.NoError(t, err)
+	orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ order) error {
+		_, err := follow.Record(ctx, tx, order{}, compensator.Options{IdempotentID: "held"})
+		assert.Error(t, err)
+		return nil
+	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	require.NoError(t, err)
+	w.run(c)
+	id := putThrough(w, cfg.DB, orders, 1, compensator.Options{})
+	w.waitState(id, compensator.Dead)
+	require.Contains(t, w.entry(c, id).LastError, compensator.ErrNotRecorded.Error())
+	require.NoError(t, holder.Rollback())
+}

@@ -1,0 +1,110 @@
+package compensator
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// waiting is a Compensator of which an entry waits for a slot: due, and no claim under way.
+func waiting(t *testing.T, taken int) (*Compensator, *handlerType) {
+	t.Helper()
+	c := &Compensator{}
+	c.health.c = c
+	c.work = t.Context()
+	c.scanner = newScanner(c)
+	c.openLanes()
+	typ := &handlerType{name: "close_order", slots: &slots{size: 2, credit: time.Hour}}
+	require.NoError(t, c.types.add(typ))
+	require.Equal(t, taken, typ.slots.take(taken))
+	c.scanner.prepare()
+	return c, typ
+}
+
+func woken(s *scanner) bool {
+	select {
+	case <-s.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
+	for name, giveBack := range map[string]func(c *Compensator, typ *handlerType, credit *credit){
+		"a rolled back transaction": func(c *Compensator, _ *handlerType, credit *credit) {
+			rec := &recording{c: c, drafts: []Draft{{NewEntry: NewEntry{BusinessType: "close_order"}}}}
+			rec.credits = append(rec.credits, credit)
+			rec.rolledBack()
+		},
+		"a duplicate": func(c *Compensator, _ *handlerType, credit *credit) {
+			rec := &recording{c: c, drafts: []Draft{{NewEntry: NewEntry{BusinessType: "close_order"}}}, inserted: []Inserted{{Duplicate: true}}}
+			rec.credits = append(rec.credits, credit)
+			rec.fresh(0)
+		},
+		"an entry that was not there": func(c *Compensator, _ *handlerType, credit *credit) {
+			c.giveBack(freshEntry{businessType: "close_order", credit: credit})
+		},
+		"a poll that found less": func(c *Compensator, typ *handlerType, _ *credit) { c.free(typ, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, typ := waiting(t, 1)
+			credit := typ.slots.reserve(1)
+			require.NotNil(t, credit)
+			require.False(t, woken(c.scanner))
+			giveBack(c, typ, credit)
+			require.True(t, woken(c.scanner))
+		})
+	}
+}
+
+func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
+	c, _ := waiting(t, 0)
+	release := make(chan struct{})
+	defer close(release)
+	c.settleLane.flush = func([]settlement) { <-release }
+	c.settleLane.add(make([]settlement, 20*maxStatementRows)...)
+	c.scanner.peek = time.Now().Add(time.Hour)
+	var claims sync.WaitGroup
+	require.Positive(t, c.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
+	claims.Wait()
+	require.Zero(t, c.scanner.types["close_order"].claiming)
+}
+
+func TestIdleLaneKeepsNothingThatPassedThroughIt(t *testing.T) {
+	b := &batcher[*int]{max: 10, workers: 1, flush: func([]*int) {}}
+	b.add(make([]*int, 25)...)
+	<-b.done()
+	require.Zero(t, cap(b.waiting))
+}
+
+// oneBusy is a Store in which a row is locked for the first few settles.
+type oneBusy struct {
+	Store
+	left    int
+	settled chan struct{}
+}
+
+func (s *oneBusy) Settle(context.Context, Token, []Outcome) ([]Settled, error) {
+	if s.left--; s.left >= 0 {
+		return []Settled{{Busy: true}}, nil
+	}
+	close(s.settled)
+	return []Settled{{Applied: true, State: Succeeded}}, nil
+}
+
+// An outcome whose row is locked may cost a lock wait each time it is offered: those of free rows must not be
+// in the same statement.
+func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
+	c, typ := waiting(t, 0)
+	store := &oneBusy{left: 3, settled: make(chan struct{})}
+	c.store = store
+	c.health.down = true // nobody to be told
+	c.settleLane.flush = func([]settlement) { t.Error("came back among the others") }
+	c.slowLane.add(settlement{a: &attempt{t: typ, row: Row{Entry: Entry{ID: RowID(1)}}}, outcome: Outcome{ID: RowID(1), To: Succeeded}})
+	<-store.settled
+	<-c.slowLane.done()
+}
