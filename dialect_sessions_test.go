@@ -127,11 +127,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 		c := w.new(cfg)
 		numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 		w.run(c)
-		prepared := func() (n int) {
-			var name string
-			require.NoError(t, w.DB.QueryRow("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&name, &n))
-			return n
-		}
+		prepared := func() int { return w.status("Prepared_stmt_count") }
 		before := prepared()
 		for i := range 200 {
 			w.inTx(db, func(tx *sql.Tx) {

@@ -249,7 +249,7 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w.exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
 	w.insertDue("close_order", 2, 1)
 	w.eventually(func() bool { return strings.Contains(w.entry(c, id).LastError, "decode content") }, "the entry was tried")
-	w.eventually(func() bool { return w.entry(c, id).Version > 8 }, "and again, without end")
+	w.eventually(func() bool { return w.entry(c, id).Version > 3 }, "and again, without end")
 	require.Equal(t, compensator.Pending, w.state(id))
 	require.Zero(t, ran.of(id))
 	w.exec("UPDATE common_process_log SET content='{\"number\":1}' WHERE id=?", id.Row())

@@ -2,7 +2,6 @@ package compensator_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
 	"time"
@@ -147,34 +146,5 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		{"started", 1, true, 0}, {"ended", 1, true, 0}, {"settled", 1, false, compensator.Compensated},
 	} {
 		require.Equal(t, want, <-steps)
-	}
-}
-
-func TestSmallPoolsOfTransactionalHandlersDoNotDeadlock(t *testing.T) {
-	for name, pool := range pools {
-		for _, size := range []int{1, 2, 3} {
-			t.Run(name+"/"+string(rune('0'+size)), func(t *testing.T) {
-				w := newWorld(t).withRedis()
-				db := w.open(pool(w.DSN))
-				db.SetMaxOpenConns(size)
-				cfg := w.quick()
-				cfg.DB = db
-				c := w.new(cfg)
-				orders := transactional(t, c, compensator.TypeConfig{Concurrency: 50}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
-				w.run(c)
-				for i := range 30 {
-					var receipt *compensator.Receipt
-					w.inTx(db, func(tx *sql.Tx) {
-						var err error
-						receipt, err = orders.Record(t.Context(), tx, order{Number: i}, compensator.Options{})
-						require.NoError(t, err)
-					})
-					receipt.Committed()
-				}
-				w.waitAllEnded()
-				require.Equal(t, 30, w.count("effects"))
-				require.Equal(t, 30, w.ended(compensator.Succeeded, 0))
-			})
-		}
 	}
 }

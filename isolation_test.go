@@ -17,28 +17,36 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
+// innodbNews is how rarely one must ask InnoDB about transactions to be told of new ones; sooner, it repeats
+// itself.
+const innodbNews = 150 * time.Millisecond
+
 // isolationOf is the level of the transaction that connection id has open.
 func (w *world) isolationOf(id int64) (level string) {
 	w.t.Helper()
-	err := w.DB.QueryRow("SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id=?", id).Scan(&level)
-	assert.NoError(w.t, err, "connection %d has a transaction open", id)
+	assert.Eventually(w.t, func() bool {
+		return w.DB.QueryRow("SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id=?", id).Scan(&level) == nil
+	}, patience, innodbNews, "connection %d has a transaction open", id)
 	return level
 }
 
-// openTransactions are the connections to the world's database that hold row locks.
-func (w *world) openTransactions() (ids []int64) {
+// lockingTransactions waits for connections to the world's database that hold row locks.
+func (w *world) lockingTransactions() (ids []int64) {
 	w.t.Helper()
-	rows, err := w.DB.Query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t JOIN information_schema.processlist p " +
-		"ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE() AND trx_tables_locked>0")
-	if !assert.NoError(w.t, err) {
-		return nil
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		assert.NoError(w.t, rows.Scan(&id))
-		ids = append(ids, id)
-	}
+	assert.Eventually(w.t, func() bool {
+		rows, err := w.DB.Query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t JOIN information_schema.processlist p " +
+			"ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE() AND trx_tables_locked>0")
+		if !assert.NoError(w.t, err) {
+			return false
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id int64
+			assert.NoError(w.t, rows.Scan(&id))
+			ids = append(ids, id)
+		}
+		return len(ids) > 0
+	}, patience, innodbNews, "a transaction holds row locks")
 	return ids
 }
 
@@ -61,7 +69,7 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 			require.NoError(t, err)
 			seen := 0
 			_, err = store.Claim(t.Context(), []compensator.Wanted{{ID: compensator.RowID(7)}}, compensator.Token{1}, time.Second, func(*compensator.Row) bool {
-				for _, id := range w.openTransactions() {
+				for _, id := range w.lockingTransactions() {
 					assert.Equal(t, "READ COMMITTED", w.isolationOf(id), "a claim from a %s pool", kind)
 					seen++
 				}
@@ -163,6 +171,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
 	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
 		var dropped, failed atomic.Int32
+		cfg.Lease = time.Second // the second attempt waits for its end
 		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped.Add(1) }
 		cfg.Observer.AttemptEnded = func(e compensator.AttemptEvent) {
 			if e.Err != nil && !errors.Is(e.Err, compensator.ErrLeaseLost) {
@@ -237,7 +246,7 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	dueKey := sameQueue(t, w.Redis, w.Name).DueKey("close_order")
 	invent := func(id uint64) {
 		require.NoError(t, w.Redis.ZAdd(t.Context(), dueKey, redis.Z{Score: 1, Member: fmt.Sprint(id)}).Err())
-		require.NoError(t, c.Reschedule(t.Context(), w.sleeper(c), time.Hour)) // an announcement wakes the scanner
+		w.recordDelayed(c, 10*time.Millisecond) // wakes the scanner
 		w.eventually(func() bool {
 			return errors.Is(w.Redis.ZScore(t.Context(), dueKey, fmt.Sprint(id)).Err(), redis.Nil)
 		}, "entry %d is looked for and leaves the queue", id)
@@ -251,17 +260,6 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	w.waitState(receipt.ID(), compensator.Succeeded)
 	assert.Equal(t, 1, ran.of(receipt.ID()))
 	assert.Equal(t, 1, w.count("common_process_log WHERE id=? AND version=2 AND process_count=0", receipt.ID().Row()))
-}
-
-// sleeper is an entry due much later.
-func (w *world) sleeper(c *compensator.Compensator) compensator.EntryID {
-	w.t.Helper()
-	var receipt *compensator.Receipt
-	require.NoError(w.t, c.InTx(w.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
-		receipt, err = c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Hour}})
-		return err
-	}))
-	return receipt.ID()
 }
 
 // laggingStore answers plain reads of rows as a replica does that has not heard of them yet.

@@ -82,7 +82,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 			held := make(chan error, 1)
 			go func() { held <- work(t.Context(), store, ids) }()
 			require.NoError(t, hold.Await(t.Context()))
-			require.NotEmpty(t, w.openTransactions(), "our transaction holds its locks")
+			require.NotEmpty(t, w.lockingTransactions(), "our transaction holds its locks")
 			w.producersGoOn()
 			proxy.Cut()
 			require.Error(t, <-held)
@@ -106,6 +106,13 @@ func (w *world) producersGoOn() {
 		}
 		require.NoError(w.t, tx.Commit())
 	}
+}
+
+// status reads a counter of the server.
+func (w *world) status(name string) (value int) {
+	w.t.Helper()
+	require.NoError(w.t, w.DB.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &value))
+	return value
 }
 
 // TestThirdProducerIsNotStalledByARecordInFlight: the second waits in the middle of its INSERT, for a key that
@@ -132,7 +139,7 @@ func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 			}
 			waited <- err
 		}()
-		w.waitLocked(1)
+		w.eventually(func() bool { return w.status("Innodb_row_lock_current_waits") == 1 }, "the second waits")
 		w.producersGoOn()
 		require.NoError(t, first.Commit())
 		require.NoError(t, <-waited)

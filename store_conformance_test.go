@@ -26,7 +26,7 @@ func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) compensa
 	caller, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
-	return compensatortest.Harness{Store: store, Begin: func(ctx context.Context) (compensator.Transaction, error) { return caller.BeginTx(ctx, nil) }}
+	return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (compensator.Transaction, error) { return caller.BeginTx(ctx, nil) }}
 }
 
 func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {

@@ -22,7 +22,7 @@ const insertColumns = "(idempotent_id, business_type, batch_id, business_id, bus
 // for each other instead of deadlocking.
 func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error) {
 	if (!proven || s.d.unseenEnd) && s.d.guardedKey == "" {
-		if err := s.d.probe(ctx, tx); err != nil {
+		if err := s.Probe(ctx, tx); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +64,7 @@ func (s *sqlStore) insertError(err error) error {
 	case faultAborted:
 		return fmt.Errorf("record: %w: %w", ErrTxAborted, err)
 	}
-	return fmt.Errorf("compensator: record: %w", err)
+	return fmt.Errorf("compensator: record: %w", finished(err))
 }
 
 // insertion is one Insert call under way.

@@ -2,6 +2,7 @@ package compensator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,10 +170,11 @@ func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, plac
 // commit together or not at all.
 func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) error {
 	if s.d.settleOpen == "" {
-		if err := s.d.probe(ctx, tx); err != nil {
+		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
+	o.Absorb = false // effect and outcome stand and fall with the fence
 	g := groupOf(o)
 	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token)+
 		s.ownValues([]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o})+
@@ -183,12 +185,12 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 	case s.d.fault(err) == faultAborted:
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrTxAborted, err)
 	case err != nil:
-		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, err)
+		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, finished(err))
 	case changed == 1:
 		return nil
 	}
 	if s.d.settleOpen != "" {
-		if err := s.d.probe(ctx, tx); err != nil {
+		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
@@ -202,7 +204,7 @@ const changeTimeout = 2 * time.Second
 func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (Row, error) {
 	if tx != nil {
 		if !proven || s.d.unseenEnd {
-			if err := s.d.probe(ctx, tx); err != nil {
+			if err := s.Probe(ctx, tx); err != nil {
 				return Row{}, err
 			}
 		}
@@ -212,24 +214,35 @@ func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (R
 		}
 		return row, err
 	}
-	deadline := time.NewTimer(changeTimeout)
+	var row Row
+	err := s.untilFree(ctx, changeTimeout, func(tx Transaction) error {
+		var err error
+		row, err = s.change(ctx, tx, ch, s.d.lockNow)
+		return err
+	})
+	if errors.Is(err, ErrBusy) {
+		err = fmt.Errorf("%s entry %v: %w", ch.Action, ch.Ref, err)
+	}
+	return row, err
+}
+
+// untilFree runs work in a transaction of ours, again and again while somebody holds what it wants to lock.
+// It returns ErrBusy after patience. Nobody is waited for inside the database, where the user's sessions may
+// be set to wait very long.
+func (s *sqlStore) untilFree(ctx context.Context, patience time.Duration, work func(tx Transaction) error) error {
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
-		var row Row
-		err := s.inOwn(ctx, func(tx Transaction) error {
-			var err error
-			row, err = s.change(ctx, tx, ch, s.d.lockNow)
-			return err
-		})
+		err := s.inOwn(ctx, work)
 		if f := s.d.fault(err); f != faultBusy && f != faultAborted {
-			return row, err
+			return err
 		}
 		select {
 		case <-time.After(lockedRetry / 2):
 		case <-deadline.C:
-			return row, fmt.Errorf("%s entry %v: %w", ch.Action, ch.Ref, ErrBusy)
+			return ErrBusy
 		case <-ctx.Done():
-			return row, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

@@ -187,7 +187,15 @@ func (s *sqlStore) Fingerprint(ctx context.Context) (string, error) {
 func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) { return s.d.begin(ctx, s.db) }
 
 // Probe implements Store.
-func (s *sqlStore) Probe(ctx context.Context, tx Tx) error { return s.d.probe(ctx, tx) }
+func (s *sqlStore) Probe(ctx context.Context, tx Tx) error { return finished(s.d.probe(ctx, tx)) }
+
+// finished names what database/sql says of a handle whose transaction is over.
+func finished(err error) error {
+	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, ErrNoTransaction) {
+		return fmt.Errorf("%w: %w", ErrNoTransaction, err)
+	}
+	return err
+}
 
 // beginOwn starts a READ COMMITTED transaction for our own statements.
 func (s *sqlStore) beginOwn(ctx context.Context) (Transaction, error) {
@@ -450,19 +458,22 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 	return rows, nil
 }
 
-// Resolve implements Store. Its locking read waits for the very row a transaction in flight has inserted.
+// Resolve implements Store. It locks the very row that a transaction in flight has inserted.
 func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
 	var row Row
-	err := s.inOwn(ctx, func(tx Transaction) error {
+	err := s.untilFree(ctx, resolveTimeout, func(tx Transaction) error {
 		var err error
-		row, err = s.find(ctx, tx, ref, s.d.share)
+		row, err = s.find(ctx, tx, ref, s.d.lockNow)
 		return err
 	})
-	if s.d.fault(err) == faultBusy {
-		return row, fmt.Errorf("resolve %v: %w", ref, ErrBusy)
+	if errors.Is(err, ErrBusy) {
+		err = fmt.Errorf("resolve %v: %w", ref, err)
 	}
 	return row, err
 }
+
+// resolveTimeout is how long Resolve waits for a transaction in flight.
+const resolveTimeout = 10 * time.Second
 
 // find reads the one row ref names, under the given lock.
 func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, error) {

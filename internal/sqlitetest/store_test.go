@@ -17,7 +17,7 @@ func TestSQLiteStoreKeepsTheContract(t *testing.T) {
 				begin := func(ctx context.Context) (compensator.Transaction, error) {
 					return db.BeginTx(ctx, &sql.TxOptions{})
 				}
-				return compensatortest.Harness{Store: s, Begin: begin, SingleWriter: true}
+				return compensatortest.Harness{Store: s, Begin: begin, Autocommit: db, SingleWriter: true}
 			})
 		})
 	}

@@ -73,27 +73,31 @@ func startContainer(kind string, flags func(port int) ([]string, error)) (machin
 	if err := pingDocker(); err != nil {
 		return nil, "", err
 	}
-	var err error
-	for range 10 {
-		var port int
-		if port, err = freePort(); err != nil {
-			return nil, "", err
-		}
-		var argv []string
-		if argv, err = flags(port); err != nil {
-			return nil, "", err
-		}
-		c := &container{}
-		var image string
-		image, err = c.launch(append([]string{kind, strconv.Itoa(port)}, argv...))
-		if err == nil {
-			return c, image, nil
-		}
-		if !saysPortTaken(err) { // it may be taken on the engine's host, where we could not look
-			return nil, "", err
+	for range 9 {
+		c, image, err := tryContainer(kind, flags)
+		if err == nil || !saysPortTaken(err) {
+			return c, image, err
 		}
 	}
-	return nil, "", err
+	return tryContainer(kind, flags)
+}
+
+// tryContainer takes a port that is free here; on the engine's host, which may be another, it may be taken.
+func tryContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	argv, err := flags(port)
+	if err != nil {
+		return nil, "", err
+	}
+	c := &container{}
+	image, err := c.launch(append([]string{kind, strconv.Itoa(port)}, argv...))
+	if err != nil {
+		return nil, "", err
+	}
+	return c, image, nil
 }
 
 // saysPortTaken knows the words of Docker, of its proxy and of Redis.
