@@ -214,7 +214,9 @@ func (reversed) Marshal(v any) ([]byte, error) {
 	return backwards(data), err
 }
 
-func (reversed) Unmarshal(data []byte, v any) error { return compensator.JSON.Unmarshal(backwards(data), v) }
+func (reversed) Unmarshal(data []byte, v any) error {
+	return compensator.JSON.Unmarshal(backwards(data), v)
+}
 
 func backwards(data []byte) []byte {
 	turned := make([]byte, 0, len(data))

@@ -248,6 +248,9 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	}
 	d.remove(a)
 	d.c.free(a.t, 1)
+	if a.suspect {
+		d.c.scanner.overflow(a.t.name) // others like it were refused meanwhile
+	}
 }
 
 func (d *dispatcher) remove(a *attempt) {

@@ -135,7 +135,7 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, erro
 	ch.Token = newToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.fullyWatched(), ch)
 	if err != nil {
-		return before, ofEndedTx(err)
+		return before, err
 	}
 	if watch != nil {
 		watch.onEnd(func(outcome commitOutcome) {

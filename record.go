@@ -109,7 +109,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		if watch != nil {
 			watch.taint(err)
 		}
-		return nil, ofEndedTx(err)
+		return nil, err
 	}
 	receipt := rec.receipt(watch != nil)
 	if watch != nil {

@@ -184,13 +184,5 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*watchedTx, error) {
 	if watch := enlistment.tx(); watch != nil {
 		return watch, nil
 	}
-	return nil, ofEndedTx(err)
-}
-
-// ofEndedTx names what a *sql.Tx answers once it has ended, before any server is asked.
-func ofEndedTx(err error) error {
-	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, ErrNoTransaction) {
-		return fmt.Errorf("%w: %w", ErrNoTransaction, err)
-	}
-	return err
+	return nil, err
 }

@@ -1,0 +1,103 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+// dialect is what one kind of database needs to be told differently.
+type dialect struct {
+	name       string
+	migrations fs.FS
+
+	now        string                     // ms since 1970 by the database's clock
+	stamp      string                     // the value for created_at and updated_at
+	stampMS    func(column string) string // reads such a column as ms
+	stampAt    func(ms int64) string      // the literal for ms
+	text       func(utf8 []byte) string   // a text literal
+	greatest   string                     // function: the larger of two
+	dueIndex   string                     // hint: read the table by its due index
+	skipLocked string                     // suffix: lock the rows read, leave out those that are locked
+	lock       string                     // suffix: lock the rows read, wait for them
+	lockNow    string                     // suffix: lock the rows read, or fail at once
+	share      string                     // suffix: read the latest committed rows, wait for those in flight
+	guardedKey string                     // the placeholder of a row's idempotent id that fails outside a transaction
+	settleOpen string                     // condition that fails outside a transaction
+	returning  bool                       // INSERT … RETURNING
+	qualified  bool                       // the table may be named database.table
+	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell
+
+	groups func(from string, states []State) string // the states and types that occur, without reading every row
+
+	probe func(ctx context.Context, tx Tx) error                     // ErrNoTransaction unless open
+	begin func(ctx context.Context, db *sql.DB) (Transaction, error) // READ COMMITTED, in the user's pool
+	check func(ctx context.Context, s *sqlStore) []error             // every reason not to run here
+	fault func(err error) fault                                      // what an error means
+}
+
+// fault classifies an error of the database by what it means for a statement of ours.
+type fault int
+
+const (
+	faultOther       fault = iota
+	faultDuplicate         // a unique key exists
+	faultBusy              // a lock was not to be had in time; the statement did nothing
+	faultAborted           // the server rolled the whole transaction back
+	faultOutsideTx         // guardedKey refused: no transaction is open
+	faultUnreachable       // the connection broke: nothing is known
+)
+
+func detectDialect(ctx context.Context, db *sql.DB) (*dialect, error) {
+	var version string
+	mysqlErr := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+	if mysqlErr == nil {
+		return mysqlDialect(version), nil
+	}
+	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err == nil {
+		return sqliteDialect(), nil
+	}
+	return nil, fmt.Errorf("compensator: ask the database for its version: %w", mysqlErr)
+}
+
+func dialectNamed(name string) *dialect {
+	switch name {
+	case "mysql":
+		return mysqlDialect("")
+	case "sqlite":
+		return sqliteDialect()
+	}
+	return nil
+}
+
+// tableName is a validated, possibly qualified table name.
+type tableName struct{ database, base string }
+
+var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // 64, less the longest suffix of ours
+
+func parseTable(s string) (tableName, error) {
+	database, base, found := strings.Cut(s, ".")
+	if !found {
+		database, base = "", s
+	}
+	if !tablePart.MatchString(base) || (found && !tablePart.MatchString(database)) {
+		return tableName{}, &FieldError{Field: "Table", Reason: fmt.Sprintf("%q: want letters, digits, _ or $, at most 58, optionally database.table", s)}
+	}
+	return tableName{database, base}, nil
+}
+
+// quoted returns the table's name, with suffix, as SQL wants it.
+func (t tableName) quoted(suffix string) string {
+	if t.database == "" {
+		return "`" + t.base + suffix + "`"
+	}
+	return "`" + t.database + "`.`" + t.base + suffix + "`"
+}
+
+// in replaces the default name in a migration file.
+func (t tableName) in(text string) string {
+	return strings.ReplaceAll(text, "`"+DefaultTable, strings.TrimSuffix(t.quoted(""), "`"))
+}

@@ -1,0 +1,162 @@
+package compensator
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// columns lists what scanRow reads.
+func (s *sqlStore) columns() string {
+	return "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
+		"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
+		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, next_at - " + s.d.now + ", lease_until - " + s.d.now
+}
+
+func (s *sqlStore) selectRows(where string) string {
+	return "SELECT " + s.columns() + " FROM " + s.table.quoted("") + " WHERE " + where
+}
+
+// queryRows reads rows; ids by another order than asked for are the caller's to match.
+func (s *sqlStore) queryRows(ctx context.Context, tx Tx, query string, args ...any) ([]Row, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []Row
+	for rows.Next() {
+		row, err := scanRow(rows)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, row)
+	}
+	return found, rows.Err()
+}
+
+func scanRow(rows *sql.Rows) (Row, error) {
+	var (
+		r                                      Row
+		headers, token                         []byte
+		next, created, updated, dueIn, leaseIn int64
+	)
+	err := rows.Scan(&r.ID.row, &r.IdempotentID, &r.BusinessType, &r.BatchID, &r.BusinessID, &r.BusinessExtID, &r.UserID, &r.UserName,
+		&r.Content, &headers, &r.State, &r.ProcessCount, &r.MaxProcessCount, &r.CompensateCount, &r.DeliveryCount, &r.Version, &r.Epoch,
+		&next, &r.EndedBy, &r.LastError, &created, &updated, &token, &dueIn, &leaseIn)
+	if err != nil {
+		return r, err
+	}
+	if len(headers) > 0 {
+		_ = json.Unmarshal(headers, &r.Headers) // written by us; a row somebody edited must still run
+	}
+	copy(r.Token[:], token)
+	r.NextAt, r.CreatedAt, r.UpdatedAt = unixMilli(next), unixMilli(created), unixMilli(updated)
+	r.DueIn, r.LeaseLeft = time.Duration(dueIn)*time.Millisecond, time.Duration(leaseIn)*time.Millisecond
+	return r, nil
+}
+
+func unixMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// IDs implements Store.
+func (s *sqlStore) IDs(ctx context.Context, tx Tx, keys []string) (map[string]EntryID, error) {
+	if tx == nil {
+		tx = s.pool()
+	}
+	found := make(map[string]EntryID, len(keys))
+	for chunk := range slices.Chunk(keys, maxStatementRows) {
+		rows, err := tx.QueryContext(ctx, "SELECT id, idempotent_id FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+placeholders(len(chunk))+")", anySlice(chunk)...)
+		if err != nil {
+			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", err)
+		}
+		if err := scanIDs(rows, found); err != nil {
+			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// scanIDs reads (id, idempotent id) pairs and closes rows.
+func scanIDs(rows *sql.Rows, into map[string]EntryID) error {
+	defer rows.Close()
+	for rows.Next() {
+		var id EntryID
+		var key string
+		if err := rows.Scan(&id.row, &key); err != nil {
+			return err
+		}
+		into[key] = id
+	}
+	return rows.Err()
+}
+
+func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+
+func anySlice[T any](values []T) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = v
+	}
+	return args
+}
+
+// Load implements Store.
+func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := s.queryRows(ctx, s.pool(), s.selectRows("id IN ("+idList(ids)+")"))
+	if err != nil {
+		return nil, fmt.Errorf("compensator: load %d entries: %w", len(ids), err)
+	}
+	return rows, nil
+}
+
+// Resolve implements Store. It locks the very row that a transaction in flight has inserted.
+func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
+	var row Row
+	err := s.untilFree(ctx, resolveTimeout, func(tx Transaction) error {
+		var err error
+		row, err = s.find(ctx, tx, ref, s.d.lockNow)
+		return err
+	})
+	if errors.Is(err, ErrBusy) {
+		err = fmt.Errorf("resolve %v: %w", ref, err)
+	}
+	return row, err
+}
+
+// resolveTimeout is how long Resolve waits for a transaction in flight.
+const resolveTimeout = 10 * time.Second
+
+// find reads the one row ref names, under the given lock.
+func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, error) {
+	where, arg := "id = ?", any(nil)
+	switch ref := ref.(type) {
+	case EntryID:
+		arg = ref.row
+	case IdempotentID:
+		where, arg = "idempotent_id = ?", string(ref)
+	default:
+		return Row{}, &FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
+	}
+	rows, err := s.queryRows(ctx, tx, s.selectRows(where)+lock, arg)
+	switch {
+	case err != nil:
+		return Row{}, err
+	case len(rows) == 0:
+		return Row{}, fmt.Errorf("%v: %w", ref, ErrNotFound)
+	}
+	return rows[0], nil
+}
+
+// sameContent compares what a draft would have stored with what is stored.
+func sameContent(row Row, d Draft) bool {
+	return row.BusinessType == d.BusinessType && bytes.Equal(row.Content, d.Content)
+}
