@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,8 +68,10 @@ func TestReschedulingDuringAnAttemptIsNoCrash(t *testing.T) {
 }
 
 func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
-	entered, proceed := make(chan []compensator.EntryID, 10), make(chan struct{})
+	var entered chan []compensator.EntryID
+	var proceed chan struct{}
 	inBubble(t, func(c *compensator.Compensator) {
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // of the bubble
 		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
 			ids := make([]compensator.EntryID, len(items))
 			verdicts := make([]error, len(items))
@@ -108,9 +109,11 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 
 // Of a batch without a verdict, an entry that somebody has cancelled is not run once more.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
-	entered, proceed := make(chan []compensator.EntryID, 10), make(chan struct{})
+	var entered chan []compensator.EntryID
+	var proceed chan struct{}
 	var alone calls
 	inBubble(t, func(c *compensator.Compensator) {
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // of the bubble
 		_, err := compensator.HandleBatch(c, "batch", func(_ context.Context, items []compensator.Item[order]) []error {
 			if len(items) == 1 {
 				alone.add(items[0].Entry.ID)
@@ -147,7 +150,6 @@ func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
 	}{
 		"error":    {(*hollow)(nil), compensator.Fixed(time.Second)},
 		"schedule": {errors.New("no"), func(int) time.Duration { panic("no schedule") }},
-		"no cap":   {errors.New("no"), compensator.Exponential(math.MaxInt64, math.MaxInt64)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(c *compensator.Compensator) {
@@ -156,7 +158,7 @@ func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
 				require.NoError(t, err)
 			}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
 				recordIn(t, c, store, compensator.NewEntry{BusinessType: "broken", Content: []byte(`{}`)})
-				<-time.After(100 * 24 * time.Hour)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				row := store.Rows()[0]
 				require.Equal(t, compensator.Dead, row.State)

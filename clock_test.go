@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	numberPattern = regexp.MustCompile(`\d{10,16}`)
+	numberPattern = regexp.MustCompile(`\b\d{10,16}\b`)
 	datePattern   = regexp.MustCompile(`20\d\d-\d\d-\d\d`)
 )
 

@@ -244,10 +244,9 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w := newWorld(t)
 	c := w.new(w.quick())
 	_, ran := numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
-	w.run(c)
 	id := w.insertDue("close_order", 1, 1)[0]
 	w.exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
-	w.insertDue("close_order", 2, 1)
+	w.run(c)
 	w.eventually(func() bool { return strings.Contains(w.entry(c, id).LastError, "decode content") }, "the entry was tried")
 	w.eventually(func() bool { return w.entry(c, id).Version > 3 }, "and again, without end")
 	require.Equal(t, compensator.Pending, w.state(id))

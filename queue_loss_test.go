@@ -188,7 +188,7 @@ func TestEntriesLiveThroughARedisCluster(t *testing.T) {
 // since, and none of those announced since.
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	w := newWorld(t)
-	master, replica := testservers.NewRedis(t, "--repl-diskless-sync-delay", "0"), testservers.NewRedis(t)
+	master, replica := testservers.NewRedis(t, "--repl-diskless-sync-delay", "0"), testservers.NewRedisReplica(t)
 	link, err := faultproxy.NewTCP(master.Addr())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, link.Close()) }()
@@ -339,4 +339,34 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "Redis", refused.Field)
 	assert.Contains(t, refused.Reason, "4.0.14")
+}
+
+func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
+	w := newWorld(t).withRedis()
+	leader := w.new(w.quick())
+	numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
+	w.run(leader)
+	w.waitInQueue(w.recordDelayed(leader, time.Minute))
+	w.eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
+
+	cfg, ready := w.quick(), make(chan struct{}, 1)
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	}
+	down := make(chan struct{})
+	var once sync.Once
+	cfg.Observer.QueueDown = func(error) { once.Do(func() { close(down) }) }
+	proxy := w.throughProxy(&cfg)
+	other := w.new(cfg)
+	numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+	w.run(other)
+	w.wait(ready, "what a process does at its start is done")
+	proxy.Refuse()
+	w.wait(down, "Redis is missed")
+	missed := w.recordDelayed(other, time.Minute)
+	proxy.Heal()
+	w.waitInQueue(missed)
 }

@@ -116,7 +116,10 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 		leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
 	}
 	c.health.probed(err)
-	if c.health.takeGaps() || err != nil || !kept {
+	if c.health.takeGaps() {
+		r.rebuild, r.last = true, time.Time{} // only this process knows that it missed something: as after its start
+	}
+	if err != nil || !kept {
 		r.rebuild = true
 	}
 	return leads && err == nil

@@ -17,6 +17,7 @@ func TestExponentialStaysWithinItsLimitHoweverManyFailures(t *testing.T) {
 		{time.Nanosecond, math.MaxInt64 - 1},
 		{time.Hour, time.Second},
 		{math.MaxInt64 / 2, math.MaxInt64 - 1},
+		{time.Second, math.MaxInt64},
 	} {
 		schedule := compensator.Exponential(c.base, c.limit)
 		for _, failures := range []int{math.MinInt, -1, 0, 1, 2, 30, 62, 63, 64, 70, 1 << 20} {

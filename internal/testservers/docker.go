@@ -69,6 +69,14 @@ func startClusterContainer(flags []string) (machine, string, error) {
 	})
 }
 
+// startReplicaContainer shares the host's network: from a network of its own it would look for a master on
+// 127.0.0.1 in itself.
+func startReplicaContainer(flags []string) (machine, string, error) {
+	return startContainer("redis-on-host", func(port int) ([]string, error) {
+		return slices.Concat([]string{"--port", strconv.Itoa(port)}, openRedisFlags, flags), nil
+	})
+}
+
 func startContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
 	if err := pingDocker(); err != nil {
 		return nil, "", err

@@ -29,6 +29,15 @@ var redisServers = source{
 	packages: []string{"redis-server"},
 }
 
+// replicaServers are apart from redisServers because a replica dials: in a container it needs the host's network.
+var replicaServers = source{
+	kind:     "Redis replica",
+	given:    "REDIS_ADDR",
+	docker:   startReplicaContainer,
+	local:    startLocalRedis,
+	packages: []string{"redis-server"},
+}
+
 // SharedRedis returns the server that all tests of this process share, and starts it on first use. Kill and
 // the like panic on it.
 func SharedRedis(tb testing.TB) *RedisServer {
@@ -65,14 +74,22 @@ func sharedRedis() (machine, error) {
 // Restart brings it back empty, unless the flags say otherwise: "--appendonly", "yes".
 func NewRedis(tb testing.TB, flags ...string) *RedisServer {
 	tb.Helper()
-	started, err := redisServers.start(flags)
+	return newRedis(tb, &redisServers, flags)
+}
+
+// NewRedisReplica is NewRedis for a server that will be told to follow another one: it reaches the address of
+// any server here, and of a proxy in this process.
+func NewRedisReplica(tb testing.TB, flags ...string) *RedisServer {
+	tb.Helper()
+	return newRedis(tb, &replicaServers, flags)
+}
+
+func newRedis(tb testing.TB, from *source, flags []string) *RedisServer {
+	tb.Helper()
+	started, err := from.start(flags)
 	if err != nil {
 		tb.Fatalf("testservers: %v", err)
 	}
-	return ownRedis(tb, started)
-}
-
-func ownRedis(tb testing.TB, started machine) *RedisServer {
 	server := &RedisServer{control{machine: started, owner: tb}}
 	server.discardAtEnd()
 	return server

@@ -3,6 +3,7 @@ package testservers
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -44,6 +45,17 @@ func TestPausedRedisAnswersNothingUntilResumed(t *testing.T) {
 	require.Error(t, client.Ping(ctx).Err())
 	server.Resume()
 	require.NoError(t, client.Ping(t.Context()).Err())
+}
+
+func TestReplicaFollowsItsMaster(t *testing.T) {
+	t.Parallel()
+	master, replica := NewRedis(t, "--repl-diskless-sync-delay", "0"), NewRedisReplica(t)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	require.NoError(t, dial(t, master.Addr()).Set(t.Context(), "key", "value", 0).Err())
+	client := dial(t, replica.Addr())
+	require.NoError(t, client.SlaveOf(t.Context(), host, port).Err())
+	assert.True(t, await(startLimit, func() bool { return client.Get(t.Context(), "key").Val() == "value" }))
 }
 
 func TestKeysOfAPrefixAreDeletedWithTheTest(t *testing.T) {

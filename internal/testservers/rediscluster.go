@@ -37,11 +37,7 @@ func NewRedisCluster(tb testing.TB, flags ...string) *RedisCluster {
 	tb.Helper()
 	cluster := &RedisCluster{}
 	for range clusterNodes {
-		started, err := clusterServers.start(flags)
-		if err != nil {
-			tb.Fatalf("testservers: %v", err)
-		}
-		cluster.Nodes = append(cluster.Nodes, ownRedis(tb, started))
+		cluster.Nodes = append(cluster.Nodes, newRedis(tb, &clusterServers, flags))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

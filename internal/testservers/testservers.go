@@ -1,8 +1,8 @@
 // Package testservers gives tests real SQL and Redis servers.
 //
 // SharedSQL and SharedRedis are one server each for a whole test process; a test takes a database or a key
-// prefix of its own on them. NewSQL, NewRedis and NewRedisCluster start servers that one test may kill,
-// pause and restart as it likes. A package that uses any of them ends its TestMain with
+// prefix of its own on them. NewSQL, NewRedis, NewRedisReplica and NewRedisCluster start servers that one
+// test may kill, pause and restart as it likes. A package that uses any of them ends its TestMain with
 //
 //	os.Exit(testservers.Main(m))
 //
