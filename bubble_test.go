@@ -91,6 +91,35 @@ func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
 	})
 }
 
+// A queue that several processes share is not told everything again and again: what a process did not come to
+// announce is swept up while it is not yet due.
+func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensator.OpenWheel(100_000), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		var late []time.Duration
+		_, err = compensator.Handle(c, "quiet", func(_ context.Context, e *compensator.Entry, _ order) error {
+			late = append(late, time.Since(e.NextAt))
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(time.Minute) // what it announced at its start is over
+		tx, err := store.BeginTx(t.Context())
+		require.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Minute}})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit()) // and nobody says so
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Len(t, late, 1)
+		assert.Less(t, late[0], time.Second, "by the bubble's clock")
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
 func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	var at []time.Duration
 	var began time.Time

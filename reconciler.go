@@ -16,6 +16,13 @@ type reconciler struct {
 	last    time.Time // the last round that announced; zero: none yet
 	rebuild bool      // everything within the horizon is to be announced
 	checked time.Time // when the queue was last known to be this database's
+	swept   map[sweepKey]Scheduled
+}
+
+// sweepKey names one of the sweeps under way; swept is how far each has come.
+type sweepKey struct {
+	businessType string
+	state        State
 }
 
 // scanPage is how many entries one reading of the reconciler takes.
@@ -40,7 +47,7 @@ func (r *reconciler) scan(ctx context.Context, w Window) ([]Scheduled, error) {
 
 // reconcile runs rounds until ctx ends.
 func (c *Compensator) reconcile(ctx context.Context) {
-	r := &reconciler{c: c, rebuild: true, checked: time.Now()}
+	r := &reconciler{c: c, rebuild: true, swept: make(map[sweepKey]Scheduled), checked: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -206,23 +213,49 @@ func (r *reconciler) announce(ctx context.Context, head Head) (announced int, co
 		}
 		announced = n
 	}
+	swept, ok := r.sweep(ctx, window)
+	if !ok {
+		return announced, false
+	}
 	window.From = edge - time.Since(r.last) - 2*c.cfg.ReconcileInterval
 	n, ok := r.announceAll(ctx, window, c.cfg.QueueLimit)
-	return announced + n, ok
+	return announced + swept + n, ok
+}
+
+// sweep announces one page of what lies within the horizon, and the page after it in the next round: a process
+// that died before it could announce left entries there that nobody else knows of, and they shall not be late.
+func (r *reconciler) sweep(ctx context.Context, w Window) (announced int, complete bool) {
+	key := sweepKey{w.BusinessType, w.State}
+	w.After = r.swept[key]
+	page, err := r.scan(ctx, w)
+	if err != nil || r.tell(ctx, w.BusinessType, page) != nil {
+		return 0, false
+	}
+	if len(page) < w.Limit {
+		delete(r.swept, key)
+	} else {
+		r.swept[key] = page[len(page)-1]
+	}
+	return len(page), true
+}
+
+// tell announces a page.
+func (r *reconciler) tell(ctx context.Context, businessType string, page []Scheduled) error {
+	items := make([]Announcement, len(page))
+	for i, e := range page {
+		items[i] = Announcement{BusinessType: businessType, ID: e.ID, In: e.In}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	return r.c.announceNow(ctx, items, r.c.types.leaseRange().longest)
 }
 
 // announceAll announces the window page by page, at most limit entries.
 func (r *reconciler) announceAll(ctx context.Context, w Window, limit int) (announced int, complete bool) {
 	for announced < limit {
 		page, err := r.scan(ctx, w)
-		if err != nil {
-			return announced, false
-		}
-		items := make([]Announcement, len(page))
-		for i, e := range page {
-			items[i] = Announcement{BusinessType: w.BusinessType, ID: e.ID, In: e.In}
-		}
-		if len(items) > 0 && r.c.announceNow(ctx, items, r.c.types.leaseRange().longest) != nil {
+		if err != nil || r.tell(ctx, w.BusinessType, page) != nil {
 			return announced, false
 		}
 		announced += len(page)
