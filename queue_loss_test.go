@@ -330,7 +330,7 @@ func answerAsOldRedis(conn net.Conn) {
 
 func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 	w := newWorld(t)
-	client := redis.NewClient(&redis.Options{Addr: oldRedis(t), Protocol: 2, DisableIndentity: true})
+	client := redis.NewClient(&redis.Options{Addr: oldRedis(t), Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	cfg := w.quick()
 	cfg.Redis, cfg.Prefix = client, "old"
