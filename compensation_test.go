@@ -152,7 +152,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 		require.Equal(t, 10, ran.total())
 		e := w.entry(old, id)
 		require.Equal(t, compensator.Compensating, e.State)
-		require.Zero(t, e.DeliveryCount, "a process that cannot undo it does not take it")
+		require.Zero(t, e.Version, "a process that cannot undo it does not take it")
 		var undone calls
 		next := w.new(cfg)
 		_, _ = numbered(t, next, "close_order", undoing(func(_ context.Context, e *compensator.Entry) error { undone.add(e.ID); return nil }), nil)

@@ -57,14 +57,20 @@ func (g *gate) openAtEnd(t *testing.T) {
 // await waits for the next handler at the gate.
 func (g *gate) await(t *testing.T) compensator.EntryID {
 	t.Helper()
+	return next(t, g.entered)
+}
+
+// next waits for what comes through a channel.
+func next[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case id := <-g.entered:
-		return id
+	case v := <-from:
+		return v
 	case <-timer.C:
-		require.FailNow(t, "no handler came to the gate")
-		return compensator.EntryID{}
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
 	}
 }
 

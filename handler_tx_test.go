@@ -101,7 +101,7 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	require.NoError(t, err)
 	w.run(c)
 	id := put(w, orders, 1, compensator.Options{})
-	require.Equal(t, compensator.Cancelled, (<-dropped).State)
+	require.Equal(t, compensator.Cancelled, next(t, dropped).State)
 	require.Equal(t, compensator.Cancelled, w.state(id))
 }
 

@@ -145,6 +145,6 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		{"started", 2, false, 0}, {"ended", 2, false, 0}, {"settled", 2, false, compensator.Compensating},
 		{"started", 1, true, 0}, {"ended", 1, true, 0}, {"settled", 1, false, compensator.Compensated},
 	} {
-		require.Equal(t, want, <-steps)
+		require.Equal(t, want, next(t, steps))
 	}
 }

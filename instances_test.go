@@ -55,13 +55,13 @@ func TestOneInstanceAnnouncesForAll(t *testing.T) {
 	put(w, orders, 1, compensator.Options{Delay: time.Minute})
 	leader, follower := make(chan struct{}, 1000), make(chan struct{}, 1000)
 	instance(&led, leader)
-	<-leader
+	next(t, leader)
 	require.Positive(t, led.Load(), "the first rebuilds")
 	instance(&followed, follower)
-	<-follower // at its start each instance makes sure of what it recorded before it died
+	next(t, follower) // at its start each instance makes sure of what it recorded before it died
 	after := followed.Load()
 	for range 6 {
-		<-follower
+		next(t, follower)
 	}
 	require.Equal(t, after, followed.Load(), "the others leave that to it")
 }

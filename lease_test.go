@@ -93,7 +93,7 @@ func TestStaleFailureIsDropped(t *testing.T) {
 		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, compensator.Permanent(errors.New("stale")), errors.New("fresh"))
 		stored := w.row(o.id)
 		o.gate.open()
-		require.Equal(t, compensator.Retrying, (<-o.dropped).State)
+		require.Equal(t, compensator.Retrying, next(t, o.dropped).State)
 		require.Equal(t, stored, w.row(o.id))
 		e := w.entry(o.first, o.id)
 		require.Equal(t, 1, e.ProcessCount, "one failure was counted, not two")
@@ -105,7 +105,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
 		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
 		o.gate.open()
-		require.Equal(t, compensator.Succeeded, (<-o.settled).State, "the work is done, whoever holds the lease")
+		require.Equal(t, compensator.Succeeded, next(t, o.settled).State, "the work is done, whoever holds the lease")
 		require.Equal(t, 1, w.entry(o.first, o.id).ProcessCount)
 	})
 }
@@ -118,7 +118,7 @@ func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) 
 	w.waitState(o.id, compensator.Compensated)
 	stored := w.row(o.id)
 	o.gate.open()
-	require.Equal(t, compensator.Compensated, (<-o.dropped).State)
+	require.Equal(t, compensator.Compensated, next(t, o.dropped).State)
 	require.Equal(t, stored, w.row(o.id))
 	require.Equal(t, 1, undone.of(o.id))
 }
@@ -130,7 +130,7 @@ func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 	o := overtake(t, w, w.quick(), typ, errors.New("stale, and the last"), nil)
 	require.Equal(t, compensator.Succeeded, w.state(o.id))
 	o.gate.open()
-	require.Equal(t, compensator.Succeeded, (<-o.dropped).State)
+	require.Equal(t, compensator.Succeeded, next(t, o.dropped).State)
 	require.Zero(t, undone.total(), "a success is never undone")
 }
 
@@ -154,7 +154,7 @@ func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 		w.endLease(id)
 		w.waitState(id, compensator.Succeeded)
 		g.open()
-		<-dropped
+		next(t, dropped)
 		require.Equal(t, 1, w.count("effects"))
 	})
 }
@@ -175,7 +175,7 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	id := put(w, orders, 1, compensator.Options{})
 	w.eventually(func() bool { return w.leaseOf(id) > 0 }, "it runs")
 	w.exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // elsewhere
-	require.ErrorIs(t, <-causes, compensator.ErrLeaseLost)
+	require.ErrorIs(t, next(t, causes), compensator.ErrLeaseLost)
 }
 
 func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
@@ -196,7 +196,7 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 		w.run(c)
 		id := putThrough(w, cfg.DB, orders, 1, compensator.Options{})
 		g.await(t)
-		require.Equal(t, id, (<-stuck).ID)
+		require.Equal(t, id, next(t, stuck).ID)
 		health := c.Health(t.Context())
 		if assert.Len(t, health.Stuck, 1) {
 			require.Equal(t, id, health.Stuck[0].ID)

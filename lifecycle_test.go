@@ -41,7 +41,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 		}
 		cancel()
 		g.open() // while Run stops
-		require.NoError(t, <-ended)
+		require.NoError(t, next(t, ended))
 		started := 50 + len(g.entered) // a claim may have been on its way
 		require.Equal(t, started, w.count("common_process_log WHERE state=1"), "what has finished is recorded")
 		require.Equal(t, 300-started, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "the rest is free for others at once")

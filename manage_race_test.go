@@ -68,7 +68,7 @@ func TestCompletedEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled, "the handler is told")
 			stored := u.row(u.id)
 			u.gate.open()
-			require.Equal(t, compensator.Succeeded, (<-u.dropped).State)
+			require.Equal(t, compensator.Succeeded, next(t, u.dropped).State)
 			require.Equal(t, stored, u.row(u.id))
 			require.Equal(t, compensator.EndedByComplete, u.entry(u.c, u.id).EndedBy)
 		})
@@ -85,7 +85,7 @@ func TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := u.row(u.id)
 			u.gate.open()
-			require.Equal(t, compensator.Cancelled, (<-u.dropped).State)
+			require.Equal(t, compensator.Cancelled, next(t, u.dropped).State)
 			require.Equal(t, stored, u.row(u.id))
 		})
 	}
@@ -101,7 +101,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := w.row(u.id)
 			u.gate.open()
-			require.Equal(t, compensator.Pending, (<-u.dropped).State)
+			require.Equal(t, compensator.Pending, next(t, u.dropped).State)
 			require.Equal(t, stored, w.row(u.id))
 			require.NotEqual(t, before, u.entry(u.c, u.id).Key())
 			require.NoError(t, u.c.Reschedule(t.Context(), u.id, 0))
@@ -118,7 +118,7 @@ func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
 	u.waitState(u.id, compensator.Succeeded)
 	stored := u.row(u.id)
 	u.gate.open()
-	<-u.dropped
+	next(t, u.dropped)
 	require.Equal(t, stored, u.row(u.id))
 }
 
@@ -127,7 +127,7 @@ func TestEntrySettledByHandTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 	u.exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
 	require.NoError(t, u.c.SettleByHand(t.Context(), u.id, byMei))
 	u.gate.open()
-	require.Equal(t, compensator.SettledByHand, (<-u.dropped).State)
+	require.Equal(t, compensator.SettledByHand, next(t, u.dropped).State)
 }
 
 func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
@@ -136,13 +136,13 @@ func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
 		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
 		require.NoError(t, context.Cause(u.ctx), "the attempt goes on")
 		u.gate.open()
-		require.Equal(t, compensator.Succeeded, (<-u.settled).State)
+		require.Equal(t, compensator.Succeeded, next(t, u.settled).State)
 	})
 	t.Run("failure", func(t *testing.T) {
 		u := startDeaf(t, newWorld(t).withRedis(), errors.New("no"))
 		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
 		u.gate.open()
-		<-u.dropped
+		next(t, u.dropped)
 		e := u.entry(u.c, u.id)
 		require.Equal(t, compensator.Pending, e.State)
 		require.Zero(t, e.ProcessCount)
@@ -162,7 +162,7 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 			require.NoError(t, tx.Rollback())
 			require.NoError(t, context.Cause(u.ctx), "nobody told the handler")
 			u.gate.open()
-			require.Equal(t, compensator.Succeeded, (<-u.settled).State)
+			require.Equal(t, compensator.Succeeded, next(t, u.settled).State)
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestCancellationInATransactionStopsTheHandlerOnceItCommits(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 	u.gate.open()
-	require.Equal(t, compensator.Cancelled, (<-u.dropped).State)
+	require.Equal(t, compensator.Cancelled, next(t, u.dropped).State)
 }
 
 func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T) {
@@ -187,9 +187,9 @@ func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T
 	u.gate.open()
 	free, _ := compensator.Declare[order](u.c, "other", compensator.TypeConfig{})
 	u.waitState(put(u.world, free, 2, compensator.Options{}), compensator.Succeeded) // the lock holds up nobody else
-	require.Equal(t, "other", (<-u.settled).BusinessType)
+	require.Equal(t, "other", next(t, u.settled).BusinessType)
 	require.NoError(t, tx.Commit())
-	require.Equal(t, compensator.Cancelled, (<-u.dropped).State)
+	require.Equal(t, compensator.Cancelled, next(t, u.dropped).State)
 }
 
 func TestOneOfTwoRacingActionsWins(t *testing.T) {
@@ -202,7 +202,7 @@ func TestOneOfTwoRacingActionsWins(t *testing.T) {
 		results := make(chan error, 2)
 		go func() { results <- c.Complete(t.Context(), id) }()
 		go func() { _, err := c.Cancel(t.Context(), id); results <- err }()
-		first, second := <-results, <-results
+		first, second := next(t, results), next(t, results)
 		if first != nil {
 			first, second = second, first
 		}

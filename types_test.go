@@ -49,7 +49,7 @@ func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 		foreign := putThrough(w, cfg.DB, theirs, 1, compensator.Options{})
 		own := putThrough(w, cfg.DB, ours, 2, compensator.Options{})
 		for range 3 {
-			require.Equal(t, []string{"pay_order"}, <-unknown)
+			require.Equal(t, []string{"pay_order"}, next(t, unknown))
 		}
 		w.waitState(own, compensator.Succeeded)
 		require.Equal(t, 1, ran.total())
@@ -72,8 +72,8 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 		after := w.new(cfg)
 		bonus, ran := numbered(t, after, "grant_bonus", compensator.TypeConfig{}, nil)
 		id := putThrough(w, cfg.DB, bonus, 1, compensator.Options{}) // recorded by the new instance before it runs
-		<-rounds
-		<-rounds
+		next(t, rounds)
+		next(t, rounds)
 		require.Equal(t, compensator.Pending, w.state(id))
 		w.run(after)
 		w.waitState(id, compensator.Succeeded)
