@@ -323,7 +323,7 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 				rule.Match = following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
 				traps := []*faultproxy.Trap{proxy.Arm(rule)}
 				if test.question {
-					traps = append(traps, proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("FOR UPDATE NOWAIT"), Nth: 1, Fault: faultproxy.DropRequest}))
+					traps = append(traps, proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains(" SHARE "), Nth: 1, Fault: faultproxy.DropRequest}))
 				}
 				require.NoError(t, commitTx(c, w.DB, func(tx compensator.Tx) error {
 					_, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})

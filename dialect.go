@@ -25,6 +25,7 @@ type dialect struct {
 	lock       string                     // suffix: lock the rows read, wait for them
 	lockNow    string                     // suffix: lock the rows read, or fail at once
 	share      string                     // suffix: read the latest committed rows, wait for those in flight
+	shareNow   string                     // suffix: the same, or fail at once
 	guardedKey string                     // the placeholder of a row's idempotent id that fails outside a transaction
 	settleOpen string                     // condition that fails outside a transaction
 	returning  bool                       // INSERT … RETURNING

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
 // underWay is an entry whose handler waits at a gate, deaf to its context, and then returns an error or nil.
@@ -224,4 +226,30 @@ func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
 		w.waitState(sooner, compensator.Succeeded)
 		require.Equal(t, 1, ran.of(sooner))
 	})
+}
+
+func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.Lease = patience
+	elsewhere := w.new(cfg)
+	cfg.DB = db
+	c := w.new(cfg)
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
+	w.run(c)
+	w.waitState(putThrough(w, db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run takes entries as they are born
+	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
+		return r.Runs() && strings.HasPrefix(r.Text, "SELECT") && strings.Contains(r.Text, " IN (") && !strings.Contains(r.Text, "FOR UPDATE")
+	}})
+	id := putThrough(w, db, orders, 2, compensator.Options{})
+	require.NoError(t, readBack.Await(t.Context()))
+	found, err := elsewhere.Cancel(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, found.WasRunning, "it was born claimed")
+	stored := w.row(id)
+	// It holds the only slot until it has been read back.
+	w.waitState(putThrough(w, db, orders, 3, compensator.Options{}), compensator.Succeeded)
+	require.Zero(t, ran.of(id))
+	require.Equal(t, stored, w.row(id))
 }

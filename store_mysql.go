@@ -33,6 +33,7 @@ func mysqlDialect(version string) *dialect {
 		lock:       " FOR UPDATE",
 		lockNow:    " FOR UPDATE NOWAIT",
 		share:      " LOCK IN SHARE MODE",
+		shareNow:   " FOR SHARE NOWAIT",
 		qualified:  true,
 		probe:      probeMySQL,
 		begin:      beginMySQL,
@@ -40,6 +41,7 @@ func mysqlDialect(version string) *dialect {
 		fault:      mysqlFault,
 	}
 	if strings.Contains(version, "MariaDB") {
+		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
 		d.guardedKey = "IF(@@in_transaction=1,?,NULL)"
 		d.settleOpen = " AND @@in_transaction=1"
 		d.returning = true

@@ -118,12 +118,13 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 	return rows, nil
 }
 
-// Resolve implements Store. It locks the very row that a transaction in flight has inserted.
+// Resolve implements Store. It locks the very row that a transaction in flight has inserted; shared, because a
+// server under a global read lock lets no other lock pass.
 func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
 	var row Row
 	err := s.untilFree(ctx, resolveTimeout, func(tx Transaction) error {
 		var err error
-		row, err = s.find(ctx, tx, ref, s.d.lockNow)
+		row, err = s.find(ctx, tx, ref, s.d.shareNow)
 		return err
 	})
 	if errors.Is(err, ErrBusy) {
