@@ -171,14 +171,10 @@ func (w *world) requireNumber(err error, number uint16) {
 	require.Equal(w.t, number, answer.Number)
 }
 
-// waitLocked waits until n transactions on the world's database wait for a row. The server refreshes what it
-// tells about them only for those who ask less often than every 100 ms.
+// waitLocked waits until n statements on the shared server wait for a row; tests take turns on it.
 func (w *world) waitLocked(n int) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		return w.count("information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id=t.trx_mysql_thread_id "+
-			"WHERE p.db=DATABASE() AND t.trx_state='LOCK WAIT'") == n
-	}, patience, 150*time.Millisecond, "%d transactions wait for a row", n)
+	w.eventually(func() bool { return w.status("Innodb_row_lock_current_waits") == n }, "%d statements wait for a row", n)
 }
 
 // begin begins a transaction that ends with the test at the latest.
