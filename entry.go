@@ -131,7 +131,7 @@ type Entry struct {
 	Epoch           uint32
 	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds
 	EndedBy         EndedBy
-	LastError       string // of the last failed attempt; a compensation reads here what went wrong
+	LastError       string // of the last failed attempt; a compensation reads here what went wrong. A success clears it
 
 	CreatedAt time.Time // UTC, milliseconds
 	UpdatedAt time.Time // UTC, milliseconds
