@@ -67,17 +67,22 @@ func (p *picker) settle(mine []Row) {
 	}
 }
 
+// unleased asks for entries that hold no lease of ours.
+func unleased(ids []EntryID) []Wanted {
+	want := make([]Wanted, len(ids))
+	for i, id := range ids {
+		want[i] = Wanted{ID: id}
+	}
+	return want
+}
+
 // releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.
 func (c *Compensator) releaseUnknown(want []Wanted, token Token) {
 	ids := make([]EntryID, len(want))
 	for i, w := range want {
 		ids[i] = w.ID
 	}
-	ctx, cancel := c.statement()
-	defer cancel()
-	if err := c.store.Release(ctx, ids, token); err != nil {
-		c.log.Debug("compensator: release after a failed claim", "err", err) // the leases end by themselves
-	}
+	c.releaseIDs(ids, token)
 }
 
 // startClaimed starts claimed rows, which one write of ours has leased; token is that of the queue's lease, or

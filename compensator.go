@@ -144,7 +144,7 @@ func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
 func (c *Compensator) addType(t *handlerType) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running || c.accepts.Load() {
+	if c.running {
 		return fmt.Errorf("register %q: %w: register types before Run", t.name, ErrRunning)
 	}
 	c.fitPool(t)

@@ -265,11 +265,18 @@ func (c *Compensator) release(token Token, entries ...Announcement) {
 	for i, e := range entries {
 		ids[i] = e.ID
 	}
+	if c.releaseIDs(ids, token) {
+		c.announce(entries)
+	}
+}
+
+// releaseIDs reports whether the leases are given back; otherwise they end by themselves.
+func (c *Compensator) releaseIDs(ids []EntryID, token Token) bool {
 	ctx, cancel := c.statement()
 	defer cancel()
-	if err := c.store.Release(ctx, ids, token); err != nil {
-		c.log.Debug("compensator: release", "err", err) // the lease ends by itself
-		return
+	err := c.store.Release(ctx, ids, token)
+	if err != nil {
+		c.log.Debug("compensator: release", "entries", len(ids), "err", err)
 	}
-	c.announce(entries)
+	return err == nil
 }

@@ -249,11 +249,7 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, next: leased.Next}, true
 	}
-	want := make([]Wanted, len(leased.IDs))
-	for i, id := range leased.IDs {
-		want[i] = Wanted{ID: id}
-	}
-	found, err := c.claim(t, want, len(want))
+	found, err := c.claim(t, unleased(leased.IDs), len(leased.IDs))
 	c.returnToQueue(t, leased, found, err)
 	if err != nil {
 		return claimResult{err: err}, true
@@ -300,11 +296,7 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	if err != nil || len(ids) == 0 {
 		return claimResult{next: Never, drained: err == nil, err: err}
 	}
-	want := make([]Wanted, len(ids))
-	for i, id := range ids {
-		want[i] = Wanted{ID: id}
-	}
-	found, err := c.claim(t, want, n)
+	found, err := c.claim(t, unleased(ids), n)
 	if err != nil {
 		return claimResult{next: Never, err: err}
 	}
