@@ -176,11 +176,9 @@ func (c *Compensator) startFresh(f freshEntry, row *Row) {
 
 // claimFresh claims committed entries by id; each holds a slot.
 func (c *Compensator) claimFresh(batch []freshEntry) {
-	byType := make(map[string][]freshEntry)
-	for _, f := range batch {
-		byType[f.businessType] = append(byType[f.businessType], f)
-	}
-	for name, list := range byType {
+	byType := groupBy(batch, func(f freshEntry) string { return f.businessType })
+	for _, name := range byType.order {
+		list := byType.groups[name]
 		want := make([]Wanted, len(list))
 		for i, f := range list {
 			want[i] = Wanted{ID: f.id, Token: f.token}

@@ -2,6 +2,7 @@ package compensator
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -19,8 +20,9 @@ func (d *dispatcher) renew(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for lease, attempts := range d.needRenewal() {
-			d.renewAll(lease, attempts)
+		due := d.needRenewal()
+		for _, lease := range due.order {
+			d.renewAll(lease, due.groups[lease])
 		}
 	}
 }
@@ -31,10 +33,11 @@ func (c *Compensator) renewInterval() time.Duration {
 	return min(c.types.leaseRange().shortest/10, time.Second)
 }
 
-// needRenewal finds the attempts with a third of their lease gone, by lease, and reports stuck ones.
-func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
+// needRenewal finds the attempts with a third of their lease gone, by lease and in the order of their ids, and
+// reports stuck ones.
+func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 	now := time.Now()
-	due := make(map[time.Duration][]*attempt)
+	var due []*attempt
 	var stuck []AttemptEvent
 	d.mu.Lock()
 	for a := range d.running {
@@ -48,7 +51,7 @@ func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
 		case now.After(a.leaseEnd):
 			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
 		case a.leaseEnd.Sub(now) < lease*2/3:
-			due[lease] = append(due[lease], a)
+			due = append(due, a)
 		}
 	}
 	d.mu.Unlock()
@@ -56,7 +59,8 @@ func (d *dispatcher) needRenewal() map[time.Duration][]*attempt {
 		d.c.log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
 		tell(d.c, d.c.cfg.Observer.Stuck, event)
 	}
-	return due
+	slices.SortFunc(due, func(a, b *attempt) int { return compareIDs(a.row.ID, b.row.ID) })
+	return groupBy(due, func(a *attempt) time.Duration { return a.t.cfg.Lease })
 }
 
 func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {

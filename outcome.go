@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
 )
 
 // Permanent says that trying again is pointless: the entry is compensated, or waits for a person.
@@ -32,7 +33,7 @@ const unavailablePause = 2 * time.Second
 // transient is a failure that is the database's, at the very end of a transaction: the handler is run again
 // soon, and nothing is counted against the entry.
 func transient(err error) error {
-	return &verdict{kind: snooze, after: minBackoff + rand.N(minBackoff), err: err}
+	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), err: err}
 }
 
 type verdictKind int
@@ -106,7 +107,7 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		o.After = min(max(v.after, 0), maxBackoff)
 		return o
 	case v.kind == unavailable:
-		o.After = max(t.cfg.Retry.delay(max(1, row.ProcessCount)), unavailablePause+rand.N(unavailablePause))
+		o.After = max(t.cfg.Retry.delay(max(1, row.ProcessCount)), unavailablePause+jitter.N(unavailablePause))
 		return o
 	case row.State == Compensating:
 		return o.compensationFailed(t, v)

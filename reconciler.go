@@ -2,9 +2,10 @@ package compensator
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
 )
 
 // reconciler brings back what the queue lost, moves entries into the queue as they come within its horizon,
@@ -67,7 +68,7 @@ func (r *reconciler) interval() time.Duration {
 	if r.c.local || !r.c.health.up() {
 		d = r.c.cfg.PollInterval
 	}
-	return d - d/10 + rand.N(d/5+1)
+	return d - d/10 + jitter.N(d/5+1)
 }
 
 func (r *reconciler) round(ctx context.Context) {

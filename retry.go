@@ -2,10 +2,11 @@ package compensator
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
 )
 
 // Retry is the schedule of a type's attempts: how long to wait after the failures-th failure, counted from 1.
@@ -38,7 +39,7 @@ func Exponential(base, limit time.Duration) Retry {
 		if ceiling <= 0 {
 			return 0
 		}
-		return rand.N(ceiling + 1)
+		return jitter.N(ceiling + 1)
 	}
 }
 

@@ -2,10 +2,11 @@ package compensator
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
 )
 
 const (
@@ -185,7 +186,7 @@ func (s *scanner) claim(t *handlerType, n int) {
 		wait = claimBackoff.delay(scan.failures)
 		scan.full = false
 	} else if got.nothing {
-		wait += rand.N(wakeSpread)
+		wait += jitter.N(wakeSpread)
 	}
 	if due := time.Now().Add(wait); due.Before(scan.due) {
 		scan.due = due
@@ -267,7 +268,7 @@ func (c *Compensator) returnToQueue(t *handlerType, leased Leased, found Claimed
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
-			add(id, false, lockedRetry+rand.N(10*lockedRetry))
+			add(id, false, lockedRetry+jitter.N(10*lockedRetry))
 		}
 	}
 	for _, id := range found.Gone {
@@ -310,5 +311,5 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 
 // listen wakes the scanner for entries other processes announced.
 func (c *Compensator) listen(ctx context.Context) {
-	c.queue.Listen(ctx, func(businessType string) { c.scanner.expect(businessType, rand.N(wakeSpread)) })
+	c.queue.Listen(ctx, func(businessType string) { c.scanner.expect(businessType, jitter.N(wakeSpread)) })
 }

@@ -122,11 +122,12 @@ func (c *Compensator) ackBatch(batch []ack) {
 	if !c.health.up() {
 		return
 	}
-	byType := make(map[string][]QueueOutcome)
-	for _, a := range batch {
-		byType[a.businessType] = append(byType[a.businessType], a.outcome)
-	}
-	for name, items := range byType {
+	byType := groupBy(batch, func(a ack) string { return a.businessType })
+	for _, name := range byType.order {
+		items := make([]QueueOutcome, len(byType.groups[name]))
+		for i, a := range byType.groups[name] {
+			items[i] = a.outcome
+		}
 		ctx, cancel := c.queueCall()
 		err := c.queue.Settle(ctx, name, items)
 		cancel()
