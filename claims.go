@@ -94,7 +94,8 @@ func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
 	attempts := make([]*attempt, len(rows))
 	for i, row := range rows {
 		lost := lostLeases(&row)
-		attempts[i] = &attempt{row: row, token: token, suspect: lost >= suspectAfter && lost < crashBudget}
+		attempts[i] = &attempt{row: row, token: token}
+		attempts[i].suspect.Store(lost >= suspectAfter && lost < crashBudget)
 	}
 	if !c.dispatcher.start(t, attempts) {
 		c.giveBackClaimed(t, attempts)
@@ -105,9 +106,7 @@ func (c *Compensator) giveBackClaimed(t *handlerType, attempts []*attempt) {
 	entries := make([]Announcement, len(attempts))
 	for i, a := range attempts {
 		entries[i] = Announcement{BusinessType: t.name, ID: a.row.ID}
-		if a.suspect {
-			<-c.dispatcher.suspect
-		}
+		c.dispatcher.leaveLane(a)
 	}
 	c.free(t, len(attempts))
 	c.release(attempts[0].row.Token, entries...)

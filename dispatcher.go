@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,8 +26,8 @@ type dispatcher struct {
 // attempt is one run of a handler on one entry, or the entry's share of a batch.
 type attempt struct {
 	row     Row
-	token   int64 // of the queue lease it was claimed with; 0: none
-	suspect bool  // it holds the suspect lane
+	token   int64       // of the queue lease it was claimed with; 0: none
+	suspect atomic.Bool // it holds the suspect lane
 
 	t       *handlerType
 	ctx     context.Context // the handler's; kept to ask why it ended
@@ -234,9 +235,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 		o := a.t.safeOutcomeOf(&a.row, end.err, cause)
 		end.outcome = &o
 	}
-	if a.suspect {
-		<-d.suspect
-	}
+	d.leaveLane(a)
 	s := settlement{a: a, outcome: *end.outcome}
 	switch {
 	case end.settled:
@@ -248,7 +247,12 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	}
 	d.remove(a)
 	d.c.free(a.t, 1)
-	if a.suspect {
+}
+
+// leaveLane lets the next suspect in.
+func (d *dispatcher) leaveLane(a *attempt) {
+	if a.suspect.CompareAndSwap(true, false) {
+		<-d.suspect
 		d.c.scanner.overflow(a.t.name) // others like it were refused meanwhile
 	}
 }

@@ -38,7 +38,7 @@ func (c *Compensator) renewInterval() time.Duration {
 func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 	now := time.Now()
 	var due []*attempt
-	var stuck []AttemptEvent
+	var stuck []*attempt
 	d.mu.Lock()
 	for a := range d.running {
 		lease := a.t.cfg.Lease
@@ -46,7 +46,7 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 		case now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, a.event(nil))
+				stuck = append(stuck, a)
 			}
 		case now.After(a.leaseEnd):
 			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
@@ -55,7 +55,9 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 		}
 	}
 	d.mu.Unlock()
-	for _, event := range stuck {
+	for _, a := range stuck {
+		d.leaveLane(a) // it has not killed the process, and may never return
+		event := a.event(nil)
 		d.c.log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
 		tell(d.c, d.c.cfg.Observer.Stuck, event)
 	}

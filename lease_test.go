@@ -210,6 +210,34 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	})
 }
 
+func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	stuck := make(chan compensator.AttemptEvent, 10)
+	cfg.Observer.Stuck = func(e compensator.AttemptEvent) { stuck <- e }
+	c := w.new(cfg)
+	g := newGate()
+	g.openAtEnd(t)
+	var ran calls
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o order) error {
+		ran.add(e.ID)
+		if o.Number == 0 {
+			return g.passDeaf(e) // returns only when the test is over
+		}
+		return nil
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	deaf := put(w, orders, 0, compensator.Options{})
+	w.exec("UPDATE common_process_log SET delivery_count=2, next_at=next_at-1000")
+	next := put(w, orders, 1, compensator.Options{Delay: time.Second})
+	w.exec("UPDATE common_process_log SET delivery_count=2 WHERE id=?", next.Row())
+	w.run(c)
+	g.await(t)
+	require.Equal(t, deaf, (<-stuck).ID)
+	w.waitState(next, compensator.Succeeded)
+	require.Equal(t, 1, ran.of(next))
+}
+
 func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	w := newWorld(t).withRedis()
 	cfg := w.quick()
