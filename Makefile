@@ -52,6 +52,10 @@ check: ## format, vet, lint and build every module
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
 
+.PHONY: bench
+bench: ## measure ours beside the floors, on servers of its own; QUICK=1: in a minute
+	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	rm -rf $(build)

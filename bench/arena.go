@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// payload is what every entry, and every job of another library, carries.
+const payload = 200
+
+// producers is how many goroutines record at the same time.
+const producers = 16
+
+// arena is the servers of one run. Nothing in it is shared with tests.
+type arena struct {
+	testing.TB
+	sql   *testservers.SQLServer
+	redis *testservers.RedisServer
+	dsn   string
+	admin *sql.DB
+}
+
+// newArena starts servers that keep every acknowledged commit, with memory enough that no figure measures
+// the disk's reads.
+func newArena(tb testing.TB) *arena {
+	a := &arena{TB: tb}
+	a.sql = testservers.NewSQL(tb, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G",
+		"--max-connections=500", "--innodb-print-all-deadlocks=1")
+	a.redis = testservers.NewRedis(tb)
+	a.dsn = a.sql.Database(tb, "interpolateParams=true")
+	a.admin = a.plain(4)
+	a.exec("CREATE TABLE orders (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, buyer BIGINT NOT NULL, amount BIGINT NOT NULL, note VARBINARY(200) NOT NULL) ENGINE=InnoDB")
+	a.must(compensator.Migrate(tb.Context(), a.admin))
+	return a
+}
+
+func (a *arena) must(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a *arena) exec(query string, args ...any) {
+	a.Helper()
+	_, err := a.admin.ExecContext(a.Context(), query, args...)
+	a.must(err)
+}
+
+// empty brings every table and key back to the start, so that a pair's second half is not the slower one.
+func (a *arena) empty() {
+	a.Helper()
+	a.exec("TRUNCATE TABLE common_process_log")
+	a.exec("TRUNCATE TABLE orders")
+	client := a.client()
+	defer client.Close()
+	a.must(client.FlushAll(context.Background()).Err())
+}
+
+// plain opens a pool of n connections that stay open.
+func (a *arena) plain(n int) *sql.DB { return a.open(n, false) }
+
+// watched opens the same through the Connector.
+func (a *arena) watched(n int) *sql.DB { return a.open(n, true) }
+
+func (a *arena) open(n int, watched bool) *sql.DB {
+	a.Helper()
+	cfg, err := mysql.ParseDSN(a.dsn)
+	a.must(err)
+	connector, err := mysql.NewConnector(cfg)
+	a.must(err)
+	var db *sql.DB
+	if watched {
+		db = sql.OpenDB(compensator.Connector(connector))
+	} else {
+		db = sql.OpenDB(connector)
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	a.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func (a *arena) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: a.redis.Addr(), MaxRetries: -1})
+}

@@ -1,0 +1,18 @@
+package bench
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+var (
+	quick = flag.Bool("quick", false, "3 short pairs of ours against the floors")
+	pairs = flag.Int("pairs", 5, "pairs of runs of each work")
+	only  = flag.String("work", "", "only the works whose name contains this")
+	out   = flag.String("out", "../build/bench.json", "where the table goes as JSON")
+)
+
+func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }

@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// dueKey is where the library keeps the due entries of benchType.
+const dueKey = "{compensator:v1:0}:" + benchType + ":0:due"
+
+// drain works off a backlog that is due and known to Redis, with a handler that does nothing.
+func (a *arena) drain(n, loops int) contest {
+	return contest{
+		work: "drain a due backlog", other: fmt.Sprintf("floor: %d loops", loops), unit: "entries/s", goal: 0.7,
+		ours: func() float64 {
+			a.backlog(n)
+			l := a.ours(1000, nothing)
+			defer l.close()
+			began := time.Now()
+			l.run()
+			a.until(func() bool { return l.settled.Load() >= int64(n) })
+			return float64(n) / time.Since(began).Seconds()
+		},
+		theirs: func() float64 {
+			a.backlog(n)
+			own := a.plain(loops)
+			defer own.Close()
+			client := a.client()
+			defer client.Close()
+			began := time.Now()
+			a.must(a.floorDrain(own, client, n, loops))
+			return float64(n) / time.Since(began).Seconds()
+		},
+	}
+}
+
+// backlog fills the table with n due rows and Redis with their ids.
+func (a *arena) backlog(n int) {
+	a.Helper()
+	for left := n; left > 0; left -= floorBatch {
+		_, err := floorRecord(a.Context(), a.admin, min(left, floorBatch), floorTuple, 0)
+		a.must(err)
+	}
+	rows, err := a.admin.QueryContext(a.Context(), "SELECT id FROM common_process_log")
+	a.must(err)
+	defer rows.Close()
+	var members []redis.Z
+	now := float64(time.Now().UnixMilli())
+	for rows.Next() {
+		var id uint64
+		a.must(rows.Scan(&id))
+		members = append(members, redis.Z{Score: now, Member: id})
+	}
+	a.must(rows.Err())
+	client := a.client()
+	defer client.Close()
+	for len(members) > 0 {
+		k := min(len(members), 1000)
+		a.must(client.ZAdd(a.Context(), dueKey, members[:k]...).Err())
+		members = members[k:]
+	}
+}
+
+// floorDrain runs loops of: claim script, claim transaction, settle, ack script.
+func (a *arena) floorDrain(own *sql.DB, client *redis.Client, n, loops int) error {
+	claim, err := script("claim")
+	if err != nil {
+		return err
+	}
+	ack, err := script("settle")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(a.Context())
+	defer cancel(nil)
+	var done atomic.Int64
+	var group sync.WaitGroup
+	for range loops {
+		group.Go(func() {
+			if err := floorDrainLoop(ctx, own, client, claim, ack, n, &done); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+func floorDrainLoop(ctx context.Context, own *sql.DB, client *redis.Client, claim, ack *redis.Script, n int, done *atomic.Int64) error {
+	conn, err := own.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		return err
+	}
+	for done.Load() < int64(n) {
+		reply, err := claim.Run(ctx, client, []string{dueKey}, floorBatch, 30_000).Slice()
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, id := range reply[2].([]any) {
+			ids = append(ids, id.(string))
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		if err := floorClaim(ctx, conn, ids); err != nil {
+			return err
+		}
+		if err := floorSettle(ctx, conn, ids); err != nil {
+			return err
+		}
+		args := make([]any, 0, 3*len(ids))
+		for _, id := range ids {
+			args = append(args, id, reply[0], -1)
+		}
+		if err := ack.Run(ctx, client, []string{dueKey}, args...).Err(); err != nil {
+			return err
+		}
+		done.Add(int64(len(ids)))
+	}
+	return nil
+}

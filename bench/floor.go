@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// The statements of the floors, as the library sends them: the same table, columns and expressions, and no
+// probe of the transaction.
+const (
+	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
+	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
+		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
+	floorInsert  = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
+	floorTuple   = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
+	floorBorn    = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
+	floorOrder   = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
+	floorVerify  = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
+	floorLock    = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
+	floorTake    = "UPDATE `common_process_log` SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
+		"+30000, updated_at=UTC_TIMESTAMP(3) WHERE id IN (%s) AND version=0"
+	floorSucceed = "UPDATE `common_process_log` SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=x'%x', " +
+		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error='' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1)"
+)
+
+// floorRow is what the library reads of a row.
+const floorRow = "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
+	"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
+	"(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at) DIV 1000), (TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) DIV 1000), " +
+	"token, next_at - " + floorNow + ", lease_until - " + floorNow
+
+// floorBatch is how many rows a statement of a floor holds at most, as ours.
+const floorBatch = 500
+
+var note = []byte(strings.Repeat("n", 60))
+var content = []byte(`{"k":"` + strings.Repeat("x", payload-8) + `"}`)
+
+// floorArgs are the values of one row of an entry.
+func floorArgs(token []byte, delay time.Duration) []any {
+	return []any{newKey(), benchType, "", "", "", "", "", content, []byte{}, int64(0), (delay.Milliseconds() + 999) / 1000, token, delay.Milliseconds()}
+}
+
+func newKey() string { return uuid.Must(uuid.NewV7()).String() }
+
+// floorRecord is a business transaction with n entries, written by hand.
+func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay time.Duration) (first int64, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, floorOrder, int64(1), int64(100), note); err != nil {
+		return 0, err
+	}
+	if n > 0 {
+		token := uuid.New()
+		args := make([]any, 0, 13*n)
+		for range n {
+			args = append(args, floorArgs(token[:], delay)...)
+		}
+		res, err := tx.ExecContext(ctx, floorInsert+strings.Repeat(tuple+",", n-1)+tuple, args...)
+		if err != nil {
+			return 0, err
+		}
+		if first, err = res.LastInsertId(); err != nil {
+			return 0, err
+		}
+	}
+	return first, tx.Commit()
+}
+
+// floorRead runs a query and reads its rows as the library must: every column.
+func floorRead(ctx context.Context, db querier, query string) (int, error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	var id uint64
+	var texts [9]string
+	var blobs [3][]byte
+	var numbers [12]int64
+	n := 0
+	for rows.Next() {
+		if err := rows.Scan(&id, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &blobs[0], &blobs[1],
+			&numbers[0], &numbers[1], &numbers[2], &numbers[3], &numbers[4], &numbers[5], &numbers[6], &numbers[7], &texts[7], &texts[8],
+			&numbers[8], &numbers[9], &blobs[2], &numbers[10], &numbers[11]); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, rows.Err()
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func idList(ids []string) string { return strings.Join(ids, ",") }
+
+// floorClaim reads and leases rows in one READ COMMITTED transaction.
+func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	list := idList(ids)
+	n, err := floorRead(ctx, tx, fmt.Sprintf(floorLock, list))
+	if err != nil {
+		return err
+	}
+	token := uuid.New()
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(floorTake, token[:], list)); err != nil {
+		return err
+	}
+	if n != len(ids) {
+		return fmt.Errorf("claimed %d of %d rows", n, len(ids))
+	}
+	return tx.Commit()
+}
+
+func floorSettle(ctx context.Context, db execer, ids []string) error {
+	token := uuid.New()
+	res, err := db.ExecContext(ctx, fmt.Sprintf(floorSucceed, token[:], idList(ids)))
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n != int64(len(ids)) {
+		return fmt.Errorf("settled %d of %d rows: %v", n, len(ids), err)
+	}
+	return nil
+}
+
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// script reads one of the library's own.
+func script(name string) (*redis.Script, error) {
+	text, err := os.ReadFile("../lua/" + name + ".lua")
+	return redis.NewScript(string(text)), err
+}

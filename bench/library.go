@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+)
+
+// benchType is the business type of every entry here.
+const benchType = "bench"
+
+// library is one Compensator on a pool of its own, with a handler that does nothing.
+type library struct {
+	*compensator.Compensator
+	a       *arena
+	db      *sql.DB
+	client  *redis.Client
+	settled atomic.Int64
+	stop    func()
+}
+
+// ours makes one for a figure. handler nil means that this process only records.
+func (a *arena) ours(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
+	a.Helper()
+	l := &library{a: a, db: a.watched(producers + 4), client: a.client(), stop: func() {}}
+	var err error
+	l.Compensator, err = compensator.New(a.Context(), compensator.Config{
+		DB: l.db, Redis: l.client, Logger: slog.New(slog.DiscardHandler),
+		Observer: compensator.Observer{Settled: func(compensator.SettledEvent) { l.settled.Add(1) }},
+	})
+	a.must(err)
+	if handler != nil {
+		_, err = compensator.Handle(l.Compensator, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) },
+			compensator.TypeConfig{Concurrency: concurrency, Codec: asIs{}})
+		a.must(err)
+	}
+	return l
+}
+
+// run starts its scanners; close stops them.
+func (l *library) run() {
+	ctx, cancel := context.WithCancel(l.a.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	l.stop = func() {
+		cancel()
+		l.a.must(<-done)
+	}
+}
+
+func (l *library) close() {
+	l.a.Helper()
+	l.stop()
+	l.a.must(l.Close())
+	l.a.must(l.db.Close())
+	l.a.must(l.client.Close())
+}
+
+// record is a business transaction with n entries.
+func (l *library) record(ctx context.Context, n int, opts compensator.Options) (*compensator.Receipt, error) {
+	tx, err := l.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, floorOrder, int64(1), int64(100), note); err != nil {
+		return nil, err
+	}
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: benchType, Content: content, Options: opts}
+	}
+	receipt, err := l.Record(ctx, tx, entries...)
+	if err != nil {
+		return nil, err
+	}
+	return receipt, tx.Commit()
+}
+
+// raw is content as it is stored; asIs its codec, so that no figure measures JSON.
+type raw []byte
+
+type asIs struct{}
+
+func (asIs) Marshal(v any) ([]byte, error) { return v.(raw), nil }
+
+func (asIs) Unmarshal(data []byte, v any) error {
+	*v.(*raw) = data
+	return nil
+}
+
+func nothing(context.Context, *compensator.Entry) error { return nil }

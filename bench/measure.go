@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// contest is one work done by two sides in turn. Each run returns its figure: a rate, higher is better.
+type contest struct {
+	work, other string
+	unit        string
+	goal        float64 // ours ÷ other, at least; 0: shown only
+	ours        func() float64
+	theirs      func() float64
+}
+
+// row is the outcome of a contest, a line of the table and of build/bench.json.
+type row struct {
+	Work   string  `json:"work"`
+	Other  string  `json:"other"`
+	Unit   string  `json:"unit"`
+	Ours   spread  `json:"ours"`
+	Theirs spread  `json:"theirs"`
+	Ratio  spread  `json:"ratio"` // within each pair
+	Goal   float64 `json:"goal,omitempty"`
+	Pairs  int     `json:"pairs"`
+}
+
+// spread is the median of some figures, and their ends.
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+func spreadOf(figures []float64) spread {
+	sorted := slices.Sorted(slices.Values(figures))
+	n := len(sorted)
+	return spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
+}
+
+// hold runs the pairs. Who begins alternates, so that neither always runs on warmer servers.
+func (c contest) hold(a *arena, pairs int) row {
+	var ours, theirs, ratios []float64
+	side := func(run func() float64, to *[]float64) {
+		a.empty()
+		*to = append(*to, run())
+	}
+	for pair := range pairs {
+		if pair%2 == 0 {
+			side(c.ours, &ours)
+			side(c.theirs, &theirs)
+		} else {
+			side(c.theirs, &theirs)
+			side(c.ours, &ours)
+		}
+		ratios = append(ratios, ours[pair]/theirs[pair])
+		a.Logf("%-44s %-28s pair %d: ours %.0f, other %.0f %s", c.work, c.other, pair+1, ours[pair], theirs[pair], c.unit)
+	}
+	return row{c.work, c.other, c.unit, spreadOf(ours), spreadOf(theirs), spreadOf(ratios), c.goal, pairs}
+}
+
+func (r row) verdict() string {
+	switch {
+	case r.Goal == 0:
+		return ""
+	case r.Ratio.Median >= r.Goal:
+		return "ok"
+	}
+	return "short"
+}
+
+// table is the run's result for a reader.
+func table(rows []row) string {
+	var b strings.Builder
+	line := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line("work", "other", "ours", "other's", "ratio", "goal", "")
+	line("---", "---", "---:", "---:", "---:", "---:", "---")
+	for _, r := range rows {
+		goal := ""
+		if r.Goal > 0 {
+			goal = fmt.Sprintf("≥ %.2f", r.Goal)
+		}
+		line(r.Work, r.Other, r.Ours.String()+" "+r.Unit, r.Theirs.String()+" "+r.Unit,
+			fmt.Sprintf("%.2f (%.2f–%.2f)", r.Ratio.Median, r.Ratio.Min, r.Ratio.Max), goal, r.verdict())
+	}
+	return b.String()
+}
+
+func (s spread) String() string { return fmt.Sprintf("%.0f (%.0f–%.0f)", s.Median, s.Min, s.Max) }
+
+func save(path string, rows []row) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
+
+// share runs work n times, split among workers that begin together, and returns how many were done a second.
+func share(n, workers int, work func(worker int) error) (float64, error) {
+	var left atomic.Int64
+	var failed atomic.Pointer[error]
+	left.Store(int64(n))
+	var group sync.WaitGroup
+	began := time.Now()
+	for w := range workers {
+		group.Go(func() {
+			for left.Add(-1) >= 0 && failed.Load() == nil {
+				if err := work(w); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
+}

@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// sustained produces and runs at the same time; the clock stops when the last outcome is durable.
+func (a *arena) sustained(n int) contest {
+	return contest{
+		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8,
+		ours: func() float64 {
+			l := a.ours(1000, nothing)
+			defer l.close()
+			l.run()
+			began := time.Now()
+			_, err := share(n, producers, func(int) error {
+				_, err := l.record(a.Context(), 1, compensator.Options{})
+				return err
+			})
+			a.must(err)
+			a.until(func() bool { return l.settled.Load() >= int64(n) })
+			return float64(n) / time.Since(began).Seconds()
+		},
+		theirs: func() float64 {
+			db, own := a.plain(producers), a.plain(4)
+			defer db.Close()
+			defer own.Close()
+			began := time.Now()
+			a.must(a.floorSustained(db, own, n))
+			return float64(n) / time.Since(began).Seconds()
+		},
+	}
+}
+
+// floorSustained inserts rows that are leased already, and two loops read them back and settle them.
+func (a *arena) floorSustained(db, own *sql.DB, n int) error {
+	ctx, cancel := context.WithCancelCause(a.Context())
+	defer cancel(nil)
+	ids := make(chan string, n)
+	var loops sync.WaitGroup
+	for range 2 {
+		loops.Go(func() {
+			for batch := range batches(ids) {
+				if err := floorRun(ctx, own, batch); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	_, err := share(n, producers, func(int) error {
+		id, err := floorRecord(ctx, db, 1, floorBorn, 0)
+		ids <- strconv.FormatInt(id, 10)
+		return err
+	})
+	close(ids)
+	loops.Wait()
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func floorRun(ctx context.Context, own *sql.DB, ids []string) error {
+	if n, err := floorRead(ctx, own, fmt.Sprintf(floorVerify, idList(ids))); err != nil || n != len(ids) {
+		return fmt.Errorf("read %d of %d rows: %v", n, len(ids), err)
+	}
+	return floorSettle(ctx, own, ids)
+}
+
+// batches yields what has piled up, at most floorBatch at a time, until ids is closed and empty.
+func batches(ids <-chan string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		for first := range ids {
+			batch := []string{first}
+			for more := true; more && len(batch) < floorBatch; {
+				select {
+				case id, open := <-ids:
+					if more = open; open {
+						batch = append(batch, id)
+					}
+				default:
+					more = false
+				}
+			}
+			if !yield(batch) {
+				return
+			}
+		}
+	}
+}
+
+// until waits for what must happen.
+func (a *arena) until(done func() bool) {
+	a.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for !done() {
+		if time.Now().After(deadline) {
+			a.Fatal("the work did not end within two minutes")
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
