@@ -16,6 +16,10 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	}
 	s.maxContent = session.contentLimit()
 	problems := session.problems()
+	if session.lockWait == 0 && s.own == nil {
+		problems = append(problems, &FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
+			"should pass a locked row by; want 1 or more, or open the database on Connector"})
+	}
 	table, err := readMySQLTable(ctx, s)
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
@@ -27,6 +31,7 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 type mysqlSession struct {
 	version      string
 	autocommit   bool
+	lockWait     int // seconds
 	sqlMode      string
 	maxPacket    int64
 	logBin       bool
@@ -36,8 +41,8 @@ type mysqlSession struct {
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
-	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@sql_mode, @@max_allowed_packet, @@log_bin, @@binlog_format, @@global.read_only").
-		Scan(&m.version, &m.autocommit, &m.sqlMode, &m.maxPacket, &m.logBin, &m.binlogFormat, &m.readOnly)
+	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet, @@log_bin, @@binlog_format, @@global.read_only").
+		Scan(&m.version, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket, &m.logBin, &m.binlogFormat, &m.readOnly)
 	return m, err
 }
 

@@ -3,6 +3,8 @@ package compensator
 import (
 	"slices"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // refusedRetry is when an entry this process must not run now is offered again.
@@ -18,6 +20,7 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 	ctx, cancel := c.statement()
 	defer cancel()
 	found, err := c.store.Claim(ctx, want, token, t.cfg.Lease, p.accept)
+	failpoint.Reach(failpoint.ClaimCommitted)
 	p.settle(found.Mine)
 	if err != nil {
 		c.releaseUnknown(want, token)

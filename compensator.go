@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // Compensator records entries and runs their handlers. Make one per process with New; all its methods may
@@ -205,8 +207,10 @@ func (c *Compensator) Run(ctx context.Context) error {
 	renewing.Go(func() { c.dispatcher.renew(renewCtx) })
 	<-ctx.Done()
 	c.accepts.Store(false)
+	failpoint.Reach(failpoint.StopBegun)
 	stopLoops()
 	loops.Wait()
+	failpoint.Reach(failpoint.LoopsEnded)
 	err := c.drain()
 	stopRenewing()
 	renewing.Wait()
@@ -240,10 +244,12 @@ func (c *Compensator) drain() error {
 	began := time.Now()
 	await(time.NewTimer(c.cfg.StopTimeout/3), c.resolveLane, c.verifyLane, c.claimLane)
 	stuck := c.dispatcher.drain(c.cfg.StopTimeout - time.Since(began))
+	failpoint.Reach(failpoint.HandlersEnded)
 	patience := time.NewTimer(max(c.cfg.StopTimeout/3, time.Second))
 	if !await(patience, c.settleLane, c.slowLane) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
+	failpoint.Reach(failpoint.OutcomesDrained)
 	await(patience, c.ackLane, c.announceLane, c.moveLane)
 	return stuck
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // watchedTx is the state of one transaction on a watched connection, as far as entries are concerned. The
@@ -141,7 +143,10 @@ func (t *connectorTx) Commit() error {
 	if refusal := t.conn.refusal(); refusal != nil {
 		return t.conn.refused(refusal, t.inner.Rollback())
 	}
-	return t.conn.committed(t.inner.Commit())
+	failpoint.Reach(failpoint.CommitNext)
+	err := t.inner.Commit()
+	failpoint.Reach(failpoint.CommitDone)
+	return t.conn.committed(err)
 }
 
 func (t *connectorTx) Rollback() error {

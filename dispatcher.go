@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // dispatcher runs claimed entries, each in a goroutine of its own, and knows which are running.
@@ -119,11 +121,13 @@ func (d *dispatcher) run(a *attempt) {
 	end := ending{err: &PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
 	if lostLeases(&a.row) >= crashBudget {
+		failpoint.Reach(failpoint.CrashesCounted)
 		crashed := a.t.crashed(&a.row)
 		end = ending{outcome: &crashed}
 		return
 	}
 	tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
+	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
 }
 
@@ -193,6 +197,7 @@ func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 		entries[i] = &entry
 		tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
 	}
+	failpoint.Reach(failpoint.BatchStarted)
 	verdicts, whole = d.callBatch(ctx, t, entries)
 }
 
@@ -217,6 +222,7 @@ func (d *dispatcher) again(a *attempt) {
 		d.finish(a, ending{err: cause})
 		return
 	}
+	failpoint.Reach(failpoint.BatchBroken)
 	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
 	d.prepare(a)
@@ -228,6 +234,7 @@ var errNoVerdict = errors.New("compensator: the batch came to no verdict; its en
 
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
+	failpoint.Reach(failpoint.HandlerReturned)
 	cause := context.Cause(a.ctx)
 	a.cancel(nil)
 	if end.outcome == nil {

@@ -15,10 +15,10 @@ type EntryID struct{ row uint64 }
 // RowID is the EntryID of a row number. Only Store implementations need it.
 func RowID(row uint64) EntryID { return EntryID{row} }
 
-// ParseEntryID reads what String wrote.
+// ParseEntryID reads what String wrote, and no other spelling of it.
 func ParseEntryID(s string) (EntryID, error) {
 	row, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || row == 0 {
+	if err != nil || s[0] == '0' {
 		return EntryID{}, &FieldError{Field: "entry id", Reason: fmt.Sprintf("%q is not an entry id", s)}
 	}
 	return EntryID{row}, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
 // transactional registers a transactional type whose handler writes its effect and then does what more says.
@@ -83,6 +84,35 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 		require.Equal(t, 1, w.count("effects"))
 		require.Equal(t, 1, w.entry(c, id).ProcessCount)
 	})
+}
+
+// Between the handler's nil and its commit stands one statement of ours. That the database refuses or loses it
+// is no failure of the entry's.
+func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
+	for _, fault := range []string{"request lost", "reply lost"} {
+		t.Run(fault, func(t *testing.T) {
+			w := newWorld(t)
+			proxy, db := w.proxied(true)
+			cfg := w.quick()
+			cfg.DB = db
+			c := w.new(cfg)
+			var ran calls
+			orders := transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+				ran.add(e.ID)
+				return nil
+			})
+			rule := broken[fault]
+			rule.Match = faultproxy.Contains("SET state=1")
+			trap := proxy.Arm(rule)
+			w.run(c)
+			id := put(w, orders, 1, compensator.Options{})
+			w.waitState(id, compensator.Succeeded)
+			require.Equal(t, 1, trap.Fired())
+			require.Equal(t, 2, ran.of(id))
+			require.Equal(t, 1, w.count("effects"))
+			require.Zero(t, w.entry(c, id).ProcessCount)
+		})
+	}
 }
 
 func TestHandlerMayCancelItsOwnEntry(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // statementTimeout bounds each statement and Redis call of the lanes.
@@ -125,6 +127,7 @@ func (c *Compensator) resolveFresh(batch []freshEntry) {
 		}
 		found = append(found, f)
 	}
+	failpoint.Reach(failpoint.IDsResolved)
 	c.route(found)
 }
 
@@ -141,6 +144,7 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 	if err != nil {
 		c.log.Debug("compensator: read back new entries", "err", err)
 	}
+	failpoint.Reach(failpoint.EntryReadBack)
 	byID := make(map[EntryID]*Row, len(rows))
 	for i := range rows {
 		byID[rows[i].ID] = &rows[i]
@@ -193,6 +197,7 @@ func (c *Compensator) claimFresh(batch []freshEntry) {
 			c.log.Debug("compensator: claim new entries", "type", name, "err", err)
 			continue // the reconciler finds them
 		}
+		failpoint.Reach(failpoint.FreshClaimed)
 		c.free(t, len(want)-len(found.Mine))
 		c.announceWaiting(t, found)
 		c.startClaimed(t, found.Mine, 0)
@@ -239,7 +244,9 @@ func (c *Compensator) moveBatch(batch []Announcement) {
 
 // announceNow tells the queue, and whoever sleeps for these entries.
 func (c *Compensator) announceNow(ctx context.Context, batch []Announcement, maxLease time.Duration) error {
+	failpoint.Reach(failpoint.AnnounceNext)
 	heads, err := c.queue.Announce(ctx, batch, maxLease)
+	failpoint.Reach(failpoint.Announced)
 	c.health.saw(err)
 	if err != nil {
 		return err
@@ -264,6 +271,7 @@ func (c *Compensator) release(token Token, entries ...Announcement) {
 		ids[i] = e.ID
 	}
 	if c.releaseIDs(ids, token) {
+		failpoint.Reach(failpoint.ClaimReleased)
 		c.announce(entries)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // stuckAfter is how long a handler may take to return once its timeout has ended its context.
@@ -78,6 +80,7 @@ func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {
 		d.c.log.Debug("compensator: renew", "err", err)
 		return
 	}
+	failpoint.Reach(failpoint.LeaseRenewed)
 	gone := make(map[EntryID]bool, len(lost))
 	for _, id := range lost {
 		gone[id] = true

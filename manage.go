@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // CancelResult tells what Cancel found.
@@ -149,6 +151,7 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, erro
 
 // changed acts on a change that has committed: an attempt here is told, and a new due moment announced.
 func (c *Compensator) changed(before Row, ch Change) {
+	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
 	if err != nil {
 		return

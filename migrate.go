@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // DefaultTable is the process log's name unless Config.Table says otherwise.
@@ -30,6 +32,7 @@ func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("migrate %s: %w", table, err)
 		}
+		failpoint.Reach(failpoint.MigrationPart)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // Receipt tells what Record did, and takes the news that the transaction has committed. It may be used by
@@ -111,6 +113,7 @@ func (r *Receipt) ended(outcome commitOutcome) {
 	r.once.Do(func() {
 		switch outcome {
 		case committed:
+			failpoint.Reach(failpoint.CommitTold)
 			r.rec.c.route(r.rec.fresh(0))
 		case commitUnknown:
 			// Perhaps they exist. Nobody runs them from here; the queue will ask for them a little later.

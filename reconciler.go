@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
@@ -84,6 +85,7 @@ func (r *reconciler) round(ctx context.Context) {
 		}
 		return
 	}
+	failpoint.Reach(failpoint.HeadsRead)
 	began := time.Now()
 	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
 	complete := leads
@@ -117,12 +119,14 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	kept, err := c.queue.Kept(ctx)
+	failpoint.Reach(failpoint.EpochRead)
 	if err == nil {
 		err = r.checkOwner(ctx, kept)
 	}
 	if err == nil {
 		leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
 	}
+	failpoint.Reach(failpoint.LeadershipAsked)
 	c.health.probed(err)
 	if c.health.takeGaps() {
 		r.rebuild, r.last = true, time.Time{} // only this process knows that it missed something: as after its start
@@ -181,6 +185,7 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if err == nil && len(want) > 0 {
 		found, err = c.claim(t, want, len(want))
 	}
+	failpoint.Reach(failpoint.OverdueClaimed)
 	c.free(t, n-len(found.Mine))
 	if err != nil {
 		c.log.Debug("compensator: poll", "type", t.name, "err", err)
@@ -249,6 +254,7 @@ func (r *reconciler) tell(ctx context.Context, businessType string, page []Sched
 	if len(items) == 0 {
 		return nil
 	}
+	failpoint.Reach(failpoint.PageScanned)
 	return r.c.announceNow(ctx, items, r.c.types.leaseRange().longest)
 }
 

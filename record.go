@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // Options say how an entry is to be processed. The zero value: as soon as the transaction commits.
@@ -111,6 +113,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		}
 		return nil, err
 	}
+	failpoint.Reach(failpoint.EntryInserted)
 	receipt := rec.receipt(watch != nil)
 	if watch != nil {
 		watch.onEnd(receipt.ended)

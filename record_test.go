@@ -114,6 +114,22 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 	}
 }
 
+// MySQL has no such setting below 1, and takes 0 for that.
+func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	never := with(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "0"})
+	cfg.DB = w.open(plain(never))
+	_, err := compensator.New(t.Context(), cfg)
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		require.ErrorContains(t, err, "innodb_lock_wait_timeout")
+	} else {
+		require.NoError(t, err)
+	}
+	cfg.DB = w.open(compensatorOn(never))
+	w.new(cfg) // connections of our own wait
+}
+
 func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
 		cfg := w.quick()

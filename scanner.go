@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
@@ -250,6 +251,7 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, next: leased.Next}, true
 	}
+	failpoint.Reach(failpoint.QueueClaimed)
 	found, err := c.claim(t, unleased(leased.IDs), len(leased.IDs))
 	c.returnToQueue(t, leased, found, err)
 	if err != nil {
@@ -297,6 +299,7 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	if err != nil || len(ids) == 0 {
 		return claimResult{next: Never, drained: err == nil, err: err}
 	}
+	failpoint.Reach(failpoint.DueRead)
 	found, err := c.claim(t, unleased(ids), n)
 	if err != nil {
 		return claimResult{next: Never, err: err}

@@ -2,6 +2,8 @@ package compensator
 
 import (
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // settlement is an attempt's outcome on its way to the database.
@@ -35,7 +37,9 @@ func (c *Compensator) settleBatch(batch []settlement) {
 	if len(twice) > 0 {
 		c.settleLane.add(twice...)
 	}
+	failpoint.Reach(failpoint.OutcomesNext)
 	results := c.writeOutcomes(outcomes)
+	failpoint.Reach(failpoint.OutcomesStored)
 	for i, r := range results {
 		c.settled(first[i], r)
 	}
@@ -130,6 +134,7 @@ func (c *Compensator) ackBatch(batch []ack) {
 		}
 		ctx, cancel := c.queueCall()
 		err := c.queue.Settle(ctx, name, items)
+		failpoint.Reach(failpoint.QueueSettled)
 		cancel()
 		c.health.saw(err)
 		for _, item := range items {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // lockedRetry is how soon an entry whose row somebody holds locked is looked at again.
@@ -94,6 +96,7 @@ func (c *claim) lookAtUnread(ctx context.Context, tx Tx, rows []Row) error {
 
 // take writes the claim, one UPDATE for each version among the rows: most batches hold one or two.
 func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
+	failpoint.Reach(failpoint.ClaimLocked)
 	byVersion := make(map[uint64][]EntryID)
 	for i := range rows {
 		byVersion[rows[i].Version] = append(byVersion[rows[i].Version], rows[i].ID)
@@ -108,6 +111,7 @@ func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
 		}
 		taken += n
 	}
+	failpoint.Reach(failpoint.ClaimWritten)
 	if taken != int64(len(rows)) {
 		return c.keepTaken(ctx, tx, rows)
 	}

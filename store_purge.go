@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // purgeRows is how many rows one statement deletes: few, so that their locks are short.
@@ -49,6 +51,7 @@ func (s *sqlStore) purgeGroup(ctx context.Context, g group, age time.Duration, l
 		n, _, err := s.updateRows(ctx, chunk, func(ids []EntryID) string {
 			return fmt.Sprintf("DELETE FROM %s WHERE id IN (%s) AND state+0=%d AND %s", s.table.quoted(""), idList(ids), g.state, old)
 		})
+		failpoint.Reach(failpoint.PurgePart)
 		purged += int(n) // busy rows are left for the next time
 		if err != nil {
 			return purged, err

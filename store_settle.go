@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // Settle implements Store. Outcomes that write the same values under the same fence share a statement; all
@@ -26,6 +28,7 @@ func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) 
 			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
 			}
+			failpoint.Reach(failpoint.OutcomesPart)
 			if busy {
 				write = s.updateFreeRows // one wait a call: many would outlast ctx, and the next try, too
 			}
@@ -269,5 +272,7 @@ func (s *sqlStore) change(ctx context.Context, tx Tx, ch Change, lock string) (R
 	if !ch.Audited() {
 		return before, nil
 	}
-	return before, s.audit(ctx, tx, ch, before, after)
+	err = s.audit(ctx, tx, ch, before, after)
+	failpoint.Reach(failpoint.AuditWritten)
+	return before, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // errFenceLost: the handler's transaction was rolled back because somebody else has moved the entry on.
@@ -35,9 +37,12 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 		return ending{err: errFenceLost}
 	case errors.Is(err, ErrTxAborted):
 		return ending{err: transient(err)}
+	case errors.Is(err, ErrNoTransaction), err != nil && a.ctx.Err() != nil:
+		return ending{err: err} // the handler's doing: it ended the transaction, or took too long
 	case err != nil:
-		return ending{err: err}
+		return ending{err: transient(err)}
 	}
+	failpoint.Reach(failpoint.OutcomeInTransaction)
 	open = false
 	return d.committed(a, tx.commit(), token)
 }
@@ -46,6 +51,7 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 // token tells.
 func (d *dispatcher) committed(a *attempt, err error, token Token) ending {
 	if err == nil {
+		failpoint.Reach(failpoint.HandlerCommitted)
 		return ending{settled: true}
 	}
 	switch {

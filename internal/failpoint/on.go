@@ -1,0 +1,80 @@
+//go:build failpoints
+
+package failpoint
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// Env names the environment variable that arms a point.
+const Env = "COMPENSATOR_FAILPOINT"
+
+// Points lists every point, in the order of an entry's life.
+func Points() []Point { return slices.Clone(points) }
+
+var points = []Point{
+	EntryInserted, CommitNext, CommitDone, CommitTold,
+	IDsResolved, EntryReadBack, FreshClaimed, AnnounceNext, Announced, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
+	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
+	AttemptStarted, BatchStarted, BatchBroken, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
+	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
+	EpochRead, LeadershipAsked, HeadsRead, PageScanned,
+	AuditWritten, ChangeCommitted, PurgePart, MigrationPart,
+	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
+}
+
+// armed is the point at which this process dies, once it has been reached often enough.
+var armed Point
+
+// left counts down the times armed has still to be reached.
+var left atomic.Int64
+
+func init() {
+	text := os.Getenv(Env)
+	if text == "" {
+		return
+	}
+	var err error
+	if armed, err = arm(text); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", Env, err)
+		os.Exit(2)
+	}
+}
+
+// arm reads "name" or "name:nth".
+func arm(text string) (Point, error) {
+	name, nth, _ := strings.Cut(text, ":")
+	n := int64(1)
+	if nth != "" {
+		var err error
+		if n, err = strconv.ParseInt(nth, 10, 64); err != nil || n < 1 {
+			return "", fmt.Errorf("%q: want name or name:nth, nth from 1", text)
+		}
+	}
+	if !slices.Contains(points, Point(name)) {
+		return "", fmt.Errorf("there is no point %q", name)
+	}
+	left.Store(n)
+	return Point(name), nil
+}
+
+// Reach ends the process when p is the armed point and has been reached often enough. It says so on stderr, so
+// that a parent can tell this end from others, and never returns then.
+func Reach(p Point) {
+	if p != armed || left.Add(-1) != 0 {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "%s%s\n", Farewell, p)
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Kill()
+	}
+	select {} // the signal is on its way
+}
+
+// Farewell begins the last line a process writes to stderr before a point ends it; the point's name follows.
+const Farewell = "failpoint: died at "

@@ -1,0 +1,81 @@
+// Package failpoint marks the steps of an entry's life at which a process can die.
+//
+// In an ordinary build Reach is an empty function, and the compiler leaves nothing of it. Built with the tag
+// failpoints, a process ends itself with SIGKILL at the step named in the environment:
+//
+//	COMPENSATOR_FAILPOINT=claim-committed    the first time it gets there
+//	COMPENSATOR_FAILPOINT=claim-committed:7  the seventh time
+//
+// Package crashmatrix kills processes at every one of them.
+package failpoint
+
+// Point is a step. Its name says what has happened; the next thing the process would do has not.
+type Point string
+
+// Recording.
+const (
+	EntryInserted Point = "entry-inserted" // in a transaction that is still open
+	CommitNext    Point = "commit-next"    // all is written, COMMIT is not sent
+	CommitDone    Point = "commit-done"    // COMMIT succeeded, nobody here has been told
+	CommitTold    Point = "commit-told"    // the entries are not on their way yet
+)
+
+// From commit to claim.
+const (
+	IDsResolved    Point = "ids-resolved"    // of a bulk insert
+	EntryReadBack  Point = "entry-read-back" // a born-claimed one, not started
+	FreshClaimed   Point = "fresh-claimed"   // by id, after its commit; those that have to wait are not announced
+	AnnounceNext   Point = "announce-next"   // the queue is not told
+	Announced      Point = "announced"       // the queue knows, no scanner does
+	QueueClaimed   Point = "queue-claimed"   // leased in the queue, not in the database
+	DueRead        Point = "due-read"        // due entries seen in the database, without the queue; not claimed
+	ClaimLocked    Point = "claim-locked"    // rows locked and chosen, not written
+	ClaimWritten   Point = "claim-written"   // not committed
+	ClaimCommitted Point = "claim-committed" // leased in the database, its answer not used
+	ClaimReleased  Point = "claim-released"  // a claim that ran nothing is undone, the queue not told
+	OverdueClaimed Point = "overdue-claimed" // straight from the database, by the reconciler; not started
+	CrashesCounted Point = "crashes-counted" // an entry lost too many leases; that is not stored
+)
+
+// Attempts.
+const (
+	AttemptStarted       Point = "attempt-started"        // the handler, or the compensation, has not run
+	BatchStarted         Point = "batch-started"          // of several entries; the handler has not run
+	BatchBroken          Point = "batch-broken"           // it came to no verdict; its entries have not run alone
+	HandlerReturned      Point = "handler-returned"       // the outcome is not on its way
+	OutcomeInTransaction Point = "outcome-in-transaction" // written behind a transactional handler, not committed
+	HandlerCommitted     Point = "handler-committed"      // its effect and its outcome are durable, nobody here knows
+	LeaseRenewed         Point = "lease-renewed"          // in the database; we do not count on it yet
+)
+
+// Settling.
+const (
+	OutcomesNext   Point = "outcomes-next"   // a batch of outcomes is not stored
+	OutcomesPart   Point = "outcomes-part"   // one statement of the batch is stored, others may not be
+	OutcomesStored Point = "outcomes-stored" // the queue is not told
+	QueueSettled   Point = "queue-settled"   // the queue has been told
+)
+
+// Reconciling.
+const (
+	EpochRead       Point = "epoch-read"       // the queue's memory is known to be lost or kept; nothing was done about it
+	LeadershipAsked Point = "leadership-asked" // this process may lead now, and has announced nothing
+	HeadsRead       Point = "heads-read"       // nothing of the round is done
+	PageScanned     Point = "page-scanned"     // entries to announce are read; the queue is not told
+)
+
+// People and services.
+const (
+	AuditWritten    Point = "audit-written"    // a person's action and its record are not committed
+	ChangeCommitted Point = "change-committed" // neither a running attempt nor the queue is told
+	PurgePart       Point = "purge-part"       // one statement's rows are deleted
+	MigrationPart   Point = "migration-part"   // one statement has made its table
+)
+
+// Stopping.
+const (
+	StopBegun       Point = "stop-begun"       // Run takes no new entries
+	LoopsEnded      Point = "loops-ended"      // nothing is claimed any more
+	HandlersEnded   Point = "handlers-ended"   // their outcomes may not be stored
+	OutcomesDrained Point = "outcomes-drained" // the queue may not be told
+)

@@ -1,0 +1,26 @@
+// Command engine links the whole library, to be looked into: it is never run.
+package main
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/compensator-go/compensator"
+)
+
+func main() {
+	ctx := context.Background()
+	db := sql.OpenDB(compensator.Connector(nil))
+	_ = compensator.Migrate(ctx, db)
+	c, err := compensator.New(ctx, compensator.Config{DB: db})
+	if err != nil {
+		panic(err)
+	}
+	_ = c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, compensator.NewEntry{})
+		return err
+	})
+	_ = c.Complete(ctx, compensator.RowID(1))
+	_, _ = c.Purge(ctx, 0)
+	_ = c.Run(ctx)
+}
