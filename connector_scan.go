@@ -19,11 +19,13 @@ func isWordByte(b byte) bool {
 	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_' || b == '$'
 }
 
+const blanks = " \t\r\n\f\v"
+
 // skipBlank returns s from its first byte that is neither space nor comment. It is not ok with a comment
 // whose content the server executes.
 func skipBlank(s string) (rest string, ok bool) {
 	for {
-		s = strings.TrimLeft(s, " \t\r\n\f\v")
+		s = strings.TrimLeft(s, blanks)
 		switch {
 		case strings.HasPrefix(s, "/*!"), strings.HasPrefix(s, "/*M!"):
 			return s, false
@@ -40,17 +42,11 @@ func skipBlank(s string) (rest string, ok bool) {
 	}
 }
 
-// several reports whether anything follows a semicolon.
+// several reports whether anything follows a semicolon. The first one may stand in a literal, where what looks
+// like a comment is none, so only a comment with no further semicolon is let pass.
 func several(s string) bool {
-	for {
-		_, after, found := strings.Cut(s, ";")
-		if !found {
-			return false
-		}
-		rest, ok := skipBlank(after)
-		if !ok || rest != "" && rest[0] != ';' {
-			return true
-		}
-		s = rest
-	}
+	_, after, _ := strings.Cut(s, ";")
+	after = strings.TrimLeft(after, blanks+";")
+	rest, ok := skipBlank(after)
+	return !ok || rest != "" || strings.Contains(after, ";")
 }

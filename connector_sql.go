@@ -77,11 +77,13 @@ func kindOf(query string) sqlKind {
 }
 
 func kindOfBegin(rest string) sqlKind {
-	switch word, _ := nextWord(rest); {
-	case word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
+	word, _ := nextWord(rest)
+	_, readable := skipBlank(rest)
+	switch {
+	case readable && word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
 		return sqlBegin
 	}
-	return sqlDoubt // BEGIN NOT ATOMIC
+	return sqlDoubt // BEGIN NOT ATOMIC, also in a comment that is executed
 }
 
 func kindOfStart(rest string) sqlKind {
@@ -125,10 +127,13 @@ func kindOfTable(rest string) sqlKind {
 	word, rest := nextWord(rest)
 	if isOneOf(word, "OR") { // CREATE OR REPLACE TEMPORARY TABLE
 		_, rest = nextWord(rest)
-		word, _ = nextWord(rest)
+		word, rest = nextWord(rest)
 	}
-	if isOneOf(word, "TEMPORARY", "TEMP", "PREPARE") {
+	switch kind, _ := nextWord(rest); {
+	case isOneOf(word, "PREPARE"), isOneOf(word, "TEMPORARY", "TEMP") && isOneOf(kind, "TABLE", "TABLES"):
 		return sqlPlain
+	case isOneOf(word, "TEMPORARY", "TEMP"): // MariaDB: a temporary sequence commits
+		return sqlDoubt
 	}
 	return sqlDDL
 }
@@ -144,8 +149,10 @@ func kindOfSet(rest string) sqlKind {
 	if containsFold(rest, "autocommit") {
 		return sqlAutocommit
 	}
-	switch word, _ := nextWord(rest); {
-	case isOneOf(word, "STATEMENT", "PASSWORD"): // SET STATEMENT … FOR anything; SET PASSWORD commits
+	word, _ := nextWord(rest)
+	_, readable := skipBlank(rest)
+	switch {
+	case !readable, isOneOf(word, "STATEMENT", "PASSWORD", "DEFAULT"): // SET STATEMENT … FOR anything; passwords and default roles commit
 		return sqlDoubt
 	case containsFold(rest, "completion_type"): // makes every COMMIT one AND CHAIN
 		return sqlAutocommit

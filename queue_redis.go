@@ -157,20 +157,30 @@ func (q *redisQueue) Claim(ctx context.Context, businessType string, limit int, 
 	if err != nil {
 		return Leased{}, wrapQueueError("claim "+businessType, err)
 	}
-	reply, _ := replies[0].([]any)
-	if len(reply) != 3 {
+	leased, ok := readLeased(replies[0])
+	if !ok {
 		return Leased{}, fmt.Errorf("claim %s: unexpected reply %v", businessType, replies[0])
 	}
-	token, _ := reply[0].(int64)
-	members, _ := reply[2].([]any)
-	leased := Leased{Token: token, Next: untilDue(reply[1])}
+	return leased, nil
+}
+
+// readLeased reads the answer of the claim script: token, wait, members.
+func readLeased(reply any) (leased Leased, ok bool) {
+	parts, _ := reply.([]any)
+	if len(parts) != 3 {
+		return Leased{}, false
+	}
+	token, isToken := parts[0].(int64)
+	next, isWait := untilDue(parts[1])
+	members, isList := parts[2].([]any)
+	leased = Leased{Token: token, Next: next}
 	for _, member := range members {
 		s, _ := member.(string)
 		if id, err := ParseEntryID(s); err == nil { // whatever else is in there is not ours
 			leased.IDs = append(leased.IDs, id)
 		}
 	}
-	return leased, nil
+	return leased, isToken && isWait && isList
 }
 
 func (q *redisQueue) Settle(ctx context.Context, businessType string, items []QueueOutcome) error {
@@ -219,7 +229,11 @@ func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) ([]time.D
 			return nil, fmt.Errorf("peek: unexpected reply %v", reply)
 		}
 		for j, i := range asked[c] {
-			waits[i] = untilDue(answers[j])
+			wait, ok := untilDue(answers[j])
+			if !ok {
+				return nil, fmt.Errorf("peek: unexpected reply %v", reply)
+			}
+			waits[i] = wait
 		}
 	}
 	return waits, nil
@@ -284,7 +298,10 @@ func (q *redisQueue) stamp(ctx context.Context, tags []uint32, key func(uint32) 
 	}
 	found := make([]string, len(replies))
 	for i, reply := range replies {
-		found[i], _ = reply.(string)
+		var ok bool
+		if found[i], ok = reply.(string); !ok {
+			return nil, fmt.Errorf("unexpected reply %v", reply)
+		}
 	}
 	return found, nil
 }
@@ -305,10 +322,10 @@ func wholeMillis(d time.Duration) int64 {
 }
 
 // untilDue reads the milliseconds a script answered; -1 stands for Never.
-func untilDue(reply any) time.Duration {
+func untilDue(reply any) (wait time.Duration, ok bool) {
 	ms, ok := reply.(int64)
-	if !ok || ms < 0 || ms > int64(Never/time.Millisecond) {
-		return Never
+	if ms < 0 || ms > int64(Never/time.Millisecond) {
+		return Never, ok
 	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(ms) * time.Millisecond, ok
 }

@@ -73,7 +73,7 @@ func (s *sqlStore) IDs(ctx context.Context, tx Tx, keys []string) (map[string]En
 	for chunk := range slices.Chunk(keys, maxStatementRows) {
 		rows, err := tx.QueryContext(ctx, "SELECT id, idempotent_id FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+placeholders(len(chunk))+")", anySlice(chunk)...)
 		if err != nil {
-			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", err)
+			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", finished(err))
 		}
 		if err := scanIDs(rows, found); err != nil {
 			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", err)

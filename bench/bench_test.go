@@ -11,7 +11,7 @@ import (
 var (
 	quick = flag.Bool("quick", false, "3 short pairs of ours against the floors")
 	pairs = flag.Int("pairs", 5, "pairs of runs of each work")
-	only  = flag.String("work", "", "only the works whose name contains this")
+	only  = flag.String("only", "", "only the works whose name contains this")
 	out   = flag.String("out", "../build/bench.json", "where the table goes as JSON")
 )
 

@@ -18,13 +18,13 @@ const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
-	floorInsert  = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
-	floorTuple   = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
-	floorBorn    = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
-	floorOrder   = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
-	floorVerify  = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
-	floorLock    = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
-	floorTake    = "UPDATE `common_process_log` SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
+	floorInsert = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
+	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
+	floorBorn   = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
+	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
+	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
+	floorLock   = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
+	floorTake   = "UPDATE `common_process_log` SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
 		"+30000, updated_at=UTC_TIMESTAMP(3) WHERE id IN (%s) AND version=0"
 	floorSucceed = "UPDATE `common_process_log` SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=x'%x', " +
 		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error='' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1)"

@@ -96,11 +96,17 @@ func table(rows []row) string {
 
 func (s spread) String() string { return fmt.Sprintf("%.0f (%.0f–%.0f)", s.Median, s.Min, s.Max) }
 
-func save(path string, rows []row) error {
+// report is what build/bench.json holds.
+type report struct {
+	Contests  []row  `json:"contests"`
+	Latencies []lags `json:"latencies"` // in ns
+}
+
+func save(path string, result report) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(rows, "", "  ")
+	data, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,239 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// fieldErrors takes a joined error apart; each of its parts must be a *FieldError with a reason.
+func fieldErrors(t *testing.T, err error) []*FieldError {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	parts := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		parts = joined.Unwrap()
+	}
+	var fields []*FieldError
+	for _, part := range parts {
+		var field *FieldError
+		require.ErrorAs(t, part, &field)
+		require.NotEmpty(t, field.Reason)
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+func requireFieldsOf(t *testing.T, config any, err error) {
+	t.Helper()
+	for _, field := range fieldErrors(t, err) {
+		_, found := reflect.TypeOf(config).FieldByName(field.Field)
+		require.True(t, found, "%T has no field %q", config, field.Field)
+	}
+}
+
+// Whatever a Config holds, checking it reports fields that exist, all of them, and lets nothing pass that the
+// rest of the library would choke on: every name it accepts makes keys and tables.
+func FuzzConfig(f *testing.F) {
+	f.Add("", "", int64(0), int64(0), 0, 0, byte(0))
+	f.Add("db.log", "a:b", int64(time.Second), int64(time.Hour), 1000, 1, byte(1))
+	f.Add("a`; DROP TABLE x", "{x}", int64(-1), int64(-1<<63), -1, 8<<20, byte(255))
+	f.Add("a.b.c", "a\n", int64(1<<63-1), int64(1), 999, 8<<20+1, byte(4))
+	f.Add(strings.Repeat("x", 58), strings.Repeat("y", 64), int64(time.Millisecond), int64(100*time.Millisecond), 1<<62, 100, byte(3))
+	f.Add(".log", "ключ", int64(1), int64(1), 1, 1, byte(1))
+	f.Fuzz(func(t *testing.T, table, prefix string, a, b int64, limit, content int, given byte) {
+		cfg := Config{
+			Table: table, Prefix: prefix, QueueLimit: limit, MaxContent: content,
+			Lease: time.Duration(a), Grace: time.Duration(b), ReconcileInterval: time.Duration(a), PollInterval: time.Duration(b),
+			Horizon: time.Duration(a), StopTimeout: time.Duration(b),
+		}
+		if given&1 != 0 {
+			cfg.DB = new(sql.DB)
+		}
+		if given&2 != 0 {
+			cfg.Redis = (*redis.Client)(nil)
+		}
+		if given&4 != 0 {
+			cfg.Queue = newWheel(0)
+		}
+		if given&8 != 0 {
+			cfg.Store = new(sqlStore)
+		}
+		cfg = cfg.withDefaults()
+		err := cfg.validate()
+		requireFieldsOf(t, cfg, err)
+		require.Equal(t, (given&1 != 0) == (given&8 != 0), refuses(err, "DB") || refuses(err, "Store"))
+		name, tableErr := parseTable(cfg.Table)
+		_, keysErr := newRedisKeys(cfg.Prefix, 1)
+		require.Equal(t, tableErr != nil, refuses(err, "Table"))
+		require.Equal(t, keysErr != nil, refuses(err, "Prefix"), "New's check of the prefix and the queue's are one")
+		if tableErr == nil {
+			requirePlainName(t, name)
+		}
+	})
+}
+
+func refuses(err error, field string) bool {
+	for _, part := range flatten(err) {
+		var f *FieldError
+		if errors.As(part, &f) && f.Field == field {
+			return true
+		}
+	}
+	return false
+}
+
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// requirePlainName demands that a table's name is quoted into exactly what was given, and short enough for what
+// is appended to it.
+func requirePlainName(t *testing.T, name tableName) {
+	t.Helper()
+	quoted := name.quoted("_audit")
+	want := 2
+	if name.database != "" {
+		want = 4
+	}
+	require.Equal(t, want, strings.Count(quoted, "`"))
+	require.NotContains(t, quoted, " ")
+	require.LessOrEqual(t, len(name.base)+len("_audit"), 64)
+	texts, err := DDL("mysql", strings.ReplaceAll(name.quoted(""), "`", ""))
+	require.NoError(t, err)
+	require.Contains(t, texts, name.quoted(""))
+	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
+}
+
+// Whatever a TypeConfig and a business type hold, registering names fields that exist, and what it accepts has
+// room for at least one attempt at a time.
+func FuzzTypeConfig(f *testing.F) {
+	f.Add("close_order", 0, 0, int64(0), int64(0), byte(0))
+	f.Add("", -1, 1, int64(-1), int64(time.Second), byte(3))
+	f.Add(" x", 1, -1<<63, int64(1), int64(-1<<63), byte(1))
+	f.Add("a\nb", 1<<62, 1<<62, int64(1<<63-1), int64(1<<63-1), byte(2))
+	f.Fuzz(func(t *testing.T, name string, count, batch int, timeout, lease int64, given byte) {
+		cfg := TypeConfig{
+			MaxProcessCount: count, MaxCompensateCount: batch, Concurrency: batch, BatchSize: count,
+			Timeout: time.Duration(timeout), Lease: time.Duration(lease),
+		}
+		if given&1 != 0 {
+			cfg.Compensate = outcomeType(true).undo
+		}
+		if given&2 != 0 {
+			cfg.CompensateTx = TypedTx[parcel](nil)
+		}
+		cfg = cfg.withDefaults(30 * time.Second)
+		err := cfg.validate()
+		requireFieldsOf(t, cfg, err)
+		require.Equal(t, given&3 == 3, refuses(err, "CompensateTx"))
+		if err == nil {
+			require.Positive(t, min(cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.Concurrency, cfg.BatchSize))
+			require.GreaterOrEqual(t, cfg.Lease, time.Second)
+			require.NotNil(t, cfg.Retry)
+			require.NotNil(t, cfg.Codec)
+		}
+		if validateType(name) == nil {
+			require.NotEmpty(t, name)
+			require.Equal(t, strings.TrimSpace(name), name)
+		}
+	})
+}
+
+// Two types never share a key, and neither a type nor anything else decides which hash tag Redis reads out of
+// a key but our prefix.
+func FuzzRedisKeys(f *testing.F) {
+	f.Add("compensator", "a", "b", uint32(1))
+	f.Add("p", "a:0:due", "a", uint32(16))
+	f.Add("p:v1:0", "{x}", "}", uint32(16))
+	f.Add("p", "epoch", "owner", uint32(16))
+	f.Add("p", ":0:due", "", uint32(3))
+	f.Fuzz(func(t *testing.T, prefix, one, other string, tags uint32) {
+		k, err := newRedisKeys(prefix, tags%64+1)
+		if err != nil {
+			fieldErrors(t, err)
+			return
+		}
+		require.Equal(t, one == other, k.due(one) == k.due(other))
+		for _, key := range []string{k.due(one), k.epoch(k.tagOf(one)), k.owner(k.tagOf(one))} {
+			_, inner, found := strings.Cut(key, "{")
+			require.True(t, found)
+			inner, _, found = strings.Cut(inner, "}")
+			require.True(t, found)
+			require.Equal(t, k.tag(k.tagOf(one)), "{"+inner+"}", "a script's keys live together")
+		}
+		for _, ours := range []string{k.epoch(0), k.owner(0), k.lead(), k.wake()} {
+			require.NotEqual(t, ours, k.due(one))
+		}
+	})
+}
+
+// What a server says of itself is read without panic: a version that cannot be read is refused by a database,
+// where features are needed, and let pass by Redis, which only hides it.
+func FuzzServerAnswers(f *testing.F) {
+	for _, version := range []string{"", "10.11.19-MariaDB-0+deb12u1", "8.0.1", "8.0.0", "5.5.5-10.6.0-MariaDB", "9", "8.", "99999999999999999999.1.1", "-1.0.0", "8.0", "+8.9.9", " 8.4.0"} {
+		f.Add(version, "STRICT_TRANS_TABLES", int64(16<<20), "ROW", "0")
+	}
+	f.Add("8.4.0", "strict_all_tables", int64(-1<<63), "statement", "ON")
+	f.Fuzz(func(t *testing.T, version, mode string, packet int64, format, readOnly string) {
+		m := mysqlSession{version: version, autocommit: true, sqlMode: mode, maxPacket: packet, logBin: true, binlogFormat: format, readOnly: readOnly}
+		_ = m.contentLimit()
+		known := map[string]bool{"server version": true, "sql_mode": true, "binlog_format": true, "read_only": true}
+		for _, field := range fieldErrors(t, errors.Join(m.problems()...)) {
+			require.True(t, known[field.Field], field.Field)
+		}
+		require.Equal(t, m.supported(), !refuses(errors.Join(m.problems()...), "server version"))
+		require.NotNil(t, mysqlDialect(version).fault)
+		for _, info := range []string{version, "# Server\r\nredis_version:" + version + "\r\nredis_mode:" + mode} {
+			if err := checkRedisVersion(info); err != nil {
+				require.Equal(t, "Redis", fieldErrors(t, err)[0].Field)
+			}
+		}
+		columns := map[string]mysqlColumn{mode: {dataType: version, length: packet, collation: format}, "idempotent_id": {dataType: version, length: packet, collation: format}}
+		fieldErrors(t, errors.Join(mysqlTable{engine: readOnly, columns: columns, missing: []string{mode}}.problems(tableName{base: "x"})...))
+		_ = sqliteSession{version: version}.supported()
+	})
+}
+
+// carried is a Propagator whose values are fixed.
+type carried map[string]string
+
+func (c carried) Inject(context.Context) map[string]string { return c }
+
+func (c carried) Extract(ctx context.Context, _ map[string]string) context.Context { return ctx }
+
+// Headers that were accepted fit the column and come back as they were, but for bytes that are no UTF-8; none
+// are refused that fit.
+func FuzzHeaders(f *testing.F) {
+	f.Add("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	f.Add("", "")
+	f.Add("\xff", "\x00<&>\u2028")
+	f.Add("a", strings.Repeat("x", maxHeaders))
+	f.Add("a", strings.Repeat("\x01", maxHeaders/6))
+	f.Fuzz(func(t *testing.T, key, value string) {
+		c := &Compensator{cfg: Config{Propagator: carried{key: value}}}
+		encoded, err := c.headers(t.Context())
+		if err != nil {
+			require.Equal(t, "headers", fieldErrors(t, err)[0].Field)
+			require.Greater(t, len(key)+len(value), maxHeaders/6-len(`{"":""}`), "no character takes more than six bytes")
+			return
+		}
+		require.LessOrEqual(t, len(encoded), maxHeaders)
+		var got map[string]string
+		require.NoError(t, json.Unmarshal(encoded, &got))
+		require.Equal(t, map[string]string{validJSON(key): validJSON(value)}, got)
+	})
+}

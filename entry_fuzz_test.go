@@ -1,0 +1,177 @@
+package compensator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An id is read back from what String wrote, and from nothing else: two spellings of one id would make two
+// members of the queue, of which an acknowledgement removes one.
+func FuzzParseEntryID(f *testing.F) {
+	for _, text := range []string{"", "0", "1", "007", "+1", "-1", " 1", "1 ", "1_000", "0x1", "1e3", "१", "18446744073709551615", "18446744073709551616"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := ParseEntryID(text)
+		var marshaled EntryID
+		require.Equal(t, err == nil, marshaled.UnmarshalText([]byte(text)) == nil)
+		require.Equal(t, id, marshaled)
+		if err != nil {
+			var refused *FieldError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "entry id", refused.Field)
+			require.True(t, id.IsZero())
+			return
+		}
+		require.False(t, id.IsZero())
+		require.Equal(t, text, id.String())
+		encoded, err := json.Marshal(id)
+		require.NoError(t, err)
+		require.Equal(t, `"`+text+`"`, string(encoded), "JSON carries it as a string")
+	})
+}
+
+// parcel is content with a field of every kind a caller is likely to have.
+type parcel struct {
+	Text   string             `json:"text"`
+	Bytes  []byte             `json:"bytes"`
+	Number int64              `json:"number"`
+	Big    uint64             `json:"big"`
+	Weight float64            `json:"weight"`
+	Ref    EntryID            `json:"ref"`
+	Tags   map[string]float64 `json:"tags,omitempty"`
+	Next   *parcel            `json:"next,omitempty"`
+}
+
+// Content that was accepted is decoded to what was given; content that cannot be written is refused with a
+// *FieldError, before anything is sent.
+func FuzzContentRoundTrip(f *testing.F) {
+	f.Add("", []byte(nil), int64(0), uint64(0), 0.0, "")
+	f.Add("订单 \x00 \u2028 <&> \U0001F4E6", []byte{0xff, 0}, int64(math.MinInt64), uint64(math.MaxUint64), -0.1, "tag")
+	f.Add("half a rune \xe8", []byte("x"), int64(1<<53+1), uint64(1<<53+1), math.MaxFloat64, "\xff")
+	f.Add("", []byte{}, int64(-1), uint64(1), math.NaN(), "nan")
+	f.Add("", []byte{}, int64(-1), uint64(1), math.Inf(-1), "inf")
+	parcels := &Type[parcel]{name: "send_parcel", codec: JSON}
+	f.Fuzz(func(t *testing.T, text string, raw []byte, number int64, big uint64, weight float64, tag string) {
+		sent := parcel{Text: text, Bytes: raw, Number: number, Big: big, Weight: weight, Ref: RowID(max(big, 1)), Tags: map[string]float64{tag: weight}}
+		sent.Next = &parcel{Text: tag, Number: -number, Ref: RowID(1)}
+		entry, err := parcels.Entry(sent, Options{BusinessID: "42"})
+		if math.IsNaN(weight) || math.IsInf(weight, 0) {
+			var refused *FieldError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "content", refused.Field)
+			require.Empty(t, entry)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, "send_parcel", entry.BusinessType)
+		require.Equal(t, "42", entry.BusinessID)
+		var got parcel
+		require.NoError(t, (&Entry{Content: entry.Content, codec: JSON}).Decode(&got))
+		var plain parcel
+		require.NoError(t, (&Entry{Content: entry.Content}).Decode(&plain), "JSON is the codec of an entry nobody claims")
+		require.Equal(t, got, plain)
+		want := sent
+		want.Text, want.Tags = validJSON(text), map[string]float64{validJSON(tag): weight}
+		next := *sent.Next
+		next.Text = validJSON(tag)
+		want.Next = &next
+		require.Equal(t, want, got)
+	})
+}
+
+// validJSON is what JSON makes of a text: each byte that is no UTF-8 becomes the replacement character.
+func validJSON(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// moodyCodec fails or panics as it is told.
+type moodyCodec struct{ mood byte }
+
+func (c moodyCodec) Marshal(any) ([]byte, error) { return []byte{c.mood}, c.act() }
+
+func (c moodyCodec) Unmarshal([]byte, any) error { return c.act() }
+
+func (c moodyCodec) act() error {
+	switch c.mood % 6 {
+	case 1:
+		return errDownstream
+	case 2:
+		return Permanent(errDownstream)
+	case 3:
+		return &FieldError{Field: "content", Reason: "too moody"}
+	case 4:
+		panic("moody")
+	case 5:
+		var none *parcel
+		none.Text = "a run-time error"
+	}
+	return nil
+}
+
+// A codec that fails on stored content spends no attempt, whatever its error says, because a newer version of
+// the code may be able to read it; one that panics fails the attempt. Either way the entry has an outcome.
+func FuzzFailingCodec(f *testing.F) {
+	for mood := range byte(6) {
+		f.Add(mood, []byte(`{}`), false)
+		f.Add(mood, []byte{}, true)
+	}
+	c := &Compensator{}
+	d := newDispatcher(c)
+	f.Fuzz(func(t *testing.T, mood byte, content []byte, batch bool) {
+		codec := moodyCodec{mood}
+		ran := 0
+		handled := outcomeType(false)
+		if batch {
+			handled.runBatch = typedBatch(func(_ context.Context, items []Item[parcel]) []error {
+				ran += len(items)
+				return nil
+			})
+		} else {
+			handled.run = Typed(func(context.Context, *Entry, parcel) error { ran++; return nil })
+		}
+		a := &attempt{t: handled, row: *attempted(Pending, 1, 0), ctx: t.Context()}
+		a.row.Content, a.row.codec = content, codec
+		end := d.call(a)
+		o := handled.safeOutcomeOf(&a.row, end.err, nil)
+		switch mood % 6 {
+		case 0:
+			require.Equal(t, 1, ran)
+			require.Equal(t, Succeeded, o.To)
+		case 4, 5:
+			var panicked *PanicError
+			require.ErrorAs(t, end.err, &panicked)
+			require.Equal(t, 2, o.ProcessCount)
+			require.Equal(t, Retrying, o.To)
+		default:
+			require.Equal(t, 1, o.ProcessCount, "spends no attempt")
+			require.Equal(t, Pending, o.To)
+			require.GreaterOrEqual(t, o.After, unavailablePause)
+		}
+		if mood%6 != 0 {
+			require.Zero(t, ran, "a handler got a value nobody decoded")
+		}
+	})
+}
+
+// Encoding refuses with the codec's own words, whichever error it returns.
+func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
+	for mood := byte(1); mood < 4; mood++ {
+		_, err := (&Type[parcel]{name: "x", codec: moodyCodec{mood}}).Entry(parcel{}, Options{})
+		var refused *FieldError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "content", refused.Field)
+		require.Contains(t, refused.Reason, moodyCodec{mood}.act().Error())
+		require.False(t, errors.Is(err, ErrNoTransaction))
+	}
+}

@@ -1,0 +1,172 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hardTexts are texts that some layer between a caller and a column may change, cut, refuse or take for another.
+var hardTexts = []string{
+	"", "a", "A", "a ", " a", "a\t", "a\u00a0", "a\u3000", "ß", "ss", "é", "e\u0301", "ı", "\u00ad", "a\u200b", "\ufeffa", "\u2028", "\u202e",
+	"\x00", "a\x00", "\x01", "\x1a", "\n", "\r\n", "\x7f", "\u0085", "'", "\"", "\\", "\\'", "`", "%", "_", "?", ":x", "$1", "-- ", ";", "/*", "0", "-0", "1e9", "NULL",
+	"\xff", "\xc0\x80", "\xed\xa0\x80", "half \xe8\xae", "\ufffd", "\ufffe", "\U0010ffff", "\U0001F469\u200d\U0001F680", "订单", "𠀀", "İ", "Ⅷ",
+	strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("\U0001F4E6", 64), strings.Repeat("\U0001F4E6", 65), strings.Repeat("订", 191), strings.Repeat("单", 192), strings.Repeat("\U0001F4E6", 191),
+	"{}", "{x}:0:due", "a:0:due", "*", "\u0627\u0644", "\U000e0001", "\u180e",
+}
+
+// A text is accepted exactly if every database stores it as it is: valid UTF-8, no NUL, no more characters than
+// the column has. A name is printable at its ends, too. Refusing says why, and an entry names every field.
+func FuzzTexts(f *testing.F) {
+	for _, text := range hardTexts {
+		f.Add(text, maxName)
+		f.Add(text, maxIdempotentID)
+	}
+	c := &Compensator{cfg: Config{MaxContent: 100}}
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		storable := utf8.ValidString(text) && len([]rune(text)) <= limit && strings.IndexByte(text, 0) < 0
+		require.Equal(t, storable, badText(text, limit) == "")
+		if validateType(text) == nil {
+			require.Empty(t, badText(text, maxName))
+			runes := []rune(text)
+			require.False(t, unicode.IsSpace(runes[0]) || unicode.IsSpace(runes[len(runes)-1]))
+			require.NotContains(t, text, "\n")
+		}
+		draft, err := c.draft(NewEntry{BusinessType: "x", Content: []byte(text), Options: Options{
+			IdempotentID: text, BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
+		}})
+		name, key := badText(text, maxName) == "", badText(text, maxIdempotentID) == "" && !strings.HasSuffix(text, " ")
+		for field, accepted := range map[string]bool{
+			"idempotent id": key, "batch id": name, "business id": name, "business ext id": name, "user id": name, "user name": name, "content": len(text) <= 100,
+		} {
+			require.Equal(t, !accepted, refuses(err, field), "%s of %q: %v", field, text, err)
+		}
+		fieldErrors(t, err)
+		if err == nil {
+			require.NotEmpty(t, draft.IdempotentID)
+			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
+		}
+		by := ByHand{Actor: text, Reason: "x"}
+		require.Equal(t, text != "" && badText(text, maxIdempotentID) == "", by.validate() == nil)
+	})
+}
+
+// A delay that was accepted is whole milliseconds, never shorter than asked for, and at most 100 years.
+func FuzzDelay(f *testing.F) {
+	for _, n := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, int64(maxDelay), int64(maxDelay) + 1, 1<<63 - 1, -1 << 63} {
+		f.Add(n, int64(0), false)
+		f.Add(int64(0), n, true)
+		f.Add(n, n, true)
+	}
+	f.Fuzz(func(t *testing.T, delay, at int64, given bool) {
+		o := Options{Delay: time.Duration(delay)}
+		if given {
+			o.At = time.Unix(at, 0)
+		}
+		got, err := o.delay()
+		if err != nil {
+			require.Len(t, fieldErrors(t, err), 1)
+			require.Zero(t, got)
+			require.True(t, given || delay < 0 || o.Delay > maxDelay, "refused %v", o.Delay)
+			return
+		}
+		require.Zero(t, got%time.Millisecond)
+		require.LessOrEqual(t, got, maxDelay+time.Millisecond)
+		require.GreaterOrEqual(t, got, o.Delay)
+		if given {
+			require.Zero(t, delay)
+			require.GreaterOrEqual(t, time.Now().Add(got), o.At, "early")
+		}
+	})
+}
+
+// An id drawn for an entry without one is accepted, unique and in the order of time.
+func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
+	last := ""
+	for range 2000 {
+		id := newIdempotentID()
+		require.Empty(t, badText(id, maxIdempotentID))
+		require.GreaterOrEqual(t, id[:13], last, "by milliseconds")
+		last = id[:13]
+	}
+}
+
+// What the checks accept, a real server stores and finds again as it is, and it takes no two of them for one.
+func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
+	db, plain := connectorDB(t)
+	require.NoError(t, Migrate(t.Context(), plain))
+	c, err := New(t.Context(), Config{DB: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	stored := map[string]EntryID{}
+	for i, text := range hardTexts {
+		for _, e := range []NewEntry{
+			{BusinessType: "x", Options: Options{IdempotentID: text}},
+			{BusinessType: text, Content: []byte(text), Options: Options{IdempotentID: fmt.Sprint("of ", i), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text}},
+		} {
+			if _, err := c.draft(e); err != nil {
+				continue
+			}
+			got := requireStored(t, c, e)
+			require.NotContains(t, stored, got.IdempotentID, "%q is taken for another", text)
+			stored[got.IdempotentID] = got.ID
+			failWith(t, plain, c, got, text)
+		}
+	}
+	require.Greater(t, len(stored), len(hardTexts))
+}
+
+// requireStored records an entry and finds it, by each of its names, as it was given.
+func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
+	t.Helper()
+	var receipt *Receipt
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *ScopedTx) (err error) {
+		receipt, err = c.Record(ctx, tx, e)
+		return err
+	}), "%q", e)
+	got, err := c.Get(t.Context(), receipt.ID())
+	require.NoError(t, err)
+	want := e.Options
+	if want.IdempotentID == "" {
+		want.IdempotentID = got.IdempotentID
+	}
+	require.Equal(t, want, Options{
+		IdempotentID: got.IdempotentID, BatchID: got.BatchID, BusinessID: got.BusinessID, BusinessExtID: got.BusinessExtID, UserID: got.UserID, UserName: got.UserName,
+	})
+	require.Equal(t, e.BusinessType, got.BusinessType)
+	require.Equal(t, string(e.Content), string(got.Content))
+	byKey, err := c.Get(t.Context(), IdempotentID(got.IdempotentID))
+	require.NoError(t, err)
+	require.Equal(t, got.ID, byKey.ID, "%q names another entry", got.IdempotentID)
+	for _, filter := range []Filter{{BusinessType: e.BusinessType, Limit: maxPage}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: maxPage}} {
+		page, err := c.List(t.Context(), filter)
+		require.NoError(t, err)
+		found := false
+		for _, listed := range page.Entries {
+			require.Equal(t, e.BusinessType, listed.BusinessType, "listed under %q", e.BusinessType)
+			found = found || listed.ID == got.ID
+		}
+		require.True(t, found, "%q is not listed", e.BusinessType)
+	}
+	return *got
+}
+
+// failWith stores a text as an attempt's error, and something odd as headers; the row must still be read.
+func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string) {
+	t.Helper()
+	settled, err := c.store.Settle(t.Context(), newToken(), []Outcome{{ID: e.ID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
+	require.NoError(t, err)
+	require.True(t, settled[0].Applied)
+	mustExec(t, plain, "UPDATE common_process_log SET headers=? WHERE id=?", []byte(text), e.ID.Row())
+	got, err := c.Get(t.Context(), e.ID)
+	require.NoError(t, err)
+	require.Equal(t, sanitizeError(text), got.LastError)
+}
