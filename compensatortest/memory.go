@@ -2,6 +2,7 @@ package compensatortest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,8 +13,16 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lockWait is how long a statement of the store's own waits for a row that a transaction holds.
-const lockWait = 2 * time.Second
+// How long a row is waited for that a transaction holds.
+const (
+	lockWait    = 2 * time.Second  // by a statement of the store's own
+	resolveWait = 10 * time.Second // by Resolve
+	txLockWait  = 50 * time.Second // by a statement in a caller's transaction, as innodb_lock_wait_timeout has it
+)
+
+// ErrLockWait is what a statement in a caller's transaction returns that has waited for a row for 50 seconds.
+// The transaction stays open.
+var ErrLockWait = errors.New("compensatortest: lock wait timeout exceeded")
 
 // MemoryStore is a compensator.Store that keeps its rows in this process: for unit tests of code that records
 // entries, and for simulations in a testing/synctest bubble, whose clock it then uses. It behaves as InnoDB
@@ -31,6 +40,7 @@ type MemoryStore struct {
 	audit  map[compensator.EntryID][]compensator.AuditRecord
 	open   []*MemoryTx
 	watch  func(before, after compensator.Row)
+	shift  time.Duration // of the store's clock
 }
 
 var _ compensator.Store = (*MemoryStore)(nil)
@@ -61,7 +71,7 @@ func (s *MemoryStore) Watch(fn func(before, after compensator.Row)) {
 func (s *MemoryStore) Rows() []compensator.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := nowMS()
+	now := s.nowLocked()
 	var rows []compensator.Row
 	for _, version := range s.committedLocked() {
 		rows = append(rows, version.row(now))
@@ -79,6 +89,17 @@ func (s *MemoryStore) Crash() {
 		tx.endLocked(endCrashed)
 	}
 }
+
+// ShiftClock moves the store's clock by d from where it stands: forward, or back when d is negative. Leases
+// and due moments stay where they are, as those of a database whose clock is set.
+func (s *MemoryStore) ShiftClock(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shift += d
+}
+
+// nowLocked is the store's clock, cut to what a row stores.
+func (s *MemoryStore) nowLocked() int64 { return time.Now().Add(s.shift).UnixMilli() }
 
 // Check implements compensator.Store: nothing can be wrong here.
 func (s *MemoryStore) Check(ctx context.Context) error { return ctx.Err() }
@@ -121,7 +142,7 @@ func (s *MemoryStore) writeLocked(tx *MemoryTx, row *memoryRow, next *version, a
 
 // publishLocked commits one step.
 func (s *MemoryStore) publishLocked(step memoryStep) {
-	now := nowMS()
+	now := s.nowLocked()
 	step.row.committed = step.after
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
@@ -135,13 +156,18 @@ func (s *MemoryStore) removeLocked(row *memoryRow) {
 	delete(s.keys, row.key)
 }
 
-// freeLocked finds a row and waits until no transaction but tx holds it: until ctx ends, with the error of
-// that. A tx that would wait for itself through others is ended, as by a server's deadlock detection. The
-// row is looked up anew after each wait; nil means that there is none.
+// freeLocked finds a row and waits until it is free for tx to write: until ctx ends, with the error of that. A
+// tx that would wait for itself through others is ended, as by a server's deadlock detection. The row is
+// looked up anew after each wait; nil means that there is none.
 func (s *MemoryStore) freeLocked(ctx context.Context, tx *MemoryTx, find func() *memoryRow) (*memoryRow, error) {
+	return s.untilLocked(ctx, tx, find, (*memoryRow).freeFor)
+}
+
+// untilLocked is freeLocked for any condition.
+func (s *MemoryStore) untilLocked(ctx context.Context, tx *MemoryTx, find func() *memoryRow, free func(*memoryRow, *MemoryTx) bool) (*memoryRow, error) {
 	for {
 		row := find()
-		if row == nil || row.freeFor(tx) {
+		if row == nil || free(row, tx) {
 			return row, nil
 		}
 		if err := s.awaitLocked(ctx, tx, row); err != nil {
@@ -150,34 +176,44 @@ func (s *MemoryStore) freeLocked(ctx context.Context, tx *MemoryTx, find func() 
 	}
 }
 
-// awaitLocked gives up the lock until row's holder has ended, or tx, or ctx.
+// awaitLocked gives up the lock until somebody has let go of row, or tx or ctx has ended.
 func (s *MemoryStore) awaitLocked(ctx context.Context, tx *MemoryTx, row *memoryRow) error {
 	if tx != nil && row.waitsFor(tx) {
 		tx.undoLocked(0)
 		tx.endLocked(endAborted)
 		return compensator.ErrTxAborted
 	}
-	free, ended := row.free, tx.waitLocked(row)
+	free, ended := row.nextRelease(), tx.waitLocked(row)
 	s.mu.Unlock()
 	var err error
 	select {
 	case <-free:
 	case <-ended:
 	case <-ctx.Done():
-		if err = ctx.Err(); context.Cause(ctx) == compensator.ErrBusy {
-			err = compensator.ErrBusy
+		if err = ctx.Err(); isLockWait(context.Cause(ctx)) {
+			err = context.Cause(ctx)
 		}
 	}
 	s.mu.Lock()
 	tx.waitLocked(nil)
 	if err == nil {
-		err = tx.refusalLocked()
+		return tx.refusalLocked()
+	}
+	if tx != nil && tx.end == nil && !isLockWait(err) {
+		tx.undoLocked(0) // a driver gives up the connection with a statement that it no longer waits for
+		tx.endLocked(endDropped)
 	}
 	return err
 }
 
-// withLockWait bounds ctx by lockWait; freeLocked then returns ErrBusy.
-func withLockWait(ctx context.Context) (context.Context, context.CancelFunc) {
+func isLockWait(err error) bool { return err == compensator.ErrBusy || err == ErrLockWait }
+
+// withLockWait bounds ctx by lockWait, and by txLockWait when the statement is one of a transaction;
+// freeLocked then returns ErrBusy or ErrLockWait.
+func withLockWait(ctx context.Context, tx *MemoryTx) (context.Context, context.CancelFunc) {
+	if tx != nil {
+		return context.WithTimeoutCause(ctx, txLockWait, ErrLockWait)
+	}
 	return context.WithTimeoutCause(ctx, lockWait, compensator.ErrBusy)
 }
 

@@ -1,9 +1,9 @@
 package compensatortest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,13 +20,13 @@ func (s *MemoryStore) Claim(ctx context.Context, want []compensator.Wanted, toke
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := memoryClaim{store: s, now: nowMS(), token: token, lease: lease, accept: accept}
-	seen := make(map[compensator.EntryID]bool, len(want))
+	c := memoryClaim{store: s, now: s.nowLocked(), token: token, lease: lease, accept: accept}
+	held := make(map[compensator.EntryID]compensator.Token, len(want))
 	for _, w := range want {
-		if !seen[w.ID] {
-			seen[w.ID] = true
-			c.oneLocked(w)
-		}
+		held[w.ID] = w.Token
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(held), compareIDs) {
+		c.oneLocked(id, held[id])
 	}
 	return c.found, nil
 }
@@ -41,27 +41,34 @@ type memoryClaim struct {
 	found  compensator.Claimed
 }
 
-func (c *memoryClaim) oneLocked(w compensator.Wanted) {
-	row := c.store.rows[w.ID]
+func (c *memoryClaim) oneLocked(id compensator.EntryID, held compensator.Token) {
+	row := c.store.rows[id]
 	if row == nil || row.committed == nil {
-		c.found.Gone = append(c.found.Gone, w.ID)
+		c.found.Gone = append(c.found.Gone, id)
 		return
 	}
 	v := row.committed
-	own := w.Token != compensator.Token{} && w.Token == v.token
+	own := held != compensator.Token{} && held == v.token
 	switch before := v.row(c.now); {
-	case row.holder != nil:
-		c.found.Waiting = append(c.found.Waiting, compensator.Scheduled{ID: w.ID, In: lockedRetry, NextAt: v.nextAt})
+	case !row.freeFor(nil):
+		c.found.Waiting = append(c.found.Waiting, compensator.Scheduled{ID: id, In: lockedRetry})
 	case v.entry.State.Terminal():
-		c.found.Gone = append(c.found.Gone, w.ID)
-	case !v.due(c.now) || v.leased(c.now) && !own:
-		c.found.Waiting = append(c.found.Waiting, v.scheduled(c.now))
+		c.found.Gone = append(c.found.Gone, id)
+	case before.DueIn > 0 || before.LeaseLeft > 0 && !own:
+		c.found.Waiting = append(c.found.Waiting, compensator.Scheduled{ID: id, In: max(before.DueIn, before.LeaseLeft)})
 	case !c.accept(&before):
 		c.found.Refused = append(c.found.Refused, v.row(c.now))
 	default:
 		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now), nil)
-		c.found.Mine = append(c.found.Mine, row.committed.row(c.now))
+		c.found.Mine = append(c.found.Mine, c.mine(row.committed, before))
 	}
+}
+
+// mine is the row as the store on SQL answers it: what it read, brought up to what it wrote.
+func (c *memoryClaim) mine(claimed *version, before compensator.Row) compensator.Row {
+	row := claimed.row(c.now)
+	row.LeaseLeft, row.UpdatedAt = c.lease, before.UpdatedAt
+	return row
 }
 
 // Release implements compensator.Store. It returns ErrBusy when a transaction kept one of the rows for two
@@ -73,10 +80,10 @@ func (s *MemoryStore) Release(ctx context.Context, ids []compensator.EntryID, to
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	busy, err := s.eachLocked(ctx, ids, func(_ int, row *memoryRow) {
-		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 {
+		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 || row.committed.entry.DeliveryCount == 0 {
 			return
 		}
-		s.writeLocked(nil, row, row.committed.released(nowMS()), nil)
+		s.writeLocked(nil, row, row.committed.released(s.nowLocked()), nil)
 	})
 	if err == nil && len(busy) > 0 {
 		err = compensator.ErrBusy
@@ -90,11 +97,11 @@ func (s *MemoryStore) Release(ctx context.Context, ids []compensator.EntryID, to
 // eachLocked calls do for every id; row is nil when there is none. It does the free rows first and then waits
 // for the others, lockWait in all: the places of those still held are busy.
 func (s *MemoryStore) eachLocked(ctx context.Context, ids []compensator.EntryID, do func(i int, row *memoryRow)) (busy []int, err error) {
-	ctx, cancel := withLockWait(ctx)
+	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()
 	var held []int
 	for i, id := range ids {
-		if row := s.rows[id]; row != nil && row.holder != nil {
+		if row := s.rows[id]; row != nil && !row.freeFor(nil) {
 			held = append(held, i)
 			continue
 		}
@@ -122,14 +129,14 @@ func (s *MemoryStore) Renew(ctx context.Context, held []compensator.Held, lease 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until := nowMS() + millis(lease)
+	until := s.nowLocked() + millis(lease)
 	var lost []compensator.EntryID
 	for _, h := range held {
 		row := s.rows[h.ID]
 		switch {
 		case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():
 			lost = append(lost, h.ID)
-		case row.holder == nil:
+		case row.freeFor(nil):
 			row.committed = row.committed.renewed(until)
 		}
 	}
@@ -150,13 +157,11 @@ func (s *MemoryStore) Due(ctx context.Context, businessType string, limit int) (
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := nowMS()
+	now := s.nowLocked()
 	due := s.matchingLocked(func(v *version) bool {
 		return v.entry.BusinessType == businessType && !v.entry.State.Terminal() && v.due(now) && !v.leased(now)
 	})
-	slices.SortFunc(due, func(a, b *version) int {
-		return cmp.Or(cmp.Compare(b.entry.State, a.entry.State), place(a.scheduled(now), b.scheduled(now)))
-	})
+	slices.SortFunc(due, func(a, b *version) int { return place(a.scheduled(now), b.scheduled(now)) })
 	var ids []compensator.EntryID
 	for _, v := range due[:min(len(due), max(limit, 0))] {
 		ids = append(ids, v.entry.ID)

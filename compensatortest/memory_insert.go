@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/compensator-go/compensator"
 )
 
 // Insert implements compensator.Store. It waits for a transaction that holds one of the keys until that one
-// or ctx ends. It always knows whether tx is open, so proven makes no difference.
+// or ctx ends, 50 seconds at most. Until tx ends, nobody else can write an entry it found to be a duplicate;
+// claims pass by. It always knows whether tx is open, so proven makes no difference.
 func (s *MemoryStore) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, _ bool) ([]compensator.Inserted, error) {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
@@ -23,20 +26,32 @@ func (s *MemoryStore) Insert(ctx context.Context, tx compensator.Tx, drafts []co
 	if err := s.freeKeysLocked(ctx, own, drafts); err != nil {
 		return nil, fmt.Errorf("insert %d entries: %w", len(drafts), err)
 	}
-	now := nowMS()
+	now := s.nowLocked()
 	answers := make([]compensator.Inserted, len(drafts))
-	for i, draft := range drafts {
-		answers[i] = s.insertLocked(own, draft, now)
+	for _, i := range byKey(drafts) {
+		answers[i] = s.insertLocked(own, drafts[i], now)
 	}
 	return answers, nil
+}
+
+// byKey lists the places of drafts in the order in which they go in.
+func byKey(drafts []compensator.Draft) []int {
+	order := make([]int, len(drafts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
+	return order
 }
 
 // freeKeysLocked returns when nobody else holds any of the keys. A wait may let others take a key seen free
 // before, so every wait starts over.
 func (s *MemoryStore) freeKeysLocked(ctx context.Context, tx *MemoryTx, drafts []compensator.Draft) error {
+	ctx, cancel := withLockWait(ctx, tx)
+	defer cancel()
 	for i := 0; i < len(drafts); i++ {
 		row := s.keys[drafts[i].IdempotentID]
-		if row == nil || row.freeFor(tx) {
+		if row == nil || row.sharedFor(tx) {
 			continue
 		}
 		if err := s.awaitLocked(ctx, tx, row); err != nil {
@@ -49,6 +64,7 @@ func (s *MemoryStore) freeKeysLocked(ctx context.Context, tx *MemoryTx, drafts [
 
 func (s *MemoryStore) insertLocked(tx *MemoryTx, draft compensator.Draft, now int64) compensator.Inserted {
 	if row := s.keys[draft.IdempotentID]; row != nil {
+		tx.shareLocked(row)
 		entry := &row.seenBy(tx).entry
 		same := entry.BusinessType == draft.BusinessType && bytes.Equal(entry.Content, draft.Content)
 		return compensator.Inserted{ID: row.id, Duplicate: true, State: entry.State, ContentMatches: same}
@@ -95,7 +111,7 @@ func (s *MemoryStore) Load(ctx context.Context, ids []compensator.EntryID) ([]co
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := nowMS()
+	now := s.nowLocked()
 	var rows []compensator.Row
 	read := make(map[compensator.EntryID]bool, len(ids))
 	for _, id := range ids {
@@ -107,21 +123,21 @@ func (s *MemoryStore) Load(ctx context.Context, ids []compensator.EntryID) ([]co
 	return rows, nil
 }
 
-// Resolve implements compensator.Store. It waits two seconds at most.
+// Resolve implements compensator.Store. It waits ten seconds at most.
 func (s *MemoryStore) Resolve(ctx context.Context, ref compensator.Ref) (compensator.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return compensator.Row{}, err
 	}
-	ctx, cancel := withLockWait(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveWait, compensator.ErrBusy)
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row, err := s.freeLocked(ctx, nil, s.byRef(ref))
+	row, err := s.untilLocked(ctx, nil, s.byRef(ref), (*memoryRow).sharedFor)
 	if err == nil && row == nil {
 		err = compensator.ErrNotFound
 	}
 	if err != nil {
 		return compensator.Row{}, fmt.Errorf("resolve entry %v: %w", ref, err)
 	}
-	return row.committed.row(nowMS()), nil
+	return row.committed.row(s.nowLocked()), nil
 }

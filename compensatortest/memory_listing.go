@@ -3,6 +3,7 @@ package compensatortest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,7 +17,7 @@ func (s *MemoryStore) Heads(ctx context.Context) ([]compensator.Head, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := nowMS()
+	now := s.nowLocked()
 	earliest := make(map[memoryGroup]compensator.Head)
 	for _, v := range s.matchingLocked(func(v *version) bool { return !v.entry.State.Terminal() }) {
 		head, found := earliest[v.group()]
@@ -58,7 +59,7 @@ func (s *MemoryStore) Scan(ctx context.Context, window compensator.Window) ([]co
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := nowMS()
+	now := s.nowLocked()
 	var found []compensator.Scheduled
 	for _, v := range s.matchingLocked(func(v *version) bool { return v.within(window, now) }) {
 		found = append(found, v.scheduled(now))
@@ -74,60 +75,6 @@ func (v *version) within(window compensator.Window, now int64) bool {
 		(window.After.ID.IsZero() || place(v.scheduled(now), window.After) > 0)
 }
 
-// List implements compensator.Store: by id, which is the order of creation.
-func (s *MemoryStore) List(ctx context.Context, filter compensator.Filter) (compensator.Page, error) {
-	if err := ctx.Err(); err != nil {
-		return compensator.Page{}, err
-	}
-	from, err := parseCursor(filter)
-	if err != nil {
-		return compensator.Page{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.matchingLocked(func(v *version) bool { return v.listed(filter) && from(v.entry.ID) })
-	if filter.Newest {
-		slices.Reverse(found)
-	}
-	return listPage(found, min(cmp.Or(filter.Limit, 50), 1000)), nil
-}
-
-// parseCursor tells which ids come after the page that the cursor ended.
-func parseCursor(filter compensator.Filter) (func(compensator.EntryID) bool, error) {
-	if filter.Cursor == "" {
-		return func(compensator.EntryID) bool { return true }, nil
-	}
-	last, err := compensator.ParseEntryID(filter.Cursor)
-	if err != nil {
-		return nil, &compensator.FieldError{Field: "Cursor", Reason: "not one of Page.Next"}
-	}
-	if filter.Newest {
-		return func(id compensator.EntryID) bool { return compareIDs(id, last) < 0 }, nil
-	}
-	return func(id compensator.EntryID) bool { return compareIDs(id, last) > 0 }, nil
-}
-
-func listPage(found []*version, limit int) compensator.Page {
-	var page compensator.Page
-	now := nowMS()
-	for _, v := range found[:min(len(found), limit)] {
-		page.Entries = append(page.Entries, v.row(now).Entry)
-	}
-	if len(found) > limit {
-		page.Next = found[limit-1].entry.ID.String()
-	}
-	return page
-}
-
-func (v *version) listed(filter compensator.Filter) bool {
-	e := &v.entry
-	return (len(filter.States) == 0 || slices.Contains(filter.States, e.State)) &&
-		anyOr(filter.BusinessType, e.BusinessType) && anyOr(filter.BatchID, e.BatchID) &&
-		anyOr(filter.BusinessID, e.BusinessID) && anyOr(filter.BusinessExtID, e.BusinessExtID) &&
-		(filter.CreatedFrom.IsZero() || !e.CreatedAt.Before(filter.CreatedFrom)) &&
-		(filter.CreatedTo.IsZero() || e.CreatedAt.Before(filter.CreatedTo))
-}
-
 // anyOr reports whether want, when it is given, is got.
 func anyOr(want, got string) bool { return want == "" || want == got }
 
@@ -136,21 +83,26 @@ func (s *MemoryStore) Count(ctx context.Context, filter compensator.CountFilter)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	const most = 1 << 30
+	if filter.AtMost < 0 || filter.AtMost > most {
+		return nil, &compensator.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 0 to %d", filter.AtMost, most)}
+	}
+	atMost := cmp.Or(filter.AtMost, 10_000)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	atMost := cmp.Or(filter.AtMost, 10_000)
+	found := s.matchingLocked(func(v *version) bool {
+		return anyOr(filter.BatchID, v.entry.BatchID) && anyOr(filter.BusinessType, v.entry.BusinessType)
+	})
+	more := false
+	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole
+		found, more = found[:atMost+1], true
+	}
 	counts := make(map[memoryGroup]compensator.Count)
-	for _, v := range s.committedLocked() {
-		if !anyOr(filter.BatchID, v.entry.BatchID) || !anyOr(filter.BusinessType, v.entry.BusinessType) {
-			continue
-		}
+	for _, v := range found {
 		count := counts[v.group()]
 		count.BusinessType, count.State = v.entry.BusinessType, v.entry.State
-		if count.N < atMost {
-			count.N++
-		} else {
-			count.More = true
-		}
+		count.More = more || count.N == atMost
+		count.N = min(count.N+1, atMost)
 		counts[v.group()] = count
 	}
 	return sortedGroups(counts), nil
@@ -166,25 +118,38 @@ func (s *MemoryStore) History(ctx context.Context, id compensator.EntryID) ([]co
 	return slices.Clone(s.audit[id]), nil
 }
 
-// Purge implements compensator.Store. It leaves rows that a transaction holds for another time, and refuses a
-// state that is not terminal.
+// Purge implements compensator.Store: by type, oldest first. It leaves rows that a transaction holds for another
+// time.
 func (s *MemoryStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if !state.Terminal() {
-		return 0, &compensator.FieldError{Field: "state", Reason: state.String() + " entries are not purged"}
+	if !slices.Contains(compensator.States[:], state) || !state.Terminal() {
+		return 0, &compensator.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
+	}
+	if age < 0 {
+		return 0, &compensator.FieldError{Field: "age", Reason: age.String() + " is negative"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := nowMS()
-	old := s.matchingLocked(func(v *version) bool {
-		return v.entry.State == state && v.nextAt < now-millis(age) && s.rows[v.entry.ID].holder == nil
+	now := s.nowLocked()
+	old := s.matchingLocked(func(v *version) bool { return v.entry.State == state && v.nextAt < now-millis(age) })
+	slices.SortFunc(old, func(a, b *version) int {
+		return cmp.Or(cmp.Compare(a.entry.BusinessType, b.entry.BusinessType), place(a.scheduled(now), b.scheduled(now)))
 	})
-	old = old[:min(len(old), max(limit, 0))]
-	for _, v := range old {
-		s.removeLocked(s.rows[v.entry.ID])
-		s.watch(v.row(now), compensator.Row{})
+	purged, looked := 0, 0
+	for i, v := range old {
+		if i > 0 && v.entry.BusinessType != old[i-1].entry.BusinessType {
+			looked = purged // rows that are held count against the limit within their type only
+		}
+		if looked++; looked > limit {
+			continue
+		}
+		if row := s.rows[v.entry.ID]; row.freeFor(nil) {
+			purged++
+			s.removeLocked(row)
+			s.watch(v.row(now), compensator.Row{})
+		}
 	}
-	return len(old), nil
+	return purged, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,7 +21,8 @@ type memoryRow struct {
 	committed *version // nil: inserted and not committed yet
 	working   *version // the holder's
 	holder    *MemoryTx
-	free      chan struct{} // closed when holder lets go
+	sharers   []*MemoryTx   // found it to be a duplicate of theirs; nobody else may write it
+	released  chan struct{} // nil unless somebody waits: closed when the holder or a sharer lets go
 }
 
 // seenBy is the version that tx works on, or that everybody reads.
@@ -31,18 +33,50 @@ func (r *memoryRow) seenBy(tx *MemoryTx) *version {
 	return r.committed
 }
 
-// freeFor reports whether tx need not wait for the row.
-func (r *memoryRow) freeFor(tx *MemoryTx) bool { return r.holder == nil || r.holder == tx }
+// freeFor reports whether tx, or a statement of its own when that is nil, may write the row.
+func (r *memoryRow) freeFor(tx *MemoryTx) bool {
+	return r.sharedFor(tx) && !slices.ContainsFunc(r.sharers, func(sharer *MemoryTx) bool { return sharer != tx })
+}
 
-// waitsFor reports whether the row's holder waits, through however many others, for tx.
+// sharedFor reports whether tx may read the row and keep it as it is.
+func (r *memoryRow) sharedFor(tx *MemoryTx) bool { return r.holder == nil || r.holder == tx }
+
+// owners are the transactions that others may have to wait for.
+func (r *memoryRow) owners() []*MemoryTx {
+	if r.holder != nil {
+		return []*MemoryTx{r.holder}
+	}
+	return r.sharers
+}
+
+// waitsFor reports whether somebody whom tx would wait for waits, through however many others, for tx.
 func (r *memoryRow) waitsFor(tx *MemoryTx) bool {
-	for r != nil && r.holder != nil {
-		if r.holder == tx {
+	for _, owner := range r.owners() {
+		if owner != tx && owner.waits != nil && (slices.Contains(owner.waits.owners(), tx) || owner.waits != r && owner.waits.waitsFor(tx)) {
 			return true
 		}
-		r = r.holder.waits
 	}
 	return false
+}
+
+// nextRelease is closed when somebody lets go of the row.
+func (r *memoryRow) nextRelease() <-chan struct{} {
+	if r.released == nil {
+		r.released = make(chan struct{})
+	}
+	return r.released
+}
+
+// release lets go of the row.
+func (r *memoryRow) release(tx *MemoryTx) {
+	if r.holder == tx {
+		r.holder, r.working = nil, nil
+	}
+	r.sharers = slices.DeleteFunc(r.sharers, func(sharer *MemoryTx) bool { return sharer == tx })
+	if r.released != nil {
+		close(r.released)
+		r.released = nil
+	}
 }
 
 // memoryStep is one write: what a rollback undoes and a commit publishes.
@@ -76,7 +110,7 @@ func newVersion(id compensator.EntryID, draft compensator.Draft, now int64) *ver
 	v.entry = compensator.Entry{
 		ID: id, IdempotentID: draft.IdempotentID, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
 		BusinessID: draft.BusinessID, BusinessExtID: draft.BusinessExtID, UserID: draft.UserID, UserName: draft.UserName,
-		Content: bytes.Clone(draft.Content), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
+		Content: append([]byte{}, draft.Content...), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
 	}
 	if len(draft.Headers) > 0 {
 		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // unreadable headers must not keep an entry from running
@@ -177,9 +211,6 @@ func storableError(text string) string {
 	}
 	return text
 }
-
-// nowMS cuts the clock to what a row stores.
-func nowMS() int64 { return time.Now().UnixMilli() }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 

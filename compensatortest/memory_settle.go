@@ -42,7 +42,7 @@ func (s *MemoryStore) settleLocked(row *memoryRow, token compensator.Token, outc
 	if !before.admits(outcome) {
 		return compensator.Settled{Applied: before.token == token, State: before.entry.State}
 	}
-	s.writeLocked(nil, row, before.settled(outcome, token, nowMS()), nil)
+	s.writeLocked(nil, row, before.settled(outcome, token, s.nowLocked()), nil)
 	return compensator.Settled{Applied: true, State: outcome.To}
 }
 
@@ -55,7 +55,7 @@ func (v *version) admits(outcome compensator.Outcome) bool {
 }
 
 // SettleTx implements compensator.Store. It waits for a transaction that holds the row until that one or ctx
-// ends.
+// ends, 50 seconds at most.
 func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token compensator.Token, outcome compensator.Outcome) error {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
@@ -64,14 +64,19 @@ func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token com
 	outcome.Absorb = false // the effect stands and falls with the fence
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row, err := s.holdLocked(ctx, own, outcome.ID)
+	if err := own.refusalLocked(); err != nil {
+		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
+	}
+	ctx, cancel := withLockWait(ctx, own)
+	defer cancel()
+	row, err := s.freeLocked(ctx, own, s.byRef(outcome.ID))
 	switch {
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
-	case row == nil || !row.working.admits(outcome):
-		return compensator.ErrLeaseLost
+	case row == nil || !row.seenBy(own).admits(outcome):
+		return compensator.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
 	}
-	s.writeLocked(own, row, row.working.settled(outcome, token, nowMS()), nil)
+	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
 	return nil
 }
 
@@ -88,18 +93,15 @@ func (s *MemoryStore) holdLocked(ctx context.Context, tx *MemoryTx, ref compensa
 }
 
 // Change implements compensator.Store. In a transaction it waits for another that holds the row until that
-// one or ctx ends, and holds the row itself even when the change is refused; without one it waits for two
-// seconds. It always knows whether tx is open, so proven makes no difference.
+// one or ctx ends, 50 seconds at most, and holds the row itself even when the change is refused; without one
+// it waits for two seconds. It always knows whether tx is open, so proven makes no difference.
 func (s *MemoryStore) Change(ctx context.Context, tx compensator.Tx, _ bool, change compensator.Change) (compensator.Row, error) {
 	own, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return compensator.Row{}, err
 	}
-	if own == nil {
-		var cancel context.CancelFunc
-		ctx, cancel = withLockWait(ctx)
-		defer cancel()
-	}
+	ctx, cancel := withLockWait(ctx, own)
+	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, err := s.holdLocked(ctx, own, change.Ref)
@@ -113,7 +115,7 @@ func (s *MemoryStore) Change(ctx context.Context, tx compensator.Tx, _ bool, cha
 }
 
 func (s *MemoryStore) changeLocked(tx *MemoryTx, row *memoryRow, change compensator.Change) (compensator.Row, error) {
-	now := nowMS()
+	now := s.nowLocked()
 	before := row.seenBy(tx).row(now)
 	after, err := change.After(before)
 	if err != nil {

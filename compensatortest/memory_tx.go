@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/compensator-go/compensator"
 )
 
@@ -26,7 +28,7 @@ type MemoryTx struct {
 	end   *txEnd       // how it ended; nil while open
 	told  bool         // Commit or Rollback has said so
 	waits *memoryRow   // the row another transaction keeps it waiting for
-	held  []*memoryRow // held until its end
+	held  []*memoryRow // held or shared until its end
 	steps []memoryStep
 	marks []savepoint
 }
@@ -48,6 +50,8 @@ type txEnd struct {
 var (
 	endFinished = &txEnd{refusal: compensator.ErrNoTransaction, answer: sql.ErrTxDone}
 	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", compensator.ErrNoTransaction, driver.ErrBadConn), answer: driver.ErrBadConn}
+	// A driver cannot tell whether a connection that it gave up was needed for what comes now.
+	endDropped = &txEnd{refusal: driver.ErrBadConn, answer: mysql.ErrInvalidConn}
 	// A server that ended a transaction by itself has nothing against a COMMIT: there is just nothing left.
 	endAborted = &txEnd{refusal: compensator.ErrTxAborted}
 )
@@ -203,8 +207,24 @@ func (tx *MemoryTx) holdLocked(row *memoryRow) {
 	if row.holder == tx {
 		return
 	}
-	row.holder, row.working, row.free = tx, row.committed, make(chan struct{})
-	tx.held = append(tx.held, row)
+	tx.keepLocked(row)
+	row.holder, row.working = tx, row.committed
+}
+
+// shareLocked keeps everybody from writing row until the transaction ends.
+func (tx *MemoryTx) shareLocked(row *memoryRow) {
+	if row.holder == tx || slices.Contains(row.sharers, tx) {
+		return
+	}
+	tx.keepLocked(row)
+	row.sharers = append(row.sharers, tx)
+}
+
+// keepLocked notes a row to let go of.
+func (tx *MemoryTx) keepLocked(row *memoryRow) {
+	if !slices.Contains(row.sharers, tx) {
+		tx.held = append(tx.held, row)
+	}
 }
 
 // undoLocked takes back every step but the first keep.
@@ -214,7 +234,7 @@ func (tx *MemoryTx) undoLocked(keep int) {
 		if step.before == nil {
 			tx.store.removeLocked(step.row)
 			tx.held = slices.DeleteFunc(tx.held, func(row *memoryRow) bool { return row == step.row })
-			step.row.release()
+			step.row.release(tx)
 		}
 	}
 	tx.steps = tx.steps[:keep]
@@ -223,17 +243,12 @@ func (tx *MemoryTx) undoLocked(keep int) {
 // endLocked lets go of every row.
 func (tx *MemoryTx) endLocked(how *txEnd) {
 	for _, row := range tx.held {
-		row.release()
+		row.release(tx)
 	}
 	tx.end, tx.held, tx.steps = how, nil, nil
 	tx.store.open = slices.DeleteFunc(tx.store.open, func(other *MemoryTx) bool { return other == tx })
 	tx.stop()
 	close(tx.ended)
-}
-
-func (r *memoryRow) release() {
-	r.holder, r.working = nil, nil
-	close(r.free)
 }
 
 // answerLocked is what Commit and Rollback return after the end.

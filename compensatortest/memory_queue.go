@@ -1,0 +1,250 @@
+package compensatortest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// MemoryQueue is what a Redis is to the processes that share it: a queue for several Compensators of one test,
+// each of which gets a Client of its own. It answers as the queue on Redis does, to the millisecond, and runs
+// on the clock of a testing/synctest bubble, so that a test may simulate instances that come and go, and a
+// Redis that forgets, goes back in time or has a wrong clock.
+//
+// Nothing survives the process. All methods may be called concurrently.
+type MemoryQueue struct {
+	limit int
+
+	mu        sync.Mutex // guards what follows; never held while waiting
+	keys      memoryKeys
+	epochs    int           // drawn so far
+	clients   int           // made so far
+	shift     time.Duration // of its clock
+	listeners []*memoryListener
+}
+
+// memoryKeys is all that the queue stores, by what a Redis would store it under.
+type memoryKeys struct {
+	due         map[string]*memoryZset // by business type; no empty ones
+	epoch       int                    // 0: none
+	owner       string                 // fingerprint; empty: none
+	leader      int                    // client; 0: none
+	leaderUntil int64                  // unix ms, the last one of its lead
+}
+
+// MemoryMember is one entry in a MemoryQueue.
+type MemoryMember struct {
+	BusinessType string
+	ID           compensator.EntryID
+	At           int64         // due, or lease end while claimed; unix ms of the queue's clock
+	In           time.Duration // the same from now
+}
+
+// MemoryQueueState is all that a MemoryQueue holds at one moment.
+type MemoryQueueState struct{ keys memoryKeys }
+
+// NewMemoryQueue returns an empty queue. limit is what Config.QueueLimit is: most members of one type, beyond
+// which entries not due yet are left out. 0: none.
+func NewMemoryQueue(limit int) *MemoryQueue {
+	q := &MemoryQueue{limit: limit}
+	q.Lose()
+	return q
+}
+
+// Client returns the queue as one process sees it, for that process's Config.Queue. A process that is started
+// again is another one.
+func (q *MemoryQueue) Client() *MemoryQueueClient {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.clients++
+	return &MemoryQueueClient{queue: q, number: q.clients}
+}
+
+// Lose forgets everything, as FLUSHALL or a restart without persistence does. Clients learn it from Kept.
+func (q *MemoryQueue) Lose() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.keys = memoryKeys{due: make(map[string]*memoryZset)}
+}
+
+// Snapshot returns what the queue holds now.
+func (q *MemoryQueue) Snapshot() MemoryQueueState {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return MemoryQueueState{q.keys.clone()}
+}
+
+// Restore makes the queue hold what it held at a snapshot, as a restart from an old file or a failover to a
+// replica that lags does. Kept notices only if the queue was lost in between.
+func (q *MemoryQueue) Restore(state MemoryQueueState) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.keys = state.keys.clone()
+}
+
+// ShiftClock moves the queue's clock by d from where it stands: forward, or back when d is negative.
+func (q *MemoryQueue) ShiftClock(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shift += d
+}
+
+// Members lists what the queue holds: by type, and within a type in the order of claiming.
+func (q *MemoryQueue) Members() []MemoryMember {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.nowLocked()
+	var members []MemoryMember
+	for _, businessType := range slices.Sorted(maps.Keys(q.keys.due)) {
+		for _, m := range q.keys.due[businessType].members {
+			members = append(members, MemoryMember{businessType, m.id, m.at, duration(m.at - now.floor)})
+		}
+	}
+	return members
+}
+
+func (k memoryKeys) clone() memoryKeys {
+	due := make(map[string]*memoryZset, len(k.due))
+	for businessType, set := range k.due {
+		due[businessType] = set.clone()
+	}
+	k.due = due
+	return k
+}
+
+// queueNow is one reading of the clock, in unix ms. Due moments are computed from the millisecond that ends
+// it, and compared with the one that began it: so nothing comes due early.
+type queueNow struct{ floor, ceil int64 }
+
+func (q *MemoryQueue) nowLocked() queueNow {
+	now := time.Now().Add(q.shift)
+	at := queueNow{now.UnixMilli(), now.UnixMilli()}
+	if instant(at.floor).Before(now) {
+		at.ceil++
+	}
+	return at
+}
+
+// after is the moment wait ms from now.
+func (n queueNow) after(wait int64) int64 {
+	if wait > 0 {
+		return n.ceil + wait
+	}
+	return n.floor
+}
+
+// until is how long a member at this place has to wait.
+func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.floor)) }
+
+// maxScriptMembers is how many entries one script of the queue on Redis takes.
+const maxScriptMembers = 1000
+
+func (q *MemoryQueue) announceLocked(businessType string, items []compensator.Announcement, maxLease time.Duration) (newHead bool) {
+	now := q.nowLocked()
+	set := q.keys.due[businessType]
+	if set == nil {
+		set = newMemoryZset()
+		q.keys.due[businessType] = set
+		defer q.dropEmptyLocked(businessType)
+	}
+	head, hasHead := set.head()
+	for _, item := range items {
+		wait := waitMillis(item.In)
+		due := now.after(wait)
+		place, known := set.place(item.ID)
+		switch {
+		case known && place <= now.ceil+wait+waitMillis(maxLease):
+			continue // as far as we know somebody leases it
+		case !known && wait > 0 && q.limit > 0 && len(set.members) >= q.limit:
+			continue
+		}
+		set.put(item.ID, due)
+		newHead = newHead || !hasHead || due < head
+	}
+	return newHead
+}
+
+func (q *MemoryQueue) claimLocked(businessType string, limit int, lease time.Duration) compensator.Leased {
+	now := q.nowLocked()
+	leased := compensator.Leased{Token: now.ceil + max(1, waitMillis(lease)), Next: compensator.Never}
+	set := q.keys.due[businessType]
+	if set == nil {
+		return leased
+	}
+	leased.IDs = set.due(now.floor, min(max(limit, 0), maxScriptMembers))
+	if beyond := set.members[len(leased.IDs):]; len(beyond) > 0 {
+		leased.Next = now.until(beyond[0].at)
+	}
+	for _, id := range leased.IDs {
+		set.put(id, leased.Token)
+	}
+	return leased
+}
+
+func (q *MemoryQueue) settleLocked(businessType string, items []compensator.QueueOutcome) {
+	now := q.nowLocked()
+	set := q.keys.due[businessType]
+	if set == nil {
+		return
+	}
+	for _, item := range items {
+		if place, known := set.place(item.ID); !known || place != item.Token {
+			continue
+		}
+		if item.Remove {
+			set.remove(item.ID)
+		} else {
+			set.put(item.ID, now.after(waitMillis(item.In)))
+		}
+	}
+	q.dropEmptyLocked(businessType)
+}
+
+func (q *MemoryQueue) dropEmptyLocked(businessType string) {
+	if len(q.keys.due[businessType].members) == 0 {
+		delete(q.keys.due, businessType)
+	}
+}
+
+func (q *MemoryQueue) peekLocked(businessType string) time.Duration {
+	if set := q.keys.due[businessType]; set != nil {
+		head, _ := set.head()
+		return q.nowLocked().until(head)
+	}
+	return compensator.Never
+}
+
+// checkLocked writes the fingerprint where there is none.
+func (q *MemoryQueue) checkLocked(fingerprint string) error {
+	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
+	if q.keys.owner != fingerprint {
+		return &compensator.FieldError{Field: "Prefix", Reason: fmt.Sprintf("the queue belongs to another database (its fingerprint is %q, ours %q)", q.keys.owner, fingerprint)}
+	}
+	return nil
+}
+
+// epochLocked draws an epoch where there is none.
+func (q *MemoryQueue) epochLocked() int {
+	if q.keys.epoch == 0 {
+		q.epochs++
+		q.keys.epoch = q.epochs
+	}
+	return q.keys.epoch
+}
+
+func (q *MemoryQueue) leadLocked(client int, period time.Duration) bool {
+	now := q.nowLocked().floor
+	if q.keys.leader != 0 && q.keys.leader != client && now <= q.keys.leaderUntil {
+		return false
+	}
+	q.keys.leader, q.keys.leaderUntil = client, now+max(1, waitMillis(period))
+	return true
+}
+
+// waitMillis rounds up, because nothing may come due early. What is past is now.
+func waitMillis(d time.Duration) int64 { return max(0, millis(d)) }

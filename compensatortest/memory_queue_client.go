@@ -1,0 +1,184 @@
+package compensatortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// MemoryQueueClient is a compensator.Queue: a MemoryQueue as one process sees it. It passes TestQueue.
+type MemoryQueueClient struct {
+	queue  *MemoryQueue
+	number int // from 1
+	closed atomic.Bool
+
+	epoch int // guarded by queue.mu: as seen last
+}
+
+var _ compensator.Queue = (*MemoryQueueClient)(nil)
+
+var errQueueClosed = errors.New("compensatortest: queue client is closed")
+
+// open locks the queue for one operation, unless ctx has ended or the client is closed.
+func (c *MemoryQueueClient) open(ctx context.Context, operation string) error {
+	err := ctx.Err()
+	if err == nil && c.closed.Load() {
+		err = errQueueClosed
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	c.queue.mu.Lock()
+	return nil
+}
+
+// Check implements compensator.Queue.
+func (c *MemoryQueueClient) Check(ctx context.Context, fingerprint string) error {
+	if err := c.open(ctx, "check"); err != nil {
+		return err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.checkLocked(fingerprint)
+}
+
+// Announce implements compensator.Queue.
+func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.Announcement, maxLease time.Duration) ([]string, error) {
+	if err := c.open(ctx, "announce"); err != nil {
+		return nil, err
+	}
+	defer c.queue.mu.Unlock()
+	var types, newHeads []string
+	byType := make(map[string][]compensator.Announcement)
+	for _, item := range items {
+		if byType[item.BusinessType] == nil {
+			types = append(types, item.BusinessType)
+		}
+		byType[item.BusinessType] = append(byType[item.BusinessType], item)
+	}
+	for _, businessType := range types {
+		if c.queue.announceLocked(businessType, byType[businessType], maxLease) {
+			newHeads = append(newHeads, businessType)
+		}
+	}
+	return newHeads, nil
+}
+
+// Claim implements compensator.Queue. It takes at most 1,000 entries, whatever the limit.
+func (c *MemoryQueueClient) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (compensator.Leased, error) {
+	if err := c.open(ctx, "claim "+businessType); err != nil {
+		return compensator.Leased{}, err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.claimLocked(businessType, limit, lease), nil
+}
+
+// Settle implements compensator.Queue.
+func (c *MemoryQueueClient) Settle(ctx context.Context, businessType string, items []compensator.QueueOutcome) error {
+	if err := c.open(ctx, "settle "+businessType); err != nil {
+		return err
+	}
+	defer c.queue.mu.Unlock()
+	c.queue.settleLocked(businessType, items)
+	return nil
+}
+
+// Peek implements compensator.Queue.
+func (c *MemoryQueueClient) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error) {
+	if err := c.open(ctx, "peek"); err != nil {
+		return nil, err
+	}
+	defer c.queue.mu.Unlock()
+	waits := make([]time.Duration, len(businessTypes))
+	for i, businessType := range businessTypes {
+		waits[i] = c.queue.peekLocked(businessType)
+	}
+	return waits, nil
+}
+
+// Notify implements compensator.Queue: every client that listens hears it, this one included.
+func (c *MemoryQueueClient) Notify(ctx context.Context, businessTypes []string) error {
+	if len(businessTypes) == 0 {
+		return nil
+	}
+	if err := c.open(ctx, "notify"); err != nil {
+		return err
+	}
+	defer c.queue.mu.Unlock()
+	for _, l := range c.queue.listeners {
+		l.heard = append(l.heard, businessTypes...)
+		select {
+		case l.news <- struct{}{}:
+		default: // it has not looked since the last ones
+		}
+	}
+	return nil
+}
+
+// memoryListener is one Listen call.
+type memoryListener struct {
+	news  chan struct{} // holds one when heard is not empty
+	heard []string      // guarded by the queue's mu
+}
+
+// Listen implements compensator.Queue. A closed client hears nothing.
+func (c *MemoryQueueClient) Listen(ctx context.Context, wake func(businessType string)) {
+	l := &memoryListener{news: make(chan struct{}, 1)}
+	q := c.queue
+	q.mu.Lock()
+	q.listeners = append(q.listeners, l)
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.listeners = slices.DeleteFunc(q.listeners, func(other *memoryListener) bool { return other == l })
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.news:
+		}
+		q.mu.Lock()
+		heard := l.heard
+		l.heard = nil
+		q.mu.Unlock()
+		for _, businessType := range heard {
+			if ctx.Err() == nil && !c.closed.Load() {
+				wake(businessType)
+			}
+		}
+	}
+}
+
+// Kept implements compensator.Queue. The first call knows nothing and returns false.
+func (c *MemoryQueueClient) Kept(ctx context.Context) (bool, error) {
+	if err := c.open(ctx, "read epoch"); err != nil {
+		return false, err
+	}
+	defer c.queue.mu.Unlock()
+	found := c.queue.epochLocked()
+	kept := found == c.epoch
+	c.epoch = found
+	return kept, nil
+}
+
+// Lead implements compensator.Queue: the client that leads leads on, and another one takes over once a period
+// passed without its asking.
+func (c *MemoryQueueClient) Lead(ctx context.Context, period time.Duration) (bool, error) {
+	if err := c.open(ctx, "lead"); err != nil {
+		return false, err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.leadLocked(c.number, period), nil
+}
+
+// Close implements compensator.Queue: later calls of this client fail. The queue and its other clients stay.
+func (c *MemoryQueueClient) Close() error {
+	c.closed.Store(true)
+	return nil
+}

@@ -1,0 +1,166 @@
+package compensatortest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestMemoryQueueKeepsTheQueuesPromises(t *testing.T) {
+	TestQueue(t, func(*testing.T) compensator.Queue { return NewMemoryQueue(0).Client() })
+}
+
+func TestMemoryQueueKeepsTheQueuesLimit(t *testing.T) {
+	TestQueueLimit(t, func(_ *testing.T, limit int) compensator.Queue { return NewMemoryQueue(limit).Client() })
+}
+
+func TestMemoryQueueKeepsEveryPromiseInABubble(t *testing.T) {
+	limits := make(map[string]int)
+	promises := queuePromises
+	for _, promise := range queueLimitPromises {
+		promises = append(promises, promise.queuePromise)
+		limits[promise.name] = promise.limit
+	}
+	for _, promise := range promises {
+		t.Run(promise.name, func(t *testing.T) {
+			inQueueBubble(t, limits[promise.name], func(t *queueTest, _ *MemoryQueue) { promise.test(t) })
+		})
+	}
+}
+
+// inQueueBubble runs a test on one client of a queue, beginning within a millisecond: a bubble begins at a
+// whole one, the one moment that is easy.
+func inQueueBubble(t *testing.T, limit int, test func(t *queueTest, shared *MemoryQueue)) {
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(700 * time.Microsecond)
+		shared := NewMemoryQueue(limit)
+		test(newQueueTest(t, shared.Client()), shared)
+	})
+}
+
+// of is the same test through another client.
+func (t *queueTest) of(q compensator.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
+
+func (t *queueTest) kept() bool {
+	t.Helper()
+	kept, err := t.queue.Kept(t.ctx)
+	require.NoError(t, err)
+	return kept
+}
+
+func (t *queueTest) leads(period time.Duration) bool {
+	t.Helper()
+	leads, err := t.queue.Lead(t.ctx, period)
+	require.NoError(t, err)
+	return leads
+}
+
+func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
+	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+		other := t.of(shared.Client())
+		t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+		mine := t.claim("order", 1, time.Minute)
+		theirs := other.claim("order", 9, time.Hour)
+		assert.Equal(t, entryIDs(1), mine.IDs)
+		assert.Equal(t, entryIDs(2), theirs.IDs)
+		other.settle("order", compensator.QueueOutcome{ID: mine.IDs[0], Token: mine.Token, Remove: true})
+		assert.Len(t, shared.Members(), 1, "the token decides, not the client")
+
+		require.NoError(t, other.queue.Close())
+		_, err := other.queue.Claim(t.ctx, "order", 1, time.Minute)
+		require.Error(t, err)
+		t.claim("order", 1, time.Minute)
+	})
+}
+
+func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
+	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+		other := t.of(shared.Client())
+		assert.Equal(t, []bool{false, true, false, true}, []bool{t.kept(), t.kept(), other.kept(), other.kept()})
+		require.NoError(t, t.queue.Check(t.ctx, "one"))
+		require.ErrorAs(t, other.queue.Check(t.ctx, "two"), new(*compensator.FieldError))
+		t.announce(dueIn("order", 1, 0))
+		shared.Lose()
+		assert.Empty(t, shared.Members())
+		assert.Equal(t, []bool{false, true, false, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept()})
+		require.NoError(t, other.queue.Check(t.ctx, "two"), "nobody owns it now")
+	})
+}
+
+func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
+	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+		t.kept()
+		t.announce(dueIn("order", 1, 0), dueIn("stock", 2, time.Hour))
+		snapshot := shared.Snapshot()
+		leased := t.claim("order", 1, time.Minute)
+		t.settle("order", compensator.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
+		t.announce(dueIn("stock", 3, 0))
+		for range 2 {
+			shared.Restore(snapshot)
+			assert.Equal(t, entryIDs(1), t.claim("order", 9, time.Minute).IDs)
+			assert.Empty(t, t.claim("stock", 9, time.Minute).IDs)
+			assert.True(t, t.kept())
+		}
+		shared.Lose()
+		assert.False(t, t.kept())
+		shared.Restore(snapshot)
+		assert.False(t, t.kept(), "a loss and another queue than the one seen since")
+	})
+}
+
+func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
+	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+		t.announce(dueIn("order", 1, time.Hour))
+		began := shared.Members()[0]
+		shared.ShiftClock(50 * time.Minute)
+		assert.Equal(t, 10*time.Minute, began.In-50*time.Minute-time.Millisecond, "rounded up by one")
+		assert.Equal(t, began.In-50*time.Minute, t.peek("order"))
+		shared.ShiftClock(-10 * time.Minute)
+		assert.Equal(t, []MemoryMember{{"order", compensator.RowID(1), began.At, began.In - 40*time.Minute}}, shared.Members())
+		t.pass(20*time.Second + time.Millisecond)
+		assert.Empty(t, t.claim("order", 1, time.Hour).IDs)
+		shared.ShiftClock(20 * time.Minute)
+		assert.Equal(t, entryIDs(1), t.claim("order", 1, time.Hour).IDs)
+	})
+}
+
+func TestOneClientOfAMemoryQueueLeads(t *testing.T) {
+	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+		other := t.of(shared.Client())
+		assert.True(t, t.leads(time.Second))
+		assert.False(t, other.leads(time.Second))
+		t.pass(time.Second)
+		assert.False(t, other.leads(time.Second), "the period's last millisecond")
+		assert.True(t, t.leads(time.Second))
+		t.pass(time.Second + time.Millisecond)
+		assert.True(t, other.leads(time.Second))
+		assert.False(t, t.leads(time.Second))
+	})
+}
+
+func TestEveryListeningClientOfAMemoryQueueHearsEveryNotification(t *testing.T) {
+	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+		ctx, cancel := context.WithCancel(t.ctx)
+		var heard [2][]string
+		for i, q := range []compensator.Queue{t.queue, shared.Client()} {
+			go q.Listen(ctx, func(businessType string) { heard[i] = append(heard[i], businessType) })
+		}
+		synctest.Wait()
+		require.NoError(t, t.queue.Notify(t.ctx, []string{"order", "stock"}))
+		require.NoError(t, t.queue.Notify(t.ctx, []string{"order"}))
+		synctest.Wait()
+		for i := range heard {
+			assert.Equal(t, []string{"order", "stock", "order"}, heard[i])
+		}
+		cancel()
+		synctest.Wait()
+		require.NoError(t, t.queue.Notify(t.ctx, []string{"order"}))
+		assert.Empty(t, shared.listeners)
+	})
+}

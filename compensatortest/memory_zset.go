@@ -1,0 +1,81 @@
+package compensatortest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/compensator-go/compensator"
+)
+
+// memoryZset is a sorted set of Redis: entries by their place, those of one place by the bytes of their id's
+// text.
+type memoryZset struct {
+	members []zsetMember
+	places  map[compensator.EntryID]int64
+}
+
+type zsetMember struct {
+	id compensator.EntryID
+	at int64
+}
+
+func newMemoryZset() *memoryZset {
+	return &memoryZset{places: make(map[compensator.EntryID]int64)}
+}
+
+func (z *memoryZset) clone() *memoryZset {
+	return &memoryZset{members: slices.Clone(z.members), places: maps.Clone(z.places)}
+}
+
+func (z *memoryZset) place(id compensator.EntryID) (at int64, known bool) {
+	at, known = z.places[id]
+	return at, known
+}
+
+// head is the place of the first member.
+func (z *memoryZset) head() (at int64, found bool) {
+	if len(z.members) == 0 {
+		return 0, false
+	}
+	return z.members[0].at, true
+}
+
+// due lists the first limit members whose place has come.
+func (z *memoryZset) due(now int64, limit int) []compensator.EntryID {
+	var ids []compensator.EntryID
+	for _, m := range z.members[:min(len(z.members), limit)] {
+		if m.at > now {
+			break
+		}
+		ids = append(ids, m.id)
+	}
+	return ids
+}
+
+// put adds a member or moves it.
+func (z *memoryZset) put(id compensator.EntryID, at int64) {
+	z.remove(id)
+	m := zsetMember{id, at}
+	i, _ := slices.BinarySearchFunc(z.members, m, compareMembers)
+	z.members = slices.Insert(z.members, i, m)
+	z.places[id] = at
+}
+
+func (z *memoryZset) remove(id compensator.EntryID) {
+	at, known := z.places[id]
+	if !known {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(z.members, zsetMember{id, at}, compareMembers)
+	z.members = slices.Delete(z.members, i, i+1)
+	delete(z.places, id)
+}
+
+func compareMembers(a, b zsetMember) int {
+	if a.at != b.at {
+		return cmp.Compare(a.at, b.at)
+	}
+	return strings.Compare(a.id.String(), b.id.String())
+}
