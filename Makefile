@@ -56,6 +56,19 @@ demo: ## run the quickstart
 bench: ## measure ours beside the floors, on servers of its own; QUICK=1: in a minute
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)
 
+.PHONY: crash
+crash: ## kill processes at every step of the code, on real servers; KILLS=100: that often at each
+	$(GO) test -tags failpoints -count=1 ./internal/failpoint
+	$(GO) test -tags failpoints -count=1 -parallel 4 -timeout 60m ./internal/crashmatrix -kills=$(or $(KILLS),20)
+
+.PHONY: mutants
+mutants: ## break the library in every known way and see the tests that are there for it go red
+	$(GO) run ./internal/mutants -baseline -all $(if $(LAYER),-layer $(LAYER))
+
+.PHONY: mutant
+mutant: ## the same with one way: NAME=settle-without-fence
+	$(GO) run ./internal/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	rm -rf $(build)

@@ -16,12 +16,12 @@ import (
 
 // proxy accepts connections and joins each with one of its own to the target.
 type proxy struct {
-	target   string
 	listener net.Listener
 	serve    func(*link)
 	running  sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
+	target   string
 	links    map[*link]struct{}
 	refusing bool
 	closed   bool
@@ -63,6 +63,19 @@ func (p *proxy) setRefusing(refusing bool) {
 	p.refusing = refusing
 }
 
+// Retarget sends new connections to another server. Those there are stay where they are; see Cut.
+func (p *proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+func (p *proxy) server() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
+
 // Connections is how many are open now.
 func (p *proxy) Connections() int {
 	p.mu.Lock()
@@ -95,7 +108,7 @@ func (p *proxy) accept() {
 
 func (p *proxy) join(client net.Conn) {
 	defer p.running.Done()
-	server, err := net.Dial("tcp", p.target)
+	server, err := net.Dial("tcp", p.server())
 	if err != nil {
 		client.Close()
 		return

@@ -107,7 +107,7 @@ func (r *reply) resultSetEnds(status uint16) bool {
 func statusFlags(m message, ok bool) uint16 {
 	p := m.payload
 	at := 3 // EOF: first byte, warnings
-	if ok {
+	if ok && len(p) > 0 {
 		_, affected := lengthEncoded(p[1:])
 		_, inserted := lengthEncoded(p[1+affected:])
 		at = 1 + affected + inserted

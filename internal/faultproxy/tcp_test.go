@@ -63,3 +63,17 @@ func TestRefusedConnectionsFailUntilHealed(t *testing.T) {
 	proxy.Heal()
 	require.NoError(t, through.Set(t.Context(), key, "2", 0).Err())
 }
+
+func TestRetargetedProxyLeadsNewConnectionsElsewhere(t *testing.T) {
+	proxy, through, past, key := proxiedRedis(t)
+	require.NoError(t, through.Set(t.Context(), key, "first", 0).Err())
+	other := testservers.NewRedis(t)
+	proxy.Retarget(other.Addr())
+	require.Equal(t, "first", through.Get(t.Context(), key).Val(), "a connection there was moved")
+
+	proxy.Cut()
+	require.Eventually(t, func() bool { return through.Get(t.Context(), key).Err() == redis.Nil }, patience, time.Millisecond)
+	require.NoError(t, through.Set(t.Context(), key, "second", 0).Err())
+	require.Equal(t, "first", past.Get(t.Context(), key).Val())
+	require.Equal(t, 1, proxy.Connections())
+}

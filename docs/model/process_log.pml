@@ -1,0 +1,688 @@
+/*
+ * The life of one entry: a row of the process log, two processes that claim, run and settle it, a queue that may
+ * forget, people who interfere. README.md beside this file says what is left out, and which function each step is.
+ *
+ * Every atomic{} is one SQL transaction, one script of the queue, or one step inside a process.
+ *
+ * No counter grows without end, so the search is over all behaviours, not over those of a bounded length:
+ *   version  is only ever compared with the one an attempt carries, and never returns to an old value; so the model
+ *            keeps, for each process, whether the comparison would hold (fence).
+ *   token    is only ever compared with tokens its drawer still remembers; so the model keeps who drew it, for what.
+ *
+ * -D switches: the faults (see README.md), ONLY=n (check promise n alone), ENDS or RESTS (the two promises about
+ * what happens at last), and the mutants, all upper case, each at the place where it breaks the protocol.
+ */
+
+#if defined(FAILURE_UNFENCED) || defined(COMPENSATION_UNFENCED) || defined(QUEUE_TRUSTED) || defined(EPOCH_IGNORED)
+#define OWN_COUNTS
+#endif
+
+#ifndef ATTEMPTS
+#define ATTEMPTS 2      /* MaxProcessCount */
+#endif
+#ifndef UNDOS
+#define UNDOS 2         /* MaxCompensateCount */
+#endif
+#ifndef BUDGET
+#define BUDGET 2        /* crashBudget: leases in a row that may end with no outcome; 3 in the library */
+#endif
+#ifndef SPARED
+#define SPARED 1        /* outcomes that spend no attempt: Snooze, Unavailable, interrupted, transient */
+#endif
+#ifndef CRASH
+#define CRASH 0         /* process deaths outside handlers; > 0 also allows any number inside them */
+#endif
+#ifndef LOSS
+#define LOSS 0          /* times the queue forgets everything; > 0 also allows any announcement to get lost */
+#endif
+#ifndef SPUR
+#define SPUR 0          /* times the queue falls back to an older copy of itself, in which the entry is due */
+#endif
+#ifndef UNKNOWN
+#define UNKNOWN 0       /* COMMITs of ours whose answer is lost */
+#endif
+#ifndef PERSON
+#define PERSON 0        /* actions of services and people */
+#endif
+#ifndef GIVEBACK
+#define GIVEBACK 0      /* claims given back unstarted, because Run is ending */
+#endif
+
+/* ---- the row ---- */
+
+mtype = { none, pending, retrying, compensating, succeeded, dead, compensated, cancelled, by_hand };
+
+mtype state = none;         /* none: not committed */
+bool due = true;            /* next_at <= now */
+bool leased;                /* lease_until > now */
+byte failures, undos;       /* process_count, compensate_count */
+byte deliveries;            /* delivery_count; what lies beyond the budget is not told apart */
+byte epoch;
+bool fence[2];              /* the row's version is the one this process's attempt carries */
+
+byte token;                 /* who wrote the row last */
+#define OTHERS    0         /* a token nobody will ask for any more */
+#define BORN      1
+#define CLAIM(w)  (2 + (w))
+#define SETTLE(w) (4 + (w))
+#define COMMIT(w) (6 + (w)) /* a transactional handler's */
+
+#define TERMINAL (state == succeeded || state == dead || state == compensated || state == cancelled || state == by_hand)
+#define OPEN     (state == pending || state == retrying || state == compensating)
+
+/* ---- the queue: one member, due or leased. The token of a lease is its holder; 0: nobody remembers it. ---- */
+
+bool in_queue, ripe;
+byte queue_lease;
+
+/* ---- the processes ---- */
+
+mtype = { nothing, verify, by_id };
+mtype fresh = nothing;      /* the lane an entry takes right after its commit; process 0 recorded it */
+bool running[2];            /* a handler runs */
+
+byte crashes, losses, spurs, unknowns, persons, givebacks, spared, stalls;
+
+/* ---- what only the promises look at ---- */
+
+byte gen;                   /* actions so far that start a new epoch */
+#define GENS (PERSON + 1)
+byte effects[GENS], undone[GENS]; /* committed by transactional handlers, and by transactional compensations */
+bool undoing[GENS];         /* a compensation was started */
+byte real_failures, real_undo_failures; /* recorded in this epoch, each because a handler said so */
+byte lost_leases;           /* leases in a row that ended with no outcome */
+bool open_lease;            /* the last delivery has come to nothing yet */
+bool expired[2];            /* the attempt's lease has run out, if only for a moment */
+bool changed[2];            /* a service or a person has changed the entry under the attempt */
+bool told, committed, absent; /* the producer's transaction: it has ended; with the entry; without */
+byte last_writer;           /* 1 + the process whose outcome is the row's last write */
+
+#if defined(ENDS) || defined(RESTS)
+#define PROMISE(n, holds) skip
+#define NOTE(what) skip             /* nor are the notes needed that the promises look at */
+#elif defined(ONLY)
+#define PROMISE(n, holds) assert((n) != ONLY || (holds))
+#define NOTE(what) what
+#else
+#define PROMISE(n, holds) assert(holds)
+#define NOTE(what) what
+#endif
+#define EFFECT_ONCE   1
+#define NO_PHANTOM    2
+#define TERMINAL_STAY 3
+#define UNDO_OR_DONE  4
+#define NOTHING_LOST  5
+#define NEVER_EARLY   6
+#define EXHAUSTED     7
+#define ONE_EPOCH     8
+#define TRUE_ANSWERS  9
+
+/* ==== writes to the row ==== */
+
+/* Every write of ours but a renewal: version = version + 1. */
+inline moved(who) {
+  fence[0] = false; fence[1] = false;
+  token = who; NOTE(last_writer = 0)
+}
+
+/* A claim taken, or an INSERT that is born claimed. */
+inline lease_to(who) {
+  moved(who); leased = true;
+#ifndef CRASH_UNCOUNTED
+  if :: deliveries <= BUDGET -> deliveries++ :: else fi;
+#endif
+  NOTE(if :: open_lease && lost_leases < BUDGET -> lost_leases++ :: else fi);
+  NOTE(open_lease = true)
+}
+
+/* The state an outcome leads to. Here the promises about states are checked. */
+inline put(to) {
+  PROMISE(TERMINAL_STAY, !TERMINAL);
+  PROMISE(EXHAUSTED, !((to) == compensating && state != compensating || (to) == dead && state != compensating)
+    || real_failures >= ATTEMPTS || out == permanent || lost_leases >= BUDGET);
+  PROMISE(EXHAUSTED, !((to) == dead && state == compensating)
+    || real_undo_failures >= UNDOS || out == permanent || lost_leases >= BUDGET);
+  PROMISE(UNDO_OR_DONE, !((to) == succeeded && undoing[gen]));
+  PROMISE(EFFECT_ONCE, (to) == succeeded || effects[gen] == 0);
+  state = to
+}
+
+/* What an attempt's outcome writes (settleGroup.set). The library computes it from the row as claimed. While the fence
+   holds that is the row as it is; once it is lost nothing computed from counts is written. So an attempt of the model
+   carries no counts, but in the mutants that write without their fence. */
+#ifdef OWN_COUNTS
+#define MY_FAILURES my_failures
+#define MY_UNDOS    my_undos
+#else
+#define MY_FAILURES failures
+#define MY_UNDOS    undos
+#endif
+inline write_outcome(who) {
+  PROMISE(ONE_EPOCH, my_gen == gen);
+  if
+  :: out == success && !undo -> put(succeeded)
+  :: out == success && undo -> put(compensated)
+  :: (out == failure || out == permanent) && !undo ->
+     failures = MY_FAILURES + 1;
+     NOTE(if :: said_failure -> real_failures++; said_failure = false :: else fi);
+     if
+#ifdef EXHAUST_EARLY
+     :: out == permanent || failures + 1 >= ATTEMPTS ->
+#else
+     :: out == permanent || failures >= ATTEMPTS ->
+#endif
+        if :: put(compensating) :: put(dead) fi              /* the type compensates, or does not */
+     :: else -> put(retrying); due = false
+     fi
+  :: (out == failure || out == permanent) && undo ->
+     undos = MY_UNDOS + 1;
+     NOTE(if :: said_failure -> real_undo_failures++; said_failure = false :: else fi);
+     if
+     :: out == permanent || undos >= UNDOS -> put(dead)
+     :: else -> put(compensating); due = false
+     fi
+  :: out == spare -> due = false
+  :: out == crashed ->
+     if
+     :: put(dead)
+     :: !undo -> put(compensating)                            /* CompensateCrashed */
+     fi
+  fi;
+  moved(who); leased = false; deliveries = 0; ended = TERMINAL;
+  NOTE(last_writer = w + 1; wrote = true; lost_leases = 0; open_lease = false)
+}
+
+/* The WHERE of Store.Settle: a success absorbs, everything else is fenced by version. */
+#ifdef ABSORB_COMPENSATING
+#define ABSORBABLE OPEN
+#elif defined(ABSORB_TERMINAL)
+#define ABSORBABLE (state != none)
+#else
+#define ABSORBABLE (state == pending || state == retrying)
+#endif
+#ifdef EPOCH_IGNORED
+#define SAME_EPOCH true
+#else
+#define SAME_EPOCH (my_epoch == epoch)
+#endif
+#define ABSORBS (out == success && !undo)
+#ifdef FAILURE_UNFENCED
+#define FENCED (fence[w] || out == failure && SAME_EPOCH)
+#elif defined(COMPENSATION_UNFENCED)
+#define FENCED (fence[w] || undo)
+#else
+#define FENCED fence[w]
+#endif
+#define FITS (ABSORBS && SAME_EPOCH && ABSORBABLE || !ABSORBS && FENCED && OPEN)
+
+/* ==== steps on the queue ==== */
+
+/* announce.lua: an entry that is there keeps its place. */
+inline announce() {
+  if
+#ifdef ANNOUNCE_OVERWRITES
+  :: true -> in_queue = true; ripe = true; queue_lease = 0
+#else
+  :: !in_queue -> in_queue = true; ripe = true; queue_lease = 0
+  :: else
+#endif
+  fi
+}
+
+/* settle.lua: only for the lease it was claimed with. */
+#ifdef ACK_WITHOUT_TOKEN
+#define STILL_LEASED in_queue
+#else
+#define STILL_LEASED (in_queue && queue_lease == w + 1)
+#endif
+inline ack_remove() {
+  if :: STILL_LEASED -> in_queue = false; ripe = false; queue_lease = 0 :: else fi
+}
+inline ack_again() {
+  if :: STILL_LEASED -> ripe = true; queue_lease = 0 :: else fi
+}
+
+/* ==== the producer: Record, COMMIT, and what its end is taken for (Receipt.ended) ==== */
+
+inline insert(is_born) {
+  state = pending; told = true; committed = true;
+  if :: is_born -> lease_to(BORN) :: else fi
+}
+
+active proctype Producer() {
+#ifdef ANNOUNCED    /* a producer that always gets through to the queue: what is left to the rest of the protocol */
+  atomic { insert(false) };
+  goto announcing;
+#else
+  if
+  :: atomic { insert(true) };                        /* born claimed */
+     if
+     :: fresh = verify                               /* committed: route to verifyLane */
+     :: goto announcing                              /* commit unknown */
+     :: skip                                         /* the process dies here, or cannot be reached */
+     fi
+  :: atomic { insert(false); if :: due = false :: skip fi }; /* with a delay, or none */
+     if
+     :: fresh = by_id                                /* route to claimLane */
+     :: goto announcing
+     :: skip                                         /* nobody calls Receipt.Committed */
+     fi
+  :: atomic { told = true; absent = true };          /* rolled back */
+     if
+     :: fresh = verify                               /* to a savepoint: the producer does not know */
+     :: fresh = by_id
+     :: goto announcing                              /* commit unknown */
+     :: skip
+     fi
+  fi;
+#endif
+  goto done;
+announcing:
+  if
+  :: atomic { announce() }
+#if LOSS > 0
+  :: skip
+#endif
+  fi;
+done:
+  skip
+}
+
+/* ==== a process: lanes, scanner, dispatcher ==== */
+
+mtype = { success, failure, permanent, spare, crashed };
+
+inline forget() {
+  fence[w] = false; running[w] = false;
+  if :: queue_lease == w + 1 -> queue_lease = 0 :: else fi;
+  undo = false; out = none; my_epoch = 0; from_queue = false; was_born = false; ended = false;
+#ifdef OWN_COUNTS
+  my_failures = 0; my_undos = 0;
+#endif
+  NOTE(expired[w] = false; changed[w] = false; if :: last_writer == w + 1 -> last_writer = 0 :: else fi);
+  NOTE(my_gen = 0; was_due = false; said_failure = false; wrote = false)
+}
+
+/* The row as an attempt sees it. Beyond the budget no handler is run (outcome crashed). */
+inline read_row() {
+  undo = (state == compensating); my_epoch = epoch; was_born = false;
+#ifdef OWN_COUNTS
+  my_failures = failures; my_undos = undos;
+#endif
+  if :: deliveries > BUDGET -> out = crashed :: else fi;
+  NOTE(my_gen = gen; was_due = due)
+}
+
+inline effect() {
+  NOTE(if :: undo -> undone[my_gen]++ :: else -> effects[my_gen]++ fi);
+  PROMISE(EFFECT_ONCE, effects[my_gen] <= 1 && undone[my_gen] <= 1)
+}
+
+/* Observer.OutcomeDropped: the entry has moved on. */
+inline drop() {
+  PROMISE(NOTHING_LOST, expired[w] || changed[w] || wrote || out == spare || state == succeeded);
+  PROMISE(TRUE_ANSWERS, !(wrote && last_writer == w + 1));
+  forget()
+}
+
+#if CRASH > 0
+#define MAY_DIE :: atomic { crashes < CRASH -> crashes++; forget() } goto idle
+#define MAY_KILL :: atomic { true -> forget() } goto idle
+#else
+#define MAY_DIE
+#define MAY_KILL
+#endif
+#if LOSS > 0
+#define MAY_BE_UNHEARD :: atomic { true -> forget() } goto idle
+#else
+#define MAY_BE_UNHEARD
+#endif
+
+#define TAKES_OVER (was_born && token == BORN)
+#ifdef NO_EARLY_GUARD
+#define CLAIMABLE (OPEN && (!leased || TAKES_OVER))
+#else
+#define CLAIMABLE (OPEN && due && (!leased || TAKES_OVER))
+#endif
+
+proctype Worker(byte w) {
+  mtype out = none;
+  bool undo;                          /* the attempt is one of the compensation */
+  byte my_epoch;
+  bool from_queue, was_born;          /* the entry holds a lease of the queue, or came from the fast path */
+  bool ended;                         /* what was written is terminal */
+#ifdef OWN_COUNTS
+  byte my_failures, my_undos;
+#endif
+  byte my_gen; bool was_due, said_failure, wrote; /* for the promises */
+
+idle:
+  if
+  :: atomic { w == 0 && fresh == verify ->                    /* verifyFresh, startFresh */
+       fresh = nothing;
+#ifdef FAST_UNVERIFIED
+       fence[w] = (state == pending && token == BORN); NOTE(was_due = true); goto claimed
+#else
+       if
+       :: state == pending && token == BORN ->
+          if
+          :: leased -> fence[w] = true; read_row(); goto claimed
+          :: was_born = true; goto claim                      /* too late for its lease: claimFresh */
+          fi
+       :: else -> goto idle                                   /* giveBack */
+       fi
+#endif
+     }
+  :: atomic { w == 0 && fresh == by_id -> fresh = nothing; goto claim }
+  :: atomic { in_queue && ripe -> ripe = false; queue_lease = w + 1; from_queue = true; goto claim } /* claimFromQueue */
+#ifdef POLL
+  :: atomic { OPEN && due && !leased -> goto claim }          /* Store.Due, Store.Scan: hints, too */
+#endif
+#if CRASH > 0
+  :: atomic { w == 0 && fresh != nothing && crashes < CRASH -> crashes++; fresh = nothing; goto idle }
+#endif
+  fi;
+
+claim:                                                        /* Store.Claim */
+  if
+  MAY_DIE
+  :: atomic {
+       if :: token == CLAIM(w) -> token = OTHERS :: else fi;  /* a new token is drawn */
+       if
+#ifdef QUEUE_TRUSTED
+       :: from_queue && OPEN && due -> fence[w] = true; read_row(); goto claimed /* read: the queue's lease is all */
+       :: !from_queue && CLAIMABLE -> lease_to(CLAIM(w)); fence[w] = true; read_row(); goto claimed
+#else
+       :: CLAIMABLE -> lease_to(CLAIM(w)); fence[w] = true; read_row(); goto claimed
+#endif
+       :: !CLAIMABLE && OPEN -> goto waiting
+       :: !OPEN -> goto gone
+       fi }
+#if UNKNOWN > 0
+  :: atomic { unknowns < UNKNOWN -> unknowns++;
+       if :: token == CLAIM(w) -> token = OTHERS :: else fi;
+       if :: CLAIMABLE -> lease_to(CLAIM(w)) :: skip fi;
+       was_born = false; goto release }                       /* releaseUnknown */
+#endif
+  fi;
+
+waiting:                                                      /* returnToQueue, announceWaiting */
+  if
+  MAY_DIE
+  MAY_BE_UNHEARD
+  :: atomic { if :: from_queue -> ack_again() :: else -> announce() fi; forget(); goto idle }
+  fi;
+
+gone:
+  if
+  MAY_DIE
+  MAY_BE_UNHEARD
+  :: atomic { if :: from_queue -> ack_remove() :: else fi; forget(); goto idle }
+  fi;
+
+claimed:                                                      /* startClaimed, dispatcher.run */
+  if
+  MAY_DIE
+#if GIVEBACK > 0
+  :: atomic { givebacks < GIVEBACK -> givebacks++; fence[w] = false; out = none; goto release } /* giveBackClaimed */
+#endif
+  :: atomic { out == crashed -> goto settle }
+  :: atomic { out != crashed ->
+       PROMISE(NO_PHANTOM, state != none);
+       PROMISE(NEVER_EARLY, was_due);
+       NOTE(if :: undo -> undoing[my_gen] = true :: else fi);
+       running[w] = true; goto handling }
+  fi;
+
+#if UNKNOWN > 0 || GIVEBACK > 0
+release:                                                      /* Store.Release */
+  if
+  MAY_DIE
+  :: atomic {
+       if
+#ifdef RELEASE_UNTOKENED
+       :: OPEN && leased && deliveries > 0 ->
+#else
+       :: token == CLAIM(w) && deliveries > 0 ->
+#endif
+          moved(OTHERS); leased = false; NOTE(open_lease = false); /* lease_until = 0: the token can release no more */
+#ifndef RELEASE_COUNTS
+          deliveries--
+#endif
+       :: else
+       fi;
+       goto waiting }
+  :: goto waiting                                             /* it fails: the lease ends by itself */
+  fi;
+#endif
+
+handling:                                                     /* dispatcher.call */
+  if
+  MAY_KILL
+#ifdef RENEW_REVIVES                                          /* renewal writes the row as claimed */
+  :: atomic { leased = true; state = (undo -> compensating : pending); goto handling }
+#endif
+#ifdef RENEW
+  :: atomic { !(fence[w] && OPEN) -> out = spare; running[w] = false; goto settle } /* told so; the handler heeds it */
+#endif
+  :: atomic { out = success; running[w] = false; goto settle }
+  :: atomic { out = failure; NOTE(said_failure = true); running[w] = false; goto settle }
+  :: atomic { out = permanent; NOTE(said_failure = true); running[w] = false; goto settle }
+  :: atomic { spared < SPARED -> spared++; out = spare; running[w] = false; goto settle }
+  :: atomic { out = success; running[w] = false;              /* runTx: the effect, SettleTx, COMMIT */
+       if
+       :: fence[w] && OPEN -> effect(); write_outcome(COMMIT(w)); goto stored
+       :: else ->
+#ifdef NO_FENCE
+          effect();
+#endif
+          drop(); goto idle
+       fi }
+#if UNKNOWN > 0
+  :: atomic { unknowns < UNKNOWN && fence[w] && OPEN -> unknowns++; out = success; running[w] = false;
+       if :: effect(); write_outcome(COMMIT(w)) :: skip fi;
+#ifdef UNKNOWN_IS_SUCCESS
+       goto stored }
+#elif defined(UNKNOWN_IS_FAILURE)
+       out = failure; goto settle }
+#else
+       goto resolve }
+#endif
+#endif
+  fi;
+
+#if UNKNOWN > 0
+resolve:                                                      /* committed: Store.Resolve, and the token */
+  if
+  MAY_DIE
+  :: atomic { token == COMMIT(w) -> goto stored }
+  :: atomic { out = spare; NOTE(wrote = false; if :: last_writer == w + 1 -> last_writer = 0 :: else fi); goto settle }
+  fi;
+#endif
+
+settle:                                                       /* writeOutcomes: Store.Settle until it answers */
+#ifdef QUEUE_FIRST
+  atomic { if :: from_queue && out == success -> ack_remove() :: else fi };
+#endif
+  if
+  MAY_DIE
+  :: atomic { FITS -> write_outcome(SETTLE(w)); goto stored }
+#ifdef SETTLE_BLIND
+  :: atomic { !FITS -> drop(); goto idle }
+#else
+  :: atomic { !FITS && token == SETTLE(w) -> goto stored }    /* a try whose answer was lost (explain) */
+  :: atomic { !FITS && token != SETTLE(w) -> drop(); goto idle }
+#endif
+#if UNKNOWN > 0
+  :: atomic { unknowns < UNKNOWN && FITS -> unknowns++; write_outcome(SETTLE(w));
+#ifdef SETTLE_REREADS
+       if :: OPEN -> fence[w] = true :: else fi;
+#endif
+       goto settle }
+#endif
+  fi;
+
+stored:                                                       /* Observer.Settled; tellQueue */
+  if
+  MAY_DIE
+  MAY_BE_UNHEARD
+  :: atomic {
+       PROMISE(TRUE_ANSWERS, wrote);
+       if
+       :: from_queue && ended -> ack_remove()
+       :: from_queue && !ended -> ack_again()
+       :: !from_queue && !ended -> announce()
+       :: else
+       fi;
+       forget(); goto idle }
+  fi
+}
+
+/* ==== time ==== */
+
+/* A lease ends. While a handler runs that may happen any number of times; to a live process that has only to write
+   something down, STALLS times, or any number when STALLS is not given. */
+#ifdef STALLS
+#define MAY_STALL (stalls < STALLS)
+#define STALL     stalls++
+#else
+#define MAY_STALL true
+#define STALL     skip
+#endif
+proctype LeaseClock() {
+  do
+  :: atomic { leased && !fence[0] && !fence[1] -> leased = false }
+  :: atomic { leased && fence[0] && running[0] -> leased = false; NOTE(expired[0] = true) }
+  :: atomic { leased && fence[1] && running[1] -> leased = false; NOTE(expired[1] = true) }
+  :: atomic { leased && fence[0] && !running[0] && MAY_STALL -> STALL; leased = false; NOTE(expired[0] = true) }
+  :: atomic { leased && fence[1] && !running[1] && MAY_STALL -> STALL; leased = false; NOTE(expired[1] = true) }
+  od
+}
+proctype DueClock() {
+  do :: atomic { OPEN && !due -> due = true } od
+}
+proctype QueueClock() {
+  do
+#ifdef QUEUE_TRUSTED
+  :: atomic { in_queue && !ripe -> ripe = true; NOTE(if :: queue_lease > 0 -> expired[queue_lease - 1] = true :: else fi) }
+#else
+  :: atomic { in_queue && !ripe -> ripe = true }
+#endif
+  od
+}
+
+/* ==== dispatcher.renew: Store.Renew, of whatever handlers run ==== */
+
+#ifdef RENEW
+#ifdef RENEW_UNFENCED
+#define HELD(w) (running[w] && OPEN)
+#else
+#define HELD(w) (running[w] && fence[w] && OPEN)
+#endif
+#ifdef RENEW_BUMPS
+#define KEPT(w) moved(CLAIM(w))
+#else
+#define KEPT(w) skip
+#endif
+proctype Renewer() {
+  do
+  :: atomic { HELD(0) && !leased -> leased = true; KEPT(0) }
+  :: atomic { HELD(1) && !leased -> leased = true; KEPT(1) }
+  od
+}
+#endif
+
+/* ==== the reconciler: reads, and announces later ==== */
+
+#ifndef NO_RECONCILER
+proctype Reconciler() {
+  do
+  :: atomic { OPEN && !in_queue -> skip }; atomic { announce() }
+  od
+}
+#endif
+
+/* ==== faults of the queue ==== */
+
+#if LOSS > 0 || SPUR > 0
+proctype Faults() {
+  do
+#if LOSS > 0
+  :: atomic { losses < LOSS -> losses++; in_queue = false; ripe = false; queue_lease = 0 }
+#endif
+#if SPUR > 0
+  :: atomic { spurs < SPUR && told -> spurs++; in_queue = true; ripe = true; queue_lease = 0 }
+#endif
+  :: break
+  od
+}
+#endif
+
+/* ==== services and people: Change.After ==== */
+
+#if PERSON > 0
+inline change() {
+  persons++; moved(OTHERS);
+  NOTE(changed[0] = true; changed[1] = true)
+}
+inline new_lease_count() { deliveries = 0; leased = false; NOTE(lost_leases = 0; open_lease = false) }
+inline new_generation() {
+#ifndef SAME_EPOCH_AGAIN
+  epoch++;
+#endif
+  NOTE(gen++)
+}
+#define REQUEUEABLE (TERMINAL || state == retrying)
+
+proctype Person() {
+  do
+  :: atomic { persons < PERSON && (state == pending || state == retrying) -> change(); new_lease_count();
+       PROMISE(EFFECT_ONCE, effects[gen] == 0);
+       if
+       :: PROMISE(UNDO_OR_DONE, !undoing[gen]); state = succeeded              /* Complete */
+       :: state = cancelled                                                     /* Cancel */
+       fi }
+  :: atomic { persons < PERSON && (state == pending || state == retrying) ->    /* Reschedule */
+       if
+       :: leased && deliveries > 0 -> deliveries--; NOTE(open_lease = false)
+       :: else
+       fi;
+       change(); if :: due = true :: due = false fi };
+     atomic { in_queue = true; ripe = true; queue_lease = 0 }                   /* moveLane: announce, not kept in place */
+  :: atomic { persons < PERSON && REQUEUEABLE -> change(); new_lease_count(); new_generation();
+       failures = 0; undos = 0; due = true; NOTE(real_failures = 0; real_undo_failures = 0);
+       if :: state = pending :: state = compensating fi };                      /* Requeue */
+     if
+     :: atomic { in_queue = true; ripe = true; queue_lease = 0 }
+     :: skip
+     fi
+  :: atomic { persons < PERSON && (state == dead || state == retrying || state == compensating) ->
+       change(); new_lease_count(); new_generation(); state = by_hand }         /* SettleByHand */
+  :: break
+  od
+}
+#endif
+
+init { atomic {
+  run Worker(0); run Worker(1);
+  run LeaseClock(); run DueClock(); run QueueClock();
+#ifdef RENEW
+  run Renewer();
+#endif
+#ifndef NO_RECONCILER
+  run Reconciler();
+#endif
+#if LOSS > 0 || SPUR > 0
+  run Faults();
+#endif
+#if PERSON > 0
+  run Person();
+#endif
+} }
+
+#ifdef ENDS   /* what is committed is terminal at last, and stays so unless somebody acts again */
+ltl ends { [] (committed -> <> TERMINAL) }
+#endif
+#ifdef RESTS  /* what is rolled back, or terminal for good, is gone from the queue at last */
+ltl rests { (<> [] (absent || TERMINAL)) -> (<> [] !in_queue) }
+#endif

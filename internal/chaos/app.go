@@ -1,0 +1,206 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/chaos/history"
+)
+
+// What the driver and an app say to each other, a line each.
+const (
+	atWork   = "at work"   // the app: it records, and runs handlers if it does that
+	stopLoad = "stop load" // the driver: no more producers and people
+	stopAll  = "stop"      // the driver: end in order
+)
+
+// The settings of every app: everything is quick, so that much can happen.
+const (
+	lease             = 2 * time.Second
+	grace             = 500 * time.Millisecond
+	reconcileInterval = time.Second
+	pollInterval      = 500 * time.Millisecond
+	horizon           = 10 * time.Second // less than the longest delay
+	stopTimeout       = 20 * time.Second
+	purgeAge          = time.Minute
+	longestDelay      = 20 * time.Second
+)
+
+// appConfig is what the driver tells an app's process.
+type appConfig struct {
+	Name string
+	Dir  string
+	Seed uint64
+
+	DSN, Redis string
+
+	Runs           bool // it runs handlers, too
+	Connector      bool // its pool is opened on compensator.Connector
+	RepeatableRead bool // of its own transactions
+
+	Rate      float64 // entries a second
+	People    float64 // actions a second
+	KillEvery time.Duration
+}
+
+// appProcess is an app at work.
+type appProcess struct {
+	cfg     appConfig
+	history *history.Writer
+	db      *sql.DB
+	c       *compensator.Compensator
+
+	recent recent
+	runs   atomic.Uint64 // handler runs so far
+	txs    atomic.Uint64 // transactions so far
+	calls  atomic.Uint64 // actions so far
+}
+
+// RunApp is what a re-executed test binary does instead of its tests. It returns false when it is none.
+func RunApp() bool {
+	text := os.Getenv(appEnv)
+	if text == "" {
+		return false
+	}
+	p := new(appProcess)
+	must(json.Unmarshal([]byte(text), &p.cfg))
+	p.run()
+	return true
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos app:", err)
+		os.Exit(2)
+	}
+}
+
+func (p *appProcess) run() {
+	loading, endLoad := context.WithCancel(context.Background())
+	working, endWork := context.WithCancel(context.Background())
+	go obey(endLoad, endWork)
+	var err error
+	p.history, err = history.Create(p.cfg.Dir, p.cfg.Name)
+	must(err)
+	p.db, err = p.openDB()
+	must(err)
+	client := redis.NewClient(&redis.Options{Addr: p.cfg.Redis})
+	for p.c == nil && working.Err() == nil {
+		if p.c, err = p.newCompensator(client); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos app: New:", err)
+			wait(working, 200*time.Millisecond)
+		}
+	}
+	if p.c != nil {
+		p.work(loading, working)
+		if err := p.c.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos app: Close:", err)
+		}
+	}
+	must(client.Close())
+	_ = p.db.Close()
+	p.write(&history.Mark{At: history.Now(), What: history.MarkExit})
+}
+
+// obey carries out the driver's orders. When the driver is gone, so is the app.
+func obey(endLoad, endWork context.CancelFunc) {
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		endLoad()
+		if orders.Text() == stopAll {
+			endWork()
+			return
+		}
+	}
+	os.Exit(3)
+}
+
+// work records and runs until both contexts have ended.
+func (p *appProcess) work(loading, working context.Context) {
+	var load sync.WaitGroup
+	random := rand.New(rand.NewPCG(p.cfg.Seed, 3))
+	if p.cfg.Rate > 0 {
+		for i := range producers {
+			load.Go(newProducer(p, i, random).run(loading))
+		}
+	}
+	if p.cfg.People > 0 {
+		load.Go(newPerson(p, random).run(loading))
+	}
+	fmt.Println(atWork)
+	if p.cfg.Runs {
+		must(p.c.Run(working))
+	} else {
+		<-working.Done()
+	}
+	load.Wait()
+}
+
+func (p *appProcess) openDB() (*sql.DB, error) {
+	config, err := mysql.ParseDSN(p.cfg.DSN)
+	if err != nil {
+		return nil, err
+	}
+	config.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	if p.cfg.Connector {
+		connector = compensator.Connector(connector)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(40)
+	db.SetMaxIdleConns(40)
+	return db, nil
+}
+
+func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensator, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := compensator.New(ctx, compensator.Config{
+		DB: p.db, Redis: client, Prefix: prefix, Lease: lease, Grace: grace,
+		ReconcileInterval: reconcileInterval, PollInterval: pollInterval, Horizon: horizon, StopTimeout: stopTimeout,
+		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Observer: p.observer(),
+	})
+	if err == nil && p.cfg.Runs {
+		must(p.register(c))
+	}
+	return c, err
+}
+
+// observer writes down what the history's reader cannot know otherwise.
+func (p *appProcess) observer() compensator.Observer {
+	return compensator.Observer{
+		OutcomeDropped: func(e compensator.SettledEvent) {
+			p.write(&history.Event{At: history.Now(), Event: history.EventOutcomeDropped, ID: e.ID.Row(), Type: e.BusinessType, State: int8(e.State)})
+		},
+		Stuck: func(e compensator.AttemptEvent) {
+			p.write(&history.Event{At: history.Now(), Event: history.EventStuck, ID: e.ID.Row(), Type: e.BusinessType})
+		},
+		QueueDown: func(error) { p.write(&history.Event{At: history.Now(), Event: history.EventQueueDown}) },
+		QueueUp:   func() { p.write(&history.Event{At: history.Now(), Event: history.EventQueueUp}) },
+		Reconciled: func(e compensator.ReconciledEvent) {
+			if e.Announced+e.Polled > 0 || e.Rebuilt {
+				p.write(&history.Event{At: history.Now(), Event: history.EventReconciled, Announced: e.Announced, Polled: e.Polled, Rebuilt: e.Rebuilt})
+			}
+		},
+	}
+}
+
+// write must succeed: a history with a hole proves nothing.
+func (p *appProcess) write(records ...history.Record) { must(p.history.Write(records...)) }

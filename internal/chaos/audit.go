@@ -1,0 +1,57 @@
+package chaos
+
+import "strings"
+
+// auditColumns are the columns of the process log whose values before and after each change are kept.
+var auditColumns = []string{
+	"state", "version", "epoch", "token", "process_count", "compensate_count", "delivery_count", "next_at", "lease_until", "ended_by",
+}
+
+// auditSchema is the ground truth: triggers on the process log that write down every change in the transaction
+// that makes it, whoever does, and know nothing of the library. Numbers are drawn under the row's lock, so they
+// follow each other for one entry as its changes do.
+var auditSchema = []string{
+	`CREATE TABLE audit_trail (
+		seq BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+		op CHAR(1) NOT NULL, id BIGINT UNSIGNED NOT NULL,
+		idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+		business_type VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+		now_us BIGINT NOT NULL, connection BIGINT NOT NULL,
+		` + auditTrailColumns("old_") + `,
+		` + auditTrailColumns("new_") + `
+	) ENGINE=InnoDB`,
+	auditTrigger("INSERT", "i", "NEW", false, true),
+	auditTrigger("UPDATE", "u", "NEW", true, true),
+	auditTrigger("DELETE", "d", "OLD", true, false),
+}
+
+func auditTrailColumns(prefix string) string {
+	types := map[string]string{"state": "TINYINT", "token": "VARBINARY(16)", "ended_by": "VARCHAR(16)"}
+	var defs []string
+	for _, column := range auditColumns {
+		kind := types[column]
+		if kind == "" {
+			kind = "BIGINT"
+		}
+		defs = append(defs, prefix+column+" "+kind)
+	}
+	return strings.Join(defs, ", ")
+}
+
+func auditTrigger(event, op, row string, before, after bool) string {
+	columns := []string{"op", "id", "idempotent_id", "business_type", "now_us", "connection"}
+	values := []string{
+		"'" + op + "'", row + ".id", row + ".idempotent_id", row + ".business_type",
+		"TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(6))", "CONNECTION_ID()",
+	}
+	for _, column := range auditColumns {
+		if before {
+			columns, values = append(columns, "old_"+column), append(values, "OLD."+column)
+		}
+		if after {
+			columns, values = append(columns, "new_"+column), append(values, "NEW."+column)
+		}
+	}
+	return "CREATE TRIGGER audit_" + strings.ToLower(event) + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO audit_trail (" +
+		strings.Join(columns, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")"
+}

@@ -1,0 +1,69 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// describe writes a step for people.
+func describe(s *step) string {
+	switch s.move {
+	case moveInsert:
+		return "insert " + s.new.String()
+	case moveDelete:
+		return "delete of " + s.old.String()
+	}
+	return fmt.Sprintf("%s → %s at db %d ms", s.old, s.new, s.nowMS())
+}
+
+func (i image) String() string {
+	text := fmt.Sprintf("{state %d v%d e%d pc%d cc%d dc%d next %d lease %d", i.state, i.version, i.epoch,
+		i.processCount, i.compensateCount, i.deliveryCount, i.nextAt, i.leaseUntil)
+	if i.endedBy != "" {
+		text += " by " + i.endedBy
+	}
+	return text + "}"
+}
+
+// moment is a line of an entry's life.
+type moment struct {
+	at   int64
+	text string
+}
+
+// Life tells an entry's life in the order of the wall clock.
+func (l *Ledger) Life(id uint64) []string {
+	e := l.Entries[id]
+	if e == nil {
+		return nil
+	}
+	var life []moment
+	for _, n := range l.keys[e.Key] {
+		in := &l.inserts[n]
+		life = append(life, moment{in.At, fmt.Sprintf("insert in a transaction of %s, commit %q", l.processes[in.tx.process].app, in.tx.outcome)})
+	}
+	for i := range e.steps {
+		s := &e.steps[i]
+		name := s.move
+		if name == "" {
+			name = "NO MOVE"
+		}
+		life = append(life, moment{s.wall, fmt.Sprintf("%s: %s (seq %d)", name, describe(s), s.seq)})
+	}
+	for i := range e.attempts {
+		a := &e.attempts[i]
+		app := l.processes[a.process].app
+		life = append(life, moment{a.began, fmt.Sprintf("%s runs v%d e%d, compensation %v", app, a.version, a.epoch, a.compensation)})
+		if a.ended != 0 {
+			life = append(life, moment{a.ended, fmt.Sprintf("%s returns from v%d: %s %s", app, a.version, a.outcome, a.cause)})
+		}
+	}
+	slices.SortStableFunc(life, func(a, b moment) int { return int(a.at - b.at) })
+	var lines []string
+	for _, m := range life {
+		lines = append(lines, time.UnixMicro(m.at).UTC().Format("15:04:05.000000 ")+strings.TrimSpace(m.text))
+	}
+	return lines
+}

@@ -1,0 +1,186 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator/internal/chaos/history"
+)
+
+// checkLost: a commit that was acknowledged left its entries; and every entry, however its commit was answered,
+// has come to its end unless it is not due yet.
+func checkLost(l *Ledger, c *Check) {
+	rows := l.entriesByKey()
+	for i := range l.inserts {
+		in := &l.inserts[i]
+		here := rows[in.Key]
+		switch {
+		case in.tx.came() != surely || in.undone || in.err != "" || !in.answered:
+			continue
+		case in.dup && len(here) == 0:
+			c.violate(nil, []Place{in.place}, "%q was answered as a duplicate, and no such entry was ever there", in.Key)
+		case !in.dup && !slices.ContainsFunc(here, in.made):
+			c.violate(nil, []Place{in.place}, "%q was committed, and its entry is not in the table", in.Key)
+		}
+		c.Looked++
+	}
+	if l.marks[history.MarkQuiescent] == 0 {
+		c.violate(nil, nil, "the run never came to rest")
+	}
+	l.each(func(e *Entry) {
+		last, exists := e.last()
+		if !exists || terminal(last.state) || !l.served(e) {
+			return
+		}
+		if e.row == nil || e.row.NextAt*1000 > e.row.DBNow {
+			return // not due yet; without a row the audit check speaks
+		}
+		c.violate(e, append(e.lines(last.version), e.rowPlace), "forgotten in state %d: due %d ms before the end", last.state, e.row.DBNow/1000-e.row.NextAt)
+	})
+}
+
+// made reports whether an entry is this insert's.
+func (in *insert) made(e *Entry) bool {
+	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
+}
+
+func (l *Ledger) entriesByKey() map[string][]*Entry {
+	rows := make(map[string][]*Entry, len(l.Entries))
+	l.each(func(e *Entry) {
+		if len(e.steps) > 0 {
+			rows[e.Key] = append(rows[e.Key], e)
+		}
+	})
+	return rows
+}
+
+// source finds the inserts that may have made an entry.
+func (l *Ledger) source(e *Entry) (found []*insert) {
+	for _, n := range l.keys[e.Key] {
+		if in := &l.inserts[n]; in.wrote() != never && (in.id == 0 || in.id == e.ID) {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+// checkPhantom: a row comes from a transaction whose commit was asked for and did not certainly fail; and no
+// attempt began before that was asked.
+func checkPhantom(l *Ledger, c *Check) {
+	rows := make(map[string]int)
+	l.each(func(e *Entry) {
+		c.Looked++
+		if len(e.steps) == 0 {
+			c.violate(e, e.allLines(), "ran, or left an effect, and was never in the table")
+			return
+		}
+		from := l.source(e)
+		if len(from) == 0 {
+			c.violate(e, append(l.askedFor(e.Key), e.allLines()...), "is in the table, and no transaction that may have committed inserted it")
+			return
+		}
+		if rows[e.Key]++; rows[e.Key] > 1 && !l.purges() {
+			c.violate(e, e.allLines(), "is the second row of one idempotent id")
+		}
+		asked := from[0].tx.asked
+		for _, in := range from {
+			asked = min(asked, in.tx.asked)
+		}
+		for i := range e.attempts {
+			if a := &e.attempts[i]; a.began < asked {
+				c.violate(e, append(a.places(), from[0].place), "ran %d µs before its commit was asked for", asked-a.began)
+			}
+		}
+	})
+}
+
+func (l *Ledger) purges() bool { return l.Run.PurgeAgeMS > 0 }
+
+// askedFor are the lines of all inserts under a key.
+func (l *Ledger) askedFor(key string) (found []Place) {
+	for _, n := range l.keys[key] {
+		found = append(found, l.inserts[n].place)
+	}
+	return found
+}
+
+func (e *Entry) allLines() (found []Place) {
+	for i := range e.steps {
+		found = append(found, e.steps[i].place)
+	}
+	for i := range e.attempts {
+		found = append(found, e.attempts[i].places()...)
+	}
+	return found
+}
+
+// checkAudit: the audit is whole. A row that differs from its last image was changed past the triggers, or the
+// database lost a commit, or kept one of the two.
+func checkAudit(l *Ledger, c *Check) {
+	l.each(func(e *Entry) {
+		c.Looked++
+		last, exists := e.last()
+		switch {
+		case exists && e.row == nil:
+			c.violate(e, e.lines(last.version), "is in the audit at version %d, and not in the table", last.version)
+		case !exists && e.row != nil:
+			c.violate(e, []Place{e.rowPlace}, "is in the table, and the audit has it not")
+		case exists && !last.is(e.row):
+			c.violate(e, append(e.lines(last.version), e.rowPlace), "stands otherwise in the table than in the audit")
+		case exists && (e.row.Key != e.Key || e.row.Type != e.Type):
+			c.violate(e, []Place{e.rowPlace}, "has another key or type in the table than in the audit")
+		}
+	})
+}
+
+func (i image) is(r *history.Row) bool {
+	return i == image{
+		version: r.Version, token: tokenHash(r.Token), nextAt: r.NextAt, leaseUntil: r.LeaseUntil, epoch: r.Epoch,
+		processCount: int32(r.ProcessCount), compensateCount: int32(r.CompensateCount), deliveryCount: int32(r.DeliveryCount),
+		state: r.State, endedBy: r.EndedBy,
+	}
+}
+
+// checkPurge: a row goes only from a terminal state, and as old as Purge was told.
+func checkPurge(l *Ledger, c *Check) {
+	l.each(func(e *Entry) {
+		for i := range e.steps {
+			s := &e.steps[i]
+			if s.move != moveDelete {
+				continue
+			}
+			c.Looked++
+			age := s.nowMS() - s.old.nextAt
+			switch {
+			case !l.purges():
+				c.violate(e, e.lines(s.old.version), "was deleted, and nobody purges")
+			case !terminal(s.old.state):
+				c.violate(e, e.lines(s.old.version), "was deleted in state %d", s.old.state)
+			case age < l.Run.PurgeAgeMS-rounding && !l.clock.moved(s.seq):
+				c.violate(e, e.lines(s.old.version), "was deleted %d ms after its end; purge takes what is older than %d", age, l.Run.PurgeAgeMS)
+			}
+		}
+	})
+}
+
+// checkUnknownTypes: an entry whose type no process serves waits as it was inserted, but for what people do.
+func checkUnknownTypes(l *Ledger, c *Check) {
+	l.each(func(e *Entry) {
+		if len(e.steps) == 0 || l.served(e) {
+			return
+		}
+		c.Looked++
+		for i := range e.attempts {
+			c.violate(e, e.attempts[i].places(), "ran, and nobody serves its type")
+		}
+		for i := range e.steps {
+			s := &e.steps[i]
+			switch {
+			case s.move == moveInsert && s.new.deliveryCount > 0:
+				c.violate(e, []Place{s.place}, "was born claimed, and nobody serves its type")
+			case s.move == moveInsert, s.move == moveTouch, s.move == moveDelete, actionOf[s.move] != "":
+			default:
+				c.violate(e, []Place{s.place}, "was changed (%s), and nobody serves its type", s.move)
+			}
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package verdict
+
+import "fmt"
+
+// settleSlack is what the queue at rest may still be about to tidy up, µs.
+const settleSlack = 10_000_000
+
+// checkQueue: at rest, the queue has every open entry that comes due within the horizon, not later than it is due.
+// Members that hold no open entry are a hint gone stale: a claim finds out, and takes them away, once they are due.
+func checkQueue(l *Ledger, c *Check) {
+	members := make(map[uint64]float64, len(l.Members))
+	stale := 0
+	lease := l.longestLease()
+	for _, m := range l.Members {
+		members[m.ID] = m.Score - float64(m.Now)/1000 // remaining, ms
+		e := l.Entries[m.ID]
+		if e != nil && e.row != nil && !terminal(e.row.State) {
+			if e.Type != m.Type {
+				c.violate(e, []Place{e.rowPlace}, "is in the queue of the type %q", m.Type)
+			}
+			continue
+		}
+		stale++
+		t := l.types[m.Type]
+		if t != nil && t.Handler != "none" && members[m.ID]*1000 < -float64(lease*1000+settleSlack) {
+			c.violate(e, nil, "entry %d is at its end, and the queue of %q has offered it for %.0f ms", m.ID, m.Type, -members[m.ID])
+		}
+	}
+	l.each(func(e *Entry) {
+		if e.row == nil || terminal(e.row.State) {
+			return
+		}
+		in := max(e.row.NextAt, e.row.LeaseUntil) - e.row.DBNow/1000
+		if e.row.NextAt-e.row.DBNow/1000 > l.Run.HorizonMS {
+			return
+		}
+		c.Looked++
+		remaining, known := members[e.ID]
+		switch {
+		case !known:
+			c.violate(e, []Place{e.rowPlace}, "is open and due in %d ms, and not in the queue", in)
+		case remaining > float64(max(in, 0)+lease+settleSlack/1000):
+			c.violate(e, []Place{e.rowPlace}, "is due in %d ms, and in the queue for %.0f ms from now", in, remaining)
+		}
+	})
+	c.note("%d members, %d of them hold no open entry", len(l.Members), stale)
+}
+
+func (l *Ledger) longestLease() int64 {
+	var longest int64
+	for _, t := range l.types {
+		longest = max(longest, t.LeaseMS)
+	}
+	return longest
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return fmt.Sprintf("%s (%d times)", what, n)
+}

@@ -1,0 +1,144 @@
+package verdict
+
+import (
+	"github.com/compensator-go/compensator/internal/chaos/history"
+)
+
+// checkEarly: by the database's own clock, as one statement's trigger read it, no claim takes an entry that is not
+// due, or whose lease runs; and nothing is due sooner than was asked for. Rows written while that clock was being
+// moved are counted and left.
+func checkEarly(l *Ledger, c *Check) {
+	excused := 0
+	l.each(func(e *Entry) {
+		for i := range e.steps {
+			s := &e.steps[i]
+			early := l.early(e, s)
+			if s.move == moveClaim || s.move == moveInsert {
+				c.Looked++
+			}
+			switch {
+			case early == "":
+			case l.clock.moved(s.seq):
+				excused++
+			default:
+				c.violate(e, append(e.lines(s.old.version), s.place), "%s", early)
+			}
+		}
+	})
+	if excused > 0 {
+		c.note("%d steps stand too early that were written while the database's clock was being moved; not judged", excused)
+	}
+}
+
+// early tells what a step did too soon.
+func (l *Ledger) early(e *Entry, s *step) string {
+	switch s.move {
+	case moveClaim:
+		ownLease := s.old.version == 0 && s.old.deliveryCount == 1 // born claimed, and claimed again by its own process
+		switch {
+		case s.old.nextAt > s.nowMS():
+			return "claimed before it was due"
+		case s.old.leaseUntil > s.nowMS() && (!ownLease || e.lastAttempt(0) != nil):
+			return "claimed while it was leased"
+		}
+	case moveInsert:
+		from := l.source(e)
+		for _, in := range from {
+			if s.new.nextAt >= s.nowMS()+in.DelayMS-rounding {
+				return ""
+			}
+		}
+		if len(from) > 0 {
+			return "due sooner than was asked for"
+		}
+	case moveRetry, moveUndoFailed, movePause:
+		asksFor := func(a *attempt) bool {
+			return a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze
+		}
+		if a := e.lastAttempt(s.old.version); a != nil && asksFor(a) && s.new.nextAt < s.nowMS()+a.after-rounding {
+			return "to run again sooner than its handler asked for"
+		}
+	}
+	return ""
+}
+
+// lostForNoReason is how many leases of a thousand claims may be lost without a fault in sight: the machine may
+// stop a process as well as we.
+const lostForNoReason = 1
+
+// checkExecutions: a claim is run by one process, and once, but for batches that came to no verdict. A claim on top
+// of a claim, with no outcome between, is a lost lease: its process died, or a fault kept it from renewing.
+func checkExecutions(l *Ledger, c *Check) {
+	claims, lost, unexplained := 0, 0, 0
+	var first []Place
+	var firstOf *Entry
+	l.each(func(e *Entry) {
+		l.checkRuns(e, c)
+		for i := range e.steps {
+			s := &e.steps[i]
+			if s.move != moveClaim {
+				continue
+			}
+			claims++
+			if s.old.leaseUntil == 0 || s.old.leaseUntil > s.nowMS() {
+				continue
+			}
+			lost++
+			if l.mayLose(e, s) {
+				continue
+			}
+			if unexplained++; first == nil {
+				first, firstOf = append(e.lines(s.old.version), s.place), e
+			}
+		}
+	})
+	c.note("%d claims, %d leases lost, %d of them with no fault or death in sight", claims, lost, unexplained)
+	if unexplained*1000 > claims*lostForNoReason {
+		c.violate(firstOf, first, "the first of %d leases lost for no reason, of %d claims", unexplained, claims)
+	}
+}
+
+func (l *Ledger) checkRuns(e *Entry, c *Check) {
+	for i := range e.attempts {
+		a := &e.attempts[i]
+		c.Looked++
+		for k := i - 1; k >= 0; k-- {
+			b := &e.attempts[k]
+			if b.version != a.version {
+				continue
+			}
+			if b.process != a.process || b.batch <= 1 || b.ended == 0 {
+				c.violate(e, append(b.places(), a.places()...), "one claim, version %d, ran twice", a.version)
+			}
+			break
+		}
+	}
+}
+
+// mayLose reports whether there is a reason for the lease that a claim found lapsed.
+func (l *Ledger) mayLose(e *Entry, claim *step) bool {
+	before := e.at(claim.old.version)
+	if before == nil {
+		return false
+	}
+	app := ""
+	if a := e.lastAttempt(claim.old.version); a != nil {
+		p := l.processes[a.process]
+		if a.ended == 0 && p.deadAt(claim.wall) {
+			return true
+		}
+		app = p.app
+	}
+	return l.hit(before.wall-recovery, claim.wall, app, history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB,
+		history.TouchesLocks, history.TouchesDBClock) || l.diedIn(before.wall, claim.wall)
+}
+
+// diedIn reports whether a process died between two moments: a claim that nobody ran was one's.
+func (l *Ledger) diedIn(from, to int64) bool {
+	for _, p := range l.processes {
+		if !p.ended && p.last >= from-recovery && p.last <= to && p.last < l.endOfRun()-recovery {
+			return true
+		}
+	}
+	return false
+}

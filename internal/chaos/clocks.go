@@ -1,0 +1,64 @@
+package chaos
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// clockSource is a library that servers are started with, so that their clocks can be set wrong while they
+// run. It needs a C compiler and glibc. Programs in Go read the clock without a C library, so the clocks of
+// the apps cannot be moved; to them, a server whose clock is wrong is the same error.
+//
+//go:embed testdata/clock.c
+var clockSource []byte
+
+// clocks moves the clocks of the servers started after it was made.
+type clocks struct{ dir string }
+
+const preload = "LD_PRELOAD"
+
+// newClocks makes servers of this test start with movable clocks. On a system that cannot do that it returns
+// the reason.
+func newClocks(tb testing.TB) (*clocks, error) {
+	c := &clocks{dir: tb.TempDir()}
+	source, library := filepath.Join(c.dir, "clock.c"), filepath.Join(c.dir, "clock.so")
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		return nil, err
+	}
+	if output, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, source, "-pthread").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cc: %w %s", err, output)
+	}
+	for _, server := range []string{sqlClock, redisClock} {
+		if err := c.set(server, 0); err != nil {
+			return nil, err
+		}
+	}
+	tb.Setenv("CHAOS_CLOCKS", c.dir)
+	tb.Setenv(preload, library)
+	return c, nil
+}
+
+// The clocks there are. Both Redis servers share one.
+const (
+	sqlClock   = "sql"
+	redisClock = "redis"
+)
+
+// set makes a clock wrong by that much from now on.
+func (c *clocks) set(clock string, by time.Duration) error {
+	file, err := os.OpenFile(filepath.Join(c.dir, clock), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds())), 0)
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package chaos
+
+import "time"
+
+// Config says how a run goes. The zero value is a minute of load with every fault, and a random seed's worth
+// of nothing: seed 0.
+type Config struct {
+	Seed uint64 // draws the schedule of faults and each app's load; what happens then is up to the machine
+
+	// Duration is how long load and faults last; longer when not every kind of fault has had its turn by
+	// then. Starting, coming to rest and checking add a minute or so. Default 60 s.
+	Duration time.Duration
+
+	Dir string // the history's; emptied first
+
+	Rate      float64       // entries a second to record, over all apps. Default 300
+	People    float64       // actions a second, over all apps. Default 3
+	KillEvery time.Duration // mean time between entries that kill their process. Default 10 s; < 0: none
+
+	Faults Faults
+
+	// Excused are demands of the checker that this run cannot meet, and why; see history.Run.
+	Excused map[string]string
+
+	// Sample, when set, is called every SampleEvery from the start of load until the run's end.
+	Sample      func(*stage)
+	SampleEvery time.Duration
+}
+
+// Faults says how the nemesis strikes.
+type Faults struct {
+	None  bool
+	Kinds []string      // only these; nil: all
+	Most  int           // at once. Default 3
+	Hold  time.Duration // mean time that one lasts. Default 2 s
+	Calm  time.Duration // mean time between two rounds of faults. Default 1 s
+}
+
+func (cfg Config) withDefaults() Config {
+	setDefault(&cfg.Duration, time.Minute)
+	setDefault(&cfg.Rate, 300)
+	setDefault(&cfg.People, 3)
+	setDefault(&cfg.KillEvery, 10*time.Second)
+	setDefault(&cfg.Faults.Most, 3)
+	setDefault(&cfg.Faults.Hold, 2*time.Second)
+	setDefault(&cfg.Faults.Calm, time.Second)
+	setDefault(&cfg.SampleEvery, time.Second)
+	return cfg
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

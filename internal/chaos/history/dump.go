@@ -1,0 +1,62 @@
+package history
+
+// Audit is a change of a row of the process log, written by the tables' triggers in the same transaction. The
+// dump is in the order of Seq.
+type Audit struct {
+	Seq   uint64 `json:"seq"`
+	Op    string `json:"op"` // OpInsert, OpUpdate or OpDelete
+	ID    uint64 `json:"id"`
+	Key   string `json:"key"`           // idempotent id
+	Type  string `json:"type"`          // business type
+	DBNow int64  `json:"db_now"`        // the database's clock as the statement began, µs
+	Conn  uint64 `json:"conn"`          // CONNECTION_ID()
+	Old   *Image `json:"old,omitempty"` // absent for an insert
+	New   *Image `json:"new,omitempty"` // absent for a delete
+}
+
+// The operations.
+const (
+	OpInsert = "insert"
+	OpUpdate = "update"
+	OpDelete = "delete"
+)
+
+// Image is a row's columns that the library moves.
+type Image struct {
+	State           int8   `json:"s"`
+	Version         uint64 `json:"v"`
+	Epoch           uint32 `json:"e,omitempty"`
+	Token           string `json:"t,omitempty"` // hexadecimal
+	ProcessCount    int    `json:"pc,omitempty"`
+	CompensateCount int    `json:"cc,omitempty"`
+	DeliveryCount   int    `json:"dc,omitempty"`
+	NextAt          int64  `json:"na"`           // ms of the database's clock
+	LeaseUntil      int64  `json:"lu,omitempty"` // ms of the database's clock
+	EndedBy         string `json:"by,omitempty"`
+}
+
+// Row is a row of the process log at the end of the run.
+type Row struct {
+	ID    uint64 `json:"id"`
+	Key   string `json:"key"`
+	Type  string `json:"type"`
+	DBNow int64  `json:"db_now"` // as it was read, µs
+	Image
+}
+
+// Member is a member of the queue at the end of the run.
+type Member struct {
+	Type  string  `json:"type"` // business type
+	ID    uint64  `json:"id"`
+	Score float64 `json:"score"` // due, or the lease's end; ms of Redis's clock
+	Now   int64   `json:"now"`   // Redis's clock as it was read, µs
+}
+
+// Kind implements Record.
+func (*Audit) Kind() string { return "audit" }
+
+// Kind implements Record.
+func (*Row) Kind() string { return "row" }
+
+// Kind implements Record.
+func (*Member) Kind() string { return "member" }

@@ -1,0 +1,246 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// app keeps one app going: whenever its process dies, another one is started.
+type app struct {
+	tb      testing.TB
+	name    string
+	cfg     appConfig
+	proxies *proxies
+	log     string        // path
+	kept    chan struct{} // closed when no process will be started any more
+
+	mu       sync.Mutex // guards the fields below
+	process  *exec.Cmd
+	orders   io.WriteCloser
+	ready    chan struct{} // closed when the present process is at work
+	stopping bool
+}
+
+// appEnv holds the appConfig of a re-executed test binary.
+const appEnv = "CHAOS_APP"
+
+func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
+	a := &app{tb: tb, name: cfg.Name, cfg: cfg, proxies: proxies, log: filepath.Join(cfg.Dir, cfg.Name+".log"), kept: make(chan struct{}), ready: make(chan struct{})}
+	go a.keep()
+	tb.Cleanup(func() {
+		a.setStopping()
+		a.kill()
+		<-a.kept
+	})
+	return a
+}
+
+// keep starts process after process until the app is to stop.
+func (a *app) keep() {
+	defer close(a.kept)
+	for life := 1; ; life++ {
+		err := a.live(life)
+		if a.isStopping() {
+			if err != nil && !killed(err) {
+				a.tb.Errorf("%s did not end in order: %v\n%s", a.name, err, a.lastWords())
+			}
+			return
+		}
+		if !killed(err) {
+			a.tb.Errorf("%s ended by itself: %v\n%s", a.name, err, a.lastWords())
+			return
+		}
+		time.Sleep(200 * time.Millisecond) // as long as whoever restarts it takes
+	}
+}
+
+// live runs one process to its end.
+func (a *app) live(life int) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cfg := a.config(life)
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(binary)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, preload+"=") }), appEnv+"="+string(text))
+	cmd.Stderr, cmd.SysProcAttr = log, childAttributes()
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	news, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	a.set(cmd, orders)
+	lines := bufio.NewScanner(news)
+	for lines.Scan() {
+		if lines.Text() == atWork {
+			close(a.ready)
+		}
+	}
+	err = cmd.Wait()
+	a.set(nil, nil)
+	return err
+}
+
+// config is that of the next process: its load is its own, and none once producers have stopped.
+func (a *app) config(life int) appConfig {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	cfg := a.cfg
+	cfg.Seed = cfg.Seed<<16 + uint64(life)
+	return cfg
+}
+
+func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.process, a.orders = cmd, orders
+	if cmd == nil {
+		if isClosed(a.ready) {
+			a.ready = make(chan struct{})
+		}
+	} else if a.stopping {
+		_ = cmd.Process.Kill()
+	}
+}
+
+// await returns when the present process, or the next, is at work.
+func (a *app) await(ctx context.Context) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	a.mu.Lock()
+	ready := a.ready
+	a.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	case <-a.kept:
+		return errors.New(a.name + " is gone for good")
+	case <-timer.C:
+		return errors.New(a.name + " does not come up\n" + a.lastWords())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// kill ends the present process and returns when it is gone.
+func (a *app) kill() {
+	a.signal(syscall.SIGKILL)
+	for deadline := time.Now().Add(patience); a.pid() != 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (a *app) signal(s syscall.Signal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process != nil {
+		_ = a.process.Process.Signal(s) // it may just have ended by itself
+	}
+}
+
+// pid is that of the present process; 0: none.
+func (a *app) pid() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process == nil {
+		return 0
+	}
+	return a.process.Process.Pid
+}
+
+// stopLoad ends producers and people, of this process and all to come.
+func (a *app) stopLoad() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cfg.Rate, a.cfg.People = 0, 0
+	if a.orders != nil {
+		_, _ = fmt.Fprintln(a.orders, stopLoad)
+	}
+}
+
+// stop ends the app in order. What goes wrong then fails the test.
+func (a *app) stop() {
+	a.setStopping()
+	a.mu.Lock()
+	if a.orders != nil {
+		_, _ = fmt.Fprintln(a.orders, stopAll)
+	}
+	a.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-a.kept:
+	case <-timer.C:
+		a.tb.Errorf("%s does not end\n%s", a.name, a.lastWords())
+		a.signal(syscall.SIGQUIT)
+		a.kill()
+	}
+}
+
+func (a *app) setStopping() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopping = true
+}
+
+func (a *app) isStopping() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopping
+}
+
+// killed tells whether a process ended by SIGKILL: the nemesis, or a handler that killed its own.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// checkLog fails the test for what no app may say.
+func (a *app) checkLog() {
+	text, err := os.ReadFile(a.log)
+	if err != nil {
+		a.tb.Error(err)
+	}
+	for _, never := range []string{"DATA RACE", "panic: ", "fatal error: ", "observer panicked"} {
+		if i := strings.Index(string(text), never); i >= 0 {
+			a.tb.Errorf("%s says in %s: %.3000s", a.name, a.log, text[max(0, i-200):])
+		}
+	}
+}
+
+func (a *app) lastWords() string {
+	text, _ := os.ReadFile(a.log)
+	return string(text[max(0, len(text)-3000):])
+}

@@ -1,0 +1,89 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"github.com/compensator-go/compensator/internal/failpoint"
+)
+
+// surroundings are what a life finds.
+type surroundings string
+
+const (
+	usual     surroundings = ""
+	bulkBlind surroundings = "bulk-blind" // Insert does not tell the ids of several entries, as on MySQL
+	noRedis   surroundings = "no-redis"   // Redis does not answer
+	wheel     surroundings = "wheel"      // there is no Redis
+	forgotten surroundings = "forgotten"  // Redis lost everything before each life
+	crashed   surroundings = "crashed"    // with entries that have lost two and three leases
+	old       surroundings = "old"        // with entries to purge
+	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
+	unmade    surroundings = "unmade"     // the tables are not there yet
+)
+
+// crash is one line of the matrix.
+type crash struct {
+	point failpoint.Point
+	most  int // a life dies at most this often reaching the point: what it reaches often, late
+	in    surroundings
+}
+
+func (c crash) name() string {
+	if c.in == usual {
+		return string(c.point)
+	}
+	return string(c.point) + "," + string(c.in)
+}
+
+var matrix = []crash{
+	{point: failpoint.EntryInserted, most: 20},
+	{point: failpoint.CommitNext, most: 20},
+	{point: failpoint.CommitDone, most: 20},
+	{point: failpoint.CommitTold, most: 12},
+	{point: failpoint.IDsResolved, most: 4, in: bulkBlind},
+	{point: failpoint.EntryReadBack, most: 8},
+	{point: failpoint.FreshClaimed, most: 4},
+	{point: failpoint.AnnounceNext, most: 10},
+	{point: failpoint.Announced, most: 10},
+	{point: failpoint.QueueClaimed, most: 10},
+	{point: failpoint.QueueClaimed, most: 5, in: beside},
+	{point: failpoint.DueRead, most: 8, in: noRedis},
+	{point: failpoint.ClaimLocked, most: 12},
+	{point: failpoint.ClaimWritten, most: 12},
+	{point: failpoint.ClaimCommitted, most: 12},
+	{point: failpoint.ClaimCommitted, most: 12, in: wheel},
+	{point: failpoint.ClaimCommitted, most: 12, in: beside},
+	{point: failpoint.ClaimReleased, most: 2},
+	{point: failpoint.OverdueClaimed, most: 2},
+	{point: failpoint.CrashesCounted, most: 3, in: crashed},
+	{point: failpoint.AttemptStarted, most: 20},
+	{point: failpoint.AttemptStarted, most: 12, in: crashed},
+	{point: failpoint.AttemptStarted, most: 20, in: noRedis},
+	{point: failpoint.BatchStarted, most: 3},
+	{point: failpoint.BatchBroken, most: 6},
+	{point: failpoint.HandlerReturned, most: 20},
+	{point: failpoint.OutcomeInTransaction, most: 6},
+	{point: failpoint.HandlerCommitted, most: 6},
+	{point: failpoint.HandlerCommitted, most: 4, in: beside},
+	{point: failpoint.LeaseRenewed, most: 2},
+	{point: failpoint.OutcomesNext, most: 15},
+	{point: failpoint.OutcomesPart, most: 20},
+	{point: failpoint.OutcomesStored, most: 15},
+	{point: failpoint.OutcomesStored, most: 15, in: wheel},
+	{point: failpoint.OutcomesStored, most: 10, in: beside},
+	{point: failpoint.QueueSettled, most: 10},
+	{point: failpoint.EpochRead, most: 2, in: forgotten},
+	{point: failpoint.LeadershipAsked, most: 2},
+	{point: failpoint.LeadershipAsked, most: 2, in: beside},
+	{point: failpoint.HeadsRead, most: 2},
+	{point: failpoint.PageScanned, most: 5},
+	{point: failpoint.PageScanned, most: 5, in: forgotten},
+	{point: failpoint.AuditWritten, most: 2},
+	{point: failpoint.ChangeCommitted, most: 5},
+	{point: failpoint.PurgePart, most: 3, in: old},
+	{point: failpoint.MigrationPart, most: 4, in: unmade},
+	{point: failpoint.StopBegun, most: 2},
+	{point: failpoint.LoopsEnded, most: 2},
+	{point: failpoint.HandlersEnded, most: 2},
+	{point: failpoint.OutcomesDrained, most: 2},
+}

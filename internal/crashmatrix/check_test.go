@@ -1,0 +1,220 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// check holds what is left against what happened.
+func (w *world) check() {
+	w.t.Helper()
+	w.checkLedger()
+	w.checkEffects()
+	logs := w.readLogs()
+	for _, l := range logs {
+		if l.check(w); w.t.Failed() {
+			break // one history tells more than many
+		}
+	}
+	w.checkRest(logs)
+}
+
+// none requires that a query, the rest of a SELECT COUNT(*), finds nothing.
+func (w *world) none(what, from string, args ...any) {
+	w.t.Helper()
+	assert.Zero(w.t, w.count(from, args...), what)
+}
+
+// checkLedger: an entry exists exactly if its transaction committed, and only old ones were purged.
+func (w *world) checkLedger() {
+	w.t.Helper()
+	w.none("committed, and no entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
+	w.none("an entry, and not committed", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL")
+	w.none("old, and not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
+	w.none("run, and no entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
+}
+
+// checkEffects: as often as there was a success, which the history knows for each epoch.
+func (w *world) checkEffects() {
+	w.t.Helper()
+	for _, e := range []struct {
+		kind  string
+		undo  bool
+		state compensator.State
+	}{{pay, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
+		w.none(e.kind+" settled, and not one effect", `common_process_log l WHERE business_type=? AND state=?
+			AND (SELECT COUNT(*) FROM effects f WHERE f.entry=l.id AND f.epoch=l.epoch AND f.undoing=?) <> 1`, e.kind, e.state, e.undo)
+		w.none(e.kind+": an effect, and no success", `effects f JOIN common_process_log l ON l.id=f.entry
+			WHERE business_type=? AND (state<>? OR f.epoch<>l.epoch OR f.undoing<>?)`, e.kind, e.state, e.undo)
+	}
+	w.none("an effect, and no entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
+}
+
+// checkRest: no lease and no delivery outlives an entry, and the case has seen what it is about.
+func (w *world) checkRest(logs []*log) {
+	w.t.Helper()
+	w.none("leased at its end", "common_process_log WHERE lease_until>0 OR delivery_count>0")
+	w.none("a person's action without its record", `common_process_log l WHERE epoch <> (SELECT COUNT(*) FROM common_process_log_audit WHERE entry_id=l.id)`)
+	byEnd := make(map[string]int)
+	for _, l := range logs {
+		byEnd[fmt.Sprintf("%s %s", l.kind, l.last().endedBy)]++
+	}
+	w.t.Logf("%d entries: %v", len(logs), byEnd)
+	require.NotZero(w.t, byEnd[pay+" handler"], "something must have succeeded")
+}
+
+// log is the history of one entry.
+type log struct {
+	id    uint64
+	key   string
+	kind  string
+	state compensator.State // in the table now
+	steps []step
+	runs  map[uint64][]run // by the version of the claim
+}
+
+// step is one write.
+type step struct {
+	was, wasDue, wasLeased, at int64 // was: the version before, −1 on insert
+	version                    uint64
+	state                      compensator.State
+	failed, undoFailed         int
+	delivered                  int
+	epoch                      int
+	due, leased                int64
+	endedBy                    compensator.EndedBy
+}
+
+// run is one call of a handler.
+type run struct {
+	epoch   int
+	undo    bool
+	verdict string
+}
+
+func (l *log) last() step { return l.steps[len(l.steps)-1] }
+
+// readLogs reads the history of every entry that is still there.
+func (w *world) readLogs() (logs []*log) {
+	w.t.Helper()
+	byID := make(map[uint64]*log)
+	w.each("SELECT id, idempotent_id, business_type, state FROM common_process_log ORDER BY id", func(scan func(...any)) {
+		l := &log{runs: make(map[uint64][]run)}
+		scan(&l.id, &l.key, &l.kind, &l.state)
+		byID[l.id] = l
+		logs = append(logs, l)
+	})
+	w.each(`SELECT entry, was, was_due, was_leased, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by
+		FROM history ORDER BY entry, version, seq`, func(scan func(...any)) {
+		var id uint64
+		var s step
+		scan(&id, &s.was, &s.wasDue, &s.wasLeased, &s.at, &s.version, &s.state, &s.failed, &s.undoFailed, &s.delivered, &s.epoch,
+			&s.due, &s.leased, &s.endedBy)
+		if l := byID[id]; l != nil {
+			l.steps = append(l.steps, s)
+		}
+	})
+	w.each("SELECT entry, version, epoch, undoing, verdict FROM runs ORDER BY id", func(scan func(...any)) {
+		var id, version uint64
+		var r run
+		scan(&id, &version, &r.epoch, &r.undo, &r.verdict)
+		if l := byID[id]; l != nil {
+			l.runs[version] = append(l.runs[version], r)
+		}
+	})
+	return logs
+}
+
+func (w *world) each(query string, row func(scan func(...any))) {
+	w.t.Helper()
+	rows, err := w.db.Query(query)
+	require.NoError(w.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		row(func(places ...any) { require.NoError(w.t, rows.Scan(places...)) })
+	}
+	require.NoError(w.t, rows.Err())
+}
+
+// check follows an entry from its insert to its end.
+func (l *log) check(w *world) {
+	w.t.Helper()
+	wrong := func(s step, what string, args ...any) {
+		w.t.Helper()
+		w.t.Errorf("entry %d (%s, %s), version %d: %s\nits history: %s", l.id, l.kind, l.key, s.version, fmt.Sprintf(what, args...), l)
+	}
+	if len(l.steps) == 0 {
+		w.t.Errorf("entry %d has no history", l.id)
+		return
+	}
+	first := l.steps[0]
+	if first.was != -1 || first.version != 0 {
+		wrong(first, "the history does not begin with the insert")
+		return
+	}
+	f := follower{log: l, now: first, lost: first.delivered, claimed: first.leased > 0, claims: make(map[uint64]int)}
+	if f.claimed {
+		f.claims[0] = f.lost
+	}
+	for _, s := range l.steps[1:] {
+		if what := f.follow(s); what != "" {
+			wrong(s, "%s", what)
+			return
+		}
+	}
+	if f.now.state != l.state {
+		wrong(f.now, "the table says %s", l.state)
+	}
+	if what := l.badEnd(f); what != "" {
+		wrong(f.now, "%s", what)
+	}
+	for version, runs := range l.runs {
+		claims, claimed := f.claims[version]
+		if !claimed || claims > crashBudget {
+			wrong(step{version: version}, "%d runs under no claim, or after too many: %d", len(runs), claims)
+		}
+		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // a broken batch, and then alone
+			wrong(step{version: version}, "%d runs under one claim", len(runs))
+		}
+	}
+}
+
+// badEnd tells what is wrong with the state an entry has ended in; by its kind there is not much choice.
+func (l *log) badEnd(f follower) string {
+	end := f.now
+	if end.endedBy == compensator.EndedByCrash {
+		return "" // follow has seen that it is due to
+	}
+	good := end.state == compensator.Succeeded && end.endedBy == compensator.EndedByHandler
+	switch l.kind {
+	case fail:
+		good = good && end.failed == failures
+	case refund:
+		good = end.state == compensator.Compensated && end.failed == refundFailures && end.undoFailed == undoFailures
+	case hand:
+		good = good && end.epoch > 0 || end.state == compensator.SettledByHand && end.epoch > 0 ||
+			end.state == compensator.Dead && end.endedBy == compensator.EndedByPermanent && end.failed == 1
+	case later:
+		good = good || end.endedBy == compensator.EndedByComplete || end.state == compensator.Cancelled
+	}
+	if good {
+		return ""
+	}
+	return fmt.Sprintf("a bad end: %s by %q after %d and %d failures", end.state, end.endedBy, end.failed, end.undoFailed)
+}
+
+func (l *log) String() (text string) {
+	for _, s := range l.steps {
+		text += fmt.Sprintf("\n  %s: version %d→%d, %s, epoch %d, failed %d+%d, delivered %d, due %+d ms, leased %+d ms, %q",
+			time.UnixMilli(s.at).UTC().Format("05.000"), s.was, s.version, s.state, s.epoch, s.failed, s.undoFailed, s.delivered,
+			s.due-s.at, max(s.leased-s.at, -1), s.endedBy)
+	}
+	return fmt.Sprintf("%s\n  runs by version: %v", text, l.runs)
+}

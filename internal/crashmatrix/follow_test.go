@@ -1,0 +1,167 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"fmt"
+
+	"github.com/compensator-go/compensator"
+)
+
+// crashBudget is how many leases in a row an entry may lose before it is taken out unrun.
+const crashBudget = 3
+
+// follower knows an entry's history up to now, and whether the next write is a step of the contract.
+type follower struct {
+	log     *log
+	now     step
+	lost    int            // claims since the last outcome, counted here and not read from the row
+	claims  map[uint64]int // by the version it wrote: how many there were since the last outcome, with it
+	claimed bool           // the last write of the version was a claim
+}
+
+// follow takes the next write, and tells what is wrong with it.
+func (f *follower) follow(s step) string {
+	was := f.now
+	f.now = s
+	if s.was == int64(s.version) && s.version == was.version {
+		return f.renewal(was, s)
+	}
+	if s.was != int64(was.version) || s.version != was.version+1 {
+		return fmt.Sprintf("written on version %d, after version %d", s.was, was.version)
+	}
+	what := f.step(was, s)
+	if what == "" && s.delivered != f.lost {
+		what = fmt.Sprintf("a delivery count of %d after %d claims without an outcome", s.delivered, f.lost)
+	}
+	return what
+}
+
+// renewal is the one write that leaves the version: of the lease, and of nothing else.
+func (f *follower) renewal(was, s step) string {
+	same := s
+	same.was, same.wasDue, same.wasLeased, same.at, same.leased = was.was, was.wasDue, was.wasLeased, was.at, was.leased
+	if same != was || !f.claimed || s.leased < was.leased {
+		return "a write under the same version that renews no claim"
+	}
+	return ""
+}
+
+// step is a write under a new version.
+func (f *follower) step(was, s step) string {
+	held := f.claimed
+	f.claimed = false
+	moved := s.state != was.state || s.failed != was.failed || s.undoFailed != was.undoFailed
+	switch {
+	case was.state.Terminal() && s.epoch == was.epoch:
+		return "moved on from a terminal state by no person"
+	case s.epoch == was.epoch+1:
+		f.lost = 0
+		return f.byHand(s)
+	case s.epoch != was.epoch:
+		return fmt.Sprintf("epoch %d after %d", s.epoch, was.epoch)
+	case !moved && s.delivered == was.delivered+1:
+		return f.claim(s)
+	case !moved && s.delivered == was.delivered-1 && held:
+		f.lost-- // released, or rescheduled under way
+		return ""
+	case s.delivered != 0 && moved:
+		return "moved on, and deliveries are still counted"
+	case s.state == compensator.Cancelled, s.endedBy == compensator.EndedByComplete:
+		f.lost = 0
+		return f.ended(was, s)
+	case !moved && s.delivered == was.delivered && s.leased == was.leased:
+		return "" // rescheduled at rest
+	}
+	return f.outcome(was, s, held)
+}
+
+// byHand: requeued, or settled by a person.
+func (f *follower) byHand(s step) string {
+	requeued := s.state == compensator.Pending && s.failed == 0 && s.undoFailed == 0
+	if !requeued && s.state != compensator.SettledByHand {
+		return "a new epoch, and neither requeued nor settled by hand"
+	}
+	return ""
+}
+
+func (f *follower) claim(s step) string {
+	f.lost++
+	f.claims[s.version] = f.lost
+	f.claimed = true
+	switch {
+	case s.leased <= s.at:
+		return "claimed with no lease"
+	case s.at < s.wasDue:
+		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.at)
+	case s.at < s.wasLeased && s.was > 0: // what was born claimed may be claimed anew by its own process
+		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.at)
+	}
+	return ""
+}
+
+// ended: by the service, whether or not an attempt was under way.
+func (f *follower) ended(was, s step) string {
+	if was.state != compensator.Pending && was.state != compensator.Retrying || s.failed != was.failed {
+		return fmt.Sprintf("from %s to %s", was.state, s.state)
+	}
+	return ""
+}
+
+// outcome: of an attempt, or of too many crashes.
+func (f *follower) outcome(was, s step, held bool) string {
+	lost := f.lost - 1
+	f.lost = 0
+	if s.endedBy == compensator.EndedByCrash {
+		if lost < crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed {
+			return fmt.Sprintf("taken out after %d lost leases", lost)
+		}
+		return ""
+	}
+	undo := was.state == compensator.Compensating
+	switch {
+	case s.state == compensator.Succeeded && s.endedBy == compensator.EndedByHandler: // absorbed, whoever holds the lease
+		return f.explained(was, s, ok, false)
+	case lost >= crashBudget:
+		return fmt.Sprintf("run after %d lost leases", lost)
+	case !held:
+		return "an outcome under no claim"
+	case s.failed == was.failed+1 && s.undoFailed == was.undoFailed && !undo:
+		return f.failure(was, s)
+	case s.undoFailed == was.undoFailed+1 && s.failed == was.failed && undo:
+		return f.explained(was, s, wrong, true)
+	case s.state == compensator.Compensated && undo && s.failed == was.failed && s.undoFailed == was.undoFailed:
+		return f.explained(was, s, ok, true)
+	case s.state == was.state && s.failed == was.failed && s.undoFailed == was.undoFailed:
+		return "" // interrupted: no verdict
+	}
+	return fmt.Sprintf("from %s to %s", was.state, s.state)
+}
+
+func (f *follower) failure(was, s step) string {
+	switch s.state {
+	case compensator.Retrying:
+		return f.explained(was, s, wrong, false)
+	case compensator.Compensating:
+		if s.failed != refundFailures || f.log.kind != refund {
+			return fmt.Sprintf("compensated after %d failures", s.failed)
+		}
+		return f.explained(was, s, wrong, false)
+	case compensator.Dead:
+		return f.explained(was, s, never, false)
+	}
+	return fmt.Sprintf("a failure, and %s", s.state)
+}
+
+// explained: some handler of this epoch said so; for anything but an absorbed success under this very claim.
+func (f *follower) explained(was, s step, verdict string, undo bool) string {
+	for version, runs := range f.log.runs {
+		for _, r := range runs {
+			here := version == was.version || verdict == ok && !undo
+			if here && r.epoch == s.epoch && r.undo == undo && r.verdict == verdict {
+				return ""
+			}
+		}
+	}
+	return fmt.Sprintf("%s, and no handler said %q", s.state, verdict)
+}

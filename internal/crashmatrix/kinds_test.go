@@ -1,0 +1,154 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// The kinds of entries, by what becomes of them. Each is a business type.
+const (
+	pay    = "pay"    // transactional, succeeds
+	ship   = "ship"   // succeeds
+	slow   = "slow"   // succeeds, after its lease had to be renewed
+	fail   = "fail"   // fails twice, then succeeds
+	refund = "refund" // fails as often as it may; its compensation, transactional, fails once, then succeeds
+	hand   = "hand"   // fails for good; succeeds once somebody has requeued it
+	mail   = "mail"   // succeeds in batches, some of which break
+	later  = "later"  // succeeds; comes due later, and may be moved or called off until then
+)
+
+const (
+	failures         = 2 // of a fail, before it succeeds
+	refundFailures   = 2 // all a refund may have
+	undoFailures     = 1 // of a refund's compensation
+	slowTakes        = 500 * time.Millisecond
+	batchSize        = 6
+	retryAfter       = 100 * time.Millisecond
+	ok, wrong, never = "ok", "failed", "permanent" // verdicts
+)
+
+// content is what an entry carries.
+type content struct {
+	Breaks bool // a batch it is in
+}
+
+// kinds registers every kind with c. What handlers do is written down through db, a plain pool.
+type kinds struct {
+	db *sql.DB
+	of map[string]*compensator.Type[content]
+}
+
+func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
+	k := &kinds{db: db, of: make(map[string]*compensator.Type[content])}
+	var problems []error
+	add := func(name string) func(*compensator.Type[content], error) {
+		return func(t *compensator.Type[content], err error) {
+			k.of[name] = t
+			problems = append(problems, err)
+		}
+	}
+	retry := compensator.TypeConfig{Retry: compensator.Fixed(retryAfter)}
+	add(pay)(compensator.HandleTx(c, pay, k.pay, retry))
+	for _, name := range []string{ship, slow, fail, hand, later} {
+		add(name)(compensator.Handle(c, name, k.plain, retry))
+	}
+	add(refund)(compensator.Handle(c, refund, k.plain, compensator.TypeConfig{
+		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: k.undo,
+	}))
+	add(mail)(compensator.HandleBatch(c, mail, k.mail, compensator.TypeConfig{BatchSize: batchSize, Retry: retry.Retry}))
+	return k, errors.Join(problems...)
+}
+
+// verdict is what a handler will say of an entry.
+func verdict(e *compensator.Entry) string {
+	switch {
+	case e.State == compensator.Compensating && e.CompensateCount < undoFailures:
+		return wrong
+	case e.State == compensator.Compensating:
+		return ok
+	case e.BusinessType == refund, e.BusinessType == fail && e.ProcessCount < failures:
+		return wrong
+	case e.BusinessType == hand && e.Epoch == 0:
+		return never
+	}
+	return ok
+}
+
+// answer is the verdict as an error.
+func answer(verdict string) error {
+	switch verdict {
+	case wrong:
+		return errors.New("not yet")
+	case never:
+		return compensator.Permanent(errors.New("not like this"))
+	}
+	return nil
+}
+
+// ran writes down that handlers have begun. It is not part of any transaction of theirs.
+func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
+	var args []any
+	for _, e := range entries {
+		args = append(args, e.ID.Row(), e.Version, e.Epoch, e.State == compensator.Compensating, verdict(e))
+	}
+	values := strings.Repeat(",(?,?,?,?,?)", len(entries))[1:]
+	_, err := k.db.ExecContext(ctx, "INSERT INTO runs (entry, version, epoch, undoing, verdict) VALUES "+values, args...)
+	return err
+}
+
+func (k *kinds) plain(ctx context.Context, e *compensator.Entry, _ content) error {
+	if err := k.ran(ctx, e); err != nil {
+		return compensator.Unavailable(err)
+	}
+	if e.BusinessType == slow {
+		select {
+		case <-time.After(slowTakes):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return answer(verdict(e))
+}
+
+func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+	return k.effect(ctx, tx, e)
+}
+
+func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	return k.effect(ctx, tx, e)
+}
+
+func (k *kinds) effect(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	err := k.ran(ctx, e)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "INSERT INTO effects (entry, epoch, undoing) VALUES (?,?,?)", e.ID.Row(), e.Epoch, e.State == compensator.Compensating)
+	}
+	if err != nil {
+		return compensator.Unavailable(err)
+	}
+	return answer(verdict(e))
+}
+
+func (k *kinds) mail(ctx context.Context, items []compensator.Item[content]) []error {
+	entries := make([]*compensator.Entry, len(items))
+	for i, item := range items {
+		entries[i] = item.Entry
+	}
+	if err := k.ran(ctx, entries...); err != nil {
+		return slices.Repeat([]error{compensator.Unavailable(err)}, len(items))
+	}
+	for _, item := range items {
+		if item.Value.Breaks && len(items) > 1 {
+			panic("a batch that breaks")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// lifeEnv holds the program of a process that is a life, not a test run.
+const lifeEnv = "COMPENSATOR_CRASH_LIFE"
+
+// life is what a process does until it reaches its point.
+type life struct {
+	Number int
+	In     surroundings
+	Place  place
+
+	p     *process
+	keys  int
+	mu    sync.Mutex    // guards ended
+	ended chan struct{} // closed when the present Run has returned
+}
+
+// runLife never returns, unless something is wrong.
+func runLife(text string) error {
+	l := &life{ended: make(chan struct{})}
+	if err := json.Unmarshal([]byte(text), l); err != nil {
+		return err
+	}
+	go func() {
+		for in := bufio.NewReader(os.Stdin); ; {
+			if _, err := in.ReadByte(); err != nil {
+				os.Exit(3) // the parent is gone, or has had enough
+			}
+		}
+	}()
+	ctx := context.Background()
+	if l.In == unmade {
+		db, err := sql.Open("mysql", l.Place.DSN)
+		if err != nil {
+			return err
+		}
+		return errors.Join(compensator.Migrate(ctx, db), errors.New("the tables are there, and the point was not reached"))
+	}
+	if l.In == noRedis {
+		l.Place.Redis = "127.0.0.1:1"
+	}
+	var err error
+	if l.p, err = newProcess(ctx, l.Place, l.In); err != nil {
+		return err
+	}
+	problems := make(chan error, 2)
+	go func() { problems <- l.work(ctx) }()
+	go func() { problems <- l.serve(ctx) }()
+	return <-problems
+}
+
+// work starts and stops Run, again and again.
+func (l *life) work(ctx context.Context) error {
+	for {
+		running, stop := context.WithTimeout(ctx, 200*time.Millisecond+rand.N(400*time.Millisecond))
+		err := l.p.Run(running)
+		stop()
+		l.mu.Lock()
+		close(l.ended)
+		l.ended = make(chan struct{})
+		l.mu.Unlock()
+		if err != nil {
+			return fmt.Errorf("run: %w", err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// runEnded is closed when the Run under way has returned.
+func (l *life) runEnded() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// serve is the service: it records, takes back, and acts, in rounds.
+func (l *life) serve(ctx context.Context) error {
+	for round := 0; ; round++ {
+		for _, step := range []func(context.Context) error{
+			l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch, l.recordAndTakeBack, l.recordAcrossStop,
+			l.actOnLater, l.actByHand, l.purge,
+		} {
+			if err := step(ctx); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+		}
+		pause := 20 * time.Millisecond
+		if round > 5 {
+			pause = 300 * time.Millisecond // there is enough to do
+		}
+		<-time.After(pause)
+	}
+}
+
+// key names the next entry of this life.
+func (l *life) key() string {
+	l.keys++
+	return fmt.Sprintf("%d-%d", l.Number, l.keys)
+}
+
+// put records an entry with the service's own row. One that exists is left alone.
+func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
+	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotentID: key, Delay: delay})
+	if err != nil || receipt.Entries[0].Duplicate {
+		return receipt, err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", key)
+	return receipt, err
+}
+
+// recordInTx: born claimed, where that is seen.
+func (l *life) recordInTx(ctx context.Context) error {
+	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for _, kind := range []string{pay, ship} {
+			if _, err := l.put(ctx, tx, kind, l.key(), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// recordAgain repeats what the life before may not have got an answer to.
+func (l *life) recordAgain(ctx context.Context) error {
+	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := l.put(ctx, tx, pay, fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40)), 0)
+		return err
+	})
+}
+
+// recordWatched: a transaction of the service's own, whose end the Connector sees.
+func (l *life) recordWatched(ctx context.Context) error {
+	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
+		for _, kind := range []string{slow, fail, refund} {
+			if _, err := l.put(ctx, tx, kind, l.key(), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// recordPlain: nobody sees the transaction's end, so the service tells.
+func (l *life) recordPlain(ctx context.Context) error {
+	var receipts []*compensator.Receipt
+	err := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
+		for kind, delay := range map[string]time.Duration{ship: 0, hand: 0, later: 30 * time.Millisecond} {
+			receipt, err := l.put(ctx, tx, kind, l.key(), delay)
+			if err != nil {
+				return err
+			}
+			receipts = append(receipts, receipt)
+		}
+		return nil
+	})
+	if err == nil {
+		for _, receipt := range receipts {
+			receipt.Committed()
+		}
+	}
+	return err
+}
+
+// recordSilently: nobody tells, and the reconciler finds it.
+func (l *life) recordSilently(ctx context.Context) error {
+	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
+		_, err := l.put(ctx, tx, ship, l.key(), 0)
+		return err
+	})
+}
+
+// recordBatch: several in one call, due together.
+func (l *life) recordBatch(ctx context.Context) error {
+	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		var entries []compensator.NewEntry
+		for i := range batchSize {
+			delay := time.Duration(0)
+			if i > 1 {
+				delay = 50 * time.Millisecond
+			}
+			entry, err := l.p.of[mail].Entry(content{Breaks: i == 3}, compensator.Options{IdempotentID: l.key(), Delay: delay})
+			if err != nil {
+				return err
+			}
+			entries = append(entries, entry)
+			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID); err != nil {
+				return err
+			}
+		}
+		_, err := l.p.Record(ctx, tx, entries...)
+		return err
+	})
+}
+
+var errTakenBack = errors.New("taken back")
+
+// recordAndTakeBack leaves nothing: one transaction is rolled back, of another the part behind a savepoint.
+func (l *life) recordAndTakeBack(ctx context.Context) error {
+	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := l.put(ctx, tx, pay, l.key(), 0)
+		return errors.Join(err, errTakenBack)
+	})
+	if !errors.Is(err, errTakenBack) || errors.Is(err, compensator.ErrNoTransaction) {
+		return err
+	}
+	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+			return err
+		}
+		if _, err := l.put(ctx, tx, pay, l.key(), 0); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s")
+		return err
+	})
+}
+
+// recordAcrossStop commits an entry, born claimed, when the Run it was meant for has ended.
+func (l *life) recordAcrossStop(ctx context.Context) error {
+	ended := l.runEnded()
+	key := l.key()
+	go func() {
+		_ = l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := l.put(ctx, tx, ship, key, 0)
+			<-ended
+			return err
+		})
+	}()
+	return nil
+}
+
+// actOnLater moves an entry, calls one off, and has one done by others; all may have run before.
+func (l *life) actOnLater(ctx context.Context) error {
+	keys := []string{l.key(), l.key(), l.key()}
+	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
+		for _, key := range keys {
+			if _, err := l.put(ctx, tx, later, key, 80*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, cancelled := l.p.Cancel(ctx, compensator.IdempotentID(keys[0]))
+	moved := l.p.Reschedule(ctx, compensator.IdempotentID(keys[1]), 200*time.Millisecond)
+	completed := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		return l.p.CompleteTx(ctx, tx, compensator.IdempotentID(keys[2]))
+	})
+	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
+}
+
+// actByHand has a person requeue a dead entry and settle another.
+func (l *life) actByHand(ctx context.Context) error {
+	page, err := l.p.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: hand, Limit: 2})
+	for i, e := range page.Entries {
+		switch {
+		case e.EndedBy != compensator.EndedByPermanent:
+		case i == 0:
+			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "again"}}))
+		default:
+			err = unlessLate(l.p.SettleByHand(ctx, e.ID, compensator.ByHand{Actor: "ann", Reason: "done"}))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// purgeAge is younger than the entries of old surroundings, and older than those of any life.
+const purgeAge = 30 * time.Minute
+
+func (l *life) purge(ctx context.Context) error {
+	_, err := l.p.Purge(ctx, purgeAge)
+	return err
+}
+
+// unlessLate drops the refusals that say that the entry has moved on or is being worked on.
+func unlessLate(err error) error {
+	var state *compensator.StateError
+	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) {
+		return nil
+	}
+	return err
+}
+
+func inTx(ctx context.Context, db *sql.DB, work func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing, once it is committed
+	if err := work(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

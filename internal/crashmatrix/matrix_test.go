@@ -1,0 +1,207 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+var (
+	kills = flag.Int("kills", 20, "how often each point kills a process")
+	seed  = flag.Uint64("seed", 0, "decides at which time a point kills; 0 draws one")
+)
+
+// patience is how long a life may take to its end, and the healthy process to its. Neither is a measure of speed.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(lifeEnv); text != "" {
+		fmt.Fprintln(os.Stderr, runLife(text))
+		os.Exit(1)
+	}
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64()>>1 + 1
+	}
+	code := testservers.Main(m)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func TestEveryPointIsInTheMatrix(t *testing.T) {
+	covered := make(map[failpoint.Point]bool)
+	for _, c := range matrix {
+		covered[c.point] = true
+	}
+	for _, p := range failpoint.Points() {
+		require.True(t, covered[p], "no case kills at %s", p)
+	}
+}
+
+func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
+	t.Logf("-seed=%d", *seed)
+	for _, c := range matrix {
+		t.Run(c.name(), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if c.in == unmade {
+				w.killMigrations(c)
+				return
+			}
+			w.make()
+			if c.in == beside {
+				w.work(usual)
+			}
+			random := c.random()
+			for n := range *kills {
+				w.prepare(c.in, n)
+				w.live(c, n, 1+random.IntN(c.most))
+			}
+			if c.in != beside {
+				w.work(c.in)
+			}
+			w.workOff()
+			w.check()
+		})
+	}
+}
+
+// random is the case's own, so that it dies alike when it is run alone.
+func (c crash) random() *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(c.name()))
+	return rand.New(rand.NewPCG(*seed, h.Sum64()))
+}
+
+// live runs a life to its end at the nth time it reaches its point.
+func (w *world) live(c crash, number, nth int) {
+	w.t.Helper()
+	text, err := json.Marshal(&life{Number: number, In: c.in, Place: w.place})
+	require.NoError(w.t, err)
+	self, err := os.Executable()
+	require.NoError(w.t, err)
+	ctx, giveUp := context.WithTimeout(w.t.Context(), patience)
+	defer giveUp()
+	child := exec.CommandContext(ctx, self)
+	child.Env = append(os.Environ(), lifeEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
+	var said bytes.Buffer
+	child.Stderr = &said
+	stdin, err := child.StdinPipe() // it ends when we do
+	require.NoError(w.t, err)
+	err = child.Run()
+	_ = stdin.Close()
+	require.NoError(w.t, ctx.Err(), "life %d did not get to %s %d times\n%s", number, c.point, nth, said.String())
+	require.Contains(w.t, said.String(), failpoint.Farewell+string(c.point), "life %d ended otherwise: %v", number, err)
+	status := child.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "life %d: %v", number, err)
+}
+
+// work starts a healthy process, which runs until it is stopped, or the test ends.
+func (w *world) work(in surroundings) {
+	w.t.Helper()
+	if in != wheel {
+		in = usual
+	}
+	p, err := newProcess(w.t.Context(), w.place, in)
+	require.NoError(w.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	w.healthy = p
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(w.t, errors.Join(<-ended, p.close()))
+	})
+	w.t.Cleanup(w.stop)
+}
+
+// workOff has the healthy process bring every entry to its end, and stops it when the queue is at rest, too.
+func (w *world) workOff() {
+	w.t.Helper()
+	defer w.stop()
+	w.eventually(func() bool { return w.count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, w.open)
+	w.eventually(func() bool { return len(w.queued()) == 0 }, func() string { return fmt.Sprintf("all ended, but the queue holds %v", w.queued()) })
+	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
+	require.NoError(w.t, err)
+	h := w.healthy.Health(w.t.Context())
+	require.True(w.t, h.OK(0) && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
+}
+
+// queued lists what the queue holds.
+func (w *world) queued() (members []string) {
+	w.t.Helper()
+	keys, err := w.redis.Keys(w.t.Context(), "*"+w.place.Prefix+"*:due").Result()
+	require.NoError(w.t, err)
+	for _, key := range keys {
+		list, err := w.redis.ZRange(w.t.Context(), key, 0, -1).Result()
+		require.NoError(w.t, err)
+		members = append(members, list...)
+	}
+	return members
+}
+
+// open shows an entry that has not ended.
+func (w *world) open() string {
+	for _, l := range w.readLogs() {
+		if !l.state.Terminal() {
+			return fmt.Sprintf("entry %d (%s, %s) does not end: %s", l.id, l.kind, l.key, l)
+		}
+	}
+	return "the last entry ended just now"
+}
+
+// eventually waits until check holds; otherwise why tells what is wrong.
+func (w *world) eventually(check func() bool, why func() string) {
+	w.t.Helper()
+	deadline := time.After(patience)
+	for !check() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			require.Fail(w.t, why())
+		}
+	}
+}
+
+// killMigrations: a log that was half made is finished by the next who migrates, under its only fingerprint.
+func (w *world) killMigrations(c crash) {
+	w.t.Helper()
+	random := c.random()
+	for n := range *kills {
+		w.exec("DROP TABLE IF EXISTS common_process_log, common_process_log_audit, common_process_log_meta")
+		w.live(c, n, 1+random.IntN(c.most))
+		w.live(c, n, 1+random.IntN(c.most))
+		require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
+		require.Equal(w.t, 2, w.count("common_process_log_meta"))
+		store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
+		require.NoError(w.t, err)
+		require.NoError(w.t, store.Check(w.t.Context()))
+		require.NoError(w.t, store.Close())
+	}
+}

@@ -1,0 +1,85 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+)
+
+// process is a Compensator with everything it stands on, as a child and the parent make it.
+type process struct {
+	*compensator.Compensator
+	*kinds
+	watched *sql.DB // on a Connector
+	plain   *sql.DB
+	redis   *redis.Client
+	store   compensator.Store // when it is not the library's own
+}
+
+const lease = time.Second
+
+func newProcess(ctx context.Context, at place, in surroundings) (*process, error) {
+	cfg, err := mysql.ParseDSN(at.DSN)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{watched: sql.OpenDB(compensator.Connector(connector)), plain: sql.OpenDB(connector)}
+	config := compensator.Config{
+		DB: p.watched, Prefix: at.Prefix, Lease: lease, Grace: 100 * time.Millisecond,
+		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond, StopTimeout: 20 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
+	}
+	if in != wheel {
+		p.redis = redis.NewClient(&redis.Options{Addr: at.Redis})
+		config.Redis = p.redis
+	}
+	if in == bulkBlind {
+		if p.store, err = compensator.OpenStore(ctx, p.watched, compensator.DefaultTable); err != nil {
+			return nil, err
+		}
+		config.DB, config.Store = nil, blind{p.store}
+	}
+	if p.Compensator, err = compensator.New(ctx, config); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	p.kinds, err = register(p.Compensator, p.plain)
+	return p, err
+}
+
+func (p *process) close() error {
+	var problems []error
+	if p.Compensator != nil {
+		problems = append(problems, p.Close())
+	}
+	if p.redis != nil {
+		problems = append(problems, p.redis.Close())
+	}
+	return errors.Join(append(problems, p.watched.Close(), p.plain.Close())...)
+}
+
+// blind keeps the ids of a bulk insert to itself.
+type blind struct{ compensator.Store }
+
+func (b blind) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, proven bool) ([]compensator.Inserted, error) {
+	inserted, err := b.Store.Insert(ctx, tx, drafts, proven)
+	for i := range inserted {
+		if len(drafts) > 1 && !inserted[i].Duplicate {
+			inserted[i].ID = compensator.EntryID{}
+		}
+	}
+	return inserted, err
+}

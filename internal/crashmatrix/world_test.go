@@ -1,0 +1,120 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// world is what one case leaves its traces in.
+type world struct {
+	t     *testing.T
+	place place
+	db    *sql.DB // plain: the checker's eyes
+	redis *redis.Client
+
+	healthy *process // that works off what the lives leave
+	stop    func()   // ends it
+}
+
+// place is where a process of the world works.
+type place struct {
+	DSN, Redis, Prefix string
+}
+
+// The tables beside the log. ledger is the service's own; the others are written at the moment something
+// happens, by nobody who could forget it.
+var tables = []string{
+	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
+	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
+	"CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, version BIGINT UNSIGNED, epoch INT, undoing BOOL, verdict VARCHAR(16))",
+	`CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, was BIGINT, was_due BIGINT, was_leased BIGINT,
+		at BIGINT, version BIGINT UNSIGNED, state TINYINT, process_count INT, compensate_count INT, delivery_count INT, epoch INT,
+		due BIGINT, leased BIGINT, ended_by VARCHAR(16),
+		KEY (entry, version, seq))`,
+	historyTrigger("INSERT", "-1, 0, 0"),
+	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
+}
+
+func historyTrigger(event, before string) string {
+	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
+		"(entry, was, was_due, was_leased, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
+		"(NEW.id, " + before + ", FLOOR(UNIX_TIMESTAMP(SYSDATE(3))*1000), NEW.version, NEW.state, NEW.process_count, NEW.compensate_count, " +
+		"NEW.delivery_count, NEW.epoch, NEW.next_at, NEW.lease_until, NEW.ended_by)"
+}
+
+func newWorld(t *testing.T) *world {
+	server := testservers.SharedRedis(t)
+	w := &world{t: t, place: place{DSN: testservers.Database(t), Redis: server.Addr(), Prefix: server.Prefix(t)}}
+	db, err := sql.Open("mysql", w.place.DSN)
+	require.NoError(t, err)
+	w.db = db
+	w.redis = redis.NewClient(&redis.Options{Addr: w.place.Redis})
+	t.Cleanup(func() {
+		_ = w.db.Close()
+		_ = w.redis.Close()
+	})
+	return w
+}
+
+// make creates the tables.
+func (w *world) make() {
+	w.t.Helper()
+	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
+	for _, statement := range tables {
+		w.exec(statement)
+	}
+}
+
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	_, err := w.db.Exec(query, args...)
+	require.NoError(w.t, err, query)
+}
+
+// count runs a SELECT COUNT(*) on the rest of a query.
+func (w *world) count(from string, args ...any) (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n), from)
+	return n
+}
+
+// prepare makes the surroundings of a life.
+func (w *world) prepare(in surroundings, life int) {
+	w.t.Helper()
+	switch in {
+	case forgotten:
+		keys, err := w.redis.Keys(w.t.Context(), "*"+w.place.Prefix+"*").Result()
+		require.NoError(w.t, err)
+		if len(keys) > 0 {
+			require.NoError(w.t, w.redis.Del(w.t.Context(), keys...).Err())
+		}
+	case crashed:
+		w.seed(fmt.Sprintf("lost-two-%d", life), 2, "state, delivery_count", "0, 2", 0)
+		w.seed(fmt.Sprintf("lost-three-%d", life), 3, "state, delivery_count", "0, 3", 0)
+	case old:
+		w.seed(fmt.Sprintf("old-%d", life), 250, "state, ended_by", "1, 'handler'", 3600)
+	}
+}
+
+// seed puts n entries into the log as some earlier process would have left them, due secondsAgo.
+func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
+	w.t.Helper()
+	var log, ledger []string
+	for i := range n {
+		log = append(log, fmt.Sprintf("('%s-%d', '%s', '{}', UNIX_TIMESTAMP()*1000-%d, NOW(), NOW(), %s)", key, i, ship, secondsAgo*1000, values))
+		ledger = append(ledger, fmt.Sprintf("('%s-%d')", key, i))
+	}
+	w.exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at, " + columns + ") VALUES " +
+		strings.Join(log, ","))
+	w.exec("INSERT INTO ledger VALUES " + strings.Join(ledger, ","))
+}

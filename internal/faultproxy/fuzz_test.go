@@ -1,0 +1,243 @@
+package faultproxy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func packet(sequence byte, payload ...byte) []byte {
+	header := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
+	header[3] = sequence
+	return append(header, payload...)
+}
+
+// greeting is a server's first packet, with every capability on offer.
+func greeting() []byte {
+	payload := append([]byte("\x0a10.11.19-MariaDB\x00"), 1, 0, 0, 0)
+	payload = append(payload, "12345678\x00"...)
+	return packet(0, append(payload, 0xff, 0xff, 33, 2, 0, 0xff, 0xff, 21)...)
+}
+
+// Conversations of a client that sees a result set, prepares, is refused, uploads and goes.
+var conversations = [][2][]byte{
+	{nil, nil},
+	{packet(1, 0xff, 0xff, 0xff, 0x01), greeting()},
+	{
+		bytes.Join([][]byte{packet(1, 0, 0, 0, 1), packet(0, append([]byte{comQuery}, "COMMIT"...)...), packet(0, comQuit)}, nil),
+		bytes.Join([][]byte{greeting(), packet(2, okPacket, 0, 0, 2, 0), packet(1, okPacket, 0, 0, 2, 0, 0, 0)}, nil),
+	},
+	{
+		bytes.Join([][]byte{packet(1, 0, 0, 0, 0), packet(0, append([]byte{comStmtPrepare}, "SELECT ?"...)...), packet(0, comStmtExecute, 7, 0, 0, 0), packet(0, comStmtClose, 7, 0, 0, 0)}, nil),
+		bytes.Join([][]byte{
+			greeting(), packet(2, okPacket, 0, 0), packet(1, okPacket, 7, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0), packet(2, 3, 'd', 'e', 'f'), packet(3, eofPacket, 0, 0, 2, 0),
+			packet(4, 3, 'd', 'e', 'f'), packet(5, eofPacket, 0, 0, 2, 0), packet(1, 1), packet(2, 3, 'd', 'e', 'f'), packet(3, eofPacket, 0, 0, 2, 0), packet(4, 0, 0, 1), packet(5, eofPacket, 0, 0, 10, 0), packet(6),
+		}, nil),
+	},
+	{packet(0), bytes.Join([][]byte{packet(0), packet(1), packet(2), packet(3, errPacket), packet(0, 0xfe), packet(0, 0xfc), packet(0, 0xfb)}, nil)},
+	{[]byte{0xff, 0xff, 0xff, 0, 1}, []byte{0xff, 0xff, 0xff, 0}},
+}
+
+// A message is what is on the wire, byte for byte, however it arrives.
+func FuzzReadMessage(f *testing.F) {
+	for _, c := range conversations {
+		f.Add(c[0], 1)
+		f.Add(c[1], 3)
+	}
+	f.Fuzz(func(t *testing.T, wire []byte, piece int) {
+		r := bufio.NewReader(&pieces{wire, int(uint(piece)%64) + 1})
+		raw := []byte{}
+		for {
+			m, err := readMessage(r)
+			if err != nil {
+				break
+			}
+			require.GreaterOrEqual(t, len(m.raw), headerSize)
+			require.LessOrEqual(t, len(m.payload), len(m.raw)-headerSize)
+			_, _ = m.isCommand(), m.kind()
+			_ = deprecatesEOF(m)
+			raw = append(raw, m.raw...)
+		}
+		require.True(t, bytes.Equal(wire[:len(raw)], raw), "got %q, want %q", raw, wire[:len(raw)])
+	})
+}
+
+// pieces hands out bytes a few at a time.
+type pieces struct {
+	left []byte
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), p.size)], p.left)
+	p.left = p.left[n:]
+	return n, nil
+}
+
+// An answer of any bytes is followed to some end or none, without a panic.
+func FuzzReply(f *testing.F) {
+	for _, c := range conversations {
+		for _, command := range []byte{comQuery, comStmtPrepare, comStmtExecute, comStmtFetch, comFieldList, comQuit, 0} {
+			f.Add(c[1], command, command%2 == 0)
+		}
+	}
+	f.Fuzz(func(t *testing.T, wire []byte, command byte, noEOF bool) {
+		r := bufio.NewReader(bytes.NewReader(wire))
+		answer := newReply(command, noEOF)
+		for answer != nil {
+			m, err := readMessage(r)
+			if err != nil {
+				return
+			}
+			if answer.ends(m) {
+				answer = newReply(command, noEOF)
+			}
+		}
+	})
+}
+
+// Whatever a client and a server say, in whatever pieces, the other side hears it byte for byte as long as no
+// trap breaks it, but for the offers of TLS and compression; a trap breaks the session at most; and when both
+// have gone nothing is left.
+func FuzzMySQLSession(f *testing.F) {
+	for _, c := range conversations {
+		for fault := range DelayReply + 2 {
+			f.Add(c[0], c[1], 5, byte(fault), false)
+			f.Add(c[0], c[1], 64, byte(fault), true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, said, answered []byte, piece int, number byte, hang bool) {
+		ignore := goleak.IgnoreCurrent()
+		p, fault := new(MySQL), Fault(number%byte(DelayReply+2))
+		if fault <= DelayReply {
+			p.Arm(Rule{Fault: fault, Delay: time.Microsecond, Hang: hang})
+		}
+		client, clientSide := net.Pipe()
+		server, serverSide := net.Pipe()
+		l := &link{client: clientSide, server: serverSide, done: make(chan struct{})}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			s := &session{link: l, trap: p.trap, texts: make(map[uint32]string)}
+			l.both(s.requests, s.replies)
+		}()
+		atServer, atClient := hear(server), hear(client)
+		spoken := make(chan struct{}, 2)
+		go speak(client, said, piece, spoken)
+		go speak(server, answered, piece, spoken)
+		if fault == Count || fault > DelayReply || fault == DelayRequest || fault == DelayReply {
+			atServer.await(t, whole(said))
+			atClient.await(t, cleartext(whole(answered)))
+			<-spoken
+			<-spoken
+		}
+		_ = client.Close()
+		_ = server.Close()
+		l.cut() // for a session that hangs
+		for _, ended := range []chan struct{}{served, atServer.ended, atClient.ended} {
+			<-ended
+		}
+		require.True(t, bytes.HasPrefix(whole(said), atServer.heard()), "the server heard what nobody said")
+		require.NoError(t, goleak.Find(ignore))
+	})
+}
+
+// speak says all of it, a few bytes at a time, until nobody listens.
+func speak(to net.Conn, all []byte, piece int, spoken chan<- struct{}) {
+	defer func() { spoken <- struct{}{} }()
+	for b := range slices.Chunk(all, int(uint(piece)%512)+1) {
+		if _, err := to.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+// listener collects what one side hears.
+type listener struct {
+	mu    sync.Mutex // guards all
+	all   []byte
+	more  chan struct{}
+	ended chan struct{}
+}
+
+func hear(from net.Conn) *listener {
+	l := &listener{more: make(chan struct{}, 1), ended: make(chan struct{})}
+	go func() {
+		defer close(l.ended)
+		pump(from, func(b []byte) bool {
+			l.mu.Lock()
+			l.all = append(l.all, b...)
+			l.mu.Unlock()
+			select {
+			case l.more <- struct{}{}:
+			default:
+			}
+			return true
+		})
+	}()
+	return l
+}
+
+func (l *listener) heard() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.all)
+}
+
+func (l *listener) await(t *testing.T, want []byte) {
+	t.Helper()
+	for deadline := time.After(time.Minute); len(l.heard()) < len(want); {
+		select {
+		case <-l.more:
+		case <-deadline:
+			require.Equal(t, want, l.heard(), "not all was forwarded")
+		}
+	}
+	require.True(t, bytes.Equal(want, l.heard()), "got %q, want %q", l.heard(), want)
+}
+
+// whole is what of a wire's bytes makes whole messages: a message that never ends is never forwarded.
+func whole(wire []byte) []byte {
+	at := 0
+	for end := 0; len(wire)-end >= headerSize; {
+		size := int(wire[end]) | int(wire[end+1])<<8 | int(wire[end+2])<<16
+		if len(wire)-end-headerSize < size {
+			break
+		}
+		end += headerSize + size
+		if size < maxPayload {
+			at = end
+		}
+	}
+	return wire[:at]
+}
+
+// cleartext is a server's side of a conversation without the offers of TLS and compression in its greeting: two
+// bits in the low byte of the capabilities, one in the high one.
+func cleartext(wire []byte) []byte {
+	wire = bytes.Clone(wire)
+	if len(wire) < headerSize {
+		return wire
+	}
+	size := int(wire[0]) | int(wire[1])<<8 | int(wire[2])<<16
+	greeting := wire[headerSize : headerSize+size]
+	version := bytes.IndexByte(greeting, 0)
+	low, high := version+14, version+15
+	if size > 0 && greeting[0] != errPacket && version >= 0 && high < size {
+		greeting[low] &^= 0x20  // CLIENT_COMPRESS
+		greeting[high] &^= 0x08 // CLIENT_SSL
+	}
+	return wire
+}

@@ -1,0 +1,75 @@
+package main
+
+// announcing: what the queue is told, and what it makes of it.
+func announcing() []mutant {
+	return []mutant{
+		{
+			name: "announced-before-commit", oracle: lateness,
+			what: "the queue is told of an entry before its transaction has committed: it hints at a row that may never be",
+			edits: []edit{
+				{"record.go", "	receipt := rec.receipt(watch != nil)\n", "	receipt := rec.receipt(watch != nil)\n	c.announceFresh(rec.fresh(0))\n"},
+			},
+			survives: tests("TestRolledBackEntryNeverRuns", "TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestEntryRolledBackToASavepointNeverRuns"),
+		},
+		{
+			name: "unknown-commit-not-announced", oracle: lateness,
+			what: "after a commit whose answer was lost nobody tells the queue; only the reconciler finds the entry",
+			edits: []edit{
+				{"receipt.go", "			r.rec.c.announceFresh(r.rec.fresh(time.Second))\n", ""},
+			},
+			sees: tests("TestEntryOfALostCommitReplyRunsWithoutTheReconciler"),
+		},
+		{
+			name: "wake-up-lost", oracle: lateness,
+			what: "a process is not woken for an entry that another one announced: it looks seconds later",
+			edits: []edit{
+				{"lanes.go", "		_ = c.queue.Notify(ctx, elsewhere) // a hint; every scanner looks by itself before long\n", ""},
+			},
+			sees: tests("TestAnnouncedEntryWakesAnotherProcess"),
+		},
+		{
+			name: "scanner-not-poked", oracle: lateness,
+			what: "a sleeping scanner is told of an earlier entry and sleeps on",
+			edits: []edit{
+				{"scanner.go", "	if earlier {\n		s.poke()\n", "	if earlier {\n"},
+			},
+			sees: tests("TestDelaysOfAnyLengthEndOnTimeAndNeverEarly"),
+		},
+		{
+			name: "plain-zadd", oracle: duplicates,
+			what: "an announcement makes an entry due that somebody has just leased from the queue",
+			edits: []edit{
+				{"lua/announce.lua", "  if place then\n", "  if false then\n"},
+				{"lua/announce.lua", "  elseif wait == 0 or limit == 0 or members < limit then", "  elseif place or wait == 0 or limit == 0 or members < limit then"},
+			},
+			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
+			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce"),
+		},
+		{
+			name: "unconditional-removal", oracle: lateness,
+			what: "a settle removes an entry from the queue that somebody else has leased since",
+			edits: []edit{
+				{"lua/settle.lua", "if place and tonumber(place) == token then", "if place then"},
+			},
+			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/SettleRemovesOnlyUnderItsOwnToken"),
+			survives: tests("TestFrozenProcessThatComesBackChangesNothing", "TestManyInstancesRunEachEntryOnce"),
+		},
+		{
+			name: "redis-retries", oracle: lateness,
+			what: "the Redis client sends a claim again whose answer was lost: a second batch is leased on top",
+			edits: []edit{
+				{"redis_client.go", "func ownSingleClient(opt redis.Options) *redis.Client {\n	opt.MaxRetries = -1\n", "func ownSingleClient(opt redis.Options) *redis.Client {\n	opt.MaxRetries = 3\n"},
+			},
+			sees: tests("TestClaimWhoseReplyWasLostLeasesOneBatchOnly"),
+		},
+		{
+			name: "queue-early", oracle: lateness,
+			what: "the queue offers entries some milliseconds before they are due: the database says no, and they are asked for again",
+			edits: []edit{
+				{"lua/announce.lua", "local later = time[1] * 1000 + math.ceil(time[2] / 1000)", "local later = time[1] * 1000 + math.floor(time[2] / 1000) - 20"},
+			},
+			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/NoEntryComesDueEarly"),
+			survives: tests("TestDelayedEntryIsNeverEarly"),
+		},
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+// claiming: from due to leased.
+func claiming() []mutant {
+	return []mutant{
+		{
+			name: "claimed-early", oracle: safety,
+			what: "a claim takes entries that are not due, when the queue says they are",
+			edits: []edit{
+				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !ours:", "case row.LeaseLeft > 0 && !ours:"},
+				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.LeaseLeft > 0 && !own:"},
+			},
+			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly"),
+		},
+		{
+			name: "due-cut", oracle: safety,
+			what: "a due moment is stored a millisecond too soon, because the database's now is cut",
+			edits: []edit{
+				{"store_sql.go", "	return millis(d) + 1\n", "	return millis(d)\n"},
+			},
+			sees: tests("TestStoredDueMomentIsNeverEarly"),
+		},
+		{
+			name: "leases-ignored", oracle: duplicates,
+			what: "a claim takes entries that another process holds",
+			edits: []edit{
+				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !ours:", "case row.DueIn > 0 || false && !ours:"},
+				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.DueIn > 0 || false && !own:"},
+			},
+			sees: tests("TestEntryTwiceOnItsWayRunsOnce", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce"),
+		},
+		{
+			name: "claim-without-version", oracle: duplicates,
+			what: "a claim writes without comparing the version it has read: where row locks lock nothing, two get the row",
+			edits: []edit{
+				{"store_claim.go", "WHERE id IN (%s) AND version=%d\",", "WHERE id IN (%s) AND version>=0*%d\","},
+			},
+			sees: tests("TestClaimsHaveOneOwnerWhereRowLocksLockNothing"),
+		},
+		{
+			name: "skip-locked-removed", oracle: lateness,
+			what: "a claim waits for rows that somebody holds, and everything due waits with it",
+			edits: []edit{
+				{"store_mysql.go", "skipLocked: \" FOR UPDATE SKIP LOCKED\",", "skipLocked: \" FOR UPDATE\","},
+			},
+			sees: tests("TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimNeverWaitsForALockedRow"),
+		},
+		{
+			name: "gone-fails-claim", oracle: lateness,
+			what: "one id that does not exist fails the claim of all others",
+			edits: []edit{
+				{"store_claim.go", "	c.found.Gone = append(c.found.Gone, without(unread, locked)...)\n	return nil\n", "	if len(locked) < len(unread) {\n		return fmt.Errorf(\"no such entry\")\n	}\n	return nil\n"},
+			},
+			sees: tests("TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave"),
+		},
+		{
+			name: "crash-not-counted", oracle: safety,
+			what: "a claim does not count its delivery: an entry that kills its process is run for ever",
+			edits: []edit{
+				{"store_claim.go", "delivery_count=delivery_count+1", "delivery_count=GREATEST(1,delivery_count)"},
+				{"store_claim.go", "	row.DeliveryCount++\n", "	row.DeliveryCount = max(1, row.DeliveryCount)\n"},
+				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount++\n", "	next.entry.DeliveryCount = max(1, next.entry.DeliveryCount)\n"},
+			},
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther"),
+		},
+		{
+			name: "crash-budget-unreached", oracle: safety,
+			what: "an entry that kills its process is never taken out",
+			edits: []edit{
+				{"outcome.go", "const crashBudget = 3", "const crashBudget = 1 << 30"},
+			},
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther"),
+		},
+		{
+			name: "slots-leak-on-claim-error", oracle: leak,
+			what: "a claim that fails keeps the slots it was to fill",
+			edits: []edit{
+				{"scanner.go", "	t.slots.release(n - got.started)\n", "	if got.err == nil {\n		t.slots.release(n - got.started)\n	}\n"},
+			},
+			sees: tests("TestFailedClaimsGiveTheirSlotsBack"),
+		},
+		{
+			name: "unknown-claim-kept", oracle: lateness,
+			what: "a claim whose answer was lost is not given back: its entries wait until the lease ends, and that counts as a crash",
+			edits: []edit{
+				{"claims.go", "		c.releaseUnknown(want, token)\n", ""},
+			},
+			sees: tests("TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain"),
+		},
+		{
+			name: "release-without-token", oracle: duplicates,
+			what: "giving a claim back ends the lease of whoever holds the entry now",
+			edits: []edit{
+				{"store_claim.go", "AND token=%s AND delivery_count>0 AND lease_until>0\",", "AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0\","},
+				{"compensatortest/memory_claim.go", "row.committed.token != token ||", ""},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim"),
+		},
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+// compensating: after the last attempt.
+func compensating() []mutant {
+	return []mutant{
+		{
+			name: "compensation-without-fence", oracle: safety,
+			what: "the outcome of a compensation is written whoever has taken the entry over since",
+			edits: []edit{
+				{"store_settle.go", "	if g.absorb {\n		return fmt.Sprintf(\"epoch", "	if g.to == Compensated || g.compensateCount > 0 {\n		return \"state+0=-3\"\n	}\n	if g.absorb {\n		return fmt.Sprintf(\"epoch"},
+				{"compensatortest/memory_settle.go", "	if outcome.Absorb {\n		return v", "	if outcome.To == compensator.Compensated || outcome.CompensateCount > 0 {\n		return v.entry.State == compensator.Compensating\n	}\n	if outcome.Absorb {\n		return v"},
+			},
+			sees: tests("TestStaleFailureOfACompensationIsDropped"),
+		},
+		{
+			name: "compensation-exhausted-late", oracle: safety,
+			what: "a compensation has one attempt too many",
+			edits: []edit{
+				{"outcome.go", "case o.CompensateCount >= t.cfg.MaxCompensateCount:", "case o.CompensateCount > t.cfg.MaxCompensateCount:"},
+			},
+			sees: tests("TestCompensationHasABudgetOfItsOwn"),
+		},
+		{
+			name: "crash-compensated", oracle: safety,
+			what: "an entry that killed its process is undone although nobody asked for that: whether it was done is unknown",
+			edits: []edit{
+				{"outcome.go", "if t.cfg.CompensateCrashed && t.compensates()", "if t.compensates()"},
+			},
+			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt"),
+		},
+		{
+			name: "compensated-from-memory", oracle: safety,
+			what: "an exhausted entry is undone before it is durable that it is exhausted",
+			edits: []edit{
+				{"dispatcher.go", "	d.leaveLane(a)\n	s := settlement", "	if end.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		entry := a.row.Entry\n		_ = a.t.undo(d.c.work, &entry)\n	}\n	d.leaveLane(a)\n	s := settlement"},
+			},
+			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile"),
+		},
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+// managing: what services and people do, and the purge.
+func managing() []mutant {
+	return []mutant{
+		{
+			name: "requeue-keeps-epoch", oracle: safety,
+			what: "a person's requeue starts no new generation: a late success of the one before ends it",
+			edits: []edit{
+				{"store.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n		after.Epoch++\n", "		after.ProcessCount, after.CompensateCount = 0, 0\n"},
+			},
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration"),
+		},
+		{
+			name: "requeue-keeps-counts", oracle: safety,
+			what: "a requeued entry has no attempts left",
+			edits: []edit{
+				{"store.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n", ""},
+			},
+			sees: tests("TestActionsFollowTheContract", "TestPersonMayHaveACompensationRunAgain"),
+		},
+		{
+			name: "cancel-keeps-version", oracle: safety,
+			what: "an action of a person leaves the version as it is: the attempt that runs keeps its fence",
+			edits: []edit{
+				{"store.go", "	after.Version++\n", ""},
+			},
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
+		},
+		{
+			name: "cancellation-untold", oracle: duplicates,
+			what: "a running handler is not told that its entry was cancelled",
+			edits: []edit{
+				{"manage.go", "		c.dispatcher.cancelEntry(before.ID, fmt.Errorf(\"%w: %s\", ErrCancelled, ch.Action))\n", "		_ = fmt.Errorf\n"},
+			},
+			sees: tests("TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan"),
+		},
+		{
+			name: "cancelled-before-commit", oracle: safety,
+			what: "a handler is told of a cancellation that is rolled back afterwards",
+			edits: []edit{
+				{"manage.go", "			if outcome == committed {\n", "			if outcome != commitUnknown {\n"},
+			},
+			sees: tests("TestCancellationRolledBackDisturbsNobody"),
+		},
+		{
+			name: "reschedule-not-announced", oracle: lateness,
+			what: "an entry moved to an earlier moment keeps its place in the queue",
+			edits: []edit{
+				{"manage.go", "		c.handOver(c.moveLane, []Announcement", "		_ = c.moveLane\n		c.handOver(c.announceLane, []Announcement"},
+			},
+			sees: tests("TestEntryMovedForwardDoesNotWaitForTheReconciler"),
+		},
+		{
+			name: "audit-apart", oracle: safety,
+			what: "what a person did is not kept",
+			edits: []edit{
+				{"store_settle.go", "	if !ch.Audited() {\n", "	if true || !ch.Audited() {\n"},
+			},
+			sees: tests("TestWhatPeopleDoIsKeptWithTheChange"),
+		},
+		{
+			name: "purge-takes-what-moved-on", oracle: safety,
+			what: "a purge deletes rows that a person has set in motion since it found them",
+			edits: []edit{
+				{"store_purge.go", "WHERE id IN (%s) AND state+0=%d AND %s\",", "WHERE id IN (%s) AND state+0<>%d+100 AND %s<>-1\","},
+			},
+			sees: tests("TestPurgeSparesWhatMovedOnWhileItWaited"),
+		},
+		{
+			name: "purge-takes-young", oracle: safety,
+			what: "a purge deletes entries that have only just ended: their idempotent ids guard no longer",
+			edits: []edit{
+				{"store_purge.go", "old := fmt.Sprintf(\"next_at<%s-%d\",", "old := fmt.Sprintf(\"next_at<%s+0*%d\","},
+			},
+			sees: tests("TestPurgeDeletesOnlyWhatIsOldAndTerminal"),
+		},
+	}
+}

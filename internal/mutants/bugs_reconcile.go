@@ -1,0 +1,66 @@
+package main
+
+// reconciling: what brings back what the queue has lost.
+func reconciling() []mutant {
+	return []mutant{
+		{
+			name: "reconciler-off", oracle: safety,
+			what: "nothing looks for entries that the queue does not know: one that nobody announced never runs",
+			edits: []edit{
+				{"compensator.go", "[]func(context.Context){c.scanner.run, c.reconcile, c.listen}", "[]func(context.Context){c.scanner.run, c.listen}"},
+			},
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns"),
+		},
+		{
+			name: "reconciler-announces-nothing", oracle: lateness,
+			what: "the reconciler polls what is overdue, but tells the queue of nothing",
+			edits: []edit{
+				{"reconciler.go", "	if head.DueIn > edge {\n", "	if head.DueIn > -maxDelay {\n"},
+			},
+			sees: tests("TestDelayedEntryThatIsNeverAnnouncedRunsOnTime", "TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads"),
+		},
+		{
+			name: "reconciler-polls-nothing", oracle: lateness,
+			what: "overdue entries are announced, but never claimed from the database directly",
+			edits: []edit{
+				{"reconciler.go", "			event.Polled += r.poll(ctx, t, head.State)\n", ""},
+			},
+			sees: tests("TestEntriesAreFoundByPollingAlthoughTheQueueIsUp"),
+		},
+		{
+			name: "id-watermark", oracle: safety,
+			what: "the reconciler remembers the highest id it has seen and asks for later ones only",
+			edits: []edit{
+				{"reconciler.go", "	swept   map[sweepKey]Scheduled\n", "	swept   map[sweepKey]Scheduled\n	highest EntryID\n"},
+				{"reconciler.go", "	return r.c.store.Scan(ctx, w)\n", `	found, err := r.c.store.Scan(ctx, w)
+	mark := r.highest
+	for _, f := range found {
+		if compareIDs(f.ID, r.highest) > 0 {
+			r.highest = f.ID
+		}
+	}
+	return slices.DeleteFunc(found, func(f Scheduled) bool { return compareIDs(f.ID, mark) < 0 }), err
+`},
+			},
+			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed"),
+		},
+		{
+			name: "no-rebuild", oracle: lateness,
+			what: "a queue that has forgotten everything is not filled again",
+			edits: []edit{
+				{"reconciler.go", "	if r.rebuild {\n		return r.announceAll", "	if false {\n		return r.announceAll"},
+				{"reconciler.go", "	swept, ok := r.sweep(ctx, window)\n", "	swept, ok := 0, true\n"},
+			},
+			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
+		},
+		{
+			name: "queue-relied-on-while-down", oracle: lateness,
+			what: "a queue that does not answer is asked again and again, and the database is not",
+			edits: []edit{
+				{"scanner.go", "	if !s.c.health.up() {\n		return s.claimFromStore(t, n)\n", "	if false {\n		return s.claimFromStore(t, n)\n"},
+				{"scanner.go", "	if !ok || got.err == nil && backlog && !got.full {\n", "	if ok && got.err == nil && backlog && !got.full {\n"},
+			},
+			sees: tests("TestQueueThatFailsIsNoFailureOfTheCommit"),
+		},
+	}
+}

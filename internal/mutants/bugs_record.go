@@ -1,0 +1,108 @@
+package main
+
+// recording: from Record to the end of the transaction.
+func recording() []mutant {
+	return []mutant{
+		{
+			name: "lost-probe", oracle: safety,
+			what: "Record writes although no transaction is open: the entry is durable on its own",
+			edits: []edit{
+				{"store_insert.go", "if (!proven || s.d.unseenEnd) && s.d.guardedKey == \"\" {", "if false {"},
+				{"store_insert.go", "guarded: !proven && s.d.guardedKey != \"\",", "guarded: false,"},
+			},
+			sees: tests("TestEntryAfterASwallowedConflictIsRefused", "TestRecordRefusesHandlesWithoutOpenTransaction"),
+		},
+		{
+			name: "taint-ignored", oracle: safety,
+			what: "a transaction commits although its entry could not be written",
+			edits: []edit{
+				{"record.go", "watch.taint(err)", ""},
+			},
+			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
+		},
+		{
+			name: "duplicate-overwrites", oracle: safety,
+			what: "a repeated idempotent id writes over the entry that has it",
+			edits: []edit{
+				{"store_insert.go", "return b.String(), args", "return b.String() + \" ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0\", args"},
+				{"compensatortest/memory_insert.go", "		entry := &row.seenBy(tx).entry\n", "		entry := &row.seenBy(tx).entry\n		entry.Content, entry.State = draft.Content, compensator.Pending\n"},
+			},
+			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold"),
+		},
+		{
+			name: "repeatable-read", oracle: producers,
+			what: "our transactions run at REPEATABLE READ: they lock gaps that others insert into",
+			edits: []edit{
+				{"store_mysql.go", "&sql.TxOptions{Isolation: sql.LevelReadCommitted}", "&sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
+				{"store_mysql.go", "\"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED\"", "\"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ\""},
+			},
+			sees: tests("TestProducerNeverWaitsForAStatementOfOurs", "TestOwnTransactionsAreReadCommittedWhateverTheServersDefault"),
+		},
+		{
+			name: "unverified-fast-path", oracle: safety,
+			what:  "a new entry is run from memory, without reading back that its row was committed",
+			edits: fromMemory,
+			sees:  tests("TestEntryRolledBackToASavepointNeverRuns"),
+		},
+		{
+			name: "unknown-commit-runs", oracle: safety,
+			what:  "a commit whose answer was lost is taken for one that happened, and the entry is run from memory",
+			edits: append([]edit{{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == commitUnknown {\n			outcome = committed\n		}\n"}}, fromMemory...),
+			sees:  tests("TestEntryOfALostCommitRequestNeverRuns"),
+		},
+		{
+			name: "unknown-commit-routed", oracle: lateness,
+			what: "the same, but the row is read back first, as always: nothing is there that could run",
+			edits: []edit{
+				{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == commitUnknown {\n			outcome = committed\n		}\n"},
+			},
+			survives: tests("TestEntryOfALostCommitRequestNeverRuns", "TestUnknownCommitIsResolvedToWhatHappened"),
+		},
+		{
+			name: "unknown-commit-hidden", oracle: safety,
+			what: "a caller whose commit is unknown is told that it was rolled back",
+			edits: []edit{
+				{"commit.go", "		return rolledBack // by its contract: nothing was sent\n	}\n	return commitUnknown", "		return rolledBack // by its contract: nothing was sent\n	}\n	return rolledBack"},
+			},
+			sees: tests("TestUnknownCommitIsResolvedToWhatHappened"),
+		},
+		{
+			name: "credits-leak", oracle: leak,
+			what: "the slots a transaction reserved are not given back when it comes to nothing",
+			edits: []edit{
+				{"lanes.go", "	c.types.named(businessType).slots.use(credit, 0)\n", ""},
+			},
+			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
+		},
+		{
+			name: "credits-never-lapse", oracle: leak,
+			what: "a transaction that stays open keeps the slots it reserved for ever",
+			edits: []edit{
+				{"slots.go", "|| !now.Before(s.open[0].expires)", ""},
+			},
+			sees: tests("TestCreditOfATransactionThatStaysOpenLapses"),
+		},
+		{
+			name: "late-born-claim", oracle: duplicates,
+			what: "an entry born claimed runs although its transaction outlasted its lease",
+			edits: []edit{
+				{"lanes.go", "intime := row.LeaseLeft >= t.cfg.Lease/2", "intime := true"},
+				{"lanes.go", "switch slot := t.slots.use(f.credit, 1); {", "switch slot := t.slots.use(f.credit, 1) || t.slots.take(1) == 1; {"},
+			},
+			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew"),
+		},
+	}
+}
+
+// fromMemory makes the engine run what was inserted, whether or not it was committed.
+var fromMemory = []edit{
+	{"receipt.go", "	credit       *credit   // nil unless born claimed\n", "	credit       *credit   // nil unless born claimed\n	draft        Draft\n"},
+	{"receipt.go", "credit: rec.credits[i], due: due}", "credit: rec.credits[i], due: due, draft: d}"},
+	{"lanes.go", "		c.startFresh(f, byID[f.id])\n", `		row := byID[f.id]
+		if row == nil {
+			row = &Row{Token: f.token, LeaseLeft: f.draft.Lease}
+			row.ID, row.IdempotentID, row.BusinessType, row.Content, row.DeliveryCount = f.id, f.key, f.businessType, f.draft.Content, 1
+		}
+		c.startFresh(f, row)
+`},
+}

@@ -1,0 +1,83 @@
+package main
+
+// running: leases of attempts, and the end of Run.
+func running() []mutant {
+	return []mutant{
+		{
+			name: "never-renewed", oracle: duplicates,
+			what: "the lease of a running attempt is not renewed: another process runs the entry, too",
+			edits: []edit{
+				{"lease.go", "case a.leaseEnd.Sub(now) < lease*2/3:", "case a.leaseEnd.Sub(now) < -lease:"},
+			},
+			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
+		},
+		{
+			name: "renewal-revives", oracle: safety,
+			what: "a renewal asks for neither version nor state: a cancelled entry is leased again, and its handler not told",
+			edits: []edit{
+				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
+				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
+			},
+			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost"),
+		},
+		{
+			name: "outcome-through-ended-context", oracle: safety,
+			what: "outcomes are written under a context that ends when Run stops: what handlers did is lost",
+			edits: []edit{
+				{"settle.go", "		ctx, cancel := c.statement()\n		results", "		ctx, cancel := context.WithTimeout(c.dispatcher.base, statementTimeout)\n		results"},
+				{"settle.go", "import (\n", "import (\n	\"context\"\n"},
+			},
+			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded"),
+		},
+		{
+			name: "stop-drops-outcomes", oracle: safety,
+			what: "Run returns before the outcomes of its handlers are stored",
+			edits: []edit{
+				{"compensator.go", "if !await(patience, c.settleLane, c.slowLane) {", "if false {"},
+				{"compensator.go", "	await(patience, c.ackLane, c.announceLane, c.moveLane)\n", "	_ = patience\n"},
+			},
+			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored"),
+		},
+		{
+			name: "stop-spends-attempts", oracle: safety,
+			what: "a handler that obeys the stop has failed",
+			edits: []edit{
+				{"outcome.go", "	if !errors.Is(cause, ErrStopping) && !errors.Is(cause, ErrLeaseLost) {\n", "	if !errors.Is(cause, ErrLeaseLost) {\n"},
+			},
+			sees: tests("TestHandlersThatObeyTheStopSpendNothing"),
+		},
+		{
+			name: "effect-without-fence", oracle: safety,
+			what: "a transactional handler commits its effect although somebody else has taken its entry over",
+			edits: []edit{
+				{"store_settle.go", "	case changed == 1:\n		return nil\n", "	case changed <= 1:\n		return nil\n"},
+				{"compensatortest/memory_settle.go", "	case row == nil || !row.seenBy(own).admits(outcome):\n", "	case row != nil && !row.seenBy(own).admits(outcome):\n		return nil\n	case row == nil:\n"},
+			},
+			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced"),
+		},
+		{
+			name: "unknown-handler-commit-fails", oracle: safety,
+			what: "a transactional handler whose commit's answer was lost has failed, and that counts",
+			edits: []edit{
+				{"transactional.go", "	case errors.Is(err, ErrCommitUnknown):\n", "	case errors.Is(err, ErrCommitUnknown):\n		return ending{err: err}\n"},
+			},
+			sees: tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown"),
+		},
+		{
+			name: "unknown-handler-commit-succeeds", oracle: lateness,
+			what: "a transactional handler whose commit's answer was lost has succeeded: if not, nobody looks until its lease ends",
+			edits: []edit{
+				{"transactional.go", "	case errors.Is(err, ErrCommitUnknown):\n", "	case errors.Is(err, ErrCommitUnknown):\n		return ending{settled: true}\n"},
+			},
+			sees: tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease"),
+		},
+		{
+			name: "batch-failure-spreads", oracle: safety,
+			what: "a batch that came to no verdict fails each of its entries",
+			edits: []edit{
+				{"dispatcher.go", "				d.again(a)\n", "				d.finish(a, ending{err: errNoVerdict})\n"},
+			},
+			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
+		},
+	}
+}

@@ -1,0 +1,8 @@
+package main
+
+import "slices"
+
+// catalogue is every known bug, in the order of an entry's life. Most were made by somebody, here or elsewhere.
+func catalogue() []mutant {
+	return slices.Concat(recording(), announcing(), claiming(), running(), settling(), compensating(), managing(), reconciling())
+}

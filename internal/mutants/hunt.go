@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// hunt runs mutants through layers and reports what became of each.
+type hunt struct {
+	root    string
+	mutants []mutant
+	layers  []layer
+	out     io.Writer
+}
+
+// baseline sees that everything the mutants are to turn red is green without them.
+func (h hunt) baseline(ctx context.Context) error {
+	for _, l := range h.layers {
+		var all []string
+		for _, m := range h.mutants {
+			for _, what := range []string{m.sees[l], m.survives[l]} {
+				if what != "" {
+					all = append(all, what)
+				}
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		v, err := run(ctx, h.root, l, l.union(all), nil)
+		if err != nil {
+			return err
+		}
+		h.report("no mutant", l, v, describe(v))
+		if v.kind != green {
+			return fmt.Errorf("%s is not green without a mutant", l)
+		}
+	}
+	return nil
+}
+
+// all runs every mutant through every layer that claims to see it. It goes on after a survivor.
+func (h hunt) all(ctx context.Context) error {
+	runs := 0
+	var bad []string
+	for _, m := range h.mutants {
+		for _, l := range h.layers {
+			for _, trial := range m.trials(l) {
+				v, err := run(ctx, h.root, l, trial.what, m.edits)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if err != nil {
+					v = verdict{kind: broken, why: err.Error()}
+				}
+				runs++
+				good, text := trial.accept(l, v)
+				h.report(m.name, l, v, text)
+				if !good {
+					bad = append(bad, m.name+" ("+string(l)+")")
+				}
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("%d of %d runs were not as they should be: %s", len(bad), runs, strings.Join(bad, ", "))
+	}
+	fmt.Fprintf(h.out, "%d mutants, %d runs: each went as it should\n", len(h.mutants), runs)
+	return nil
+}
+
+func (h hunt) report(name string, l layer, v verdict, text string) {
+	fmt.Fprintf(h.out, "%-36s %-10s %4.0fs  %s\n", name, l, v.took.Seconds(), text)
+}
+
+// trial is one run of a mutant: what goes red, or what stays green.
+type trial struct {
+	what string
+	want kind
+}
+
+func (m mutant) trials(l layer) (list []trial) {
+	if what := m.sees[l]; what != "" {
+		list = append(list, trial{what, red})
+	}
+	if what := m.survives[l]; what != "" {
+		list = append(list, trial{what, green})
+	}
+	return list
+}
+
+// accept says whether the mutant fared as it should, and how to put it.
+func (t trial) accept(l layer, v verdict) (good bool, text string) {
+	missed := v.missed(l.names(t.what))
+	switch {
+	case v.kind == broken:
+		return false, describe(v)
+	case t.want == green:
+		return v.kind == green, map[kind]string{green: "survived, as it should: harmless", red: "was to be harmless; " + describe(v)}[v.kind]
+	case v.kind == green:
+		return false, "SURVIVED"
+	case len(missed) > 0:
+		return false, "SURVIVED in " + strings.Join(missed, ", ") + "; " + describe(v)
+	}
+	return true, describe(v)
+}
+
+func describe(v verdict) string {
+	switch v.kind {
+	case green:
+		return "green"
+	case red:
+		return "killed by " + v.killers()
+	}
+	return "ERROR: " + v.why
+}

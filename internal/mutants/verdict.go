@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// verdict is how a run of tests went.
+type verdict struct {
+	kind   kind
+	why    string    // of a broken run
+	failed []failure // of a red one
+	took   time.Duration
+}
+
+type kind int
+
+const (
+	green  kind = iota
+	red         // a test failed, by its own judgement
+	broken      // the run says nothing: no build, no tests, no servers, no end
+)
+
+// failure is a test that failed, and the first thing it said.
+type failure struct{ test, said string }
+
+func (f failure) String() string {
+	if f.said == "" {
+		return f.test
+	}
+	return f.test + ": " + f.said
+}
+
+// testEvent is a line of `go test -json`.
+type testEvent struct {
+	Action, Test, Output, FailedBuild string
+}
+
+// judge reads the events of a run. passed is what the go command's exit said.
+func judge(events []byte, passed bool) verdict {
+	log := testLog{output: make(map[string]*strings.Builder)}
+	for line := range bytes.Lines(events) {
+		var e testEvent
+		if json.Unmarshal(line, &e) == nil {
+			log.add(e)
+		}
+	}
+	switch why := log.trouble(); {
+	case why != "":
+		return verdict{kind: broken, why: why}
+	case passed:
+		return verdict{kind: green}
+	case len(log.failed) > 0:
+		return verdict{kind: red, failed: log.failures()}
+	case strings.Contains(log.text(""), "found unexpected goroutines"):
+		return verdict{kind: red, failed: []failure{{"TestMain", "goroutines are left behind"}}}
+	}
+	return verdict{kind: broken, why: lastLines(log.build.String() + log.text(""))}
+}
+
+// testLog is what a run of tests has said, by test; the package's own words are under "".
+type testLog struct {
+	output map[string]*strings.Builder
+	build  strings.Builder
+	failed []string
+	ran    int
+	noGo   bool
+}
+
+func (l *testLog) add(e testEvent) {
+	switch e.Action {
+	case "output":
+		if l.output[e.Test] == nil {
+			l.output[e.Test] = new(strings.Builder)
+		}
+		l.output[e.Test].WriteString(e.Output)
+	case "build-output":
+		l.build.WriteString(e.Output)
+	case "build-fail":
+		l.noGo = true
+	case "run":
+		l.ran++
+	case "fail":
+		l.noGo = l.noGo || e.FailedBuild != ""
+		if e.Test != "" {
+			l.failed = append(l.failed, e.Test)
+		}
+	}
+}
+
+func (l *testLog) text(test string) string {
+	if l.output[test] == nil {
+		return ""
+	}
+	return l.output[test].String()
+}
+
+// trouble is why the run proves nothing, or empty.
+func (l *testLog) trouble() string {
+	if l.noGo {
+		return "does not build: " + lastLines(l.build.String())
+	}
+	if l.ran == 0 {
+		return strings.TrimSpace("no test ran " + l.build.String())
+	}
+	for _, text := range l.output {
+		if strings.Contains(text.String(), "panic: test timed out") {
+			return "the tests did not come to an end"
+		}
+		for _, m := range serverTrouble.FindAllStringSubmatch(text.String(), -1) {
+			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // what a test left open
+				return "trouble with the servers: " + m[1]
+			}
+		}
+	}
+	return ""
+}
+
+// serverTrouble is what internal/testservers fails a test with.
+var serverTrouble = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: testservers: (.*)$`)
+
+// failures lists the innermost tests that failed.
+func (l *testLog) failures() []failure {
+	slices.Sort(l.failed)
+	var list []failure
+	for i, test := range l.failed {
+		if i+1 == len(l.failed) || !strings.HasPrefix(l.failed[i+1], test+"/") {
+			list = append(list, failure{test, firstWords(l.text(test))})
+		}
+	}
+	return list
+}
+
+var (
+	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // of the simulation, behind its walk
+	panicked  = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)$`)
+	message   = regexp.MustCompile(`\tMessages:\s+(.*)`)
+	assertion = regexp.MustCompile(`(?s)\tError:\s+(.*?)\n\s+\tTest:`)
+	logged    = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$`)
+)
+
+// firstWords is what a failed test said first: its own message before that of the assertion.
+func firstWords(output string) string {
+	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
+		return fmt.Sprintf("%d seeds, first %s", len(seeds), shorten(seeds[0][1]))
+	}
+	for _, words := range []*regexp.Regexp{panicked, message, assertion, logged} {
+		if m := words.FindStringSubmatch(output); m != nil {
+			return shorten(m[1])
+		}
+	}
+	return ""
+}
+
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if runes := []rune(s); len(runes) > 90 {
+		return string(runes[:90]) + "…"
+	}
+	return s
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-6):], "\n")
+}
+
+// missed are the names of which no test failed.
+func (v verdict) missed(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })
+	})
+}
+
+// killers is the verdict's failures in a line.
+func (v verdict) killers() string {
+	if len(v.failed) > 2 {
+		return fmt.Sprintf("%s; and %d more", v.failed[0], len(v.failed)-1)
+	}
+	var list []string
+	for _, f := range v.failed {
+		list = append(list, f.String())
+	}
+	return strings.Join(list, "; ")
+}

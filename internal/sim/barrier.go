@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// barrierPrefix starts the idempotent ids of entries whose handlers wait for each other.
+const barrierPrefix = "barrier-"
+
+// barrier holds the handlers of a type until as many of them run as the type has slots.
+type barrier struct {
+	slots int
+
+	mu     sync.Mutex // guards what follows
+	inside map[string]int
+	peak   map[string]int
+	opened map[string]chan struct{}
+}
+
+func newBarrier(slots int) *barrier {
+	b := &barrier{slots: slots, inside: make(map[string]int), peak: make(map[string]int), opened: make(map[string]chan struct{})}
+	for _, t := range handledTypes {
+		b.opened[t] = make(chan struct{})
+	}
+	return b
+}
+
+// wait returns when all slots of the type are taken. When ctx ends before, the entry is to come again.
+func (b *barrier) wait(ctx context.Context, businessType string, entries int) error {
+	b.add(businessType, entries)
+	defer b.add(businessType, -entries)
+	select {
+	case <-b.opened[businessType]:
+		return nil
+	case <-ctx.Done():
+		return compensator.Snooze(50 * time.Millisecond)
+	}
+}
+
+func (b *barrier) add(businessType string, entries int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.peak[businessType]
+	b.inside[businessType] += entries
+	b.peak[businessType] = max(before, b.inside[businessType])
+	if before < b.slots && b.peak[businessType] >= b.slots {
+		close(b.opened[businessType])
+	}
+}
+
+// most is how many entries of each type ran at once.
+func (b *barrier) most() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.peak)
+}
+
+// full reports whether every type had all its slots taken at once.
+func (b *barrier) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range handledTypes {
+		if b.peak[t] < b.slots {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"errors"
+	"time"
+)
+
+// class is a kind of step, which decides what can go wrong with it.
+type class int
+
+const (
+	classOwn    class = iota // the simulation's: handlers beginning and ending
+	classRead                // a statement that changes nothing
+	classWrite               // a transaction of the store's own that may be repeated
+	classOnce                // one that only the engine may repeat
+	classInTx                // a statement in an open transaction
+	classCommit              // COMMIT
+	classQueue               // a script or command of the queue
+)
+
+// fault is what goes wrong with a step, or an event of its own.
+type fault int
+
+const (
+	none        fault = iota
+	errBefore         // an error, and nothing was done
+	errAfter          // an error, but it was done
+	hangBefore        // no answer until the caller's context ends; nothing was done
+	hangAfter         // the same, but it was done
+	twice             // done twice, the second answer is given
+	slow              // it takes seconds
+	crashBefore       // the instance dies and the step is not done
+	crashAfter        // the instance dies once it is done
+	txAborted         // the server rolls the transaction back
+
+	// Events.
+	crash      // an instance dies between its steps
+	pause      // an instance stands still
+	restart    // an instance is stopped in order and another one started
+	queueLost  // the queue forgets everything
+	queueBack  // the queue goes back to an earlier moment
+	queueJump  // the queue's clock jumps
+	storeJump  // the database's clock jumps
+	storeCrash // the database loses its open transactions
+	storeDown  // the database does not answer for a while
+	queueDown  // the queue does not answer for a while
+	lockStorm  // a transaction holds rows
+
+	faults // how many
+)
+
+var faultNames = [faults]string{
+	none: "none", errBefore: "error before", errAfter: "error after", hangBefore: "hang before", hangAfter: "hang after", twice: "twice",
+	slow: "slow", crashBefore: "crash before", crashAfter: "crash after", txAborted: "transaction aborted", crash: "crash", pause: "pause",
+	restart: "orderly restart", queueLost: "queue lost", queueBack: "queue rolled back", queueJump: "queue clock jump",
+	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
+}
+
+func (f fault) String() string { return faultNames[f] }
+
+// faultsOf are the faults a step of each class can meet.
+var faultsOf = [...][]fault{
+	classRead:   {errBefore, hangBefore, slow, crashBefore, crashAfter},
+	classWrite:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
+	classOnce:   {errBefore, errAfter, hangBefore, hangAfter, slow, crashBefore, crashAfter},
+	classInTx:   {errBefore, errAfter, hangBefore, hangAfter, slow, crashBefore, crashAfter, txAborted},
+	classCommit: {errBefore, errAfter, slow, crashBefore, crashAfter},
+	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
+}
+
+// errBroken is what a caller is told of a step that went wrong: it says nothing about what was done.
+var errBroken = errors.New("sim: connection broken")
+
+// errDead is what an instance that has died would be told.
+var errDead = errors.New("sim: this instance has died")
+
+// spoil draws what goes wrong with a step. A kind must be active in this seed and its probability hit, so that
+// seeds with one kind of trouble and seeds with many both come up.
+func (w *world) spoil(r *request) {
+	if w.rng.Float64() >= w.plan.rate {
+		return
+	}
+	kinds := faultsOf[r.class]
+	f := kinds[w.rng.IntN(len(kinds))]
+	if !w.plan.active[f] || (f == crashBefore || f == crashAfter) && w.rng.IntN(4) > 0 {
+		return
+	}
+	r.verdict.fault = f
+	if f == slow {
+		r.ready = r.ready.Add(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
+		r.verdict.reply += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
+	}
+}
+
+// outage is the fault of everything of a class right now.
+func (w *world) outage(c class) fault {
+	until := w.storeDown
+	switch c {
+	case classOwn:
+		return none
+	case classQueue:
+		until = w.queueDown
+	}
+	if time.Now().Before(until) {
+		return errBefore
+	}
+	return none
+}
+
+// event is a fault that comes by itself.
+type event struct {
+	at    time.Time
+	fault fault
+	whom  int           // which instance, row or snapshot: modulo how many there are
+	span  time.Duration // how long, how far
+	after func()        // instead of a fault: what follows from an earlier event
+}
+
+// fire makes an event happen.
+func (w *world) fire(e event) {
+	if e.after != nil {
+		e.after()
+		return
+	}
+	if w.healed.Load() {
+		return
+	}
+	w.counts[e.fault]++
+	w.walk.add(time.Since(w.began), 0, "event", e.fault.String(), none)
+	now := time.Now()
+	switch e.fault {
+	case crash:
+		if n := w.alive(e.whom); n != nil {
+			n.die()
+		}
+	case pause:
+		if n := w.alive(e.whom); n != nil {
+			w.pauseUntil(n, now.Add(e.span))
+		}
+	case restart:
+		if n := w.alive(e.whom); n != nil && n.runs {
+			w.retire(n)
+			w.launch(true)
+		}
+	case queueLost:
+		w.queue.Lose()
+	case queueBack:
+		if len(w.snapshots) > 0 {
+			w.queue.Restore(w.snapshots[e.whom%len(w.snapshots)])
+		}
+	case queueJump:
+		w.queueShift += e.span
+		w.queue.ShiftClock(e.span)
+	case storeJump:
+		w.storeShift += e.span
+		w.store.ShiftClock(e.span)
+	case storeCrash:
+		w.store.Crash()
+	case storeDown:
+		w.storeDown = now.Add(e.span)
+	case queueDown:
+		w.queueDown = now.Add(e.span)
+	case lockStorm:
+		w.lockRows(e)
+	}
+}
+
+// later schedules what follows from an event.
+func (w *world) later(in time.Duration, do func()) {
+	w.schedule(event{at: time.Now().Add(in), after: do})
+}
+
+func (w *world) schedule(e event) {
+	i := len(w.events)
+	for i > 0 && w.events[i-1].at.After(e.at) {
+		i--
+	}
+	w.events = append(w.events, event{})
+	copy(w.events[i+1:], w.events[i:])
+	w.events[i] = e
+}
+
+// pauseUntil holds every step of an instance.
+func (w *world) pauseUntil(n *instance, until time.Time) {
+	n.pausedUntil.Store(until.UnixNano())
+	for _, r := range w.gate.pending {
+		if r.from == n && r.ready.Before(until) {
+			r.ready = until.Add(w.latency())
+		}
+	}
+}

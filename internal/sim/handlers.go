@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// The business types. Every instance handles all of them but stray.
+const (
+	plainType  = "plain"
+	txType     = "tx"
+	batchType  = "batch"
+	undoType   = "undo"   // compensated
+	undoTxType = "undotx" // transactional, and compensated in a transaction
+	strayType  = "stray"  // nobody's
+)
+
+var handledTypes = []string{plainType, txType, batchType, undoType, undoTxType}
+
+func transactional(businessType string) bool {
+	return businessType == txType || businessType == undoTxType
+}
+
+// register registers every type.
+func (n *instance) register(c *compensator.Compensator) error {
+	type content = json.RawMessage
+	plain := func(ctx context.Context, e *compensator.Entry, _ content) error { return n.attempt(ctx, e) }
+	inTx := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+		return n.attemptTx(ctx, tx, e)
+	}
+	cfg := n.w.plan.types
+	_, err1 := compensator.Handle(c, plainType, plain, cfg)
+	_, err2 := compensator.HandleTx(c, txType, inTx, cfg)
+	_, err3 := compensator.HandleBatch(c, batchType, n.attemptBatch, cfg)
+	undo := cfg
+	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
+	_, err4 := compensator.Handle(c, undoType, plain, undo)
+	undoTx := cfg
+	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
+	_, err5 := compensator.HandleTx(c, undoTxType, inTx, undoTx)
+	return errors.Join(err1, err2, err3, err4, err5)
+}
+
+// manner is how an attempt ends.
+type manner int
+
+const (
+	unfinished  manner = iota // it has not ended, or in a way that says nothing about the entry
+	fine                      // nil
+	failed                    // an error
+	permanently               // Permanent
+	laterOn                   // RetryAfter
+	snoozed                   // Snooze
+	unavailable               // Unavailable
+	panicked                  // a panic
+	goexited                  // runtime.Goexit
+	interrupted               // its context ended, and it returned that
+)
+
+// behaviour is what an attempt does, drawn from the seed, the entry and how many attempts came before.
+type behaviour struct {
+	manner manner
+	took   time.Duration
+	deaf   bool // it ignores its context
+	chain  bool // a transactional one records an entry of its own
+	after  time.Duration
+}
+
+func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
+	if w.healed.Load() {
+		return behaviour{manner: fine}
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(e.IdempotentID))
+	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), uint64(e.Epoch)<<32|uint64(start)))
+	b := behaviour{manner: fine, after: time.Duration(rng.Int64N(int64(3 * time.Second)))}
+	if rng.Float64() < w.plan.failing {
+		b.manner = failed + manner(rng.IntN(int(goexited-failed)+1))
+		if rng.IntN(2) == 0 {
+			b.manner = failed
+		}
+	}
+	timeout := w.plan.types.Timeout
+	switch rng.IntN(8) {
+	case 0, 1, 2:
+	case 3, 4, 5:
+		b.took = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
+	case 6: // renews
+		b.took = time.Duration(rng.Int64N(int64(timeout)))
+	case 7:
+		if rng.Float64() < w.plan.failing { // beyond its timeout, and the lease with it
+			b.took = timeout + time.Duration(rng.Int64N(int64(timeout)))
+			b.deaf = rng.IntN(2) == 0
+		}
+	}
+	b.chain = rng.IntN(8) == 0
+	return b
+}
+
+// attempt is a plain handler, and Compensate.
+func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
+	a, err := n.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	b := n.w.behaviour(e, a.start)
+	return n.conclude(a, b, n.work(ctx, e, b, 1))
+}
+
+// attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
+func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	a, err := n.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	b := n.w.behaviour(e, a.start)
+	ended := n.work(ctx, e, b, 1)
+	if ended == nil {
+		_, ended = tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
+	}
+	if ended == nil && b.chain && !strings.Contains(e.IdempotentID, "/") {
+		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotentID: e.IdempotentID + "/f"}}
+		_, ended = n.c.Record(ctx, tx, follow)
+	}
+	return n.conclude(a, b, ended)
+}
+
+// attemptBatch is a batch handler.
+func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
+	attempts := make([]*attempt, len(items))
+	for i, item := range items {
+		a, err := n.begin(ctx, item.Entry)
+		if err != nil {
+			return make([]error, len(items)+1)
+		}
+		attempts[i] = a
+	}
+	first := n.w.behaviour(items[0].Entry, attempts[0].start)
+	ended := n.work(ctx, items[0].Entry, first, len(items))
+	verdicts := make([]error, len(items))
+	for i, a := range attempts {
+		b := n.w.behaviour(items[i].Entry, a.start)
+		if b.manner == panicked || b.manner == goexited {
+			if len(items) == 1 {
+				return []error{n.conclude(a, b, ended)}
+			}
+			for _, other := range attempts {
+				other.void()
+			}
+			if b.manner == panicked {
+				panic("sim: batch panics")
+			}
+			return verdicts[:len(items)-1] // the wrong length
+		}
+		verdicts[i] = n.conclude(a, b, ended)
+	}
+	return verdicts
+}
+
+// work takes its time. It returns why the context ended, if the handler listens.
+func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, entries int) error {
+	if strings.HasPrefix(e.IdempotentID, barrierPrefix) {
+		return n.w.barrier.wait(ctx, e.BusinessType, entries)
+	}
+	if b.took == 0 {
+		return nil
+	}
+	var ended <-chan struct{}
+	if !b.deaf {
+		ended = ctx.Done()
+	}
+	select {
+	case <-time.After(b.took):
+	case <-ended:
+		return ctx.Err()
+	case <-n.died:
+		return errDead
+	}
+	return nil
+}
+
+// begin is the moment the handler starts to act.
+func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, error) {
+	key := make(args, 0, 16).id(e.ID).num(e.Version)
+	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "run", args: string(key)}); v.dead {
+		return nil, errDead
+	}
+	return n.w.oracle.began(ctx, n, e), nil
+}
+
+// conclude is the moment the handler has made up its mind; cut is what cut it short.
+func (n *instance) conclude(a *attempt, b behaviour, cut error) error {
+	key := make(args, 0, 16).id(a.id).num(a.version)
+	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "end", args: string(key)}); v.dead {
+		return errDead
+	}
+	how := b.manner
+	if cut != nil {
+		how = interrupted
+	}
+	n.w.oracle.concluded(a, how)
+	switch how {
+	case interrupted:
+		return cut
+	case fine:
+		return nil
+	case permanently:
+		return compensator.Permanent(errHandler)
+	case laterOn:
+		return compensator.RetryAfter(b.after, errHandler)
+	case snoozed:
+		return compensator.Snooze(b.after)
+	case unavailable:
+		return compensator.Unavailable(errHandler)
+	case panicked:
+		panic(errHandler)
+	case goexited:
+		runtime.Goexit()
+	}
+	return errHandler
+}
+
+var errHandler = errors.New("sim: the handler failed")

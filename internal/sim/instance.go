@@ -1,0 +1,288 @@
+package sim
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// instance is one process: a Compensator and what runs in it. When it dies its goroutines go on, as there is no
+// way to end them, but from then on they reach nothing.
+type instance struct {
+	w      *world
+	number int // from 1
+	runs   bool
+
+	c       *compensator.Compensator
+	store   *gatedStore
+	opening bool // inside New, in front of the turnstile
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when Run has returned and the Compensator is closed
+	runErr  error         // of Run; read after ended
+
+	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
+
+	dead        atomic.Bool
+	died        chan struct{}
+	once        sync.Once
+	retired     bool         // stopped in order; the world's own goroutine only
+	pausedUntil atomic.Int64 // unix ns
+
+	mu  sync.Mutex
+	txs []*gatedTx // open
+}
+
+// launch starts an instance, in the world's own goroutine or before it.
+func (w *world) launch(runs bool) *instance {
+	w.launched++
+	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true}
+	n.store = &gatedStore{from: n, store: w.store}
+	cfg := w.plan.config
+	cfg.Store, cfg.Observer, cfg.Logger = n.store, w.oracle.observer(n), w.logger
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if w.plan.sharedQueue {
+		cfg.Queue = &gatedQueue{from: n, queue: w.queue.Client()}
+	}
+	c, err := compensator.New(context.Background(), cfg)
+	if err == nil {
+		err = n.register(c)
+	}
+	if err != nil {
+		w.oracle.fail("start of instance %d: %v", n.number, err)
+		panic(err)
+	}
+	n.c, n.opening = c, false
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = cancel
+	w.mu.Lock()
+	w.instances = append(w.instances, n)
+	w.mu.Unlock()
+	w.wg.Go(func() { n.life(ctx) })
+	return n
+}
+
+// life is Run and Close.
+func (n *instance) life(ctx context.Context) {
+	defer close(n.ended)
+	if n.runs {
+		n.runErr = n.c.Run(ctx)
+		n.afterRun()
+	} else {
+		<-ctx.Done()
+	}
+	if err := n.c.Close(); err != nil && !n.dead.Load() {
+		n.w.oracle.fail("I15: Close of instance %d: %v", n.number, err)
+	}
+}
+
+// afterRun asserts what Run's end promises.
+func (n *instance) afterRun() {
+	switch {
+	case n.dead.Load():
+	case n.runErr == nil:
+		n.w.oracle.ranToItsEnd(n)
+	case n.mustEndWell.Load():
+		n.w.oracle.fail("I15: Run of instance %d, with nothing in its way, returned %v", n.number, n.runErr)
+	}
+}
+
+// alive is one of the living instances, or nil.
+func (w *world) alive(which int) *instance {
+	living := w.living()
+	if len(living) == 0 {
+		return nil
+	}
+	return living[which%len(living)]
+}
+
+// living lists the instances that are neither dead nor stopped, by number.
+func (w *world) living() []*instance {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var living []*instance
+	for _, n := range w.instances {
+		if !n.dead.Load() && !n.retired {
+			living = append(living, n)
+		}
+	}
+	return living
+}
+
+// retire stops an instance in order.
+func (w *world) retire(n *instance) {
+	w.mu.Lock()
+	n.retired = true
+	w.mu.Unlock()
+	n.stop()
+}
+
+// die makes the instance reach nothing any more. The world buries it at its next turn.
+func (n *instance) die() {
+	n.once.Do(func() {
+		n.dead.Store(true)
+		close(n.died)
+		n.w.mu.Lock()
+		n.w.deaths = append(n.w.deaths, n)
+		n.w.mu.Unlock()
+		n.w.gate.poke()
+	})
+}
+
+// bury does what the world does after a death: the server sees its connections go, and somebody starts another
+// instance, or not.
+func (w *world) bury() {
+	w.mu.Lock()
+	deaths := w.deaths
+	w.deaths = nil
+	w.mu.Unlock()
+	for _, n := range deaths {
+		kept := w.gate.pending[:0]
+		for _, r := range w.gate.pending {
+			if r.from == n {
+				r.answer <- verdict{dead: true}
+			} else {
+				kept = append(kept, r)
+			}
+		}
+		w.gate.pending = kept
+		w.deathsSeen++
+		n.stop()
+		w.later(time.Duration(w.rng.Int64N(int64(3*time.Second))), n.hangUp)
+		if n.runs && !w.healed.Load() && w.rng.IntN(4) > 0 {
+			w.later(time.Duration(w.rng.Int64N(int64(4*time.Second))), func() {
+				if !w.healed.Load() {
+					w.launch(true)
+				}
+			})
+		}
+	}
+}
+
+// hangUp ends the transactions of a dead instance.
+func (n *instance) hangUp() {
+	n.mu.Lock()
+	txs := n.txs
+	n.txs = nil
+	n.mu.Unlock()
+	for _, tx := range txs {
+		_ = tx.MemoryTx.Rollback()
+	}
+}
+
+func (n *instance) own(tx *gatedTx) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.txs = append(n.txs, tx)
+}
+
+func (n *instance) disown(tx *gatedTx) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, other := range n.txs {
+		if other == tx {
+			n.txs = append(n.txs[:i], n.txs[i+1:]...)
+			return
+		}
+	}
+}
+
+func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
+
+// step is one statement or script: it waits for its turn, is done or not, and answers or not, as the seed says.
+func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
+	_, err := n.judged(ctx, c, op, args, func(verdict) error { return do() })
+	return err
+}
+
+// judged is step for those who want to know the verdict.
+func (n *instance) judged(ctx context.Context, c class, op, args string, do func(verdict) error) (verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return verdict{}, err
+	}
+	v := n.w.gate.pass(&request{from: n, class: c, op: op, args: args})
+	switch {
+	case v.dead, v.fault == crashBefore:
+		return v, errDead
+	case v.fault == errBefore:
+		n.reply(v)
+		return v, errBroken
+	case v.fault == hangBefore:
+		return v, n.hang(ctx)
+	}
+	err := do(v)
+	if v.fault == twice {
+		err = do(v)
+	}
+	switch v.fault {
+	case hangAfter:
+		return v, n.hang(ctx)
+	case crashAfter:
+		n.die()
+	case errAfter:
+		err = errBroken
+	}
+	n.reply(v)
+	if n.dead.Load() {
+		return v, errDead
+	}
+	return v, err
+}
+
+// stepIn is a step inside a transaction. When its connection breaks, the transaction is gone.
+func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, args args, do func() error) error {
+	tx := gatedOf(in)
+	if tx == nil || tx.broken.Load() {
+		return errBroken
+	}
+	v, err := n.judged(ctx, classInTx, op, string(args), func(v verdict) error {
+		if v.fault == txAborted {
+			return tx.abort()
+		}
+		return do()
+	})
+	if errors.Is(err, driver.ErrBadConn) {
+		err = errBroken // the double says more than a broken connection could
+	}
+	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
+		tx.broken.Store(true)
+		_ = tx.MemoryTx.Rollback()
+	}
+	return err
+}
+
+// reply is the answer on its way. A paused instance does not see it before it goes on.
+func (n *instance) reply(v verdict) {
+	select {
+	case <-time.After(v.reply):
+	case <-n.died:
+	}
+	for until := n.paused(); time.Now().Before(until); until = n.paused() {
+		select {
+		case <-time.After(time.Until(until) + v.reply%time.Millisecond):
+		case <-n.died:
+			return
+		}
+	}
+}
+
+// hang is no answer at all.
+func (n *instance) hang(ctx context.Context) error {
+	n.w.hanging.Add(1)
+	defer n.w.hanging.Add(-1)
+	select {
+	case <-ctx.Done():
+	case <-n.died:
+	}
+	if n.dead.Load() {
+		return errDead
+	}
+	return ctx.Err()
+}

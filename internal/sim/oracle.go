@@ -1,0 +1,301 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/compensator-go/compensator"
+)
+
+// oracle sees every committed transition of every row and every attempt, and says at once what must not be.
+// The numbers are those of the invariants in docs/reliability.md.
+type oracle struct {
+	w      *world
+	failed atomic.Bool
+
+	mu      sync.Mutex // guards what follows
+	verdict string     // the first violation
+	at      int        // how many steps the walk had then
+	ops     map[compensator.Token]*operation
+	lives   map[compensator.EntryID]*life
+	keys    map[string]*life // retained rows by idempotent id
+	orders  map[string]*keyFate
+	open    int // rows of handled types that are not at rest
+	effect  map[effect]int
+
+	sights [sights]int
+}
+
+// opKind is what a write does.
+type opKind int
+
+const (
+	opInsert opKind = iota
+	opClaim
+	opSettle
+	opChange
+	opRelease
+	opPurge
+)
+
+// operation is a write under way or done; its token in a row proves that it was the one.
+type operation struct {
+	kind     opKind
+	from     *instance
+	drafts   []compensator.Draft
+	outcomes []compensator.Outcome
+	change   compensator.Change
+}
+
+// life is all that ever happened to one row.
+type life struct {
+	id       compensator.EntryID
+	key      string
+	kind     string // business type
+	content  []byte
+	steps    []transition
+	attempts []*attempt
+	readBy   map[*instance]uint64 // version 0 read back: 1 + version
+}
+
+// transition is one version of a row.
+type transition struct {
+	op      *operation
+	outcome compensator.Outcome
+	row     compensator.Row // as it left it
+}
+
+// attempt is one run of a handler.
+type attempt struct {
+	from       *instance
+	ctx        context.Context
+	id         compensator.EntryID
+	kind       string
+	version    uint64
+	epoch      uint32
+	compensate bool
+	start      int // how many came before it
+
+	manner manner // guarded by oracle.mu, as the rest
+	ended  bool
+	held   bool // when it ended, nobody had moved the row on
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{
+		w: w, ops: make(map[compensator.Token]*operation), lives: make(map[compensator.EntryID]*life),
+		keys: make(map[string]*life), orders: make(map[string]*keyFate), effect: make(map[effect]int),
+	}
+}
+
+// fail notes the first violation; the world ends with it.
+func (o *oracle) fail(format string, values ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failLocked(format, values...)
+}
+
+func (o *oracle) failLocked(format string, values ...any) {
+	if o.verdict == "" {
+		o.verdict = fmt.Sprintf(format, values...)
+		o.at = len(o.w.walk.list)
+		o.failed.Store(true)
+	}
+}
+
+func (o *oracle) note(count func(*oracle)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	count(o)
+}
+
+// operation takes note of a write before it is sent.
+func (o *oracle) operation(token compensator.Token, op *operation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ops[token] = op
+}
+
+// effects takes the effects of a transaction that has committed. I5: at most one of each.
+func (o *oracle) effects(list []effect) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range list {
+		if o.effect[e]++; o.effect[e] > 1 {
+			o.failLocked("I5: effect of entry %s, epoch %d, compensation %v, happened twice", e.id, e.epoch, e.compensate)
+		}
+	}
+}
+
+// read takes note of rows an instance was given by the store.
+func (o *oracle) read(n *instance, rows []compensator.Row) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, row := range rows {
+		if l := o.lives[row.ID]; l != nil {
+			l.readBy[n] = max(l.readBy[n], row.Version+1)
+		}
+	}
+}
+
+// saw is the store's watch. It runs while the store is locked.
+func (o *oracle) saw(before, after compensator.Row) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case before.ID.IsZero():
+		o.insertedLocked(after)
+	case after.ID.IsZero():
+		o.purgedLocked(before)
+	default:
+		o.changedLocked(before, after)
+	}
+}
+
+func (o *oracle) insertedLocked(row compensator.Row) {
+	op := o.ops[row.Token]
+	if op == nil || op.kind != opInsert {
+		o.failLocked("I2: entry %s exists, and nobody recorded it", row.ID)
+		return
+	}
+	if o.keys[row.IdempotentID] != nil {
+		o.failLocked("I11: a second row for idempotent id %q", row.IdempotentID)
+	}
+	if row.Version != 0 || row.State != compensator.Pending || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
+		o.failLocked("I4: entry %s is born as %+v", row.ID, row)
+	}
+	l := &life{id: row.ID, key: row.IdempotentID, kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
+	l.steps = append(l.steps, transition{op: op, row: row})
+	o.lives[row.ID], o.keys[row.IdempotentID] = l, l
+	o.fateLocked(row.IdempotentID).rows++
+	if l.kind != strayType {
+		o.open++
+	}
+}
+
+func (o *oracle) purgedLocked(row compensator.Row) {
+	o.sights[sawPurged]++
+	l := o.lives[row.ID]
+	if !row.State.Terminal() {
+		o.failLocked("I1: entry %s was purged while it was %s", row.ID, row.State)
+		return
+	}
+	delete(o.keys, l.key)
+	l.steps = append(l.steps, transition{op: &operation{kind: opPurge}, row: row})
+}
+
+func (o *oracle) changedLocked(before, after compensator.Row) {
+	l := o.lives[after.ID]
+	op := o.ops[after.Token]
+	if after.Token == before.Token {
+		op = &operation{kind: opRelease}
+	}
+	if op == nil {
+		o.failLocked("I4: entry %s changed by a write nobody made", after.ID)
+		return
+	}
+	if after.Version != before.Version+1 || before.Version != l.last().row.Version {
+		o.failLocked("I4: entry %s went from version %d to %d, having had %d", after.ID, before.Version, after.Version, l.last().row.Version)
+	}
+	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || after.IdempotentID != l.key {
+		o.failLocked("I11: what was recorded of entry %s has changed", after.ID)
+	}
+	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {
+		o.failLocked("I3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+	}
+	if l.kind == strayType && op.kind != opChange {
+		o.failLocked("I18: entry %s of a type nobody handles was touched", after.ID)
+	}
+	t := transition{op: op, row: after}
+	switch op.kind {
+	case opClaim:
+		o.claimedLocked(l, before, after, &t)
+	case opRelease:
+		o.releasedLocked(l, before, after)
+	case opSettle:
+		o.settledLocked(l, before, after, &t)
+	case opChange:
+		o.actedLocked(before, after, op.change)
+	default:
+		o.failLocked("I4: entry %s changed by an insert", after.ID)
+	}
+	l.steps = append(l.steps, t)
+	if l.kind != strayType {
+		switch {
+		case after.State.Terminal() && !before.State.Terminal():
+			o.open--
+		case before.State.Terminal() && !after.State.Terminal():
+			o.open++
+		}
+	}
+}
+
+func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
+
+// claimedLocked: I9 not early; nobody else's lease; the delivery is counted.
+func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transition) {
+	born := l.last().op
+	own := before.Version == 0 && born.kind == opInsert && born.from == t.op.from
+	switch {
+	case before.DueIn > 0:
+		o.failLocked("I9: entry %s was claimed %v early", after.ID, before.DueIn)
+	case before.LeaseLeft > 0 && !own:
+		o.failLocked("I16: entry %s was claimed while somebody held it for %v more", after.ID, before.LeaseLeft)
+	case after.State != before.State || after.Epoch != before.Epoch || after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount:
+		o.failLocked("I4: a claim changed entry %s from %+v to %+v", after.ID, before, after)
+	case after.DeliveryCount != before.DeliveryCount+1 || after.LeaseLeft <= 0:
+		o.failLocked("I4: the claim of entry %s counts %d deliveries after %d, and holds %v", after.ID, after.DeliveryCount, before.DeliveryCount, after.LeaseLeft)
+	}
+	if before.DeliveryCount > 0 && !own {
+		o.sights[sawExpired]++
+	}
+}
+
+func (o *oracle) releasedLocked(l *life, before, after compensator.Row) {
+	if after.DeliveryCount != before.DeliveryCount-1 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
+		o.failLocked("I4: a release changed entry %s from %+v to %+v", after.ID, before, after)
+	}
+	for _, a := range l.attempts {
+		if a.version == before.Version && !a.from.dead.Load() {
+			o.failLocked("I4: the lease of entry %s was given back as unused, but version %d ran", after.ID, before.Version)
+		}
+	}
+}
+
+// actions is who may do what, written down once more.
+var actions = map[compensator.Action]struct {
+	from  map[compensator.State]bool
+	epoch uint32
+}{
+	compensator.ActionComplete:   {from: states(compensator.Pending, compensator.Retrying)},
+	compensator.ActionCancel:     {from: states(compensator.Pending, compensator.Retrying)},
+	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
+	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand, compensator.Retrying)},
+	compensator.ActionSettleByHand: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating)},
+}
+
+func states(list ...compensator.State) map[compensator.State]bool {
+	set := make(map[compensator.State]bool)
+	for _, s := range list {
+		set[s] = true
+	}
+	return set
+}
+
+func (o *oracle) actedLocked(before, after compensator.Row, change compensator.Change) {
+	rule := actions[change.Action]
+	o.sights[sawActions]++
+	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
+		o.failLocked("I3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
+	}
+	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
+		o.failLocked("I4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+	}
+	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
+		o.failLocked("I13: entry %s was requeued and keeps its counts", after.ID)
+	}
+}

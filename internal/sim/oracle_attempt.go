@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/compensator-go/compensator"
+)
+
+// began judges the start of an attempt. I2: what runs is committed, as this instance has read it; I9 was asked
+// at its claim.
+func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sights[sawAttempts]++
+	a := &attempt{from: n, ctx: ctx, id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, compensate: e.State == compensator.Compensating}
+	l := o.lives[e.ID]
+	if l == nil {
+		o.failLocked("I2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
+		return a
+	}
+	o.foundedLocked(l, n, e)
+	o.unrepeatedLocked(l, a)
+	a.start = len(l.attempts)
+	l.attempts = append(l.attempts, a)
+	return a
+}
+
+// foundedLocked: the version was this instance's own claim, and what it was given is what is stored.
+func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
+	if e.Version >= uint64(len(l.steps)) {
+		o.failLocked("I2: entry %s runs as version %d, but has had %d only", e.ID, e.Version, len(l.steps))
+		return
+	}
+	s := l.steps[e.Version]
+	claimed := s.op.kind == opClaim || s.op.kind == opInsert && s.row.DeliveryCount == 1
+	switch {
+	case !claimed || s.op.from != n:
+		o.failLocked("I2: entry %s runs on instance %d as version %d, which that one did not claim", e.ID, n.number, e.Version)
+	case l.readBy[n] < e.Version+1:
+		o.failLocked("I2: entry %s runs on instance %d as version %d from memory", e.ID, n.number, e.Version)
+	case s.row.State.Terminal() || s.row.DueIn > 0:
+		o.failLocked("I2: entry %s runs although it is %s, due in %v", e.ID, s.row.State, s.row.DueIn)
+	case e.State != s.row.State || e.Epoch != s.row.Epoch || e.ProcessCount != s.row.ProcessCount || !bytes.Equal(e.Content, l.content):
+		o.failLocked("I2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row.Entry)
+	case l.kind == strayType:
+		o.failLocked("I18: entry %s of a type nobody handles runs", e.ID)
+	}
+	if e.State == compensator.Compensating { // I12: decided, and not after a success of this epoch
+		for _, t := range l.steps[:e.Version] {
+			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
+				o.failLocked("I12: entry %s is compensated in epoch %d, in which it succeeded", e.ID, e.Epoch)
+			}
+		}
+	}
+}
+
+// unrepeatedLocked: I16, one claim carries one attempt; a batch that came to nothing, one more.
+func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
+	most := 0
+	if a.kind == batchType && !a.compensate {
+		most = 1
+	}
+	for _, other := range l.attempts {
+		if other.version == a.version {
+			most--
+		}
+	}
+	if most < 0 {
+		o.failLocked("I16: entry %s runs again under the claim of version %d", l.id, a.version)
+	}
+}
+
+// concluded takes how an attempt came out.
+func (o *oracle) concluded(a *attempt, how manner) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a.manner, a.ended = how, true
+	if how == interrupted {
+		o.sights[sawInterrupted]++
+	}
+	if l := o.lives[a.id]; l != nil {
+		a.held = l.last().row.Version == a.version && l.last().op.kind != opPurge
+	}
+}
+
+// void takes back a conclusion: the whole batch has come to nothing.
+func (a *attempt) void() {
+	o := a.from.w.oracle
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a.manner, a.ended = unfinished, true
+}
+
+// observer is an instance's own view.
+func (o *oracle) observer(n *instance) compensator.Observer {
+	living := func(count func(*oracle)) {
+		if !n.dead.Load() {
+			o.note(count)
+		}
+	}
+	return compensator.Observer{
+		OutcomeDropped: func(compensator.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
+		Settled:        func(e compensator.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
+		Reconciled: func(e compensator.ReconciledEvent) {
+			living(func(o *oracle) {
+				o.sights[sawAnnounced] += e.Announced
+				o.sights[sawPolled] += e.Polled
+				if e.Rebuilt {
+					o.sights[sawRebuilt]++
+				}
+			})
+		},
+	}
+}
+
+// durableLocked: what an instance takes for settled is in the row's history.
+func (o *oracle) durableLocked(e compensator.SettledEvent) {
+	l := o.lives[e.ID]
+	for i := len(l.steps) - 1; i >= 0; i-- {
+		if s := l.steps[i]; s.op.kind == opSettle && s.row.State == e.State {
+			return
+		}
+	}
+	o.failLocked("I8: entry %s is said to be settled as %s, and never was", e.ID, e.State)
+}

@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/compensator-go/compensator"
+)
+
+// keyFate is what producers were told about an idempotent id, and what is true.
+type keyFate struct {
+	rows    int // ever committed
+	yes     int // transactions with it that were said to have committed
+	unknown int // whose end nobody knows, or whose process died
+	no      int
+}
+
+func (o *oracle) fateLocked(key string) *keyFate {
+	if o.orders[key] == nil {
+		o.orders[key] = &keyFate{}
+	}
+	return o.orders[key]
+}
+
+// orderEnded takes what a producer was told about its transaction.
+func (o *oracle) orderEnded(order order, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range order.entries {
+		fate := o.fateLocked(e.IdempotentID)
+		switch {
+		case order.undone || order.fails:
+			fate.no++
+		case err == nil:
+			fate.yes++
+			o.sights[sawCommitted]++
+			if fate.rows == 0 {
+				o.failLocked("I1: the transaction of %q has committed, and the entry is not there", e.IdempotentID)
+			}
+		case errors.Is(err, compensator.ErrCommitUnknown), err == errBroken, err == errDead:
+			fate.unknown++
+		default:
+			fate.no++
+		}
+	}
+}
+
+// resolved takes the answer about an unknown commit.
+func (o *oracle) resolved(key string, happened bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if fate := o.fateLocked(key); happened && fate.rows == 0 {
+		o.failLocked("I2: Resolve says that %q was recorded; it was not", key)
+	}
+}
+
+// ranToItsEnd: I15, once Run has returned nil none of its handlers runs.
+func (o *oracle) ranToItsEnd(n *instance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lives {
+		for _, a := range l.attempts {
+			if a.from == n && !a.ended {
+				o.failLocked("I15: Run of instance %d has returned, and entry %s, version %d, still runs there", n.number, a.id, a.version)
+			}
+		}
+		if last := l.last(); n.mustEndWell.Load() && last.op.kind == opClaim && last.op.from == n && last.row.DeliveryCount > 0 {
+			o.failLocked("I15: Run of instance %d has returned, and entry %s is still leased to it", n.number, l.id)
+		}
+	}
+}
+
+// atRest judges the end.
+func (o *oracle) atRest() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.idsLocked() {
+		l := o.lives[id]
+		o.nothingLostLocked(l)
+		o.exactlyOnceLocked(l)
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.orders)) {
+		if fate := o.orders[key]; fate.rows > 0 && fate.yes+fate.unknown == 0 && fate.no > 0 {
+			o.failLocked("I2: every transaction of %q was rolled back, and the entry is there", key)
+		}
+	}
+}
+
+func (o *oracle) idsLocked() []compensator.EntryID {
+	ids := make([]compensator.EntryID, 0, len(o.lives))
+	for id := range o.lives {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b compensator.EntryID) int { return int(a.Row()) - int(b.Row()) })
+	return ids
+}
+
+// nothingLostLocked: I8, a nil returned while the row was still the attempt's own is recorded, unless the row
+// moved on: by somebody's action, or because the lease ended before the database took the outcome.
+func (o *oracle) nothingLostLocked(l *life) {
+	for _, a := range l.attempts {
+		if a.manner != fine || !a.held || a.from.dead.Load() || transactional(l.kind) || a.from.failedToStop() {
+			continue
+		}
+		kept := false
+		for _, s := range l.steps[min(a.version+1, uint64(len(l.steps))):] {
+			kept = kept || s.op.kind == opChange || s.op.kind == opClaim || s.op.kind == opPurge ||
+				s.op.kind == opSettle && (s.row.State == compensator.Succeeded || s.row.State == compensator.Compensated)
+		}
+		if !kept {
+			o.failLocked("I8: entry %s, version %d: nil was returned on instance %d and is recorded nowhere", l.id, a.version, a.from.number)
+		}
+	}
+}
+
+// exactlyOnceLocked: I5, the effect of a transactional handler happened once if the entry succeeded, or was
+// compensated, in that epoch; and not at all otherwise.
+func (o *oracle) exactlyOnceLocked(l *life) {
+	if !transactional(l.kind) {
+		return
+	}
+	want := make(map[effect]int)
+	for _, s := range l.steps {
+		if s.op.kind == opSettle && (s.row.State == compensator.Succeeded || s.row.State == compensator.Compensated) {
+			want[effect{l.id, s.row.Epoch, s.row.State == compensator.Compensated}]++
+		}
+	}
+	for epoch := uint32(0); epoch <= l.last().row.Epoch; epoch++ {
+		for _, compensate := range []bool{false, true} {
+			e := effect{l.id, epoch, compensate}
+			if o.effect[e] != want[e] {
+				o.failLocked("I5: entry %s, epoch %d, compensation %v: %d effects, %d recorded", l.id, epoch, compensate, o.effect[e], want[e])
+			}
+		}
+	}
+}
+
+// failedToStop reports whether Run has returned an error: then an outcome may not be stored.
+func (n *instance) failedToStop() bool {
+	select {
+	case <-n.ended:
+		return n.runErr != nil
+	default:
+		return false
+	}
+}
+
+// notAtRest names an entry that is still on its way.
+func (o *oracle) notAtRest() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.idsLocked() {
+		if l := o.lives[id]; l.kind != strayType && !l.last().row.State.Terminal() {
+			return l.id.String() + " " + l.kind + " " + l.last().row.State.String()
+		}
+	}
+	return "none"
+}
+
+// restless counts the entries of handled types that are not at rest.
+func (o *oracle) restless() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/compensator-go/compensator"
+)
+
+// crashBudget is how many leases in a row may be lost.
+const crashBudget = 3
+
+// settledLocked judges an outcome: what the row became must be what an attempt of this epoch came to.
+func (o *oracle) settledLocked(l *life, before, after compensator.Row, t *transition) {
+	for _, out := range t.op.outcomes {
+		if out.ID == after.ID {
+			t.outcome = out
+		}
+	}
+	out := t.outcome
+	if after.Epoch != before.Epoch || out.Epoch != before.Epoch {
+		o.failLocked("I13: an outcome of epoch %d was applied to entry %s in epoch %d", out.Epoch, after.ID, before.Epoch)
+	}
+	if after.DeliveryCount != 0 || after.LeaseLeft > 0 {
+		o.failLocked("I4: entry %s is settled and counts %d deliveries, holds %v", after.ID, after.DeliveryCount, after.LeaseLeft)
+	}
+	a := l.attemptOf(out.Version, t.op.from)
+	if a != nil && a.epoch != out.Epoch {
+		o.failLocked("I13: the outcome of entry %s says epoch %d, its attempt %d", after.ID, out.Epoch, a.epoch)
+	}
+	absorbed := after.State == compensator.Succeeded && !transactional(l.kind)
+	if !absorbed && before.Version != out.Version {
+		o.failLocked("I4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)
+	}
+	switch {
+	case after.State == compensator.Succeeded:
+		o.succeededLocked(l, before, after, a)
+	case after.State == compensator.Compensated:
+		o.sights[sawCompensated]++
+		if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
+			o.failLocked("I12: entry %s is compensated, by attempt %+v from %s", after.ID, a, before.State)
+		}
+	case after.EndedBy == compensator.EndedByCrash,
+		after.State == compensator.Compensating && before.State != compensator.Compensating && after.ProcessCount == before.ProcessCount:
+		o.crashedLocked(before, after)
+	case after.State == before.State && after.ProcessCount == before.ProcessCount && after.CompensateCount == before.CompensateCount:
+		o.spentNothingLocked(l, after, a)
+	default:
+		o.spentLocked(l, before, after, a)
+	}
+}
+
+// attemptOf finds the attempt of a version. The last one: a batch that came to nothing is run again alone.
+func (l *life) attemptOf(version uint64, from *instance) *attempt {
+	for i := len(l.attempts) - 1; i >= 0; i-- {
+		if a := l.attempts[i]; a.version == version && a.from == from {
+			return a
+		}
+	}
+	return nil
+}
+
+// succeededLocked: I6, some attempt of this epoch returned nil; I12, never after compensation was decided.
+func (o *oracle) succeededLocked(l *life, before, after compensator.Row, a *attempt) {
+	if a == nil || a.manner != fine || a.compensate {
+		o.failLocked("I6: entry %s succeeded, by attempt %+v", after.ID, a)
+	}
+	if before.State != compensator.Pending && before.State != compensator.Retrying {
+		o.failLocked("I12: entry %s went from %s to succeeded", after.ID, before.State)
+	}
+	if after.ProcessCount != before.ProcessCount {
+		o.failLocked("I4: a success changed the failures of entry %s from %d to %d", after.ID, before.ProcessCount, after.ProcessCount)
+	}
+}
+
+// crashedLocked: I7, an entry is taken out only when its leases were lost, one after the other.
+func (o *oracle) crashedLocked(before, after compensator.Row) {
+	o.sights[sawQuarantined]++
+	lost := before.DeliveryCount - 1 // but the one that found out; counted as every transition was asserted to
+	if lost < crashBudget {
+		o.failLocked("I7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
+	}
+	if after.State == compensator.Compensating && !o.w.plan.compensateCrashed {
+		o.failLocked("I12: the crashed entry %s is compensated, and nobody asked for that", after.ID)
+	}
+}
+
+// spentNothingLocked: Snooze, Unavailable and interruptions. A failure must not pass for one of them.
+func (o *oracle) spentNothingLocked(l *life, after compensator.Row, a *attempt) {
+	switch {
+	case a == nil:
+		if !transactional(l.kind) { // whose transaction may not even begin
+			o.failLocked("I4: entry %s was put off, and no attempt was made", after.ID)
+		}
+	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
+		a.manner == fine && !transactional(l.kind):
+		o.failLocked("I4: attempt %+v of entry %s spent nothing", *a, after.ID)
+	}
+}
+
+// spentLocked: I4, one failure more; I7, it was one, and only the last makes the entry exhausted.
+func (o *oracle) spentLocked(l *life, before, after compensator.Row, a *attempt) {
+	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
+	if a == nil || !a.ended || a.manner == snoozed || a.manner == unavailable || a.manner == fine && !late {
+		o.failLocked("I7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)
+		return
+	}
+	count, most := after.ProcessCount, o.w.plan.types.MaxProcessCount
+	if before.MaxProcessCount > 0 {
+		most = before.MaxProcessCount
+	}
+	counted := after.ProcessCount == before.ProcessCount+1 && after.CompensateCount == before.CompensateCount
+	compensates := l.kind == undoType || l.kind == undoTxType
+	if before.State == compensator.Compensating {
+		count, most = after.CompensateCount, o.w.plan.types.MaxCompensateCount
+		counted = after.CompensateCount == before.CompensateCount+1 && after.ProcessCount == before.ProcessCount
+		compensates = false
+	}
+	if !counted || count > most {
+		o.failLocked("I4: a failure of entry %s: %d/%d before, %d/%d after, at most %d", after.ID, before.ProcessCount, before.CompensateCount,
+			after.ProcessCount, after.CompensateCount, most)
+	}
+	final := count == most || a.manner == permanently
+	var want compensator.State
+	switch {
+	case !final && before.State == compensator.Compensating:
+		want = compensator.Compensating
+	case !final:
+		want = compensator.Retrying
+	case compensates:
+		want = compensator.Compensating
+	default:
+		want = compensator.Dead
+		o.sights[sawDead]++
+	}
+	if after.State != want {
+		o.failLocked("I7: entry %s, failure %d of %d (%+v), is %s, want %s", after.ID, count, most, *a, after.State, want)
+	}
+}

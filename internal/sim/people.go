@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// deed is something a service or a person does to an entry.
+type deed struct {
+	at    time.Duration
+	whom  int // which instance they ask
+	entry int
+	what  int
+	delay time.Duration
+	inTx  bool
+	fails bool // the transaction is rolled back
+	holds time.Duration
+}
+
+// drawDeeds draws what services and people do.
+func (w *world) drawDeeds() (deeds []deed) {
+	for range w.rng.IntN(7) {
+		deeds = append(deeds, deed{
+			at: time.Duration(w.rng.Int64N(int64(w.plan.chaos))), whom: w.rng.IntN(8), entry: 1 + w.rng.IntN(12), what: w.rng.IntN(7),
+			delay: time.Duration(w.rng.Int64N(int64(10 * time.Second))), inTx: w.rng.IntN(2) == 0, fails: w.rng.IntN(4) == 0,
+			holds: time.Duration(w.rng.Int64N(int64(time.Second))),
+		})
+	}
+	return deeds
+}
+
+// do carries a deed out. What it answers is the row's to judge: every refusal is legal somewhere.
+func (w *world) do(d deed) {
+	time.Sleep(d.at)
+	n := w.alive(d.whom)
+	if n == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	ref := compensator.IdempotentID("e" + strconv.Itoa(d.entry))
+	by := compensator.ByHand{Actor: "somebody", Reason: "because"}
+	switch d.what {
+	case 0, 1, 2:
+		if d.inTx {
+			n.deedInTx(ctx, d, ref)
+			return
+		}
+		switch d.what {
+		case 0:
+			_, _ = n.c.Cancel(ctx, ref)
+		case 1:
+			_ = n.c.Complete(ctx, ref)
+		case 2:
+			_ = n.c.Reschedule(ctx, ref, d.delay)
+		}
+	case 3:
+		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
+	case 4:
+		row, err := n.c.Resolve(ctx, ref)
+		undoes := err == nil && (row.BusinessType == undoType || row.BusinessType == undoTxType)
+		if undoes {
+			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Compensate: true})
+		}
+	case 5:
+		_ = n.c.SettleByHand(ctx, ref, by)
+	case 6:
+		_, _ = n.c.Purge(ctx, time.Minute)
+	}
+}
+
+// deedInTx does it in a transaction, of the library's for half of them.
+func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
+	act := func(ctx context.Context, tx compensator.Tx) (err error) {
+		switch d.what {
+		case 0:
+			_, err = n.c.CancelTx(ctx, tx, ref)
+		case 1:
+			err = n.c.CompleteTx(ctx, tx, ref)
+		case 2:
+			err = n.c.RescheduleTx(ctx, tx, ref, d.delay)
+		}
+		select {
+		case <-time.After(d.holds):
+		case <-n.died:
+		}
+		if d.fails {
+			return errBusiness
+		}
+		return err
+	}
+	if d.entry%2 == 0 {
+		_ = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return act(ctx, tx) })
+		return
+	}
+	tx, err := n.store.begin(ctx)
+	if err != nil {
+		return
+	}
+	if act(ctx, tx) != nil {
+		_ = tx.Rollback()
+		return
+	}
+	_ = tx.Commit()
+}
+
+// lockRows has a transaction hold rows for a while, as a caller's own does.
+func (w *world) lockRows(e event) {
+	token := compensator.Token{}
+	token[0], token[1] = 0xff, byte(e.whom)
+	rows := w.store.Rows()
+	w.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), e.span)
+		defer cancel()
+		tx, err := w.store.BeginTx(ctx)
+		if err != nil {
+			return
+		}
+		defer func() { _ = tx.Rollback() }()
+		for i, row := range rows {
+			if (e.whom>>i)&1 == 1 {
+				_, _ = w.store.Change(ctx, tx, true, compensator.Change{Ref: row.ID, Action: compensator.ActionReschedule, Token: token})
+			}
+		}
+		<-ctx.Done()
+	})
+}

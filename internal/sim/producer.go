@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// order is one transaction of a producer.
+type order struct {
+	at       time.Duration // after the beginning
+	whom     int           // which instance
+	way      way
+	entries  []compensator.NewEntry
+	fails    bool          // the business decides against it in the end
+	undone   bool          // its first part, with the entries, is rolled back to a savepoint
+	thinking time.Duration // between recording and the end
+}
+
+// way is how a transaction is made.
+type way int
+
+const (
+	inTx      way = iota // InTx: born claimed where a slot is free
+	announced            // a plain transaction, and Committed
+	unwatched            // a plain transaction, and not a word: the reconciler's
+	ways
+)
+
+// drawOrders draws what producers do.
+func (w *world) drawOrders() (orders []order) {
+	total := 4 + w.rng.IntN(9)
+	for made := 0; made < total; {
+		o := order{at: time.Duration(w.rng.Int64N(int64(w.plan.chaos * 7 / 10))), whom: w.rng.IntN(8), way: way(w.rng.IntN(int(ways)))}
+		count := 1
+		if w.rng.IntN(5) == 0 {
+			count = 2 + w.rng.IntN(4)
+		}
+		for range count {
+			made++
+			o.entries = append(o.entries, w.drawEntry(made))
+		}
+		o.fails = w.rng.IntN(10) == 0
+		o.undone = w.rng.IntN(10) == 0
+		if w.rng.IntN(6) == 0 {
+			o.thinking = time.Duration(w.rng.Int64N(int64(2 * w.plan.config.Lease)))
+		}
+		orders = append(orders, o)
+		if w.rng.IntN(6) == 0 { // the same event once more
+			again := o
+			again.at += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
+			again.whom = w.rng.IntN(8)
+			again.fails, again.undone = false, false
+			orders = append(orders, again)
+		}
+	}
+	return orders
+}
+
+func (w *world) drawEntry(number int) compensator.NewEntry {
+	e := compensator.NewEntry{BusinessType: handledTypes[w.rng.IntN(len(handledTypes))]}
+	if w.rng.IntN(20) == 0 {
+		e.BusinessType = strayType
+	}
+	e.IdempotentID = "e" + strconv.Itoa(number)
+	e.Content = strconv.AppendQuote(nil, e.IdempotentID)
+	switch w.rng.IntN(20) {
+	case 0, 1, 2, 3, 4:
+		e.Delay = time.Duration(w.rng.Int64N(int64(5 * time.Second)))
+	case 5, 6:
+		e.Delay = time.Duration(w.rng.Int64N(int64(40 * time.Second)))
+	case 7:
+		e.Delay = time.Duration(w.rng.Int64N(int64(4 * time.Minute)))
+	}
+	if w.rng.IntN(4) == 0 {
+		e.MaxProcessCount = 1 + w.rng.IntN(3)
+	}
+	return e
+}
+
+// produce carries an order out.
+func (w *world) produce(o order) {
+	time.Sleep(o.at)
+	n := w.alive(o.whom)
+	if n == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	var err error
+	if o.way == inTx {
+		err = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := n.business(ctx, tx, o)
+			return err
+		})
+	} else {
+		err = n.plainTransaction(ctx, o)
+	}
+	if n.dead.Load() {
+		err = errDead // nobody was told anything
+	}
+	w.oracle.orderEnded(o, err)
+	if err != nil && errors.Is(err, compensator.ErrCommitUnknown) {
+		n.resolve(ctx, o)
+	}
+}
+
+var errBusiness = errors.New("sim: the business decided against it")
+
+// business is what happens inside the transaction.
+func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*compensator.Receipt, error) {
+	inner := gatedOf(tx)
+	if o.undone {
+		if err := inner.Savepoint("s"); err != nil {
+			return nil, err
+		}
+	}
+	receipt, err := n.c.Record(ctx, tx, o.entries...)
+	if err != nil {
+		return nil, err
+	}
+	if o.undone {
+		if err := inner.RollbackTo("s"); err != nil {
+			return nil, err
+		}
+	}
+	if o.thinking > 0 {
+		select {
+		case <-time.After(o.thinking):
+		case <-n.died:
+		}
+	}
+	if o.fails {
+		return nil, errBusiness
+	}
+	return receipt, nil
+}
+
+func (n *instance) plainTransaction(ctx context.Context, o order) error {
+	tx, err := n.store.begin(ctx)
+	if err != nil {
+		return err
+	}
+	receipt, err := n.business(ctx, tx, o)
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	if o.way == announced {
+		receipt.Committed()
+	}
+	return nil
+}
+
+// resolve asks what became of an unknown commit.
+func (n *instance) resolve(ctx context.Context, o order) {
+	if o.undone {
+		return
+	}
+	key := o.entries[0].IdempotentID
+	_, err := n.c.Resolve(ctx, compensator.IdempotentID(key))
+	if err == nil || errors.Is(err, compensator.ErrNotFound) {
+		n.w.oracle.resolved(key, err == nil)
+	}
+}

@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// gatedQueue is the shared queue as one instance reaches it: every script is a step.
+type gatedQueue struct {
+	from  *instance
+	queue *compensatortest.MemoryQueueClient
+}
+
+var _ compensator.Queue = (*gatedQueue)(nil)
+
+func (q *gatedQueue) step(ctx context.Context, op, args string, do func() error) error {
+	return q.from.step(ctx, classQueue, op, args, do)
+}
+
+func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
+	if q.from.opening {
+		if q.from.w.outage(classQueue) != none {
+			return errBroken
+		}
+		return q.queue.Check(ctx, fingerprint)
+	}
+	return q.step(ctx, "q.check", "", func() error { return q.queue.Check(ctx, fingerprint) })
+}
+
+func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, maxLease time.Duration) (heads []string, err error) {
+	key := make(args, 0, 32)
+	for _, item := range items {
+		key = key.id(item.ID)
+	}
+	err = q.step(ctx, "q.announce", string(key), func() (err error) {
+		heads, err = q.queue.Announce(ctx, items, maxLease)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
+}
+
+func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (leased compensator.Leased, err error) {
+	err = q.step(ctx, "q.claim", businessType, func() (err error) {
+		leased, err = q.queue.Claim(ctx, businessType, limit, lease)
+		return err
+	})
+	if err != nil {
+		return compensator.Leased{}, err
+	}
+	return leased, nil
+}
+
+func (q *gatedQueue) Settle(ctx context.Context, businessType string, items []compensator.QueueOutcome) error {
+	key := make(args, 0, 32).text(businessType)
+	for _, item := range items {
+		key = key.id(item.ID)
+	}
+	return q.step(ctx, "q.settle", string(key), func() error { return q.queue.Settle(ctx, businessType, items) })
+}
+
+func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, err error) {
+	err = q.step(ctx, "q.peek", "", func() (err error) {
+		waits, err = q.queue.Peek(ctx, businessTypes)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return waits, nil
+}
+
+func (q *gatedQueue) Notify(ctx context.Context, businessTypes []string) error {
+	key := make(args, 0, 32)
+	for _, t := range businessTypes {
+		key = key.text(t)
+	}
+	return q.step(ctx, "q.notify", string(key), func() error { return q.queue.Notify(ctx, businessTypes) })
+}
+
+func (q *gatedQueue) Listen(ctx context.Context, wake func(businessType string)) {
+	q.queue.Listen(ctx, wake)
+}
+
+func (q *gatedQueue) Kept(ctx context.Context) (kept bool, err error) {
+	err = q.step(ctx, "q.kept", "", func() (err error) {
+		kept, err = q.queue.Kept(ctx)
+		return err
+	})
+	return kept && err == nil, err
+}
+
+func (q *gatedQueue) Lead(ctx context.Context, period time.Duration) (leads bool, err error) {
+	err = q.step(ctx, "q.lead", "", func() (err error) {
+		leads, err = q.queue.Lead(ctx, period)
+		return err
+	})
+	return leads && err == nil, err
+}
+
+func (q *gatedQueue) Close() error { return q.queue.Close() }

@@ -1,0 +1,276 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// gatedStore is the shared store as one instance reaches it: every statement is a step.
+type gatedStore struct {
+	from  *instance
+	store *compensatortest.MemoryStore
+}
+
+var _ compensator.Store = (*gatedStore)(nil)
+
+// args builds what a step is about.
+type args []byte
+
+func (a args) id(id compensator.EntryID) args {
+	return append(strconv.AppendUint(a, id.Row(), 10), ' ')
+}
+func (a args) num(n uint64) args  { return append(strconv.AppendUint(a, n, 10), ' ') }
+func (a args) text(s string) args { return append(append(a, s...), ' ') }
+
+func (a args) ids(ids []compensator.EntryID) args {
+	for _, id := range ids {
+		a = a.id(id)
+	}
+	return a
+}
+
+func (s *gatedStore) Check(ctx context.Context) error { return s.store.Check(ctx) }
+
+func (s *gatedStore) Fingerprint(ctx context.Context) (string, error) {
+	return s.store.Fingerprint(ctx)
+}
+
+func (s *gatedStore) Close() error { return nil }
+
+func (s *gatedStore) Begin(ctx context.Context) (tx compensator.Transaction, err error) {
+	began, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return began, nil
+}
+
+func (s *gatedStore) begin(ctx context.Context) (*gatedTx, error) {
+	var inner *compensatortest.MemoryTx
+	err := s.from.step(ctx, classRead, "begin", "", func() (err error) {
+		inner, err = s.store.BeginTx(ctx)
+		return err
+	})
+	if err != nil {
+		if inner != nil {
+			_ = inner.Rollback() // the server sees the connection go
+		}
+		return nil, err
+	}
+	tx := &gatedTx{MemoryTx: inner, from: s.from}
+	s.from.own(tx)
+	return tx, nil
+}
+
+func (s *gatedStore) Probe(ctx context.Context, tx compensator.Tx) error {
+	return s.from.step(ctx, classRead, "probe", "", func() error { return s.store.Probe(ctx, tx) })
+}
+
+func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, proven bool) (answers []compensator.Inserted, err error) {
+	key := make(args, 0, 64)
+	for _, d := range drafts {
+		key = key.text(d.IdempotentID)
+	}
+	s.from.w.oracle.operation(drafts[0].Token, &operation{kind: opInsert, from: s.from, drafts: drafts})
+	err = s.from.stepIn(ctx, tx, "insert", key, func() (err error) {
+		answers, err = s.store.Insert(ctx, tx, drafts, proven)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(drafts) > 1 && s.from.w.plan.bulkIDsHidden {
+		for i := range answers { // as MySQL, which cannot tell the ids of a bulk insert
+			if !answers[i].Duplicate {
+				answers[i].ID = compensator.EntryID{}
+			}
+		}
+	}
+	return answers, nil
+}
+
+func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []string) (ids map[string]compensator.EntryID, err error) {
+	key := make(args, 0, 64)
+	for _, k := range keys {
+		key = key.text(k)
+	}
+	err = s.from.step(ctx, classRead, "ids", string(key), func() (err error) {
+		ids, err = s.store.IDs(ctx, tx, keys)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows []compensator.Row, err error) {
+	err = s.from.step(ctx, classRead, "load", string(make(args, 0, 32).ids(ids)), func() (err error) {
+		rows, err = s.store.Load(ctx, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.from.w.oracle.read(s.from, rows)
+	return rows, nil
+}
+
+func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row compensator.Row, err error) {
+	var name string
+	switch ref := ref.(type) {
+	case compensator.EntryID:
+		name = ref.String()
+	case compensator.IdempotentID:
+		name = string(ref)
+	}
+	err = s.from.step(ctx, classRead, "resolve", name, func() (err error) {
+		row, err = s.store.Resolve(ctx, ref)
+		return err
+	})
+	if err != nil {
+		return compensator.Row{}, err
+	}
+	return row, nil
+}
+
+func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (found compensator.Claimed, err error) {
+	key := make(args, 0, 32)
+	for _, w := range want {
+		key = key.id(w.ID)
+	}
+	s.from.w.oracle.operation(token, &operation{kind: opClaim, from: s.from})
+	err = s.from.step(ctx, classOnce, "claim", string(key), func() (err error) {
+		found, err = s.store.Claim(ctx, want, token, lease, accept)
+		return err
+	})
+	if err != nil {
+		return compensator.Claimed{}, err
+	}
+	s.from.w.oracle.read(s.from, found.Mine)
+	return found, nil
+}
+
+func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token compensator.Token) error {
+	return s.from.step(ctx, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
+		return s.store.Release(ctx, ids, token)
+	})
+}
+
+func (s *gatedStore) Due(ctx context.Context, businessType string, limit int) (ids []compensator.EntryID, err error) {
+	err = s.from.step(ctx, classRead, "due", businessType, func() (err error) {
+		ids, err = s.store.Due(ctx, businessType, limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+func (s *gatedStore) Renew(ctx context.Context, held []compensator.Held, lease time.Duration) (lost []compensator.EntryID, err error) {
+	key := make(args, 0, 32)
+	for _, h := range held {
+		key = key.id(h.ID)
+	}
+	err = s.from.step(ctx, classWrite, "renew", string(key), func() (err error) {
+		lost, err = s.store.Renew(ctx, held, lease)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return lost, nil
+}
+
+func (s *gatedStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) (answers []compensator.Settled, err error) {
+	key := make(args, 0, 32)
+	for _, o := range outcomes {
+		key = key.id(o.ID).num(o.Version)
+	}
+	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: slices.Clone(outcomes)})
+	err = s.from.step(ctx, classWrite, "settle", string(key), func() (err error) {
+		answers, err = s.store.Settle(ctx, token, outcomes)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+func (s *gatedStore) SettleTx(ctx context.Context, tx compensator.Tx, token compensator.Token, outcome compensator.Outcome) error {
+	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: []compensator.Outcome{outcome}})
+	return s.from.stepIn(ctx, tx, "settletx", make(args, 0, 16).id(outcome.ID).num(outcome.Version), func() error {
+		return s.store.SettleTx(ctx, tx, token, outcome)
+	})
+}
+
+func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool, change compensator.Change) (before compensator.Row, err error) {
+	s.from.w.oracle.operation(change.Token, &operation{kind: opChange, from: s.from, change: change})
+	do := func() (err error) {
+		before, err = s.store.Change(ctx, tx, proven, change)
+		return err
+	}
+	var name string
+	switch ref := change.Ref.(type) {
+	case compensator.EntryID:
+		name = ref.String()
+	case compensator.IdempotentID:
+		name = string(ref)
+	}
+	if tx == nil {
+		err = s.from.step(ctx, classOnce, "change", string(change.Action)+" "+name, do)
+	} else {
+		err = s.from.stepIn(ctx, tx, "change", make(args, 0, 32).text(string(change.Action)).text(name), do)
+	}
+	return before, err
+}
+
+func (s *gatedStore) Heads(ctx context.Context) (heads []compensator.Head, err error) {
+	err = s.from.step(ctx, classRead, "heads", "", func() (err error) {
+		heads, err = s.store.Heads(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return heads, nil
+}
+
+func (s *gatedStore) Scan(ctx context.Context, w compensator.Window) (page []compensator.Scheduled, err error) {
+	key := make(args, 0, 48).text(w.BusinessType).text(w.State.String()).num(uint64(w.To)).id(w.After.ID)
+	err = s.from.step(ctx, classRead, "scan", string(key), func() (err error) {
+		page, err = s.store.Scan(ctx, w)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+func (s *gatedStore) List(ctx context.Context, filter compensator.Filter) (compensator.Page, error) {
+	return s.store.List(ctx, filter)
+}
+
+func (s *gatedStore) Count(ctx context.Context, filter compensator.CountFilter) ([]compensator.Count, error) {
+	return s.store.Count(ctx, filter)
+}
+
+func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) ([]compensator.AuditRecord, error) {
+	return s.store.History(ctx, id)
+}
+
+func (s *gatedStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (n int, err error) {
+	err = s.from.step(ctx, classWrite, "purge", state.String(), func() (err error) {
+		n, err = s.store.Purge(ctx, state, age, limit)
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The things a run of seeds must have seen, to be no waste of time; beside the faults.
+const (
+	sawCommitted = iota
+	sawAttempts
+	sawUnknownApplied
+	sawUnknownNot
+	sawExpired
+	sawDropped
+	sawAnnounced
+	sawRebuilt
+	sawPolled
+	sawQuarantined
+	sawCompensated
+	sawDead
+	sawActions
+	sawPurged
+	sawInterrupted
+	sights
+)
+
+var sightNames = [sights]string{
+	sawCommitted: "recorded entries", sawAttempts: "attempts", sawUnknownApplied: "unknown commits that happened",
+	sawUnknownNot: "unknown commits that did not", sawExpired: "expired leases", sawDropped: "dropped outcomes",
+	sawAnnounced: "entries announced by the reconciler", sawRebuilt: "rebuilt queues", sawPolled: "entries polled",
+	sawQuarantined: "entries taken out as killers", sawCompensated: "compensations", sawDead: "dead entries", sawActions: "actions of people",
+	sawPurged: "purged entries", sawInterrupted: "interrupted attempts",
+}
+
+// tally counts faults and sights.
+type tally struct {
+	Faults [faults]int
+	Sights [sights]int
+}
+
+func (a *tally) add(b tally) {
+	for i, n := range b.Faults {
+		a.Faults[i] += n
+	}
+	for i, n := range b.Sights {
+		a.Sights[i] += n
+	}
+}
+
+// missing lists what there was none of.
+func (a tally) missing() (names []string) {
+	for i, n := range a.Faults {
+		if n == 0 {
+			names = append(names, fault(i).String())
+		}
+	}
+	for i, n := range a.Sights {
+		if n == 0 {
+			names = append(names, sightNames[i])
+		}
+	}
+	return names
+}
+
+func (a tally) String() string {
+	var b strings.Builder
+	for i, n := range a.Faults {
+		if i == int(none) {
+			fmt.Fprintf(&b, "%d steps", n)
+			continue
+		}
+		fmt.Fprintf(&b, ", %d %s", n, fault(i))
+	}
+	for i, n := range a.Sights {
+		fmt.Fprintf(&b, ", %d %s", n, sightNames[i])
+	}
+	return b.String()
+}
+
+// tally sums a seed up.
+func (w *world) tally() tally {
+	return tally{Faults: w.counts, Sights: w.oracle.sights}
+}

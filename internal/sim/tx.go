@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// gatedTx is a transaction whose statements and whose end are steps. Beside the entries it carries effects,
+// what a transactional handler does in this database.
+type gatedTx struct {
+	*compensatortest.MemoryTx
+	from    *instance
+	broken  atomic.Bool // its connection is gone
+	effects []effect    // of one goroutine
+}
+
+var _ compensator.Transaction = (*gatedTx)(nil)
+
+// effect is one thing a transactional handler did.
+type effect struct {
+	id         compensator.EntryID
+	epoch      uint32
+	compensate bool
+}
+
+const effectSQL = "INSERT INTO effects"
+
+// ExecContext does an effect. Everything else is the store asking which transaction this is.
+func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
+	if found, asked := ctx.Value(whichTx{}).(**gatedTx); asked {
+		*found = tx
+		return nil, nil
+	}
+	if query != effectSQL {
+		return tx.MemoryTx.ExecContext(ctx, query, values...)
+	}
+	e := values[0].(effect)
+	err := tx.from.stepIn(ctx, tx, "effect", make(args, 0, 16).id(e.id).num(uint64(e.epoch)), func() error {
+		if err := tx.from.w.store.Probe(ctx, tx.MemoryTx); err != nil {
+			return err
+		}
+		tx.effects = append(tx.effects, e)
+		return nil
+	})
+	return nil, err
+}
+
+// Commit is a step whose answer may be lost. The effects count if it happened.
+func (tx *gatedTx) Commit() error {
+	if tx.broken.Load() {
+		_ = tx.Rollback()
+		return driver.ErrBadConn
+	}
+	defer tx.from.disown(tx)
+	w, applied := tx.from.w, false
+	err := tx.from.step(context.Background(), classCommit, "commit", "", func() error {
+		open := w.store.Probe(context.Background(), tx.MemoryTx) == nil // a server says yes to a COMMIT of nothing
+		err := tx.MemoryTx.Commit()
+		if applied = err == nil && open; applied {
+			w.oracle.effects(tx.effects)
+		}
+		return err
+	})
+	if err == errBroken {
+		w.oracle.note(func(o *oracle) {
+			if applied {
+				o.sights[sawUnknownApplied]++
+			} else {
+				o.sights[sawUnknownNot]++
+			}
+		})
+	}
+	if err != nil {
+		_ = tx.MemoryTx.Rollback() // what the server does once it sees the connection go
+	}
+	return err
+}
+
+// Rollback is no step: it goes unanswered when the connection is gone, and the server does it anyway.
+func (tx *gatedTx) Rollback() error {
+	defer tx.from.disown(tx)
+	return tx.MemoryTx.Rollback()
+}
+
+func (tx *gatedTx) abort() error {
+	tx.Abort()
+	return fmt.Errorf("%w: deadlock", compensator.ErrTxAborted)
+}
+
+// whichTx is the context key by which gatedOf asks.
+type whichTx struct{}
+
+// gatedOf finds the transaction beneath a handle.
+func gatedOf(tx compensator.Tx) (found *gatedTx) {
+	if tx, ok := tx.(*gatedTx); ok {
+		return tx
+	}
+	_, _ = tx.ExecContext(context.WithValue(context.Background(), whichTx{}, &found), "")
+	return found
+}

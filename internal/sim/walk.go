@@ -1,0 +1,52 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// walk is the list of decisions a seed has led to.
+type walk struct {
+	list []decision
+	hash uint64
+}
+
+// decision is one step that had its turn, or one event.
+type decision struct {
+	at    time.Duration // since the beginning
+	who   int           // instance; 0: nobody
+	op    string
+	args  string
+	fault fault
+}
+
+func (w *walk) add(at time.Duration, who int, op, args string, f fault) {
+	w.list = append(w.list, decision{at, who, op, args, f})
+	w.mix(uint64(at))
+	w.mix(uint64(who)<<8 | uint64(f))
+	w.text(op)
+	w.text(args)
+}
+
+// mix is FNV-1a, eight bytes at a time.
+func (w *walk) mix(v uint64) { w.hash = (w.hash ^ v) * 1099511628211 }
+
+func (w *walk) text(s string) {
+	for i := range len(s) {
+		w.mix(uint64(s[i]))
+	}
+}
+
+// until prints the last n decisions before a place in the list.
+func (w *walk) until(place, n int) string {
+	var b strings.Builder
+	for _, d := range w.list[max(0, place-n):place] {
+		fmt.Fprintf(&b, "%14v  %2d  %-10s %s", d.at, d.who, d.op, d.args)
+		if d.fault != none {
+			fmt.Fprintf(&b, "  [%v]", d.fault)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,344 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/jitter"
+)
+
+// world is one seed's: a database, a queue, and what lives on them.
+type world struct {
+	seed   uint64
+	rng    *rand.Rand // of the world's own goroutine
+	plan   plan
+	began  time.Time
+	logger *slog.Logger // nil: silence
+
+	store  *compensatortest.MemoryStore
+	queue  *compensatortest.MemoryQueue
+	gate   *turnstile
+	oracle *oracle
+	walk   walk
+	counts [faults]int
+	steps  int
+
+	// of the world's own goroutine
+	events                 []event // by time
+	snapshots              []compensatortest.MemoryQueueState
+	storeDown, queueDown   time.Time
+	storeShift, queueShift time.Duration
+	deathsSeen             int
+
+	mu        sync.Mutex // guards what follows, up to launched, and instance.retired
+	instances []*instance
+	deaths    []*instance
+	errands   []func() // for the world's own goroutine
+	launched  int
+
+	healed  atomic.Bool
+	hanging atomic.Int64 // steps without an answer
+	barrier *barrier
+	wg      sync.WaitGroup // of every goroutine of the simulation's own
+	actors  sync.WaitGroup // producers and people
+	done    chan struct{}  // closed when the script has ended
+}
+
+// plan is what a seed is like.
+type plan struct {
+	config            compensator.Config
+	types             compensator.TypeConfig
+	chaos             time.Duration // how long faults come
+	rate              float64       // of steps that may go wrong
+	failing           float64       // of attempts
+	active            [faults]bool
+	sharedQueue       bool
+	bulkIDsHidden     bool
+	compensateCrashed bool
+	runners           int
+	recorders         int
+	orders            []order
+	deeds             []deed
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newTurnstile(), done: make(chan struct{}),
+		store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue(100_000),
+	}
+	w.oracle = newOracle(w)
+	w.store.Watch(w.oracle.saw)
+	jitter.Seed(seed)
+	w.drawPlan()
+	return w
+}
+
+// between draws a duration.
+func (w *world) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
+}
+
+// drawPlan draws everything that does not depend on what happens.
+func (w *world) drawPlan() {
+	p := &w.plan
+	p.config = compensator.Config{
+		Lease: w.between(time.Second, 4*time.Second).Truncate(time.Millisecond), Grace: w.between(500*time.Millisecond, 2*time.Second),
+		ReconcileInterval: w.between(time.Second, 6*time.Second), PollInterval: w.between(500*time.Millisecond, 2*time.Second),
+		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
+	}
+	p.types = compensator.TypeConfig{
+		MaxProcessCount: 1 + w.rng.IntN(4), MaxCompensateCount: 1 + w.rng.IntN(3), Timeout: w.between(2*time.Second, 5*time.Second),
+		Concurrency: 1 + w.rng.IntN(4), BatchSize: 1 + w.rng.IntN(4), Retry: compensator.Exponential(500*time.Millisecond, 4*time.Second),
+	}
+	p.sharedQueue = w.rng.IntN(5) > 0
+	p.bulkIDsHidden = w.rng.IntN(2) == 0
+	p.compensateCrashed = w.rng.IntN(2) == 0
+	p.runners, p.recorders = 1+w.rng.IntN(3), w.rng.IntN(3)/2
+	p.chaos = w.between(12*time.Second, 35*time.Second)
+	if w.rng.IntN(25) == 0 {
+		p.chaos += 70 * time.Second // long enough for a purge
+	}
+	p.rate = []float64{0, 0.01, 0.04, 0.15}[w.rng.IntN(4)]
+	p.failing = []float64{0, 0.2, 0.5, 0.9}[w.rng.IntN(4)]
+	for f := range p.active {
+		p.active[f] = w.rng.IntN(3) == 0
+	}
+	p.orders, p.deeds = w.drawOrders(), w.drawDeeds()
+	w.drawEvents()
+}
+
+// drawEvents draws the troubles that come by themselves.
+func (w *world) drawEvents() {
+	for f := crash; f < faults; f++ {
+		if !w.plan.active[f] || !w.plan.sharedQueue && (f == queueLost || f == queueBack || f == queueJump || f == queueDown) {
+			continue
+		}
+		for range 1 + w.rng.IntN(3) {
+			e := event{at: w.began.Add(w.between(time.Second, w.plan.chaos)), fault: f, whom: w.rng.IntN(64)}
+			switch f {
+			case pause:
+				e.span = time.Duration(w.rng.Float64() * 3 * float64(w.plan.config.Lease))
+			case queueJump, storeJump:
+				e.span = w.between(-20*time.Second, 20*time.Second)
+				if w.rng.IntN(3) == 0 {
+					e.span *= 6
+				}
+			case storeDown, queueDown:
+				e.span = w.between(100*time.Millisecond, 8*time.Second)
+			case lockStorm:
+				e.whom = 1 + w.rng.IntN(1<<12)
+				e.span = w.between(100*time.Millisecond, 5*time.Second)
+			case queueBack:
+				w.schedule(event{at: e.at.Add(-w.between(100*time.Millisecond, 10*time.Second)), after: func() {
+					w.snapshots = append(w.snapshots, w.queue.Snapshot())
+				}})
+			}
+			w.schedule(e)
+		}
+	}
+}
+
+// run lives the seed. Call it in a bubble of its own.
+func (w *world) run() {
+	for range w.plan.runners {
+		w.launch(true)
+	}
+	for range w.plan.recorders {
+		w.launch(false)
+	}
+	for _, o := range w.plan.orders {
+		w.act(func() { w.produce(o) })
+	}
+	for _, d := range w.plan.deeds {
+		w.act(func() { w.do(d) })
+	}
+	go w.script()
+	w.loop()
+}
+
+func (w *world) act(do func()) {
+	w.actors.Add(1)
+	w.wg.Go(func() {
+		defer w.actors.Done()
+		do()
+	})
+}
+
+// script is the course of every seed: trouble, healing, rest, and an orderly end.
+func (w *world) script() {
+	defer close(w.done)
+	w.await(w.plan.chaos, func() bool { return false })
+	w.heal()
+	w.actors.Wait()
+	w.await(2*time.Minute, func() bool { return w.hanging.Load() == 0 })
+	w.rest()
+	if !w.oracle.failed.Load() {
+		w.fillEverySlot()
+	}
+	w.end()
+	if !w.oracle.failed.Load() {
+		w.oracle.atRest()
+	}
+}
+
+// tick is how often the script looks. It is no round number, so that nothing else happens just then.
+const tick = 97_003_019 * time.Nanosecond
+
+// await looks until something holds, for at most as long as given. It returns early after a violation.
+func (w *world) await(most time.Duration, holds func() bool) bool {
+	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
+		if holds() {
+			return true
+		}
+		if w.oracle.failed.Load() {
+			return false
+		}
+		time.Sleep(min(tick, time.Until(deadline)))
+	}
+	return holds()
+}
+
+// heal ends all trouble and sees to it that somebody works.
+func (w *world) heal() {
+	w.healed.Store(true)
+	ready := make(chan struct{})
+	w.asWorld(func() {
+		now := time.Now()
+		w.storeDown, w.queueDown = now, now
+		runners := 0
+		for _, n := range w.living() {
+			n.pausedUntil.Store(now.UnixNano())
+			if n.runs {
+				runners++
+			}
+		}
+		if runners == 0 {
+			w.launch(true)
+		}
+		close(ready)
+	})
+	<-ready
+}
+
+// asWorld has the world's own goroutine do something at its next turn.
+func (w *world) asWorld(do func()) {
+	w.mu.Lock()
+	w.errands = append(w.errands, do)
+	w.mu.Unlock()
+	w.gate.poke()
+}
+
+func (w *world) runErrands() {
+	w.mu.Lock()
+	errands := w.errands
+	w.errands = nil
+	w.mu.Unlock()
+	for _, do := range errands {
+		do()
+	}
+}
+
+// patience is how long everything may take to come to rest: what is still to come due, the leases of the dead,
+// the reconciler's rounds, and the attempts that failed just before.
+func (w *world) patience() time.Duration {
+	cfg, types := w.plan.config, w.plan.types
+	var due time.Duration
+	for _, row := range w.store.Rows() {
+		if !row.State.Terminal() {
+			due = max(due, row.DueIn, row.LeaseLeft)
+		}
+	}
+	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
+	return due + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
+}
+
+// rest asserts I1: everything comes to rest, and the queue holds nothing of what has.
+func (w *world) rest() {
+	patience := w.patience()
+	if !w.await(patience, func() bool { return w.oracle.restless() == 0 }) {
+		w.oracle.fail("I1: %v after everything was healed, entry %s is not at rest", patience, w.oracle.notAtRest())
+		return
+	}
+	if !w.plan.sharedQueue {
+		return
+	}
+	patience = 2*w.plan.config.Lease + 30*time.Second
+	for _, m := range w.queue.Members() {
+		patience = max(patience, m.In+30*time.Second)
+	}
+	var left string
+	clean := func() bool {
+		left = ""
+		for _, m := range w.queue.Members() {
+			if m.BusinessType != strayType {
+				left = fmt.Sprintf("entry %s of %s, due in %v", m.ID, m.BusinessType, m.In)
+			}
+		}
+		return left == ""
+	}
+	if patience < 10*time.Minute && !w.await(patience, clean) {
+		w.oracle.fail("I10: %v after all is at rest, the queue still holds %s", patience, left)
+	}
+}
+
+// end stops what lives, asserting I15 of it unless something has failed already.
+func (w *world) end() {
+	for _, n := range w.living() {
+		if w.oracle.failed.Load() {
+			n.die()
+			continue
+		}
+		n.mustEndWell.Store(true)
+		w.retire(n)
+	}
+	if w.oracle.failed.Load() {
+		for _, n := range w.instances {
+			n.die()
+		}
+	}
+	w.wg.Wait()
+}
+
+// fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
+// it may.
+func (w *world) fillEverySlot() {
+	runners := w.living()
+	var last *instance
+	for _, n := range runners {
+		if n.runs {
+			last = n
+		}
+	}
+	for _, n := range runners {
+		if n != last {
+			n.mustEndWell.Store(true)
+			w.retire(n)
+			<-n.ended
+		}
+	}
+	slots := w.plan.types.Concurrency
+	w.barrier = newBarrier(slots)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, t := range handledTypes {
+		o := order{way: announced}
+		for i := range slots {
+			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
+				IdempotentID: fmt.Sprint(barrierPrefix, t, i)}, Content: []byte(`0`)})
+		}
+		if err := last.plainTransaction(ctx, o); err != nil {
+			w.oracle.fail("record after healing: %v", err)
+			return
+		}
+	}
+	if !w.await(2*time.Minute, func() bool { return w.oracle.restless() == 0 && w.barrier.full() }) {
+		w.oracle.fail("slots leaked: of %d entries of each type, these ran at once: %v", slots, w.barrier.most())
+	}
+}
