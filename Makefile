@@ -69,6 +69,33 @@ mutants: ## break the library in every known way and see the tests that are ther
 mutant: ## the same with one way: NAME=settle-without-fence
 	$(GO) run ./internal/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
 
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target in turn, FUZZTIME=30s each
+	internal/tools/fuzz.sh $(FUZZTIME)
+
+SEEDS ?= 10000
+
+.PHONY: sim
+sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000, FROM=1
+	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(SEEDS) -from=$(or $(FROM),1)
+
+.PHONY: model
+model: ## check the model of the protocol, and its mutants; needs spin and gcc
+	docs/model/run
+
+DURATION ?= 1m
+SEED ?= 1
+
+.PHONY: chaos
+chaos: ## let faults loose on real servers and processes, and judge the history; DURATION=10m SEED=7
+	cd internal/chaos && $(GO) test -count=1 -timeout 24h -run '^TestChaos$$' -v . -chaos.duration=$(DURATION) -chaos.seed=$(SEED) $(CHAOS)
+
+.PHONY: soak
+soak: ## watch what a service uses over DURATION=30m of load; report in build/soak
+	cd internal/chaos && $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -soak.duration=$(or $(DURATION),30m) -v .
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	rm -rf $(build)

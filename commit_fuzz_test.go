@@ -92,6 +92,7 @@ func FuzzDatabaseErrors(f *testing.F) {
 func FuzzWatchedTransaction(f *testing.F) {
 	f.Add([]byte{1, 0, 2, 0}, "BEGIN")
 	f.Add([]byte{1, 40, 2, 0, 7, 0}, "COMMIT")
+	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // a deadlock before anybody asks
 	f.Add([]byte{1, 0, 3, 9, 2, 0, 6, 1}, "SET autocommit=0")
 	f.Add([]byte{9, 0, 10, 0, 11, 0, 12, 0}, "XA START 'x'")
 	for _, text := range hardStatements {
@@ -106,6 +107,9 @@ func FuzzWatchedTransaction(f *testing.F) {
 			watchedStep(watch, steps[i], text, err)
 			if before == txAborted && err == nil && steps[i]%13 == 0 && kindOf(text) == sqlPlain {
 				require.Equal(t, txAborted, watch.state, "a plain statement revives nothing")
+			}
+			if steps[i] >= 128 {
+				continue // nobody asks yet
 			}
 			w := watch.current()
 			if told == nil || *told > 0 {

@@ -21,6 +21,9 @@ type dialect struct {
 	text       func(utf8 []byte) string   // a text literal
 	greatest   string                     // function: the larger of two
 	dueIndex   string                     // hint: read the table by its due index
+	keyIndex   string                     // hint: read the table by idempotent id
+	idIndex    string                     // hint: read the table by id
+	deleteByID func(table string) string  // DELETE FROM the table, with the hint
 	skipLocked string                     // suffix: lock the rows read, leave out those that are locked
 	lock       string                     // suffix: lock the rows read, wait for them
 	lockNow    string                     // suffix: lock the rows read, or fail at once

@@ -18,11 +18,12 @@ type dispatcher struct {
 	c       *Compensator
 	suspect chan struct{} // holds a token while an entry runs that may have killed a process
 
-	mu      sync.Mutex // guards the fields below
-	running map[*attempt]struct{}
-	idle    chan struct{}           // closed when nothing runs; nil when nobody asked
-	base    context.Context         // of handlers; it outlives Run's own
-	stop    context.CancelCauseFunc // ends base
+	mu       sync.Mutex              // guards the fields below
+	running  map[*attempt]struct{}   // from admit until the outcome is stored; their leases are renewed
+	handlers int                     // of them, those whose handler has not returned
+	idle     chan struct{}           // closed when no handler runs; nil when nobody asked
+	base     context.Context         // of handlers; it outlives Run's own
+	stop     context.CancelCauseFunc // ends base
 }
 
 // attempt is one run of a handler on one entry, or the entry's share of a batch.
@@ -38,6 +39,7 @@ type attempt struct {
 
 	leaseEnd time.Time // by our clock, which no write depends on; guarded by dispatcher.mu once running
 	stuck    bool      // reported; guarded by dispatcher.mu
+	returned bool      // its handler has; guarded by dispatcher.mu
 }
 
 func newDispatcher(c *Compensator) *dispatcher {
@@ -89,6 +91,7 @@ func (d *dispatcher) admit(attempts []*attempt) bool {
 			a.cancel(nil)
 		} else {
 			d.running[a] = struct{}{}
+			d.handlers++
 		}
 	}
 	return !ended
@@ -252,7 +255,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	default:
 		d.c.settleLane.add(s) // before the slot is free, so that a drain cannot miss it
 	}
-	d.remove(a)
+	d.handlerReturned(a)
 	d.c.free(a.t, 1)
 }
 
@@ -264,14 +267,22 @@ func (d *dispatcher) leaveLane(a *attempt) {
 	}
 }
 
-func (d *dispatcher) remove(a *attempt) {
+func (d *dispatcher) handlerReturned(a *attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.running, a)
-	if len(d.running) == 0 && d.idle != nil {
+	a.returned = true
+	d.handlers--
+	if d.handlers == 0 && d.idle != nil {
 		close(d.idle)
 		d.idle = nil
 	}
+}
+
+// forget ends an attempt whose outcome is stored, or was dropped.
+func (d *dispatcher) forget(a *attempt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.running, a)
 }
 
 // cancelEntry ends the context of an entry's running attempts.
@@ -307,7 +318,7 @@ func (d *dispatcher) drain(timeout time.Duration) error {
 func (d *dispatcher) whenIdle() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.running) == 0 {
+	if d.handlers == 0 {
 		done := make(chan struct{})
 		close(done)
 		return done
@@ -323,7 +334,9 @@ func (d *dispatcher) stuckError() error {
 	defer d.mu.Unlock()
 	stuck := &StuckError{}
 	for a := range d.running {
-		stuck.Stuck = append(stuck.Stuck, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
+		if !a.returned {
+			stuck.Stuck = append(stuck.Stuck, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
+		}
 	}
 	if len(stuck.Stuck) == 0 {
 		return nil // the last one returned just now

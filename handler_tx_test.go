@@ -115,6 +115,63 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 	}
 }
 
+func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		ended := make(chan struct{}, 100)
+		cfg.Observer.AttemptEnded = func(compensator.AttemptEvent) { ended <- struct{}{} }
+		c := w.new(cfg)
+		holder := w.begin(w.DB)
+		var ran calls
+		orders := transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			if ran.add(e.ID) > 1 {
+				return nil
+			}
+			_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
+			return err
+		})
+		w.run(c)
+		id := put(w, orders, 1, compensator.Options{})
+		w.wait(ended, "the first attempt has timed out, waiting for its row")
+		require.NoError(t, holder.Rollback())
+		w.waitState(id, compensator.Succeeded)
+		require.Equal(t, 2, ran.of(id))
+		require.Equal(t, 1, w.count("effects"))
+		require.Zero(t, w.entry(c, id).ProcessCount)
+	})
+}
+
+func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB = db
+	c := w.new(cfg)
+	orders := transactional(t, c, compensator.TypeConfig{Timeout: time.Second, MaxProcessCount: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	slow := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET state=1"), Nth: 1, Fault: faultproxy.DelayRequest, Delay: 2 * time.Second})
+	w.run(c)
+	id := put(w, orders, 1, compensator.Options{})
+	w.waitState(id, compensator.Succeeded)
+	require.Equal(t, 1, slow.Fired())
+	require.Equal(t, 1, w.count("effects"))
+	require.Zero(t, w.entry(c, id).ProcessCount)
+}
+
+func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders := transactional(t, c, compensator.TypeConfig{Timeout: 50 * time.Millisecond, MaxProcessCount: 1}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
+		<-ctx.Done()
+		return nil
+	})
+	w.run(c)
+	id := put(w, orders, 1, compensator.Options{})
+	w.waitState(id, compensator.Dead)
+	require.Contains(t, w.entry(c, id).LastError, "too late")
+	require.Zero(t, w.count("effects"))
+}
+
 func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	w := newWorld(t).withRedis()
 	cfg := w.quick()

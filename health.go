@@ -165,7 +165,7 @@ func (d *dispatcher) stuckNow() []StuckAttempt {
 	defer d.mu.Unlock()
 	var list []StuckAttempt
 	for a := range d.running {
-		if a.stuck {
+		if a.stuck && !a.returned {
 			list = append(list, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
 		}
 	}

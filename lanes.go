@@ -48,7 +48,7 @@ func (c *Compensator) route(fresh []freshEntry) {
 			c.resolveOrDrop(f)
 		case f.credit != nil:
 			c.verifyLane.add(f)
-		case t.slots.take(1) == 1:
+		case !c.behind() && t.slots.take(1) == 1:
 			c.claimLane.add(f)
 		default:
 			announce = append(announce, f)

@@ -11,8 +11,8 @@ import (
 // stuckAfter is how long a handler may take to return once its timeout has ended its context.
 const stuckAfter = time.Second
 
-// renew keeps the leases of running attempts alive until ctx ends. An attempt past its timeout is renewed no
-// more: a handler that never returns must not hold its entry for ever.
+// renew keeps the leases of running attempts, and of those whose outcome waits to be stored, alive until ctx
+// ends. A handler past its timeout is renewed no more: one that never returns must not hold its entry for ever.
 func (d *dispatcher) renew(ctx context.Context) {
 	ticker := time.NewTicker(d.c.renewInterval())
 	defer ticker.Stop()
@@ -45,6 +45,10 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 	for a := range d.running {
 		lease := a.t.cfg.Lease
 		switch {
+		case a.returned: // its outcome waits for the database: until it is there, nobody else shall run the entry
+			if a.leaseEnd.Sub(now) < lease*2/3 {
+				due = append(due, a)
+			}
 		case now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
@@ -88,10 +92,13 @@ func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, a := range attempts {
-		if gone[a.row.ID] {
-			a.cancel(ErrLeaseLost)
-		} else {
+		switch {
+		case !gone[a.row.ID]:
 			a.leaseEnd = asked.Add(lease)
+		case a.returned:
+			delete(d.running, a) // its outcome is being stored, or will be found out of date
+		default:
+			a.cancel(ErrLeaseLost)
 		}
 	}
 }

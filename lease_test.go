@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
 // leaseOf is the stored end of an entry's lease, ms.
@@ -208,6 +209,39 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 		require.Empty(t, stuck, "it is told once")
 		g.open()
 	})
+}
+
+// A slow database costs time. It must not cost the lease of an entry that has been run, or another process runs
+// it, too, and the first outcome is lost.
+func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
+	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			proxy, db := w.proxied(true)
+			cfg := w.quick()
+			cfg.Lease = time.Second
+			other := w.new(cfg)
+			cfg.DB = db
+			cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the outcome was dropped") }
+			c := w.new(cfg)
+			orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return verdict })
+			_, ranElsewhere := numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			held := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0"), Fault: faultproxy.DropRequest, Hang: true})
+			w.run(c)
+			id := put(w, orders, 1, compensator.Options{})
+			require.NoError(t, held.Await(t.Context()))
+			w.run(other)
+			for range 3 {
+				end := w.leaseOf(id)
+				w.eventually(func() bool { return w.leaseOf(id) > end }, "the lease is renewed")
+			}
+			proxy.Heal()
+			proxy.Cut() // the tries that hang fail, and the next one passes
+			w.waitAllEnded()
+			require.Equal(t, 1, ran.of(id))
+			require.Zero(t, ranElsewhere.total())
+		})
+	}
 }
 
 func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {

@@ -32,6 +32,13 @@ func FuzzMemoryListing(f *testing.F) {
 		f.Add(cursor, false, 1)
 		f.Add(cursor, true, 4)
 	}
+	for _, newest := range []bool{false, true} {
+		page, err := store.List(f.Context(), compensator.Filter{Newest: newest, Limit: 4})
+		require.NoError(f, err)
+		f.Add(page.Next, newest, 2)
+		f.Add(page.Next+"0", newest, 2)
+		f.Add(page.Next, !newest, 2)
+	}
 	f.Fuzz(func(t *testing.T, cursor string, newest bool, limit int) {
 		filter := compensator.Filter{Cursor: cursor, Newest: newest, Limit: int(uint(limit)%rows) + 1}
 		page, err := store.List(t.Context(), filter)

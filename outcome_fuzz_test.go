@@ -125,8 +125,11 @@ func FuzzOutcome(f *testing.F) {
 		handled.cfg.Retry = fuzzSchedule(config>>1&3, time.Duration(after))
 		handled.cfg.MaxProcessCount = 1 + int(config>>3&3)
 		row := attempted([...]State{Pending, Retrying, Compensating}[state%3], min(max(count, 0), maxCount), min(max(count/2, 0), maxCount))
-		if row.State == Pending {
+		switch row.State { // as the contract has it
+		case Pending:
 			row.ProcessCount = 0
+		case Retrying:
+			row.ProcessCount = max(row.ProcessCount, 1)
 		}
 		row.MaxProcessCount = int(config >> 5)
 		err := errorTree(program, time.Duration(after))

@@ -119,7 +119,7 @@ func FuzzQueueReplies(f *testing.F) {
 
 		again()
 		leased, err := q.Claim(t.Context(), "a", 10, time.Second)
-		requireClaimed(t, leased, err, text)
+		requireClaimed(t, leased, err, number, text)
 		again()
 		waits, err := q.Peek(t.Context(), []string{"a", "b", "c"})
 		require.Equal(t, err == nil, len(waits) == 3)
@@ -147,12 +147,13 @@ func FuzzQueueReplies(f *testing.F) {
 }
 
 // requireClaimed allows ids and a token only out of a reply of the script's own shape.
-func requireClaimed(t *testing.T, leased Leased, err error, text string) {
+func requireClaimed(t *testing.T, leased Leased, err error, number int64, text string) {
 	t.Helper()
 	if err != nil {
 		require.Equal(t, Leased{}, leased)
 		return
 	}
+	require.Contains(t, []int64{number, 1}, leased.Token)
 	require.GreaterOrEqual(t, leased.Next, time.Duration(0))
 	for _, id := range leased.IDs {
 		require.Contains(t, []string{"7", text}, id.String())

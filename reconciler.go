@@ -172,6 +172,9 @@ func (r *reconciler) unknownUntil() time.Duration {
 // poll claims overdue entries straight from the database, as many as there are free slots.
 func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int {
 	c := r.c
+	if c.behind() {
+		return 0
+	}
 	n := t.slots.take(maxStatementRows)
 	if n == 0 {
 		return 0
@@ -255,6 +258,8 @@ func (r *reconciler) tell(ctx context.Context, businessType string, page []Sched
 		return nil
 	}
 	failpoint.Reach(failpoint.PageScanned)
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout) // for the reason of scanTimeout
+	defer cancel()
 	return r.c.announceNow(ctx, items, r.c.types.leaseRange().longest)
 }
 

@@ -259,6 +259,9 @@ func badText(s string, limit int) string {
 
 // reserve sets slots aside for the drafts that can be born claimed: due at once, of a type that runs here.
 func (rec *recording) reserve() {
+	if rec.c.behind() {
+		return
+	}
 	for i := range rec.drafts {
 		d := &rec.drafts[i]
 		t := rec.c.accepting(d.BusinessType)

@@ -87,8 +87,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		s.peek = now.Add(peekInterval)
 		claims.Go(func() { s.look(ctx) })
 	}
-	if s.c.settleLane.size() > 10*maxStatementRows {
-		return behindPause // the database is behind with outcomes: more attempts would only wait there
+	if s.c.behind() {
+		return behindPause
 	}
 	next := s.peek
 	for _, name := range s.names {

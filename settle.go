@@ -10,6 +10,7 @@ import (
 type settlement struct {
 	a       *attempt
 	outcome Outcome
+	token   Token // it was handed in under, which tells whether it was stored; zero: not yet
 }
 
 // ack is what the queue is to be told of an outcome.
@@ -18,11 +19,8 @@ type ack struct {
 	outcome      QueueOutcome
 }
 
-// settleBatch writes outcomes, the database first and the queue second. It keeps trying, with the same
-// token, until the database has answered: a handler that has run must not run again because of a deadlock
-// or a restart. What was applied by a try whose answer was lost is recognised.
+// settleBatch writes outcomes, the database first and the queue second.
 func (c *Compensator) settleBatch(batch []settlement) {
-	outcomes := make([]Outcome, 0, len(batch))
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
 	seen := make(map[EntryID]bool, len(batch))
 	first := batch[:0:0]
@@ -32,22 +30,39 @@ func (c *Compensator) settleBatch(batch []settlement) {
 			continue
 		}
 		seen[s.outcome.ID] = true
-		first, outcomes = append(first, s), append(outcomes, s.outcome)
+		first = append(first, s)
 	}
 	if len(twice) > 0 {
 		c.settleLane.add(twice...)
 	}
+	byToken := groupBy(first, func(s settlement) Token { return s.token })
+	for _, token := range byToken.order {
+		if group := byToken.groups[token]; token == (Token{}) {
+			c.settleUnder(newToken(), group)
+		} else {
+			c.settleUnder(token, group)
+		}
+	}
+}
+
+// settleUnder keeps trying, with the same token, until the database has answered: a handler that has run must not
+// run again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised.
+func (c *Compensator) settleUnder(token Token, batch []settlement) {
+	outcomes := make([]Outcome, len(batch))
+	for i := range batch {
+		batch[i].token = token
+		outcomes[i] = batch[i].outcome
+	}
 	failpoint.Reach(failpoint.OutcomesNext)
-	results := c.writeOutcomes(outcomes)
+	results := c.writeOutcomes(token, outcomes)
 	failpoint.Reach(failpoint.OutcomesStored)
 	for i, r := range results {
-		c.settled(first[i], r)
+		c.settled(batch[i], r)
 	}
 }
 
 // writeOutcomes returns nil only when the Compensator is closed before the database has answered.
-func (c *Compensator) writeOutcomes(outcomes []Outcome) []Settled {
-	token := newToken()
+func (c *Compensator) writeOutcomes(token Token, outcomes []Outcome) []Settled {
 	for failures := 1; ; failures++ {
 		ctx, cancel := c.statement()
 		results, err := c.store.Settle(ctx, token, outcomes)
@@ -63,6 +78,12 @@ func (c *Compensator) writeOutcomes(outcomes []Outcome) []Settled {
 		}
 	}
 }
+
+// maxWaitingOutcomes is how far the database may be behind with outcomes before no more entries are claimed: more
+// attempts would only wait there.
+const maxWaitingOutcomes = 4 * maxStatementRows
+
+func (c *Compensator) behind() bool { return c.settleLane.size() > maxWaitingOutcomes }
 
 var settleBackoff = Exponential(200*time.Millisecond, 3*time.Second)
 
@@ -81,6 +102,9 @@ func (c *Compensator) pause(d time.Duration) bool {
 // settled deals with the answer to one outcome.
 func (c *Compensator) settled(s settlement, r Settled) {
 	a, o := s.a, s.outcome
+	if !r.Busy {
+		c.dispatcher.forget(a)
+	}
 	event := SettledEvent{ID: o.ID, BusinessType: a.t.name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
 	switch {
 	case r.Busy:

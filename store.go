@@ -62,9 +62,9 @@ type Store interface {
 
 	// Claim leases the wanted entries that are non-terminal, due, and free: lease past, or held under the
 	// wanted token. accept sees each such row while it is locked, and may refuse it; it must not block.
-	// A claim adds one to version and delivery count, and stores token. Rows that others hold locked are
-	// never waited for. On error nothing is known to be claimed and no handler may run; Release gives back
-	// what may have been.
+	// A claim adds one to version and delivery count, and stores token; a delivery counted under the wanted
+	// token is the caller's own and is not counted again. Rows that others hold locked are never waited for.
+	// On error nothing is known to be claimed and no handler may run; Release gives back what may have been.
 	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes a claim that ran nothing: of the rows last written under token the lease ends and the
@@ -141,7 +141,8 @@ type Row struct {
 	LeaseLeft time.Duration // lease end less the database's now; ≤ 0: free
 }
 
-// Wanted is an entry to claim. A non-zero Token says that a lease under it is the caller's own.
+// Wanted is an entry to claim. A non-zero Token says that a lease under it is the caller's own, and has run
+// nothing.
 type Wanted struct {
 	ID    EntryID
 	Token Token

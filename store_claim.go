@@ -43,7 +43,7 @@ type claim struct {
 }
 
 func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
-	rows, err := c.s.queryRows(ctx, tx, c.s.selectRows("id IN ("+idList(c.ids)+") ORDER BY id")+c.s.d.skipLocked)
+	rows, err := c.s.queryRows(ctx, tx, c.s.selectFrom(c.s.byID(), "id IN ("+idList(c.ids)+") ORDER BY id")+c.s.d.skipLocked)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,10 @@ func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
 func (c *claim) choose(rows []Row, accept func(*Row) bool) (mine []Row) {
 	for i := range rows {
 		row := &rows[i]
-		ours := c.held[row.ID] != Token{} && c.held[row.ID] == row.Token
 		switch {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
-		case row.DueIn > 0 || row.LeaseLeft > 0 && !ours:
+		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
 			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case !accept(row):
 			c.found.Refused = append(c.found.Refused, *row)
@@ -94,18 +93,29 @@ func (c *claim) lookAtUnread(ctx context.Context, tx Tx, rows []Row) error {
 	return nil
 }
 
-// take writes the claim, one UPDATE for each version among the rows: most batches hold one or two.
+// claimGroup is what rows must share to be claimed by one UPDATE: most batches hold one or two such groups.
+type claimGroup struct {
+	version uint64
+	counted bool // see claim.counted
+}
+
+// take writes the claim.
 func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
 	failpoint.Reach(failpoint.ClaimLocked)
-	byVersion := make(map[uint64][]EntryID)
+	groups := make(map[claimGroup][]EntryID)
 	for i := range rows {
-		byVersion[rows[i].Version] = append(byVersion[rows[i].Version], rows[i].ID)
+		g := claimGroup{rows[i].Version, c.counted(&rows[i])}
+		groups[g] = append(groups[g], rows[i].ID)
 	}
 	var taken int64
-	for version, ids := range byVersion {
+	for g, ids := range groups {
+		count := "delivery_count=delivery_count+1, "
+		if g.counted {
+			count = ""
+		}
 		n, err := execCount(ctx, tx, fmt.Sprintf(
-			"UPDATE %s SET version=version+1, delivery_count=delivery_count+1, token=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
-			c.s.table.quoted(""), hexLiteral(c.token[:]), c.s.d.now, millis(c.lease), c.s.d.stamp, idList(ids), version))
+			"UPDATE %s SET version=version+1, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
+			c.s.byID(), count, hexLiteral(c.token[:]), c.s.d.now, millis(c.lease), c.s.d.stamp, idList(ids), g.version))
 		if err != nil {
 			return err
 		}
@@ -122,10 +132,22 @@ func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
 	return nil
 }
 
+// ours reports whether the row stands as the caller left it, by the token he wants it under.
+func (c *claim) ours(row *Row) bool {
+	token := c.held[row.ID]
+	return token != Token{} && token == row.Token
+}
+
+// counted reports whether the delivery is the caller's own and counted already: counted again, a lease that
+// ran nothing would look lost, and lost ones are taken for crashes.
+func (c *claim) counted(row *Row) bool { return row.DeliveryCount > 0 && c.ours(row) }
+
 // own brings a row up to what the UPDATE made of it.
 func (c *claim) own(row *Row) {
+	if !c.counted(row) {
+		row.DeliveryCount++
+	}
 	row.Version++
-	row.DeliveryCount++
 	row.Token, row.LeaseLeft = c.token, c.lease
 }
 
@@ -159,7 +181,7 @@ func (s *sqlStore) Release(ctx context.Context, ids []EntryID, token Token) erro
 	}
 	_, busy, err := s.updateRows(ctx, slices.Clone(ids), func(ids []EntryID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
-			s.table.quoted(""), s.d.stamp, idList(ids), hexLiteral(token[:]))
+			s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
 	})
 	if err == nil && len(busy) > 0 {
 		err = ErrBusy
@@ -181,7 +203,7 @@ func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) 
 	for version, ids := range byVersion {
 		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
 		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []EntryID) string {
-			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.table.quoted(""), s.d.now, millis(lease), idList(ids), fence)
+			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, millis(lease), idList(ids), fence)
 		})
 		if err == nil && changed < int64(len(ids)) {
 			var kept []EntryID

@@ -164,7 +164,8 @@ func nonNil(b []byte) []byte {
 
 // existing reads the rows that hold one of the drafts' keys, as committed now: an older snapshot of the
 // caller's transaction may not show them. A plain read finds them first, because locking keys that do not
-// exist would lock the gaps other producers insert into.
+// exist would lock the gaps other producers insert into. The index is named, because a small table would be
+// read as a whole, and rows of no concern to us waited for.
 func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row, error) {
 	keys := make([]string, len(places))
 	for n, i := range places {
@@ -177,7 +178,8 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
 	}
-	rows, err := in.s.queryRows(ctx, in.tx, in.s.selectRows("idempotent_id IN ("+placeholders(len(keys))+")")+in.s.d.share, anySlice(keys)...)
+	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + in.s.d.share
+	rows, err := in.s.queryRows(ctx, in.tx, query, anySlice(keys)...)
 	if err != nil {
 		return nil, err
 	}

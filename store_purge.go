@@ -49,7 +49,7 @@ func (s *sqlStore) purgeGroup(ctx context.Context, g group, age time.Duration, l
 	for chunk := range slices.Chunk(ids, purgeRows) {
 		// The sum keeps the due index out of the plan: through it the rows of others would be locked too.
 		n, _, err := s.updateRows(ctx, chunk, func(ids []EntryID) string {
-			return fmt.Sprintf("DELETE FROM %s WHERE id IN (%s) AND state+0=%d AND %s", s.table.quoted(""), idList(ids), g.state, old)
+			return fmt.Sprintf("%s WHERE id IN (%s) AND state+0=%d AND %s", s.d.deleteByID(s.table.quoted("")), idList(ids), g.state, old)
 		})
 		failpoint.Reach(failpoint.PurgePart)
 		purged += int(n) // busy rows are left for the next time

@@ -19,8 +19,10 @@ func (s *sqlStore) columns() string {
 		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, next_at - " + s.d.now + ", lease_until - " + s.d.now
 }
 
-func (s *sqlStore) selectRows(where string) string {
-	return "SELECT " + s.columns() + " FROM " + s.table.quoted("") + " WHERE " + where
+func (s *sqlStore) selectRows(where string) string { return s.selectFrom(s.table.quoted(""), where) }
+
+func (s *sqlStore) selectFrom(table, where string) string {
+	return "SELECT " + s.columns() + " FROM " + table + " WHERE " + where
 }
 
 // queryRows reads rows; ids by another order than asked for are the caller's to match.

@@ -71,7 +71,7 @@ func (s *sqlStore) scanFrom(w Window) string {
 	if !w.After.ID.IsZero() {
 		return fmt.Sprint(w.After.NextAt)
 	}
-	return fmt.Sprintf("%s+%d", s.d.now, max(w.From.Milliseconds(), -maxLookBack))
+	return fmt.Sprintf("%s+%d", s.d.now, max(millis(w.From), -maxLookBack))
 }
 
 // maxLookBack keeps now + From far from the edge of BIGINT; ms.

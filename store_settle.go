@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,18 +13,18 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// Settle implements Store. Outcomes that write the same values under the same fence share a statement; all
-// plain successes of a batch are one.
+// Settle implements Store: one statement for up to 500 plain successes, and one for up to 100 outcomes of any
+// other kinds.
 func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error) {
-	groups := make(map[settleGroup][]int)
-	for i, o := range outcomes {
-		g := groupOf(o)
-		groups[g] = append(groups[g], i)
+	places := make([]int, len(outcomes))
+	for i := range places {
+		places[i] = i
 	}
+	groups := groupBy(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
 	result := make([]Settled, len(outcomes))
 	write := s.updateRows
-	for g, places := range groups {
-		for chunk := range slices.Chunk(places, g.rowsPerStatement()) {
+	for _, g := range groups.order {
+		for chunk := range slices.Chunk(groups.groups[g], g.rowsPerStatement()) {
 			busy, err := s.settleGroup(ctx, write, token, g, outcomes, chunk, result)
 			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
@@ -40,49 +41,76 @@ func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) 
 // rowUpdate is updateRows or updateFreeRows.
 type rowUpdate func(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error)
 
-// settleGroup is what outcomes must share to go into one statement.
+// settleGroup is what outcomes must share to go into one statement: the fence. Everything else may differ from
+// row to row, or a batch of mixed outcomes would be as many transactions as it has kinds.
 type settleGroup struct {
-	absorb          bool
-	fence           uint64 // the epoch when absorb, else the version
-	to              State
-	processCount    int
-	compensateCount int
-	endedBy         EndedBy
+	absorb bool
+	epoch  uint32 // of an absorbing group
 }
 
 func groupOf(o Outcome) settleGroup {
 	if o.Absorb {
-		// Counts stay as they are: another attempt may have recorded a failure since.
-		return settleGroup{absorb: true, fence: uint64(o.Epoch), to: o.To, endedBy: o.EndedBy}
+		return settleGroup{absorb: true, epoch: o.Epoch}
 	}
-	return settleGroup{fence: o.Version, to: o.To, processCount: o.ProcessCount, compensateCount: o.CompensateCount, endedBy: o.EndedBy}
+	return settleGroup{}
 }
 
-// rowsPerStatement: the CASE that gives each failed row its own delay and error is walked for every row, so
-// its cost grows with the square.
+// rowsPerStatement: the CASE that gives each row its own version and values is walked for every row, so its cost
+// grows with the square. Absorbed successes are all alike.
 func (g settleGroup) rowsPerStatement() int {
-	if g.to.Terminal() && g.endedBy == EndedByHandler {
+	if g.absorb {
 		return maxStatementRows
 	}
 	return 100
 }
 
-func (g settleGroup) set(s *sqlStore, token Token) string {
+func (g settleGroup) set(s *sqlStore, token Token, v rowValues) string {
 	counts := ""
-	if !g.absorb {
-		counts = fmt.Sprintf(", process_count=%d, compensate_count=%d", g.processCount, g.compensateCount)
+	if !g.absorb { // those stay as they are: another attempt may have recorded a failure since
+		counts = ", process_count=" + v.number(func(o *Outcome) int64 { return int64(o.ProcessCount) }) +
+			", compensate_count=" + v.number(func(o *Outcome) int64 { return int64(o.CompensateCount) })
 	}
-	return fmt.Sprintf("state=%d, version=version+1%s, delivery_count=0, lease_until=0, ended_by='%s', token=%s, updated_at=%s",
-		g.to, counts, g.endedBy, hexLiteral(token[:]), s.d.stamp)
+	return "state=" + v.number(func(o *Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
+		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *Outcome) EndedBy { return o.EndedBy }, func(by EndedBy) string { return "'" + string(by) + "'" }) +
+		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
+		", next_at=" + s.d.now + "+" + v.number(func(o *Outcome) int64 { return dueAfter(o.After) }) +
+		", last_error=" + perRow(v, func(o *Outcome) string { return o.LastError }, s.textLiteral)
 }
 
 // where computes with state, so that the rows are found by id: through the due index, which MySQL prefers
 // when few entries are open, an UPDATE waits for every open one that somebody else holds.
-func (g settleGroup) where() string {
+func (g settleGroup) where(v rowValues) string {
 	if g.absorb {
-		return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", g.fence)
+		return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", g.epoch)
 	}
-	return fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", g.fence)
+	return "version=" + v.number(func(o *Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
+}
+
+// rowValues writes expressions whose value depends on the row.
+type rowValues struct {
+	ids      []EntryID
+	place    map[EntryID]int // among outcomes
+	outcomes []Outcome
+}
+
+func (v rowValues) of(id EntryID) *Outcome { return &v.outcomes[v.place[id]] }
+
+func (v rowValues) number(value func(o *Outcome) int64) string {
+	return perRow(v, value, func(n int64) string { return strconv.FormatInt(n, 10) })
+}
+
+// perRow writes the value of each row; one that all rows share stands alone.
+func perRow[T comparable](v rowValues, value func(o *Outcome) T, literal func(T) string) string {
+	first := value(v.of(v.ids[0]))
+	if !slices.ContainsFunc(v.ids, func(id EntryID) bool { return value(v.of(id)) != first }) {
+		return literal(first)
+	}
+	var b strings.Builder
+	b.WriteString("CASE id")
+	for _, id := range v.ids {
+		b.WriteString(" WHEN " + id.String() + " THEN " + literal(value(v.of(id))))
+	}
+	return b.String() + " END"
 }
 
 // settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than written ones are explained by reading
@@ -95,8 +123,8 @@ func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token
 		place[ids[n]] = i
 	}
 	changed, busy, err := write(ctx, ids, func(ids []EntryID) string {
-		return "UPDATE " + s.table.quoted("") + " SET " + g.set(s, token) + s.ownValues(ids, place, outcomes) +
-			" WHERE id IN (" + idList(ids) + ") AND " + g.where()
+		v := rowValues{ids, place, outcomes}
+		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v)
 	})
 	if err != nil {
 		return false, err
@@ -111,28 +139,6 @@ func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token
 		err = s.explain(ctx, token, without(ids, busy), place, result)
 	}
 	return len(busy) > 0, err
-}
-
-// ownValues assigns what differs from row to row: when it is due next, and its error.
-func (s *sqlStore) ownValues(ids []EntryID, place map[EntryID]int, outcomes []Outcome) string {
-	var after, text strings.Builder
-	sameAfter, sameText := true, true
-	first := outcomes[place[ids[0]]]
-	for _, id := range ids {
-		o := outcomes[place[id]]
-		sameAfter = sameAfter && o.After == first.After
-		sameText = sameText && o.LastError == first.LastError
-		fmt.Fprintf(&after, " WHEN %d THEN %d", id.row, dueAfter(o.After))
-		fmt.Fprintf(&text, " WHEN %d THEN %s", id.row, s.textLiteral(o.LastError))
-	}
-	due, lastError := "CASE id"+after.String()+" END", "CASE id"+text.String()+" END"
-	if sameAfter {
-		due = fmt.Sprint(dueAfter(first.After))
-	}
-	if sameText {
-		lastError = s.textLiteral(first.LastError)
-	}
-	return ", next_at=" + s.d.now + "+" + due + ", last_error=" + lastError
 }
 
 // textLiteral writes text from a handler: whatever it is, the column takes it, so that an odd error message
@@ -178,10 +184,9 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 		}
 	}
 	o.Absorb = false // effect and outcome stand and fall with the fence
-	g := groupOf(o)
-	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token)+
-		s.ownValues([]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o})+
-		" WHERE id="+o.ID.String()+" AND "+g.where()+s.d.settleOpen)
+	g, v := groupOf(o), rowValues{[]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o}}
+	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
+		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.d.settleOpen)
 	switch {
 	case isRecordChanged(err): // since this transaction's snapshot: the fence, in MariaDB's words
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)

@@ -149,12 +149,16 @@ func (s *sqlStore) updateFreeRows(ctx context.Context, ids []EntryID, update fun
 	return changed, busy, err
 }
 
+// byID is the table, to be read by id whatever its size: of a small one a server reads all rows, and waits for those
+// that others hold.
+func (s *sqlStore) byID() string { return s.table.quoted("") + s.d.idIndex }
+
 // lockFree locks those of ids that nobody else holds. A row that does not exist counts as free.
 func (s *sqlStore) lockFree(ctx context.Context, tx Tx, ids []EntryID) ([]EntryID, error) {
 	if s.d.skipLocked == "" {
 		return ids, nil // the transaction holds the whole database
 	}
-	query := "SELECT id FROM " + s.table.quoted("") + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
+	query := "SELECT id FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
 	locked, err := queryIDs(ctx, tx, query+s.d.skipLocked)
 	if err != nil || len(locked) == len(ids) {
 		return locked, err

@@ -29,6 +29,7 @@ func sqliteDialect() *dialect {
 		text:       func(utf8 []byte) string { return "CAST(" + hexLiteral(utf8) + " AS TEXT)" },
 		greatest:   "MAX",
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
+		deleteByID: func(table string) string { return "DELETE FROM " + table },
 		returning:  true,
 		unseenEnd:  true,
 		groups:     sqliteGroups,

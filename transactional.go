@@ -14,7 +14,10 @@ var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", ErrLeaseLos
 // runTx runs a transactional handler. The outcome is the transaction's last statement, under the version
 // of the claim: it commits with the effect or not at all, and a second attempt's would change no row.
 func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
-	tx, err := d.c.begin(a.ctx)
+	ctx, abandon := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer abandon()
+	inTime := context.AfterFunc(a.ctx, abandon) // the handler's deadline is not that of storing its outcome
+	tx, err := d.c.begin(ctx)
 	if err != nil {
 		return ending{err: Unavailable(err)}
 	}
@@ -29,16 +32,21 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	if err := handle(a.ctx, &entry); err != nil {
 		return ending{err: err}
 	}
+	if !inTime() {
+		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	token := newToken()
 	outcome := a.t.outcomeOf(&a.row, nil, nil)
 	outcome.Absorb = false
-	switch err := d.c.store.SettleTx(a.ctx, tx, token, outcome); {
+	switch err := d.c.store.SettleTx(ctx, tx, token, outcome); {
 	case errors.Is(err, ErrLeaseLost):
 		return ending{err: errFenceLost}
 	case errors.Is(err, ErrTxAborted):
 		return ending{err: transient(err)}
-	case errors.Is(err, ErrNoTransaction), err != nil && a.ctx.Err() != nil:
-		return ending{err: err} // the handler's doing: it ended the transaction, or took too long
+	case errors.Is(err, ErrNoTransaction):
+		return ending{err: err} // the handler ended it
 	case err != nil:
 		return ending{err: transient(err)}
 	}

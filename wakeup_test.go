@@ -15,7 +15,7 @@ func waiting(t *testing.T, taken int) (*Compensator, *handlerType) {
 	c := &Compensator{}
 	c.health.c = c
 	c.work = t.Context()
-	c.scanner = newScanner(c)
+	c.dispatcher, c.scanner = newDispatcher(c), newScanner(c)
 	c.openLanes()
 	typ := &handlerType{name: "close_order", slots: &slots{size: 2, credit: time.Hour}}
 	require.NoError(t, c.types.add(typ))
@@ -86,9 +86,11 @@ type oneBusy struct {
 	Store
 	left    int
 	settled chan struct{}
+	tokens  map[Token]bool
 }
 
-func (s *oneBusy) Settle(context.Context, Token, []Outcome) ([]Settled, error) {
+func (s *oneBusy) Settle(_ context.Context, token Token, _ []Outcome) ([]Settled, error) {
+	s.tokens[token] = true
 	if s.left--; s.left >= 0 {
 		return []Settled{{Busy: true}}, nil
 	}
@@ -100,11 +102,12 @@ func (s *oneBusy) Settle(context.Context, Token, []Outcome) ([]Settled, error) {
 // in the same statement.
 func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	c, typ := waiting(t, 0)
-	store := &oneBusy{left: 3, settled: make(chan struct{})}
+	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[Token]bool)}
 	c.store = store
 	c.health.down = true // nobody to be told
 	c.settleLane.flush = func([]settlement) { t.Error("came back among the others") }
 	c.slowLane.add(settlement{a: &attempt{t: typ, row: Row{Entry: Entry{ID: RowID(1)}}}, outcome: Outcome{ID: RowID(1), To: Succeeded}})
 	<-store.settled
 	<-c.slowLane.done()
+	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }

@@ -59,7 +59,7 @@ func (c *memoryClaim) oneLocked(id compensator.EntryID, held compensator.Token) 
 	case !c.accept(&before):
 		c.found.Refused = append(c.found.Refused, v.row(c.now))
 	default:
-		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now), nil)
+		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now, own), nil)
 		c.found.Mine = append(c.found.Mine, c.mine(row.committed, before))
 	}
 }

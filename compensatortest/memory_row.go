@@ -142,9 +142,12 @@ func (v *version) next(token compensator.Token, now int64) *version {
 	return &next
 }
 
-func (v *version) claimed(token compensator.Token, lease time.Duration, now int64) *version {
+// claimed is the version that a claim leaves. A delivery of the caller's own is counted already.
+func (v *version) claimed(token compensator.Token, lease time.Duration, now int64, own bool) *version {
 	next := v.next(token, now)
-	next.entry.DeliveryCount++
+	if !own || next.entry.DeliveryCount == 0 {
+		next.entry.DeliveryCount++
+	}
 	next.leaseUntil = now + millis(lease)
 	return next
 }

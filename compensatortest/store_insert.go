@@ -170,7 +170,32 @@ func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
 	assert.Len(t, found.Waiting, 1, "nobody else can claim it")
 	found, err = t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
 	require.NoError(t, err)
-	assert.Len(t, found.Mine, 1, "whoever has its token can")
+	require.Len(t, found.Mine, 1, "whoever has its token can")
+	t.follows(row, found.Mine[0])
+}
+
+// deliveryOfTheCallersOwnIsCountedOnce has a claim take over two entries that were born claimed, the lease of one
+// of which has ended, because its transaction took long, and one that no lease was ever on.
+func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
+	running, ended, free := t.draft("own"), t.draft("own"), t.draft("own")
+	running.Token, ended.Token, free.Token = token(7), token(7), token(7)
+	running.Lease, ended.Lease = time.Minute, time.Millisecond
+	rows := t.insert(running, ended, free)
+	t.until(func() bool { return t.load(rows[1].ID).LeaseLeft <= 0 }, "its lease ends")
+	var want []compensator.Wanted
+	for _, row := range rows {
+		want = append(want, compensator.Wanted{ID: row.ID, Token: token(7)})
+	}
+	found, err := t.Store.Claim(t.ctx, want, token(8), time.Minute, all)
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 3)
+	for _, row := range found.Mine {
+		stored := t.load(row.ID)
+		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{row.Version, row.DeliveryCount, row.Token}, "answered")
+		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{stored.Version, stored.DeliveryCount, stored.Token}, "stored")
+	}
+	require.NoError(t, t.Store.Release(t.ctx, []compensator.EntryID{rows[0].ID}, token(8)))
+	assert.Zero(t, t.load(rows[0].ID).DeliveryCount, "nothing has run yet")
 }
 
 func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {

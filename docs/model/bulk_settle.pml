@@ -106,7 +106,7 @@ active proctype Settler() {
   if :: kind[1] = success :: kind[1] = failure fi;
 call:                                                         /* writeOutcomes: Store.Settle */
   atomic { todo[0] = left[0]; todo[1] = left[1] };
-statement:                                                    /* one for each group of equal outcomes, in any order */
+statement:                                                    /* one for successes, one for what is fenced; in any order */
   if
   :: atomic { todo[0] || todo[1] ->
        if :: todo[0] -> group = kind[0] :: todo[1] -> group = kind[1] fi;

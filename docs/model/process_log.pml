@@ -97,7 +97,7 @@ bool changed[2];            /* a service or a person has changed the entry under
 bool told, committed, absent; /* the producer's transaction: it has ended; with the entry; without */
 byte last_writer;           /* 1 + the process whose outcome is the row's last write */
 
-#if defined(ENDS) || defined(RESTS)
+#if defined(ENDS) || defined(RESTS) || defined(STAYS)
 #define PROMISE(n, holds) skip
 #define NOTE(what) skip             /* nor are the notes needed that the promises look at */
 #elif defined(ONLY)
@@ -571,23 +571,23 @@ proctype QueueClock() {
   od
 }
 
-/* ==== dispatcher.renew: Store.Renew, of whatever handlers run ==== */
+/* ==== dispatcher.renew: Store.Renew, of attempts whose handler runs or whose outcome waits to be stored ==== */
 
 #ifdef RENEW
 #ifdef RENEW_UNFENCED
 #define HELD(w) (running[w] && OPEN)
 #else
-#define HELD(w) (running[w] && fence[w] && OPEN)
+#define HELD(w) (fence[w] && OPEN)
 #endif
 #ifdef RENEW_BUMPS
-#define KEPT(w) moved(CLAIM(w))
+#define RENEW_ROW(w) fence[w] && OPEN -> moved(CLAIM(w)); leased = true
 #else
-#define KEPT(w) skip
+#define RENEW_ROW(w) HELD(w) && !leased -> leased = true   /* of a lease that is there nothing changes here */
 #endif
 proctype Renewer() {
   do
-  :: atomic { HELD(0) && !leased -> leased = true; KEPT(0) }
-  :: atomic { HELD(1) && !leased -> leased = true; KEPT(1) }
+  :: atomic { RENEW_ROW(0) }
+  :: atomic { RENEW_ROW(1) }
   od
 }
 #endif
@@ -632,10 +632,15 @@ inline new_generation() {
 #endif
   NOTE(gen++)
 }
-#define REQUEUEABLE (TERMINAL || state == retrying)
+
+/* moveLane: the place the queue knows is not worth keeping. It may get lost, like any announcement. */
+inline move() {
+  if :: atomic { in_queue = true; ripe = true; queue_lease = 0 } :: skip fi
+}
 
 proctype Person() {
   do
+#ifndef ONLY_PEOPLE
   :: atomic { persons < PERSON && (state == pending || state == retrying) -> change(); new_lease_count();
        PROMISE(EFFECT_ONCE, effects[gen] == 0);
        if
@@ -648,16 +653,17 @@ proctype Person() {
        :: else
        fi;
        change(); if :: due = true :: due = false fi };
-     atomic { in_queue = true; ripe = true; queue_lease = 0 }                   /* moveLane: announce, not kept in place */
-  :: atomic { persons < PERSON && REQUEUEABLE -> change(); new_lease_count(); new_generation();
+     move()
+#endif
+#ifndef ONLY_SERVICES
+  :: atomic { persons < PERSON && (TERMINAL || state == retrying) ->            /* Requeue */
+       change(); new_lease_count(); new_generation();
        failures = 0; undos = 0; due = true; NOTE(real_failures = 0; real_undo_failures = 0);
-       if :: state = pending :: state = compensating fi };                      /* Requeue */
-     if
-     :: atomic { in_queue = true; ripe = true; queue_lease = 0 }
-     :: skip
-     fi
+       if :: state = pending :: state = compensating fi };
+     move()
   :: atomic { persons < PERSON && (state == dead || state == retrying || state == compensating) ->
        change(); new_lease_count(); new_generation(); state = by_hand }         /* SettleByHand */
+#endif
   :: break
   od
 }
@@ -682,6 +688,9 @@ init { atomic {
 
 #ifdef ENDS   /* what is committed is terminal at last, and stays so unless somebody acts again */
 ltl ends { [] (committed -> <> TERMINAL) }
+#endif
+#ifdef STAYS  /* the same as TERMINAL_STAY, said from outside; without people */
+ltl stays { [] (TERMINAL -> [] TERMINAL) }
 #endif
 #ifdef RESTS  /* what is rolled back, or terminal for good, is gone from the queue at last */
 ltl rests { (<> [] (absent || TERMINAL)) -> (<> [] !in_queue) }

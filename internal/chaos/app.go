@@ -23,6 +23,7 @@ import (
 // What the driver and an app say to each other, a line each.
 const (
 	atWork   = "at work"   // the app: it records, and runs handlers if it does that
+	noLoad   = "no load"   // the app: it records nothing more, and nobody acts
 	stopLoad = "stop load" // the driver: no more producers and people
 	stopAll  = "stop"      // the driver: end in order
 )
@@ -54,6 +55,8 @@ type appConfig struct {
 	Rate      float64 // entries a second
 	People    float64 // actions a second
 	KillEvery time.Duration
+
+	Failing, Poison float64 // see Config
 }
 
 // appProcess is an app at work.
@@ -141,12 +144,17 @@ func (p *appProcess) work(loading, working context.Context) {
 		load.Go(newPerson(p, random).run(loading))
 	}
 	fmt.Println(atWork)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		load.Wait()
+		fmt.Println(noLoad)
+	})
 	if p.cfg.Runs {
 		must(p.c.Run(working))
 	} else {
 		<-working.Done()
 	}
-	load.Wait()
+	waiting.Wait()
 }
 
 func (p *appProcess) openDB() (*sql.DB, error) {

@@ -28,7 +28,7 @@ func TestChaos(t *testing.T) {
 		cfg.Faults.Kinds = strings.Split(*kinds, ";")
 	}
 	Run(t, cfg)
-	if os.Getenv("NOJUDGE") == "" { judge(t, cfg.Dir) }
+	judge(t, cfg.Dir)
 }
 
 func historyDir(t *testing.T, name string) string {
@@ -40,13 +40,20 @@ func historyDir(t *testing.T, name string) string {
 	return filepath.Join(root, name)
 }
 
-// judge runs the checker, a program of its own that reads nothing but the history.
+// judge runs the checker and the report, programs of their own that read nothing but the history.
 func judge(t *testing.T, dir string) {
 	t.Helper()
-	checker := filepath.Join(t.TempDir(), "check")
-	output, err := exec.Command("go", "build", "-o", checker, "./check").CombinedOutput()
+	verdict := run(t, "./check", dir)
+	require.NoError(t, run(t, "./report", dir), "the report on %s", dir)
+	require.NoError(t, verdict, "the checker's verdict on %s", dir)
+}
+
+func run(t *testing.T, program, dir string) error {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "program")
+	output, err := exec.Command("go", "build", "-o", binary, program).CombinedOutput()
 	require.NoError(t, err, string(output))
-	cmd := exec.Command(checker, dir)
+	cmd := exec.Command(binary, dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	require.NoError(t, cmd.Run(), "the checker's verdict on %s", dir)
+	return cmd.Run()
 }

@@ -17,12 +17,16 @@ type Config struct {
 	People    float64       // actions a second, over all apps. Default 3
 	KillEvery time.Duration // mean time between entries that kill their process. Default 10 s; < 0: none
 
+	// Failing and Poison are the shares of entries that fail a few times first, and that never succeed. Both
+	// zero: each type has a plan of its own, much worse.
+	Failing, Poison float64
+
 	Faults Faults
 
 	// Excused are demands of the checker that this run cannot meet, and why; see history.Run.
 	Excused map[string]string
 
-	// Sample, when set, is called every SampleEvery from the start of load until the run's end.
+	// Sample, when set, is called every SampleEvery once the apps are at work, until the run's end.
 	Sample      func(*stage)
 	SampleEvery time.Duration
 }

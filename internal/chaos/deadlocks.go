@@ -34,7 +34,7 @@ func deadlocks(log string) (found []*history.Deadlock) {
 			d.Victim, d = n-1, nil
 		case strings.Contains(line, " thread id ") && len(d.Statements) > 0:
 			reading = true
-		case strings.HasPrefix(line, "***"), strings.HasPrefix(line, "RECORD LOCKS"), strings.HasPrefix(line, "TABLE LOCK"), strings.Contains(line, " InnoDB: "):
+		case strings.HasPrefix(line, "***"), strings.HasPrefix(line, "RECORD LOCKS"), strings.HasPrefix(line, "TABLE LOCK"), strings.Contains(line, "InnoDB"):
 			reading = false
 		case reading:
 			last := &d.Statements[len(d.Statements)-1]

@@ -41,10 +41,10 @@ var (
 // proxyFaults befall one app's own way to a server, so that the apps see different worlds.
 var proxyFaults = []fault{
 	{kind: "commit request dropped", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
-		return k.breakStatements(0.3, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
+		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
 	}},
 	{kind: "commit reply dropped", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
-		return k.breakStatements(0.3, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropReply})
+		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropReply})
 	}},
 	{kind: "commit delayed", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		delay := []faultproxy.Fault{faultproxy.DelayRequest, faultproxy.DelayReply}[k.rand.IntN(2)]
@@ -108,8 +108,14 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 		return errNothingHit
 	}
 	k.hold(1)
+	for trap.Fired() < enough && ctx.Err() == nil {
+		wait(ctx, 10*time.Millisecond)
+	}
 	return nil
 }
+
+// enough statements of an app are hit for some to be its producers', not only the library's.
+const enough = 15
 
 // chance says yes that often. It may be called concurrently.
 func chance(from *rand.Rand, share float64) func() bool {

@@ -49,7 +49,7 @@ var sqlFaults = []fault{
 	{kind: "rows locked crosswise", touches: rowLocks, shares: sqlServer, strike: (*strike).lockCrosswise},
 	{kind: "old read view", touches: nil, shares: sqlServer, strike: (*strike).keepReadView},
 	{kind: "table altered", touches: []string{history.TouchesLocks, history.TouchesDatabase}, needs: "table", shares: sqlServer, strike: (*strike).alterTable},
-	{kind: "purge", touches: nil, shares: sqlServer, strike: (*strike).purge},
+	{kind: "purge", touches: nil, needs: "read-only", shares: sqlServer, strike: (*strike).purge},
 	{kind: sqlClockMoved, touches: []string{history.TouchesDBClock}, needs: sqlClockMoved, strike: func(k *strike) error {
 		return k.moveClock(sqlClock)
 	}},
@@ -239,6 +239,9 @@ func (k *strike) alter(how string) error {
 func (k *strike) purge() error {
 	k.begin("database")
 	c, err := compensator.New(k.ctx, compensator.Config{DB: k.db})
+	if isServerError(err, 1205) {
+		return errNothingHit // the table is being altered
+	}
 	if err != nil {
 		return err
 	}

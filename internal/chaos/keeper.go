@@ -31,6 +31,7 @@ type app struct {
 	process  *exec.Cmd
 	orders   io.WriteCloser
 	ready    chan struct{} // closed when the present process is at work
+	unloaded bool          // it records nothing more
 	stopping bool
 }
 
@@ -63,7 +64,7 @@ func (a *app) keep() {
 			a.tb.Errorf("%s ended by itself: %v\n%s", a.name, err, a.lastWords())
 			return
 		}
-		time.Sleep(200 * time.Millisecond) // as long as whoever restarts it takes
+		wait(context.Background(), 200*time.Millisecond) // as long as whoever restarts it takes
 	}
 }
 
@@ -100,9 +101,7 @@ func (a *app) live(life int) error {
 	a.set(cmd, orders)
 	lines := bufio.NewScanner(news)
 	for lines.Scan() {
-		if lines.Text() == atWork {
-			close(a.ready)
-		}
+		a.hear(lines.Text())
 	}
 	err = cmd.Wait()
 	a.set(nil, nil)
@@ -121,7 +120,7 @@ func (a *app) config(life int) appConfig {
 func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.process, a.orders = cmd, orders
+	a.process, a.orders, a.unloaded = cmd, orders, false
 	if cmd == nil {
 		if isClosed(a.ready) {
 			a.ready = make(chan struct{})
@@ -129,6 +128,23 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	} else if a.stopping {
 		_ = cmd.Process.Kill()
 	}
+}
+
+func (a *app) hear(news string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch news {
+	case atWork:
+		close(a.ready)
+	case noLoad:
+		a.unloaded = true
+	}
+}
+
+func (a *app) isUnloaded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unloaded
 }
 
 // await returns when the present process, or the next, is at work.
@@ -154,7 +170,7 @@ func (a *app) await(ctx context.Context) error {
 func (a *app) kill() {
 	a.signal(syscall.SIGKILL)
 	for deadline := time.Now().Add(patience); a.pid() != 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+		wait(context.Background(), time.Millisecond)
 	}
 }
 

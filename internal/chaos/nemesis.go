@@ -58,9 +58,8 @@ type nemesis struct {
 	rand  *rand.Rand
 	deck  []fault
 
-	mu   sync.Mutex // guards the fields below
-	n    uint64     // faults so far
-	left map[string]bool
+	mu   sync.Mutex      // guards left
+	left map[string]bool // the kinds that have not had their turn
 }
 
 func (st *stage) newNemesis() *nemesis {
@@ -187,10 +186,7 @@ func (k *strike) begin(target string, params ...any) {
 	if k.app != nil {
 		target = k.app.name
 	}
-	k.nemesis.mu.Lock()
-	k.nemesis.n++
-	k.n = k.nemesis.n
-	k.nemesis.mu.Unlock()
+	k.n = k.faults.Add(1)
 	f := &history.Fault{At: history.Now(), N: k.n, Fault: k.fault.kind, Target: target, Touches: k.fault.touches}
 	if len(params) > 0 {
 		f.Params = fmt.Sprint(params...)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,7 @@ type transaction struct {
 	number   uint64
 	mode     string
 	inserted []recorded
+	asked    []string // keys of before that it records again
 }
 
 // sqlTx is what the library's and the caller's own transactions have in common.
@@ -215,26 +217,30 @@ func (t *transaction) committed(err error) {
 }
 
 // drafts draws new entries, and now and then one recorded before.
-func (p *producer) drafts(n int) []compensator.NewEntry {
+func (t *transaction) drafts(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, 0, n)
-	businessType := p.businessType()
+	businessType := t.businessType()
 	for range n {
-		if old, ok := p.recent.any(p.rand); ok && p.rand.IntN(50) == 0 {
+		if old, ok := t.recent.any(t.rand); ok && t.rand.IntN(50) == 0 && !t.named(old.key) {
+			t.asked = append(t.asked, old.key)
 			entry := old.content
 			entry.Delay = 0
-			if p.rand.IntN(2) == 0 {
+			if t.rand.IntN(2) == 0 {
 				entry.Content = []byte(`{"key":"another"}`)
 			}
 			entries = append(entries, entry)
 			continue
 		}
-		if p.rand.IntN(3) == 0 {
-			businessType = p.businessType()
+		if t.rand.IntN(3) == 0 {
+			businessType = t.businessType()
 		}
-		entries = append(entries, p.draft(businessType))
+		entries = append(entries, t.draft(businessType))
 	}
 	return entries
 }
+
+// named tells whether the transaction has asked for that key already: the history tells one answer for each.
+func (t *transaction) named(key string) bool { return slices.Contains(t.asked, key) }
 
 func (p *producer) businessType() string {
 	switch n := p.rand.IntN(1000); {
@@ -272,6 +278,10 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 
 // plan decides what will become of an entry.
 func (p *producer) plan(j *job, businessType string) {
+	if p.cfg.Failing+p.cfg.Poison > 0 {
+		p.planMostlyWell(j, businessType)
+		return
+	}
 	j.How = ways[p.rand.IntN(len(ways))]
 	j.Evades = p.rand.IntN(50) == 0
 	if p.rand.IntN(20) == 0 {
@@ -290,6 +300,20 @@ func (p *producer) plan(j *job, businessType string) {
 	}
 	if every := p.cfg.KillEvery.Seconds(); every > 0 && p.rand.Float64() < 1/(p.cfg.Rate*every) {
 		j.Kills = []int{1, 1, 2, 99}[p.rand.IntN(4)]
+	}
+}
+
+// planMostlyWell lets few entries fail, as Config asks for.
+func (p *producer) planMostlyWell(j *job, businessType string) {
+	j.How = ways[p.rand.IntN(len(ways))]
+	switch n := p.rand.Float64(); {
+	case n < p.cfg.Poison:
+		j.Fails = 99
+	case n < p.cfg.Poison+p.cfg.Failing:
+		j.Fails = 1
+	}
+	if businessType == typeSlow {
+		j.SleepMS = 500 + p.rand.IntN(1000) // renewed, but within the queue's lease, which is not
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +25,8 @@ type stage struct {
 	cfg     Config
 	history *history.Writer
 	apps    []*app
+	faults  atomic.Uint64 // so far
+	playing atomic.Bool   // the apps are there
 }
 
 // casts are the apps: three that record and run handlers, each in another way, and one that only records.
@@ -50,9 +54,18 @@ func Run(tb testing.TB, cfg Config) {
 	stopWatching := st.watch()
 	st.startApps()
 	st.perform()
-	st.comeToRest()
+	rested := st.comeToRest()
 	stopWatching()
+	if !rested {
+		st.stopApps() // or the dumps would contradict each other
+	}
 	st.dump()
+	if rested {
+		st.stopApps()
+	}
+}
+
+func (st *stage) stopApps() {
 	for _, a := range st.apps {
 		a.stop()
 		a.checkLog()
@@ -125,9 +138,11 @@ func (st *stage) startApps() {
 		cfg.DSN, cfg.Redis = p.dsn(i == 1), p.redis.Addr()
 		cfg.Rate, cfg.People = st.cfg.Rate/float64(len(casts)), st.cfg.People/float64(len(casts))
 		cfg.KillEvery = st.cfg.KillEvery * time.Duration(len(casts))
+		cfg.Failing, cfg.Poison = st.cfg.Failing, st.cfg.Poison
 		st.apps = append(st.apps, startApp(st.tb, cfg, p))
 	}
 	st.awaitApps()
+	st.playing.Store(true)
 }
 
 func (st *stage) awaitApps() {
@@ -150,25 +165,36 @@ func (st *stage) perform() {
 	<-over
 }
 
-// comeToRest ends faults and load and waits until nothing is left to do.
-func (st *stage) comeToRest() {
+// comeToRest ends faults and load and waits until nothing is left to do. It is false when that takes too long.
+func (st *stage) comeToRest() bool {
 	st.heal()
 	st.awaitApps()
 	st.mark(history.MarkHealed)
 	for _, a := range st.apps {
 		a.stopLoad()
 	}
-	st.awaitNothing("commits on their way", func() (int64, error) { return st.count("SELECT COUNT(*) FROM information_schema.innodb_trx") })
+	st.awaitNothing("apps that record", st.loaded)
 	st.mark(history.MarkStopped)
 	rested := st.awaitNothing("entries on their way", st.unfinished)
 	st.awaitApps()
 	if !rested {
 		st.mark(history.MarkGaveUp)
 		st.tb.Errorf("entries are still on their way after %v", patience)
-		return
+		return false
 	}
 	st.awaitNothing("members of the queue", st.queued)
 	st.mark(history.MarkQuiescent)
+	return true
+}
+
+// loaded counts the apps that may still record.
+func (st *stage) loaded() (n int64, err error) {
+	for _, a := range st.apps {
+		if !a.isUnloaded() {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // unfinished counts the entries that a handler is still to run, or may be.
@@ -194,7 +220,7 @@ func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 		if quiet == 5 {
 			return true
 		}
-		time.Sleep(100 * time.Millisecond)
+		wait(context.Background(), 100*time.Millisecond)
 	}
 	n, err := count()
 	st.tb.Logf("%d %s, %v", n, what, err)
@@ -204,20 +230,20 @@ func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 // watch reads the clocks, and samples, until the returned function is called.
 func (st *stage) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var watching sync.WaitGroup
+	watching.Go(func() { st.watchForStalls(ctx) })
+	watching.Go(func() {
 		for ctx.Err() == nil {
 			st.readClocks()
-			if st.cfg.Sample != nil {
+			if st.cfg.Sample != nil && st.playing.Load() {
 				st.cfg.Sample(st)
 			}
 			wait(ctx, st.cfg.SampleEvery)
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		<-done
+		watching.Wait()
 	}
 }
 

@@ -43,7 +43,7 @@ func announcing() []mutant {
 				{"lua/announce.lua", "  elseif wait == 0 or limit == 0 or members < limit then", "  elseif place or wait == 0 or limit == 0 or members < limit then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
-			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce"),
+			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce").and(model, "h:announce-overwrites"),
 		},
 		{
 			name: "unconditional-removal", oracle: lateness,
@@ -52,7 +52,7 @@ func announcing() []mutant {
 				{"lua/settle.lua", "if place and tonumber(place) == token then", "if place then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/SettleRemovesOnlyUnderItsOwnToken"),
-			survives: tests("TestFrozenProcessThatComesBackChangesNothing", "TestManyInstancesRunEachEntryOnce"),
+			survives: tests("TestFrozenProcessThatComesBackChangesNothing", "TestManyInstancesRunEachEntryOnce").and(model, "h:ack-without-token"),
 		},
 		{
 			name: "redis-retries", oracle: lateness,

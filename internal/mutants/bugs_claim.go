@@ -7,10 +7,10 @@ func claiming() []mutant {
 			name: "claimed-early", oracle: safety,
 			what: "a claim takes entries that are not due, when the queue says they are",
 			edits: []edit{
-				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !ours:", "case row.LeaseLeft > 0 && !ours:"},
+				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.LeaseLeft > 0 && !c.ours(row):"},
 				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.LeaseLeft > 0 && !own:"},
 			},
-			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly"),
+			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(simulation, "300").and(model, "m:no-early-guard"),
 		},
 		{
 			name: "due-cut", oracle: safety,
@@ -24,10 +24,10 @@ func claiming() []mutant {
 			name: "leases-ignored", oracle: duplicates,
 			what: "a claim takes entries that another process holds",
 			edits: []edit{
-				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !ours:", "case row.DueIn > 0 || false && !ours:"},
+				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.DueIn > 0 || false:"},
 				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.DueIn > 0 || false && !own:"},
 			},
-			sees: tests("TestEntryTwiceOnItsWayRunsOnce", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce"),
+			sees: tests("TestEntryTwiceOnItsWayRunsOnce", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300").and(model, "m:queue-trusted"),
 		},
 		{
 			name: "claim-without-version", oracle: duplicates,
@@ -61,7 +61,7 @@ func claiming() []mutant {
 				{"store_claim.go", "	row.DeliveryCount++\n", "	row.DeliveryCount = max(1, row.DeliveryCount)\n"},
 				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount++\n", "	next.entry.DeliveryCount = max(1, next.entry.DeliveryCount)\n"},
 			},
-			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther"),
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(model, "m:crash-uncounted"),
 		},
 		{
 			name: "crash-budget-unreached", oracle: safety,
@@ -69,7 +69,7 @@ func claiming() []mutant {
 			edits: []edit{
 				{"outcome.go", "const crashBudget = 3", "const crashBudget = 1 << 30"},
 			},
-			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther"),
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300"),
 		},
 		{
 			name: "slots-leak-on-claim-error", oracle: leak,
@@ -77,7 +77,7 @@ func claiming() []mutant {
 			edits: []edit{
 				{"scanner.go", "	t.slots.release(n - got.started)\n", "	if got.err == nil {\n		t.slots.release(n - got.started)\n	}\n"},
 			},
-			sees: tests("TestFailedClaimsGiveTheirSlotsBack"),
+			sees: tests("TestFailedClaimsGiveTheirSlotsBack").and(simulation, "300"),
 		},
 		{
 			name: "unknown-claim-kept", oracle: lateness,
@@ -94,7 +94,7 @@ func claiming() []mutant {
 				{"store_claim.go", "AND token=%s AND delivery_count>0 AND lease_until>0\",", "AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0\","},
 				{"compensatortest/memory_claim.go", "row.committed.token != token ||", ""},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim").and(simulation, "300").and(model, "m:release-untokened"),
 		},
 	}
 }

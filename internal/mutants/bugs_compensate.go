@@ -7,10 +7,15 @@ func compensating() []mutant {
 			name: "compensation-without-fence", oracle: safety,
 			what: "the outcome of a compensation is written whoever has taken the entry over since",
 			edits: []edit{
-				{"store_settle.go", "	if g.absorb {\n		return fmt.Sprintf(\"epoch", "	if g.to == Compensated || g.compensateCount > 0 {\n		return \"state+0=-3\"\n	}\n	if g.absorb {\n		return fmt.Sprintf(\"epoch"},
+				{"store_settle.go", "	if g.absorb {\n		return fmt.Sprintf(\"epoch", `	others := func(id EntryID) bool { return v.of(id).To != Compensated && v.of(id).CompensateCount == 0 }
+	if !slices.ContainsFunc(v.ids, others) {
+		return "state+0=-3"
+	}
+	if g.absorb {
+		return fmt.Sprintf("epoch`},
 				{"compensatortest/memory_settle.go", "	if outcome.Absorb {\n		return v", "	if outcome.To == compensator.Compensated || outcome.CompensateCount > 0 {\n		return v.entry.State == compensator.Compensating\n	}\n	if outcome.Absorb {\n		return v"},
 			},
-			sees: tests("TestStaleFailureOfACompensationIsDropped"),
+			sees: tests("TestStaleFailureOfACompensationIsDropped").and(simulation, "300").and(model, "m:undo-unfenced"),
 		},
 		{
 			name: "compensation-exhausted-late", oracle: safety,
@@ -18,7 +23,7 @@ func compensating() []mutant {
 			edits: []edit{
 				{"outcome.go", "case o.CompensateCount >= t.cfg.MaxCompensateCount:", "case o.CompensateCount > t.cfg.MaxCompensateCount:"},
 			},
-			sees: tests("TestCompensationHasABudgetOfItsOwn"),
+			sees: tests("TestCompensationHasABudgetOfItsOwn").and(simulation, "300"),
 		},
 		{
 			name: "crash-compensated", oracle: safety,
@@ -26,7 +31,7 @@ func compensating() []mutant {
 			edits: []edit{
 				{"outcome.go", "if t.cfg.CompensateCrashed && t.compensates()", "if t.compensates()"},
 			},
-			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt"),
+			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt").and(simulation, "300"),
 		},
 		{
 			name: "compensated-from-memory", oracle: safety,
@@ -34,7 +39,7 @@ func compensating() []mutant {
 			edits: []edit{
 				{"dispatcher.go", "	d.leaveLane(a)\n	s := settlement", "	if end.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		entry := a.row.Entry\n		_ = a.t.undo(d.c.work, &entry)\n	}\n	d.leaveLane(a)\n	s := settlement"},
 			},
-			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile"),
+			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").and(simulation, "300"),
 		},
 	}
 }

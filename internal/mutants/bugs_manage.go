@@ -9,7 +9,7 @@ func managing() []mutant {
 			edits: []edit{
 				{"store.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n		after.Epoch++\n", "		after.ProcessCount, after.CompensateCount = 0, 0\n"},
 			},
-			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration"),
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:same-epoch-again"),
 		},
 		{
 			name: "requeue-keeps-counts", oracle: safety,
@@ -17,7 +17,7 @@ func managing() []mutant {
 			edits: []edit{
 				{"store.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n", ""},
 			},
-			sees: tests("TestActionsFollowTheContract", "TestPersonMayHaveACompensationRunAgain"),
+			sees: tests("TestActionsFollowTheContract", "TestPersonMayHaveACompensationRunAgain").and(simulation, "300"),
 		},
 		{
 			name: "cancel-keeps-version", oracle: safety,
@@ -25,7 +25,7 @@ func managing() []mutant {
 			edits: []edit{
 				{"store.go", "	after.Version++\n", ""},
 			},
-			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract").and(simulation, "300"),
 		},
 		{
 			name: "cancellation-untold", oracle: duplicates,
@@ -41,7 +41,7 @@ func managing() []mutant {
 			edits: []edit{
 				{"manage.go", "			if outcome == committed {\n", "			if outcome != commitUnknown {\n"},
 			},
-			sees: tests("TestCancellationRolledBackDisturbsNobody"),
+			sees: tests("TestCancellationRolledBackDisturbsNobody").and(simulation, "300"),
 		},
 		{
 			name: "reschedule-not-announced", oracle: lateness,

@@ -9,7 +9,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"compensator.go", "[]func(context.Context){c.scanner.run, c.reconcile, c.listen}", "[]func(context.Context){c.scanner.run, c.listen}"},
 			},
-			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns"),
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns").and(simulation, "300").and(model, "m:no-reconciler"),
 		},
 		{
 			name: "reconciler-announces-nothing", oracle: lateness,
@@ -42,7 +42,7 @@ func reconciling() []mutant {
 	return slices.DeleteFunc(found, func(f Scheduled) bool { return compareIDs(f.ID, mark) < 0 }), err
 `},
 			},
-			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed"),
+			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed").and(simulation, "300"),
 		},
 		{
 			name: "no-rebuild", oracle: lateness,
@@ -60,7 +60,7 @@ func reconciling() []mutant {
 				{"scanner.go", "	if !s.c.health.up() {\n		return s.claimFromStore(t, n)\n", "	if false {\n		return s.claimFromStore(t, n)\n"},
 				{"scanner.go", "	if !ok || got.err == nil && backlog && !got.full {\n", "	if ok && got.err == nil && backlog && !got.full {\n"},
 			},
-			sees: tests("TestQueueThatFailsIsNoFailureOfTheCommit"),
+			sees: tests("TestQueueThatFailsIsNoFailureOfTheCommit").and(simulation, "300"),
 		},
 	}
 }

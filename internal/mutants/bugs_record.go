@@ -18,7 +18,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"record.go", "watch.taint(err)", ""},
 			},
-			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
+			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry").and(simulation, "300"),
 		},
 		{
 			name: "duplicate-overwrites", oracle: safety,
@@ -27,7 +27,7 @@ func recording() []mutant {
 				{"store_insert.go", "return b.String(), args", "return b.String() + \" ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0\", args"},
 				{"compensatortest/memory_insert.go", "		entry := &row.seenBy(tx).entry\n", "		entry := &row.seenBy(tx).entry\n		entry.Content, entry.State = draft.Content, compensator.Pending\n"},
 			},
-			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold"),
+			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold").and(simulation, "300"),
 		},
 		{
 			name: "repeatable-read", oracle: producers,
@@ -42,13 +42,13 @@ func recording() []mutant {
 			name: "unverified-fast-path", oracle: safety,
 			what:  "a new entry is run from memory, without reading back that its row was committed",
 			edits: fromMemory,
-			sees:  tests("TestEntryRolledBackToASavepointNeverRuns"),
+			sees:  tests("TestEntryRolledBackToASavepointNeverRuns").and(simulation, "300").and(model, "m:fast-unverified"),
 		},
 		{
 			name: "unknown-commit-runs", oracle: safety,
 			what:  "a commit whose answer was lost is taken for one that happened, and the entry is run from memory",
 			edits: append([]edit{{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == commitUnknown {\n			outcome = committed\n		}\n"}}, fromMemory...),
-			sees:  tests("TestEntryOfALostCommitRequestNeverRuns"),
+			sees:  tests("TestEntryOfALostCommitRequestNeverRuns").and(simulation, "300"),
 		},
 		{
 			name: "unknown-commit-routed", oracle: lateness,
@@ -72,7 +72,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"lanes.go", "	c.types.named(businessType).slots.use(credit, 0)\n", ""},
 			},
-			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
+			sees: tests("TestAbandonedTransactionsKeepNoSlots").and(simulation, "300"),
 		},
 		{
 			name: "credits-never-lapse", oracle: leak,
@@ -89,7 +89,7 @@ func recording() []mutant {
 				{"lanes.go", "intime := row.LeaseLeft >= t.cfg.Lease/2", "intime := true"},
 				{"lanes.go", "switch slot := t.slots.use(f.credit, 1); {", "switch slot := t.slots.use(f.credit, 1) || t.slots.take(1) == 1; {"},
 			},
-			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew"),
+			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew").and(simulation, "300"),
 		},
 	}
 }

@@ -9,16 +9,27 @@ func running() []mutant {
 			edits: []edit{
 				{"lease.go", "case a.leaseEnd.Sub(now) < lease*2/3:", "case a.leaseEnd.Sub(now) < -lease:"},
 			},
-			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
+			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns").and(simulation, "300"),
 		},
 		{
-			name: "renewal-revives", oracle: safety,
-			what: "a renewal asks for neither version nor state: a cancelled entry is leased again, and its handler not told",
+			name: "renewal-without-fence", oracle: lateness,
+			what: "a renewal asks for neither version nor state: a handler whose entry was cancelled is not told",
 			edits: []edit{
 				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
 				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
-			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost"),
+			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost").and(simulation, "300").and(model, "h:renew-unfenced"),
+		},
+		{
+			name: "renewal-revives", oracle: safety,
+			what: "a renewal writes the entry back as it was claimed: one that was cancelled elsewhere comes to life again",
+			edits: []edit{
+				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
+				{"store_claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s\""},
+				{"compensatortest/memory_claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = compensator.Pending, \"\"\n	}\n"},
+				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
+			},
+			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost").and(simulation, "300").and(model, "m:renew-revives"),
 		},
 		{
 			name: "outcome-through-ended-context", oracle: safety,
@@ -27,7 +38,7 @@ func running() []mutant {
 				{"settle.go", "		ctx, cancel := c.statement()\n		results", "		ctx, cancel := context.WithTimeout(c.dispatcher.base, statementTimeout)\n		results"},
 				{"settle.go", "import (\n", "import (\n	\"context\"\n"},
 			},
-			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded"),
+			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded").and(simulation, "300"),
 		},
 		{
 			name: "stop-drops-outcomes", oracle: safety,
@@ -36,7 +47,7 @@ func running() []mutant {
 				{"compensator.go", "if !await(patience, c.settleLane, c.slowLane) {", "if false {"},
 				{"compensator.go", "	await(patience, c.ackLane, c.announceLane, c.moveLane)\n", "	_ = patience\n"},
 			},
-			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored"),
+			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "300"),
 		},
 		{
 			name: "stop-spends-attempts", oracle: safety,
@@ -44,7 +55,7 @@ func running() []mutant {
 			edits: []edit{
 				{"outcome.go", "	if !errors.Is(cause, ErrStopping) && !errors.Is(cause, ErrLeaseLost) {\n", "	if !errors.Is(cause, ErrLeaseLost) {\n"},
 			},
-			sees: tests("TestHandlersThatObeyTheStopSpendNothing"),
+			sees: tests("TestHandlersThatObeyTheStopSpendNothing").and(simulation, "300"),
 		},
 		{
 			name: "effect-without-fence", oracle: safety,
@@ -53,7 +64,7 @@ func running() []mutant {
 				{"store_settle.go", "	case changed == 1:\n		return nil\n", "	case changed <= 1:\n		return nil\n"},
 				{"compensatortest/memory_settle.go", "	case row == nil || !row.seenBy(own).admits(outcome):\n", "	case row != nil && !row.seenBy(own).admits(outcome):\n		return nil\n	case row == nil:\n"},
 			},
-			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced"),
+			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300"),
 		},
 		{
 			name: "unknown-handler-commit-fails", oracle: safety,
@@ -61,7 +72,7 @@ func running() []mutant {
 			edits: []edit{
 				{"transactional.go", "	case errors.Is(err, ErrCommitUnknown):\n", "	case errors.Is(err, ErrCommitUnknown):\n		return ending{err: err}\n"},
 			},
-			sees: tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown"),
+			sees: tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").and(simulation, "300").and(model, "m:unknown-is-failure"),
 		},
 		{
 			name: "unknown-handler-commit-succeeds", oracle: lateness,
@@ -69,7 +80,7 @@ func running() []mutant {
 			edits: []edit{
 				{"transactional.go", "	case errors.Is(err, ErrCommitUnknown):\n", "	case errors.Is(err, ErrCommitUnknown):\n		return ending{settled: true}\n"},
 			},
-			sees: tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease"),
+			sees: tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease").and(model, "m:unknown-is-success"),
 		},
 		{
 			name: "batch-failure-spreads", oracle: safety,
@@ -77,7 +88,7 @@ func running() []mutant {
 			edits: []edit{
 				{"dispatcher.go", "				d.again(a)\n", "				d.finish(a, ending{err: errNoVerdict})\n"},
 			},
-			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
+			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt").and(simulation, "300"),
 		},
 	}
 }

@@ -7,10 +7,10 @@ func settling() []mutant {
 			name: "settle-without-fence", oracle: safety,
 			what: "an outcome is written whoever holds the entry now",
 			edits: []edit{
-				{"store_settle.go", "return fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", g.fence)", "return \"state+0 IN (0,-1,-3)\""},
+				{"store_settle.go", "return \"version=\" + v.number(func(o *Outcome) int64 { return int64(o.Version) }) + \" AND state", "return \"state"},
 				{"compensatortest/memory_settle.go", "return v.entry.Version == outcome.Version && !v.entry.State.Terminal()", "return !v.entry.State.Terminal()"},
 			},
-			sees: tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration"),
+			sees: tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:failure-unfenced"),
 		},
 		{
 			name: "success-not-absorbed", oracle: duplicates,
@@ -18,25 +18,25 @@ func settling() []mutant {
 			edits: []edit{
 				{"outcome.go", "		o.Absorb = true\n", ""},
 			},
-			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay"),
+			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").and(simulation, "300"),
 		},
 		{
 			name: "success-without-epoch", oracle: safety,
 			what: "a success of the generation before counts for the one a person has started",
 			edits: []edit{
-				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.fence)", "return \"state+0 IN (0,-1)\""},
+				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return \"state+0 IN (0,-1)\""},
 				{"compensatortest/memory_settle.go", "return v.entry.Epoch == outcome.Epoch && (", "return ("},
 			},
-			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly"),
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly").and(simulation, "300").and(model, "m:epoch-ignored"),
 		},
 		{
 			name: "success-absorbed-while-compensating", oracle: safety,
 			what: "a late success ends an entry whose compensation is under way: done and undone",
 			edits: []edit{
-				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.fence)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.fence)"},
+				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.epoch)"},
 				{"compensatortest/memory_settle.go", "v.entry.State == compensator.Retrying)", "v.entry.State == compensator.Retrying || v.entry.State == compensator.Compensating)"},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating").and(simulation, "300").and(model, "m:absorb-compensating"),
 		},
 		{
 			name: "settle-forgets-token", oracle: safety,
@@ -45,7 +45,7 @@ func settling() []mutant {
 				{"store_settle.go", "Settled{Applied: row.Token == token, State: row.State}", "Settled{State: row.State}"},
 				{"compensatortest/memory_settle.go", "Applied: before.token == token, State", "State"},
 			},
-			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce"),
+			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300").and(model, "m:settle-blind"),
 		},
 		{
 			name: "settle-not-repeated", oracle: safety,
@@ -53,7 +53,7 @@ func settling() []mutant {
 			edits: []edit{
 				{"settle.go", "if !c.pause(settleBackoff.delay(failures)) {", "if true || !c.pause(settleBackoff.delay(failures)) {"},
 			},
-			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce"),
+			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300"),
 		},
 		{
 			name: "exhausted-early", oracle: safety,
@@ -61,7 +61,7 @@ func settling() []mutant {
 			edits: []edit{
 				{"outcome.go", "case o.ProcessCount >= t.maxProcessCount(row):", "case o.ProcessCount+1 >= t.maxProcessCount(row):"},
 			},
-			sees: tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget"),
+			sees: tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300").and(model, "m:exhaust-early"),
 		},
 		{
 			name: "exhausted-late", oracle: safety,
@@ -69,17 +69,19 @@ func settling() []mutant {
 			edits: []edit{
 				{"outcome.go", "case o.ProcessCount >= t.maxProcessCount(row):", "case o.ProcessCount > t.maxProcessCount(row):"},
 			},
-			sees: tests("TestExhaustedEntryIsCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget"),
+			sees: tests("TestExhaustedEntryIsCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300"),
 		},
 		{
 			name: "count-in-sql", oracle: safety,
 			what: "the failure is counted in SQL before the state is computed from the count: exhausted one early",
 			edits: []edit{
-				{"store_settle.go", "	return fmt.Sprintf(\"state=%d, version=version+1%s, delivery_count=0,", `	if g.to == Retrying {
-		return fmt.Sprintf("process_count=process_count+1, state=IF(max_process_count>0 AND process_count+1>=max_process_count,-2,-1), version=version+1, delivery_count=0, lease_until=0, ended_by=IF(state=-2,'exhausted',''), token=%s, updated_at=%s",
-			hexLiteral(token[:]), s.d.stamp)
+				{"store_settle.go", "	return \"state=\" + v.number(func(o *Outcome) int64 { return int64(o.To) }) + \", version=version+1\" + counts +\n", `	state := v.number(func(o *Outcome) int64 { return int64(o.To) })
+	if !g.absorb {
+		counts = counts[2:] + ", "
+		state = "IF(" + state + "=-1 AND max_process_count>0 AND process_count+1>=max_process_count,-2," + state + ")"
 	}
-	return fmt.Sprintf("state=%d, version=version+1%s, delivery_count=0,`},
+	return counts + "state=" + state + ", version=version+1" +
+`},
 			},
 			sees: tests("TestEntrysOwnMaxProcessCountIsItsBudget"),
 		},
@@ -87,10 +89,10 @@ func settling() []mutant {
 			name: "deliveries-kept", oracle: safety,
 			what: "an outcome does not end the count of deliveries: failures look like crashes",
 			edits: []edit{
-				{"store_settle.go", "	return fmt.Sprintf(\"state=%d, version=version+1%s, delivery_count=0,", "	return fmt.Sprintf(\"state=%d, version=version+1%s,"},
+				{"store_settle.go", "\", delivery_count=0, lease_until=0, ended_by=\"", "\", lease_until=0, ended_by=\""},
 				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount, next.leaseUntil = 0, 0\n	next.nextAt = now\n", "	next.leaseUntil = 0\n	next.nextAt = now\n"},
 			},
-			sees: tests("TestFailedEntryIsRetriedUntilItSucceeds"),
+			sees: tests("TestFailedEntryIsRetriedUntilItSucceeds").and(simulation, "300"),
 		},
 		{
 			name: "snooze-counts", oracle: safety,
@@ -98,28 +100,28 @@ func settling() []mutant {
 			edits: []edit{
 				{"outcome.go", "	case v.kind == snooze:\n", "	case v.kind == snooze:\n		o.ProcessCount, o.To = o.ProcessCount+1, Retrying\n"},
 			},
-			sees: tests("TestVerdictsOfAHandlerAreObeyed"),
+			sees: tests("TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
 		},
 		{
 			name: "queue-before-database", oracle: safety,
 			what: "the queue forgets an entry before the database has its outcome; a process that dies in between leaves it to the reconciler alone",
 			edits: []edit{
-				{"settle.go", "	results := c.writeOutcomes(outcomes)\n", `	for _, s := range first {
+				{"settle.go", "	results := c.writeOutcomes(token, outcomes)\n", `	for _, s := range batch {
 		if s.a.token != 0 {
 			c.ackBatch([]ack{{s.a.t.name, QueueOutcome{ID: s.outcome.ID, Token: s.a.token, Remove: s.outcome.To.Terminal(), In: dueIn(s.outcome.After)}}})
 		}
 	}
-	results := c.writeOutcomes(outcomes)
+	results := c.writeOutcomes(token, outcomes)
 `},
 			},
-			sees: tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome"),
+			sees: tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
 		},
 		{
 			name: "settle-by-due-index", oracle: producers,
 			what: "a settle finds its rows through the index of what is due: it waits for entries that open transactions hold, and holds its own meanwhile",
 			edits: []edit{
-				{"store_settle.go", "		return \"UPDATE \" + s.table.quoted(\"\") + \" SET \"", "		return \"UPDATE \" + s.table.quoted(\"\") + s.d.dueIndex + \" SET \""},
-				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.fence)", "return fmt.Sprintf(\"epoch=%d AND state IN (0,-1)\", g.fence)"},
+				{"store_settle.go", "return \"UPDATE \" + s.byID() + \" SET \" + g.set(s, token, v)", "return \"UPDATE \" + s.table.quoted(\"\") + s.d.dueIndex + \" SET \" + g.set(s, token, v)"},
+				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state IN (0,-1)\", g.epoch)"},
 			},
 			sees: tests("TestOutcomesOfFreeRowsDoNotWaitForALockedOne"),
 		},

@@ -76,6 +76,9 @@ func TestVerdictTellsAFailedTestFromARunThatProvesNothing(t *testing.T) {
 		"failed": {`{"Action":"run","Test":"TestA/x"}` + "\n" + `{"Action":"output","Test":"TestA/x","Output":"    a_test.go:1: got 1, want 2\n"}` + "\n" +
 			`{"Action":"fail","Test":"TestA/x"}` + "\n" + `{"Action":"fail","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, false, red,
 			"killed by TestA/x: got 1, want 2"},
+		"seeds": {`{"Action":"run","Test":"TestSeeds"}` + "\n" + `{"Action":"output","Test":"TestSeeds","Output":"    a_test.go:1: seed 7, 300 steps\n    a_test.go:2: seed 7: I10: never\n"}` + "\n" +
+			`{"Action":"output","Test":"TestSeeds","Output":"    a_test.go:2: seed 9: I1: lost\n"}` + "\n" + `{"Action":"fail","Test":"TestSeeds"}`, false, red,
+			"killed by TestSeeds: 2 seeds, first seed 7: I10: never"},
 		"does not build": {`{"Action":"build-output","Output":"x.go:1: undefined: y\n"}` + "\n" + `{"Action":"build-fail"}` + "\n" + `{"Action":"fail","FailedBuild":"p"}`, false, broken,
 			"ERROR: does not build: x.go:1: undefined: y"},
 		"hangs": {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"panic: test timed out after 1s\n"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, false, broken,

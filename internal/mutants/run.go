@@ -16,8 +16,8 @@ func run(ctx context.Context, root string, l layer, what string, edits []edit) (
 		return verdict{}, err
 	}
 	defer o.remove()
-	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-overlay=" + o.path}, l.args(what)...)
-	cmd := exec.CommandContext(ctx, "go", args...)
+	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-overlay=" + o.path} // linking is most of a build
+	cmd := exec.CommandContext(ctx, "go", append(flags, l.args(what)...)...)
 	cmd.Dir = filepath.Join(root, l.dir())
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that servers are stopped, too
 	cmd.WaitDelay = time.Minute

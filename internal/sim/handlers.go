@@ -72,11 +72,16 @@ type behaviour struct {
 	deaf   bool // it ignores its context
 	chain  bool // a transactional one records an entry of its own
 	after  time.Duration
+	kills  bool // its process dies of it
+	deed   int  // from 1: while it runs, somebody does this to its entry
 }
 
 func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	if w.healed.Load() {
 		return behaviour{manner: fine}
+	}
+	if e.IdempotentID == w.plan.killer {
+		return behaviour{kills: true}
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(e.IdempotentID))
@@ -102,6 +107,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	b.chain = rng.IntN(8) == 0
+	if rng.Float64() < w.plan.meddling {
+		b.deed = 1 + rng.IntN(6)
+		if e.State == compensator.Retrying && rng.IntN(2) == 0 {
+			b.deed = 1 + requeueDeed
+		}
+	}
 	return b
 }
 
@@ -170,6 +181,13 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, 
 	if strings.HasPrefix(e.IdempotentID, barrierPrefix) {
 		return n.w.barrier.wait(ctx, e.BusinessType, entries)
 	}
+	if b.kills {
+		n.die()
+		return errDead
+	}
+	if b.deed > 0 {
+		n.meddle(e, b)
+	}
 	if b.took == 0 {
 		return nil
 	}
@@ -185,6 +203,15 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, 
 		return errDead
 	}
 	return nil
+}
+
+// meddle does something to the entry whose attempt is under way, from any instance.
+func (n *instance) meddle(e *compensator.Entry, b behaviour) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if other := n.w.alive(int(e.Version)); other != nil {
+		other.act(ctx, deed{what: b.deed - 1, entry: int(e.Version), delay: b.after, holds: b.after / 8}, e.ID)
+	}
 }
 
 // begin is the moment the handler starts to act.

@@ -156,12 +156,16 @@ func (w *world) bury() {
 		w.deathsSeen++
 		n.stop()
 		w.later(time.Duration(w.rng.Int64N(int64(3*time.Second))), n.hangUp)
-		if n.runs && !w.healed.Load() && w.rng.IntN(4) > 0 {
-			w.later(time.Duration(w.rng.Int64N(int64(4*time.Second))), func() {
+		switch wait := time.Duration(w.rng.Int64N(int64(4 * time.Second))); {
+		case w.oracle.failed.Load():
+		case !w.healed.Load() && n.runs && w.rng.IntN(4) > 0:
+			w.later(wait, func() {
 				if !w.healed.Load() {
 					w.launch(true)
 				}
 			})
+		case w.healed.Load(): // it was on its way to die when all was healed
+			w.someoneWorks()
 		}
 	}
 }

@@ -81,7 +81,16 @@ type attempt struct {
 
 	manner manner // guarded by oracle.mu, as the rest
 	ended  bool
-	held   bool // when it ended, nobody had moved the row on
+	stored bool // the database has taken its outcome, or refused it for good
+}
+
+func (op *operation) draft(key string) (found compensator.Draft) {
+	for _, d := range op.drafts {
+		if d.IdempotentID == key {
+			found = d
+		}
+	}
+	return found
 }
 
 func newOracle(w *world) *oracle {
@@ -166,6 +175,9 @@ func (o *oracle) insertedLocked(row compensator.Row) {
 	}
 	if row.Version != 0 || row.State != compensator.Pending || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
 		o.failLocked("I4: entry %s is born as %+v", row.ID, row)
+	}
+	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotentID).Delay > 0) {
+		o.failLocked("I9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
 	}
 	l := &life{id: row.ID, key: row.IdempotentID, kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row})

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/compensator-go/compensator"
 )
@@ -39,8 +40,10 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 		o.failLocked("I2: entry %s runs on instance %d as version %d, which that one did not claim", e.ID, n.number, e.Version)
 	case l.readBy[n] < e.Version+1:
 		o.failLocked("I2: entry %s runs on instance %d as version %d from memory", e.ID, n.number, e.Version)
-	case s.row.State.Terminal() || s.row.DueIn > 0:
-		o.failLocked("I2: entry %s runs although it is %s, due in %v", e.ID, s.row.State, s.row.DueIn)
+	case s.row.State.Terminal():
+		o.failLocked("I2: entry %s runs although it is %s", e.ID, s.row.State)
+	case e.DeliveryCount > crashBudget:
+		o.failLocked("I16: entry %s runs although %d leases in a row were lost", e.ID, e.DeliveryCount-1)
 	case e.State != s.row.State || e.Epoch != s.row.Epoch || e.ProcessCount != s.row.ProcessCount || !bytes.Equal(e.Content, l.content):
 		o.failLocked("I2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row.Entry)
 	case l.kind == strayType:
@@ -79,9 +82,35 @@ func (o *oracle) concluded(a *attempt, how manner) {
 	if how == interrupted {
 		o.sights[sawInterrupted]++
 	}
-	if l := o.lives[a.id]; l != nil {
-		a.held = l.last().row.Version == a.version && l.last().op.kind != opPurge
+}
+
+// answered takes the database's answer to outcomes. I8: a success is refused only where the entry has moved on.
+func (o *oracle) answered(n *instance, outcomes []compensator.Outcome, answers []compensator.Settled) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, out := range outcomes {
+		if answers[i].Busy {
+			continue
+		}
+		l := o.lives[out.ID]
+		if l == nil {
+			continue // it was never committed, which its attempt has been told off for
+		}
+		for _, a := range l.attempts { // more than one, after a batch that came to nothing
+			a.stored = a.stored || a.version == out.Version && a.from == n
+		}
+		now := l.last()
+		open := now.op.kind != opPurge && (now.row.State == compensator.Pending || now.row.State == compensator.Retrying)
+		if out.To == compensator.Succeeded && !answers[i].Applied && open && now.row.Epoch == out.Epoch {
+			o.failLocked("I8: the success of entry %s, version %d, was refused, although it is %s", out.ID, out.Version, now.row.State)
+		}
 	}
+}
+
+// voidable reports whether the attempt may have been in a batch that came to no verdict.
+func (a *attempt) voidable() bool {
+	timedOut := errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
+	return a.kind == batchType && !a.compensate && (timedOut || a.manner == panicked || a.manner == goexited)
 }
 
 // void takes back a conclusion: the whole batch has come to nothing.
@@ -117,6 +146,10 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 // durableLocked: what an instance takes for settled is in the row's history.
 func (o *oracle) durableLocked(e compensator.SettledEvent) {
 	l := o.lives[e.ID]
+	if l == nil {
+		o.failLocked("I2: entry %s is said to be settled, but was never committed", e.ID)
+		return
+	}
 	for i := len(l.steps) - 1; i >= 0; i-- {
 		if s := l.steps[i]; s.op.kind == opSettle && s.row.State == e.State {
 			return

@@ -96,20 +96,13 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// nothingLostLocked: I8, a nil returned while the row was still the attempt's own is recorded, unless the row
-// moved on: by somebody's action, or because the lease ended before the database took the outcome.
+// nothingLostLocked: I8, what an attempt came to has reached the database, unless its process died.
 func (o *oracle) nothingLostLocked(l *life) {
 	for _, a := range l.attempts {
-		if a.manner != fine || !a.held || a.from.dead.Load() || transactional(l.kind) || a.from.failedToStop() {
-			continue
-		}
-		kept := false
-		for _, s := range l.steps[min(a.version+1, uint64(len(l.steps))):] {
-			kept = kept || s.op.kind == opChange || s.op.kind == opClaim || s.op.kind == opPurge ||
-				s.op.kind == opSettle && (s.row.State == compensator.Succeeded || s.row.State == compensator.Compensated)
-		}
-		if !kept {
-			o.failLocked("I8: entry %s, version %d: nil was returned on instance %d and is recorded nowhere", l.id, a.version, a.from.number)
+		gone := a.from.dead.Load() || a.from.failedToStop()
+		inTx := transactional(l.kind) && a.manner == fine
+		if !gone && !inTx && !a.stored && a.manner != unfinished {
+			o.failLocked("I8: entry %s, version %d: what it came to on instance %d was never stored", l.id, a.version, a.from.number)
 		}
 	}
 }

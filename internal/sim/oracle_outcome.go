@@ -88,6 +88,7 @@ func (o *oracle) crashedLocked(before, after compensator.Row) {
 // spentNothingLocked: Snooze, Unavailable and interruptions. A failure must not pass for one of them.
 func (o *oracle) spentNothingLocked(l *life, after compensator.Row, a *attempt) {
 	switch {
+	case a != nil && a.voidable(): // a batch may come to nothing, and its entries be somebody else's by then
 	case a == nil:
 		if !transactional(l.kind) { // whose transaction may not even begin
 			o.failLocked("I4: entry %s was put off, and no attempt was made", after.ID)

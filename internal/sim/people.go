@@ -20,6 +20,9 @@ type deed struct {
 	holds time.Duration
 }
 
+// requeueDeed is the one that starts a new epoch under a running attempt.
+const requeueDeed = 3
+
 // drawDeeds draws what services and people do.
 func (w *world) drawDeeds() (deeds []deed) {
 	for range w.rng.IntN(7) {
@@ -32,7 +35,7 @@ func (w *world) drawDeeds() (deeds []deed) {
 	return deeds
 }
 
-// do carries a deed out. What it answers is the row's to judge: every refusal is legal somewhere.
+// do carries a deed out.
 func (w *world) do(d deed) {
 	time.Sleep(d.at)
 	n := w.alive(d.whom)
@@ -41,7 +44,11 @@ func (w *world) do(d deed) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	ref := compensator.IdempotentID("e" + strconv.Itoa(d.entry))
+	n.act(ctx, d, compensator.IdempotentID("e"+strconv.Itoa(d.entry)))
+}
+
+// act does a deed to an entry. What it is answered is the row's to judge: every refusal is legal somewhere.
+func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := compensator.ByHand{Actor: "somebody", Reason: "because"}
 	switch d.what {
 	case 0, 1, 2:
@@ -57,7 +64,7 @@ func (w *world) do(d deed) {
 		case 2:
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
-	case 3:
+	case requeueDeed:
 		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
 	case 4:
 		row, err := n.c.Resolve(ctx, ref)

@@ -201,6 +201,7 @@ func (s *gatedStore) Settle(ctx context.Context, token compensator.Token, outcom
 	if err != nil {
 		return nil, err
 	}
+	s.from.w.oracle.answered(s.from, outcomes, answers)
 	return answers, nil
 }
 

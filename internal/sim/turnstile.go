@@ -178,8 +178,8 @@ func (w *world) serve(r *request) {
 // maxSteps is far beyond what a seed needs.
 const maxSteps = 60_000
 
-// latency is how long a step is on its way, drawn to the nanosecond: so no two things happen at the same
-// instant, where the order of timers would be the runtime's own choice.
+// latency is how long a step is on its way, drawn to the nanosecond: so that steps hardly ever
+// coincide: the order of timers that end at the same instant is the runtime's own choice.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,10 +59,12 @@ type plan struct {
 	chaos             time.Duration // how long faults come
 	rate              float64       // of steps that may go wrong
 	failing           float64       // of attempts
+	meddling          float64       // of attempts
 	active            [faults]bool
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
+	killer            string // idempotent id of an entry whose attempts kill their instance
 	runners           int
 	recorders         int
 	orders            []order
@@ -105,10 +108,14 @@ func (w *world) drawPlan() {
 	if w.rng.IntN(25) == 0 {
 		p.chaos += 70 * time.Second // long enough for a purge
 	}
-	p.rate = []float64{0, 0.01, 0.04, 0.15}[w.rng.IntN(4)]
+	p.rate = []float64{0, 0.03, 0.1, 0.3}[w.rng.IntN(4)]
+	p.meddling = []float64{0, 0, 0.1, 0.3}[w.rng.IntN(4)]
 	p.failing = []float64{0, 0.2, 0.5, 0.9}[w.rng.IntN(4)]
 	for f := range p.active {
-		p.active[f] = w.rng.IntN(3) == 0
+		p.active[f] = w.rng.IntN(5) < 2
+	}
+	if w.rng.IntN(5) == 0 {
+		p.killer = "e" + strconv.Itoa(1+w.rng.IntN(4))
 	}
 	p.orders, p.deeds = w.drawOrders(), w.drawDeeds()
 	w.drawEvents()
@@ -212,19 +219,23 @@ func (w *world) heal() {
 	w.asWorld(func() {
 		now := time.Now()
 		w.storeDown, w.queueDown = now, now
-		runners := 0
 		for _, n := range w.living() {
 			n.pausedUntil.Store(now.UnixNano())
-			if n.runs {
-				runners++
-			}
 		}
-		if runners == 0 {
-			w.launch(true)
-		}
+		w.someoneWorks()
 		close(ready)
 	})
 	<-ready
+}
+
+// someoneWorks starts an instance if none is left that runs.
+func (w *world) someoneWorks() {
+	for _, n := range w.living() {
+		if n.runs {
+			return
+		}
+	}
+	w.launch(true)
 }
 
 // asWorld has the world's own goroutine do something at its next turn.

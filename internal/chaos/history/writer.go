@@ -41,11 +41,22 @@ func Create(dir, app string) (*Writer, error) {
 // Write appends records, one line each, with a single write(2). When it returns nil they outlive the process, but
 // not the machine. After an error the process must end: its history has a hole.
 func (w *Writer) Write(records ...Record) error {
+	lines, err := Encode(records...)
+	if err != nil {
+		return err
+	}
+	// os.File writes on after a short write; on a local file there is none but for a full disk.
+	_, err = w.file.Write(lines)
+	return err
+}
+
+// Encode makes the lines of records.
+func Encode(records ...Record) ([]byte, error) {
 	var lines []byte
 	for _, r := range records {
 		fields, err := json.Marshal(r)
 		if err != nil {
-			return fmt.Errorf("history: %s: %w", r.Kind(), err)
+			return nil, fmt.Errorf("history: %s: %w", r.Kind(), err)
 		}
 		lines = append(lines, `{"kind":"`...)
 		lines = append(lines, r.Kind()...)
@@ -53,9 +64,7 @@ func (w *Writer) Write(records ...Record) error {
 		lines = append(lines, fields[1:]...)
 		lines = append(lines, '\n')
 	}
-	// os.File writes on after a short write; on a local file there is none but for a full disk.
-	_, err := w.file.Write(lines)
-	return err
+	return lines, nil
 }
 
 // Close closes the file; what is written stays.

@@ -113,7 +113,7 @@ var wrong = []struct {
 	}},
 	{"an effect of an entry that was never there", []string{"effects", "phantom"}, func(s *story) { s.entry("pay").effectRow(0, false) }},
 
-	{"a version is skipped", []string{"linear history"}, func(s *story) {
+	{"a version is skipped", []string{"attempts", "linear history"}, func(s *story) {
 		e := s.committed("ship")
 		e.update(func(r *history.Image) { r.Version++; r.DeliveryCount++; r.LeaseUntil = s.dbMS() + storyLease })
 		e.run("app1").end(history.OutcomeOK).succeed()
@@ -283,6 +283,11 @@ var wrong = []struct {
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		e.effectRow(0, false)
 	}},
+	{"a failure of an attempt that never returned", []string{"outcome"}, func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1")
+		e.fail().claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
 	{"a snooze that is counted", []string{"outcome"}, func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomeSnooze).fail()
@@ -425,8 +430,7 @@ var wrong = []struct {
 		e.run("app1").end(history.OutcomeOK).succeed()
 		e.act(history.ActionRequeue, "")
 		e.requeue(compensating).claim().run("app1").end(history.OutcomeFail).undoFail()
-		e.claim().runAs("app1", func(a *history.Attempt) { a.Epoch = 0 })
-		e.pauseBy(history.OutcomeSnooze)
+		e.claim().runAs("app1", func(a *history.Attempt) { a.Epoch = 0 }).end(history.OutcomeSnooze).pause()
 		e.claim().run("app1").end(history.OutcomeOK).compensate()
 	}},
 	{"a type without a compensation is to be compensated", []string{"compensation"}, func(s *story) {
@@ -535,12 +539,33 @@ var wrong = []struct {
 		e.run("app1").end(history.OutcomeFail)
 		e.run("app1").end(history.OutcomeOK).succeed()
 	}},
+	{"one claim of a batch type runs three times", []string{"executions"}, func(s *story) {
+		e := s.committed("mail").claim()
+		for range 2 {
+			e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeNoVerdict)
+		}
+		e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
+	}},
+	{"a batch's share that failed runs again", []string{"executions"}, func(s *story) {
+		e := s.committed("mail").claim()
+		for range 2 {
+			e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeFail)
+		}
+		e.fail().claim().runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
+	}},
 	{"a lease is lost for no reason", []string{"executions"}, func(s *story) {
 		e := s.committed("ship").claim()
 		r := e.run("app1")
 		s.wait(5000)
 		e.claim().run("app2").end(history.OutcomeOK).succeed()
 		r.end(history.OutcomeOK)
+	}},
+
+	{"a claim that nobody ran is lost for no reason", []string{"executions"}, func(s *story) {
+		e := s.committed("ship").claim()
+		s.wait(5000)
+		s.write("app1", &history.Mark{At: s.now, What: history.MarkExit})
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
 	}},
 
 	{"a cancellation that was answered is not there", []string{"actions"}, func(s *story) {
@@ -610,12 +635,24 @@ var wrong = []struct {
 		s.run.Types[len(s.run.Types)-1].LeaseMS = storyLease
 		s.committed("nobody").claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
+	{"born claimed, of a type that nobody serves", []string{"unknown types"}, func(s *story) {
+		e, x := s.entry("nobody"), s.begin()
+		e.insert(x)
+		x.ask()
+		e.appear(true)
+		x.answer(history.CommitOK)
+	}},
 	{"claimed an entry of a type that nobody serves", []string{"unknown types"}, func(s *story) { s.committed("nobody").claim().release() }},
 
 	{"the table differs from the audit", []string{"audit"}, func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomeOK).succeed()
 		e.row.ProcessCount = 4
+	}},
+	{"a row changed its type", []string{"audit"}, func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomeOK).succeed()
+		e.typ = "truck"
 	}},
 	{"a row vanished past the triggers", []string{"audit"}, func(s *story) {
 		e := s.committed("ship").claim()
@@ -635,9 +672,6 @@ func (s *story) act(e *subject) {
 	e.act(history.ActionCancel, "")
 	e.settle(cancelled, "person", nil)
 }
-
-// pauseBy is an attempt that returns this, and is recorded as a pause.
-func (e *subject) pauseBy(outcome string) *subject { return e.run("app1").end(outcome).pause() }
 
 func TestEveryWrongHistoryIsCaughtByItsCheck(t *testing.T) {
 	for _, w := range wrong {

@@ -25,6 +25,7 @@ func checkLost(l *Ledger, c *Check) {
 	}
 	if l.marks[history.MarkQuiescent] == 0 {
 		c.violate(nil, nil, "the run never came to rest")
+		c.note("the dumps may be of different moments: attempts, effects, compensation, audit and queue can be violated by that alone")
 	}
 	l.each(func(e *Entry) {
 		last, exists := e.last()

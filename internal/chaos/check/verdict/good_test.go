@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/compensator-go/compensator/internal/chaos/history"
@@ -289,6 +290,18 @@ var strange = map[string]func(s *story){
 		s.wait(3000)
 		e.claim().run("app2").end(history.OutcomeOK).succeed()
 	},
+	"a handler killed its own process, and those beside it": func(s *story) {
+		bomb, beside, unrun := s.committed("ship").claim(), s.committed("ship").claim(), s.committed("ship").claim()
+		file := fmt.Sprintf("app1 again %d", s.next())
+		s.start(file, "app1")
+		beside.run(file).end(history.OutcomeOK)
+		bomb.run(file)
+		s.wait(3000)
+		s.start(file+" and again", "app1")
+		for _, e := range []*subject{bomb, beside, unrun} {
+			e.claim().run("app2").end(history.OutcomeOK).succeed()
+		}
+	},
 	"quarantined": func(s *story) {
 		e := s.committed("ship")
 		for range 3 {
@@ -409,6 +422,13 @@ var strange = map[string]func(s *story){
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 5 }).end(history.OutcomeNoVerdict)
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeFail).fail()
 		e.claim().runAs("app1", func(a *history.Attempt) { a.Batch = 2 }).end(history.OutcomeOK).succeed()
+	},
+	"a batch of one that timed out runs alone": func(s *story) {
+		e := s.committed("mail").claim()
+		for range 2 {
+			e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).endAs(history.OutcomeFail, func(a *history.AttemptEnd) { a.Cause = history.CauseTimeout })
+		}
+		e.fail().claim().runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
 	},
 	"a batch that was told to stop": func(s *story) {
 		e := s.committed("mail").claim()

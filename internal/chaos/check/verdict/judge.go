@@ -44,7 +44,12 @@ func (c *Check) violate(e *Entry, lines []Place, format string, args ...any) {
 	if len(c.Findings) == findings {
 		return
 	}
-	f := Finding{What: fmt.Sprintf(format, args...), Lines: slices.Clone(lines)}
+	f := Finding{What: fmt.Sprintf(format, args...)}
+	for _, p := range lines {
+		if !slices.Contains(f.Lines, p) {
+			f.Lines = append(f.Lines, p)
+		}
+	}
 	if e != nil {
 		f.Entry = e.ID
 		f.What = fmt.Sprintf("entry %d (%s, %q): %s", e.ID, e.Type, e.Key, f.What)

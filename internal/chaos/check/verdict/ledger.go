@@ -39,10 +39,11 @@ type process struct {
 	started int64
 	last    int64 // At of its last line
 	ended   bool  // in order: MarkExit
+	killed  bool  // it left no mark of its end, and its app was started again
 }
 
-// dead reports whether the process was gone at a moment: killed, as it left no mark of its end.
-func (p process) deadAt(at int64) bool { return !p.ended && p.last < at }
+// diedBefore reports whether the process was killed before a moment.
+func (p process) diedBefore(at int64) bool { return p.killed && p.last < at }
 
 // transaction is a caller's.
 type transaction struct {
@@ -328,6 +329,7 @@ func (l *Ledger) finish() error {
 		return fmt.Errorf("the history has no run line, or one without types")
 	}
 	l.clock.sort()
+	l.findKilled()
 	slices.SortFunc(l.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	end := l.marks[history.MarkHealed]
 	if end == 0 {
@@ -348,6 +350,17 @@ func (l *Ledger) finish() error {
 		}
 	})
 	return nil
+}
+
+func (l *Ledger) findKilled() {
+	latest := make(map[string]int64)
+	for _, p := range l.processes {
+		latest[p.app] = max(latest[p.app], p.started)
+	}
+	for i := range l.processes {
+		p := &l.processes[i]
+		p.killed = !p.ended && p.started < latest[p.app]
+	}
 }
 
 func (l *Ledger) endOfRun() int64 {

@@ -97,9 +97,9 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		return s.move == movePause && l.transactional(e, s.old.state) // its transaction was not to be committed
 	case a.outcome == history.OutcomeNoVerdict && a.batch > 1:
 		return s.move == movePause // told to stop before its entries could run alone
-	case a.outcome == history.OutcomeNoVerdict:
-		return slices.Contains(explains[s.move], history.OutcomeFail)
-	case a.batch > 1 && a.cause != "":
+	case a.outcome == history.OutcomeNoVerdict: // alone it is a failure; as a batch of one, the same as above
+		return s.move == movePause || slices.Contains(explains[s.move], history.OutcomeFail)
+	case a.batch > 0 && a.cause != "":
 		return s.move == movePause // the same, after a timeout
 	}
 	return false

@@ -31,6 +31,9 @@ func Print(out io.Writer, l *Ledger, v *Verdict) error {
 			fmt.Fprintf(w, "  %s: %s\n", c.Name, note)
 		}
 	}
+	starts := l.Starts()
+	fmt.Fprintf(w, "  late, no fault about: %v\n", Sum(starts, func(s Start) bool { return s.Calm }))
+	fmt.Fprintf(w, "  late, during faults:  %v\n", Sum(starts, func(s Start) bool { return !s.Calm }))
 	for _, c := range v.Checks {
 		l.printFindings(w, c, texts)
 	}

@@ -22,7 +22,7 @@ const (
 
 // story makes a history by hand: a run whose clock moves only by wait, told by a driver, a producer and apps.
 type story struct {
-	t       *testing.T
+	t       testing.TB
 	run     history.Run
 	now     int64 // wall µs
 	skew    int64 // of the database's clock, µs
@@ -34,7 +34,7 @@ type story struct {
 	members []history.Member
 }
 
-func newStory(t *testing.T) *story {
+func newStory(t testing.TB) *story {
 	s := &story{t: t, now: 1_700_000_000_000_000, records: make(map[string][]history.Record)}
 	s.run = history.Run{
 		Seed: 7, HorizonMS: 60_000, PurgeAgeMS: purgeAge,
@@ -322,9 +322,12 @@ func (s *story) rest() {
 // tell makes the ledger, each file as a reader would.
 func (s *story) tell() (*Ledger, error) {
 	b := newBuilder(s.order)
-	s.records["driver"] = slices.Insert(s.records["driver"], 1, history.Record(&s.run))
 	for i, file := range s.order {
-		for n, r := range s.records[file] {
+		records := s.records[file]
+		if i == 0 {
+			records = slices.Insert(slices.Clone(records), 1, history.Record(&s.run))
+		}
+		for n, r := range records {
 			if err := b.add(Place{file: int32(i), line: int32(n + 1)}, r); err != nil {
 				return nil, err
 			}

@@ -1,6 +1,8 @@
 package verdict
 
 import (
+	"slices"
+
 	"github.com/compensator-go/compensator/internal/chaos/history"
 )
 
@@ -80,7 +82,7 @@ func checkExecutions(l *Ledger, c *Check) {
 				continue
 			}
 			claims++
-			if s.old.leaseUntil == 0 || s.old.leaseUntil > s.nowMS() {
+			if !e.foundLapsed(s) {
 				continue
 			}
 			lost++
@@ -98,21 +100,40 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
+// foundLapsed reports whether a claim took over a claim whose lease had ended. A rescheduled row keeps the lease of
+// an attempt that has lost its fence; nothing is lost when that ends.
+func (e *Entry) foundLapsed(claim *step) bool {
+	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
+		return false
+	}
+	before := e.at(claim.old.version)
+	return before != nil && before.move != moveReschedule
+}
+
 func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	for i := range e.attempts {
 		a := &e.attempts[i]
 		c.Looked++
-		for k := i - 1; k >= 0; k-- {
-			b := &e.attempts[k]
-			if b.version != a.version {
-				continue
+		var before *attempt
+		runs := 1
+		for k := range i {
+			if e.attempts[k].version == a.version {
+				before = &e.attempts[k]
+				runs++
 			}
-			if b.process != a.process || b.batch <= 1 || b.ended == 0 {
-				c.violate(e, append(b.places(), a.places()...), "one claim, version %d, ran twice", a.version)
-			}
-			break
+		}
+		if before != nil && (runs > 2 || before.process != a.process || !l.runsAgain(e, before)) {
+			c.violate(e, append(before.places(), a.places()...), "one claim, version %d, ran twice", a.version)
 		}
 	}
+}
+
+// runsAgain reports whether an attempt may have been a batch's share that came to no verdict, so that its entry runs
+// once more, alone. A batch may be one of one.
+func (l *Ledger) runsAgain(e *Entry, a *attempt) bool {
+	t := l.typeOf(e)
+	inBatch := t != nil && t.Handler == history.HandlerBatch && !a.compensation && a.batch > 0 && a.ended != 0
+	return inBatch && (a.outcome == history.OutcomeNoVerdict || a.cause == history.CauseTimeout || a.batch > 1)
 }
 
 // mayLose reports whether there is a reason for the lease that a claim found lapsed.
@@ -121,24 +142,21 @@ func (l *Ledger) mayLose(e *Entry, claim *step) bool {
 	if before == nil {
 		return false
 	}
-	app := ""
+	app := "" // nobody knows whose it was
 	if a := e.lastAttempt(claim.old.version); a != nil {
 		p := l.processes[a.process]
-		if a.ended == 0 && p.deadAt(claim.wall) {
+		if p.diedBefore(claim.wall) {
 			return true
 		}
 		app = p.app
+	} else if l.diedBetween(before.wall, claim.wall) {
+		return true
 	}
-	return l.hit(before.wall-recovery, claim.wall, app, history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB,
-		history.TouchesLocks, history.TouchesDBClock) || l.diedIn(before.wall, claim.wall)
+	return l.hit(before.wall, claim.wall, app, history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB,
+		history.TouchesLocks, history.TouchesDBClock)
 }
 
-// diedIn reports whether a process died between two moments: a claim that nobody ran was one's.
-func (l *Ledger) diedIn(from, to int64) bool {
-	for _, p := range l.processes {
-		if !p.ended && p.last >= from-recovery && p.last <= to && p.last < l.endOfRun()-recovery {
-			return true
-		}
-	}
-	return false
+// diedBetween reports whether a process was killed between two moments.
+func (l *Ledger) diedBetween(from, to int64) bool {
+	return slices.ContainsFunc(l.processes, func(p process) bool { return p.killed && p.last >= from-recovery && p.last <= to })
 }

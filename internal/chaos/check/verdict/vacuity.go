@@ -77,7 +77,7 @@ func (l *Ledger) shown() map[string]int {
 		for i := range e.steps {
 			s := &e.steps[i]
 			count(ShowsBornClaimed, s.move == moveInsert && s.new.deliveryCount > 0)
-			count(ShowsLostLease, s.move == moveClaim && s.old.leaseUntil > 0 && s.old.leaseUntil <= s.nowMS())
+			count(ShowsLostLease, e.foundLapsed(s))
 			count(ShowsQuarantine, s.move == moveCrashed || s.move == moveCrashedUndo)
 			count(ShowsCompensated, s.move == moveCompensated)
 			count(ShowsDead, s.move == moveDead || s.move == moveUndoDead)

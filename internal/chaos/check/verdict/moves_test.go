@@ -1,0 +1,55 @@
+package verdict
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every change of a row that any move allows is allowed by that move alone, so that a step's name is what it is.
+// All combinations of what a column can do are tried.
+func TestNoTwoMovesFitOneChange(t *testing.T) {
+	const at = 1_700_000_000_000
+	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, byHand}
+	old := image{version: 5, token: 1, nextAt: at - 1000, epoch: 2, processCount: 1, compensateCount: 1, deliveryCount: 2}
+	fitted := make(map[string]int)
+	for _, from := range states {
+		for _, to := range states {
+			for n := range 1 << 10 {
+				bit := func(i int) int32 { return int32(n >> i & 1) }
+				o := old
+				o.state, o.leaseUntil = from, int64(bit(0))*(at+500)
+				w := o
+				w.state = to
+				w.version += uint64(bit(1))
+				w.epoch += uint32(bit(2))
+				w.token += uint64(bit(3))
+				w.processCount = [...]int32{o.processCount, o.processCount + 1, 0}[min(2, bit(4)+2*bit(5))]
+				w.compensateCount = [...]int32{o.compensateCount, o.compensateCount + 1, 0}[min(2, bit(6)+2*bit(5))]
+				w.deliveryCount = [...]int32{o.deliveryCount, o.deliveryCount + 1, o.deliveryCount - 1, 0}[bit(7)+2*bit(8)]
+				w.nextAt = [...]int64{o.nextAt, at}[bit(9)]
+				for _, lease := range []int64{o.leaseUntil, 0, at + 2000} {
+					for _, by := range []string{"", "handler", "complete", "permanent", "exhausted", "crash", "person"} {
+						w.leaseUntil, w.endedBy = lease, by
+						s := step{old: o, new: w, now: at * 1000}
+						var fit []string
+						for i := range moves {
+							if moves[i].fits(&s) {
+								fit = append(fit, moves[i].name)
+								fitted[moves[i].name]++
+							}
+						}
+						// A renewal within one millisecond changes nothing.
+						if len(fit) > 1 && !slices.Equal(fit, []string{moveTouch, moveRenew}) {
+							t.Fatalf("%v fit %s; want one of them", fit, describe(&s))
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, m := range moves {
+		require.Positive(t, fitted[m.name], "no change fits %q", m.name)
+	}
+}

@@ -1,0 +1,45 @@
+package chaos
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime/metrics"
+	"time"
+)
+
+// soakEnv holds the directory in which the apps of a soak write down what they use.
+const soakEnv = "CHAOS_SOAK"
+
+const soakEvery = 2 * time.Second
+
+func init() {
+	dir, text := os.Getenv(soakEnv), os.Getenv(appEnv)
+	if dir == "" || text == "" {
+		return // not an app of a soak
+	}
+	var cfg appConfig
+	must(json.Unmarshal([]byte(text), &cfg))
+	file, err := os.OpenFile(filepath.Join(dir, cfg.Name+usageSuffix), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	must(err)
+	go writeUsage(file)
+}
+
+const usageSuffix = ".usage"
+
+// ownUsage is what only the process itself can tell.
+type ownUsage struct {
+	At         int64 // unix µs
+	PID        int
+	Goroutines uint64
+	HeapLive   uint64 // bytes found alive by the last garbage collection
+}
+
+func writeUsage(file *os.File) {
+	readings := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/gc/heap/live:bytes"}}
+	out := json.NewEncoder(file)
+	for range time.Tick(soakEvery) {
+		metrics.Read(readings)
+		_ = out.Encode(ownUsage{time.Now().UnixMicro(), os.Getpid(), readings[0].Value.Uint64(), readings[1].Value.Uint64()})
+	}
+}

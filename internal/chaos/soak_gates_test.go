@@ -1,0 +1,239 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// gate is one demand on a soak, and what was found.
+type gate struct {
+	what   string
+	got    string
+	want   string
+	passed bool
+	figure bool // for the report only: a busy machine is no defect
+}
+
+// What a soak must not exceed.
+const (
+	mostHistory  = 1e5
+	mostSlope    = 1.0   // MB an hour
+	mostGrowth   = 4.0   // MB over the second half, where the run is too short to tell that slope from noise
+	mostSpurious = 0.001 // of the ids claimed in undisturbed time
+	mostLate     = 200.0 // ms, 99 of 100 in undisturbed time
+)
+
+// gates judges a soak. Figures are taken from the second half: the first one warms up.
+func (s *soak) gates() []gate {
+	var all []gate
+	for _, what := range s.names() {
+		_, kind, _ := strings.Cut(what, ": ")
+		switch {
+		case kind == "RSS, MB", kind == "live heap, MB":
+			all = append(all, steady(what, s.series[what]))
+		case kind == "goroutines", kind == "open files", what == sqlConnections, what == sqlPrepared:
+			all = append(all, flat(what, s.series[what]))
+		}
+	}
+	return append(all, below(sqlHistory, s.series[sqlHistory], mostHistory), below(queueExcess, s.calmOnes(queueExcess), 0), s.spurious(), s.lateness())
+}
+
+func (s *soak) names() []string {
+	names := make([]string, 0, len(s.series))
+	for name := range s.series {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+func (s *soak) calmOnes(what string) []point {
+	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
+}
+
+// steady demands that memory does not grow: by the slope where the run is long enough to tell it from noise,
+// else by what was gained, unless that may be noise.
+func steady(what string, points []point) gate {
+	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
+	slope, within, hours := trend(secondHalf(points))
+	g.got = fmt.Sprintf("%+.2f ± %.2f MB/h (95 %%)", slope, within)
+	if within <= mostSlope {
+		g.passed = slope < mostSlope
+		return g
+	}
+	g.want = fmt.Sprintf("too short to tell %.0f MB/h: growth not above %.0f MB, or within noise", mostSlope, mostGrowth)
+	g.got += fmt.Sprintf(", that is %+.2f ± %.2f MB", slope*hours, within*hours)
+	g.passed = slope*hours <= mostGrowth || slope-within <= mostSlope
+	if hours == 0 {
+		g.got, g.passed = "nothing was read", false
+	}
+	return g
+}
+
+func secondHalf(points []point) []point { return points[len(points)/2:] }
+
+// blocks is how many means a trend is drawn through: neighbouring readings are alike, means of blocks much less.
+const blocks = 10
+
+// studentT is the quantile for 95 % on both sides with blocks − 2 degrees of freedom.
+const studentT = 2.306
+
+// trend fits a line through the means of blocks: its slope an hour, half its 95 % interval, and the hours it
+// spans; 0 hours when there is too little to fit.
+func trend(points []point) (slope, within, hours float64) {
+	n := len(points) / blocks
+	if n == 0 {
+		return 0, math.Inf(1), 0
+	}
+	var x, y [blocks]float64
+	var meanX, meanY float64
+	for i := range blocks {
+		for _, p := range points[i*n : (i+1)*n] {
+			x[i] += p.at / 3600 / float64(n)
+			y[i] += p.value / float64(n)
+		}
+		meanX, meanY = meanX+x[i]/blocks, meanY+y[i]/blocks
+	}
+	var xx, xy, rest float64
+	for i := range blocks {
+		xx += (x[i] - meanX) * (x[i] - meanX)
+		xy += (x[i] - meanX) * (y[i] - meanY)
+	}
+	slope = xy / xx
+	for i := range blocks {
+		d := y[i] - meanY - slope*(x[i]-meanX)
+		rest += d * d
+	}
+	return slope, studentT * math.Sqrt(rest/(blocks-2)/xx), (points[len(points)-1].at - points[0].at) / 3600
+}
+
+// flat demands that the typical reading of the last quarter is no higher than that of the second one, but for
+// a small band.
+func flat(what string, points []point) gate {
+	q := len(points) / 4
+	if q == 0 {
+		return gate{what: what, got: "nothing was read"}
+	}
+	before, after := quantile(points[q:2*q], 0.5), quantile(points[3*q:], 0.5)
+	band := max(8, before/10)
+	return gate{
+		what: what + ", second and last quarter", got: fmt.Sprintf("%.0f → %.0f", before, after),
+		want: fmt.Sprintf("no more than %.0f above", band), passed: after <= before+band,
+	}
+}
+
+func below(what string, points []point, limit float64) gate {
+	most := quantile(points, 1)
+	return gate{what: what + ", most", got: fmt.Sprintf("%.0f", most), want: fmt.Sprintf("≤ %.0f", limit), passed: len(points) > 0 && most <= limit}
+}
+
+func quantile(points []point, q float64) float64 {
+	if len(points) == 0 {
+		return math.NaN()
+	}
+	values := make([]float64, len(points))
+	for i, p := range points {
+		values[i] = p.value
+	}
+	sort.Float64s(values)
+	return values[min(int(q*float64(len(values))), len(values)-1)]
+}
+
+// spurious demands that claims take what they ask for, between one reading and the next of undisturbed time.
+func (s *soak) spurious() gate {
+	wanted, taken := 0.0, 0.0
+	asked, got := s.series[claimsWanted], s.series[claimsTaken]
+	for i := 1; i < min(len(asked), len(got)); i++ {
+		if s.calm(asked[i-1].at) && s.calm(asked[i].at) {
+			wanted += asked[i].value - asked[i-1].value
+			taken += got[i].value - got[i-1].value
+		}
+	}
+	share := max(0, wanted-taken) / wanted
+	return gate{
+		what: "claims that took nothing, undisturbed", got: fmt.Sprintf("%.3f %% of %.0f", 100*share, wanted),
+		want: fmt.Sprintf("< %.1f %%", 100*mostSpurious), passed: wanted > 0 && share < mostSpurious,
+	}
+}
+
+func (s *soak) lateness() gate {
+	late := slices.DeleteFunc(slices.Clone(s.late), func(p point) bool { return !s.calm(p.at) })
+	p99 := quantile(late, 0.99)
+	return gate{
+		what: "handler's start after its due time, undisturbed, p99", got: fmt.Sprintf("%.0f ms of %d attempts (p50 %.0f ms)", p99, len(late), quantile(late, 0.5)),
+		want: fmt.Sprintf("< %.0f ms", mostLate), passed: p99 < mostLate, figure: true,
+	}
+}
+
+// readings makes a series of n readings, soakEvery apart, with some noise.
+func readings(n int, value func(seconds float64) float64) []point {
+	points := make([]point, n)
+	for i := range points {
+		at := float64(i) * soakEvery.Seconds()
+		points[i] = point{at, value(at) + math.Sin(at)*0.3}
+	}
+	return points
+}
+
+func TestMemoryThatGrowsFailsItsGate(t *testing.T) {
+	warm := func(at float64) float64 { return 40 - 10*math.Exp(-at/60) }
+	for _, test := range []struct {
+		name    string
+		n       int
+		perHour float64
+		passed  bool
+	}{
+		{"steady for two minutes", 60, 0, true},
+		{"steady for half an hour", 900, 0, true},
+		{"steady for a day", 43200, 0, true},
+		{"a leak of 2 MB/h in a day", 43200, 2, false},
+		{"half a MB/h in a day", 43200, 0.5, true},
+		{"a leak of 30 MB/h in half an hour", 900, 30, false},
+		{"a leak of 600 MB/h in two minutes", 60, 600, false},
+	} {
+		g := steady(test.name, readings(test.n, func(at float64) float64 { return warm(at) + at/3600*test.perHour }))
+		require.Equal(t, test.passed, g.passed, "%+v", g)
+	}
+	require.False(t, steady("nothing", nil).passed)
+}
+
+func TestCountsThatGrowFailTheirGate(t *testing.T) {
+	require.True(t, flat("goroutines", readings(900, func(float64) float64 { return 80 })).passed)
+	require.False(t, flat("goroutines", readings(900, func(at float64) float64 { return 80 + at/100 })).passed)
+	spikes := func(at float64) float64 {
+		if int(at)%60 < 10 {
+			return 300
+		}
+		return 80
+	}
+	require.True(t, flat("goroutines", readings(900, spikes)).passed, "a fault's spike is no growth")
+	require.False(t, flat("goroutines", nil).passed)
+	require.False(t, below("history", readings(10, func(float64) float64 { return 1e6 }), mostHistory).passed)
+	require.False(t, below("history", nil, mostHistory).passed, "unread")
+}
+
+func TestWhatAFaultDisturbedIsLeftOut(t *testing.T) {
+	s := &soak{series: map[string][]point{
+		claimsWanted: {{0, 0}, {2, 1000}, {4, 2000}, {100, 2000}, {102, 3000}},
+		claimsTaken:  {{0, 0}, {2, 1000}, {4, 1000}, {100, 1000}, {102, 2000}},
+	}, faults: []interval{{3, 50}}, late: []point{{1, 20}, {40, 9000}, {55, 9000}, {70, 30}}}
+	require.True(t, s.spurious().passed, "%+v", s.spurious())
+	require.True(t, s.lateness().passed, "%+v", s.lateness())
+	s.faults = nil
+	require.False(t, s.spurious().passed)
+	require.False(t, s.lateness().passed)
+	require.False(t, new(soak).spurious().passed, "unread")
+	require.False(t, new(soak).lateness().passed, "unread")
+}
+
+func TestIdsOfAStatementAreCounted(t *testing.T) {
+	require.EqualValues(t, 3, idsIn("UPDATE t SET x=1 WHERE id IN (1,2,33) AND version=0"))
+	require.EqualValues(t, 1, idsIn("SELECT id FROM t WHERE id IN (7) ORDER BY id FOR UPDATE SKIP LOCKED"))
+	require.Zero(t, idsIn("COMMIT"))
+}

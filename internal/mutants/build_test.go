@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const modulePath = "github.com/compensator-go/compensator"
+
+// TestEveryMutantBuilds checks the types of the changed packages: that is what would fail a build, at a hundredth
+// of its cost.
+func TestEveryMutantBuilds(t *testing.T) {
+	c := newChecker(t)
+	for _, m := range catalogue() {
+		for dir, changed := range m.changedGo(t) {
+			require.NoErrorf(t, c.check(t, dir, changed), "%s does not build", m.name)
+		}
+	}
+}
+
+// changedGo is the text of the changed Go files, by package directory and file.
+func (m mutant) changedGo(t *testing.T) map[string]map[string]string {
+	texts := make(map[string]map[string]string)
+	for _, e := range m.edits {
+		dir := path.Dir(e.file)
+		if path.Ext(e.file) != ".go" {
+			continue
+		}
+		if texts[dir] == nil {
+			texts[dir] = make(map[string]string)
+		}
+		text, again := texts[dir][e.file]
+		if !again {
+			content, err := os.ReadFile(filepath.Join(root, e.file))
+			require.NoError(t, err)
+			text = string(content)
+		}
+		changed, err := e.apply(text)
+		require.NoErrorf(t, err, m.name)
+		texts[dir][e.file] = changed
+	}
+	return texts
+}
+
+// checker knows the compiled imports, and the files as they are.
+type checker struct {
+	fset    *token.FileSet
+	imports types.Importer
+	parsed  map[string]*ast.File
+}
+
+func newChecker(t *testing.T) *checker {
+	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", modulePath, modulePath+"/compensatortest")
+	var stderr bytes.Buffer
+	list.Stderr = &stderr
+	output, err := list.Output()
+	require.NoError(t, err, stderr.String())
+	exports := make(map[string]string)
+	for d := json.NewDecoder(bytes.NewReader(output)); d.More(); {
+		var p struct{ ImportPath, Export string }
+		require.NoError(t, d.Decode(&p))
+		exports[p.ImportPath] = p.Export
+	}
+	fset := token.NewFileSet()
+	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	return &checker{fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
+}
+
+func (c *checker) check(t *testing.T, dir string, changed map[string]string) error {
+	pkg, err := build.ImportDir(filepath.Join(root, dir), 0)
+	require.NoError(t, err)
+	var files []*ast.File
+	for _, name := range pkg.GoFiles {
+		file := path.Join(dir, name)
+		text, isChanged := changed[file]
+		if !isChanged && c.parsed[file] != nil {
+			files = append(files, c.parsed[file])
+			continue
+		}
+		var source any // nil: read the file
+		if isChanged {
+			source = text
+		}
+		parsed, err := parser.ParseFile(c.fset, filepath.Join(root, file), source, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		if !isChanged {
+			c.parsed[file] = parsed
+		}
+		files = append(files, parsed)
+	}
+	config := types.Config{Importer: c.imports, GoVersion: "go1.25"}
+	_, err = config.Check(strings.TrimSuffix(modulePath+"/"+dir, "/."), c.fset, files, nil)
+	return err
+}

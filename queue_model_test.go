@@ -1,0 +1,321 @@
+package compensator_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// Nobody can set a Redis's clock, so the double and a Redis are told the same one after the other, and their
+// places may lie as far apart as that took. No decision depends on so little: spans are either an instant, which
+// has passed on both sides when the next command comes, or so long and so uneven that sums of them never meet.
+func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedRedis(t)
+	client := redisClient(t, server)
+	program := rapid.SliceOfN(queueCommands(), 10, 25)
+	rapid.Check(t, func(r *rapid.T) {
+		m := newQueueTwins(t, client, fmt.Sprintf("%s.%s", server.Prefix(t), "twin"), rapid.SampledFrom([]int{0, 3}).Draw(r, "limit"))
+		defer m.close()
+		for i, command := range program.Draw(r, "commands") {
+			if m.run(command); len(m.failures) > 0 {
+				r.Fatalf("command %d, %#v\n%s", i, command, strings.Join(m.failures, "\n"))
+			}
+		}
+	})
+}
+
+// queueTwins are a Redis, which is side 0, and the double, side 1; each has two processes.
+type queueTwins struct {
+	ctx      context.Context
+	client   *redis.Client
+	prefix   string
+	redis    *compensator.RedisQueue
+	memory   *compensatortest.MemoryQueue
+	sides    [2][2]compensator.Queue
+	tokens   [][2]int64    // of each claim
+	apart    time.Duration // the longest that both sides took for one command
+	saved    []redisKey
+	snapshot *compensatortest.MemoryQueueState
+	failures []string
+}
+
+// redisKey is what a Redis holds under one key.
+type redisKey struct {
+	name, dump string
+	expires    time.Duration // since 1970; ≤ 0: never
+}
+
+func newQueueTwins(t *testing.T, client *redis.Client, prefix string, limit int) *queueTwins {
+	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: compensatortest.NewMemoryQueue(limit)}
+	m.redis = openQueue(t, client, prefix, limit)
+	m.sides = [2][2]compensator.Queue{{m.redis, openQueue(t, client, prefix, limit)}, {m.memory.Client(), m.memory.Client()}}
+	require.NoError(t, m.redis.Check(t.Context(), "one")) // its connection is open before anything is measured
+	require.NoError(t, m.sides[1][0].Check(t.Context(), "one"))
+	return m
+}
+
+func (m *queueTwins) close() {
+	for _, q := range []compensator.Queue{m.sides[0][0], m.sides[0][1], m.sides[1][0], m.sides[1][1]} {
+		assert.NoError(m, q.Close())
+	}
+}
+
+// Errorf implements assert.TestingT.
+func (m *queueTwins) Errorf(format string, args ...any) {
+	m.failures = append(m.failures, fmt.Sprintf(format, args...))
+}
+
+// instant is a span that is over before the next command.
+const instant = 2 * time.Millisecond
+
+// queueCommand asks one process of a side and returns what must be equal, and the waits that must be near.
+type queueCommand interface {
+	ask(m *queueTwins, side int) (equal any, near []time.Duration)
+}
+
+func (m *queueTwins) run(command queueCommand) {
+	began := time.Now()
+	want, wantNear := command.ask(m, 0)
+	got, gotNear := command.ask(m, 1)
+	m.apart = max(m.apart, time.Since(began))
+	assert.Equal(m, want, got, "expected is Redis's answer, actual the double's")
+	m.near("answered", wantNear, gotNear)
+	m.compareMembers()
+	<-time.After(2 * instant)
+}
+
+// near compares durations that were read, or begun, one after the other.
+func (m *queueTwins) near(what string, want, got []time.Duration) {
+	if !assert.Len(m, got, len(want), what) {
+		return
+	}
+	for i := range want {
+		if want[i] == compensator.Never || got[i] == compensator.Never {
+			assert.Equal(m, want[i], got[i], what)
+			continue
+		}
+		assert.InDelta(m, want[i], got[i], float64(2*m.apart+2*time.Millisecond), "%s %v and %v", what, want[i], got[i])
+	}
+}
+
+var queueTypes = []string{"order", "stock"}
+
+// compareMembers compares the ids exactly, by their order, and their places nearly.
+func (m *queueTwins) compareMembers() {
+	var want, got [2][]string
+	var wantAt, gotAt []time.Duration
+	for i, businessType := range queueTypes {
+		members, err := m.client.ZRangeWithScores(m.ctx, m.redis.DueKey(businessType), 0, -1).Result()
+		assert.NoError(m, err)
+		for _, z := range members {
+			want[i] = append(want[i], z.Member.(string))
+			wantAt = append(wantAt, time.Duration(z.Score)*time.Millisecond)
+		}
+	}
+	for _, member := range m.memory.Members() {
+		i := slices.Index(queueTypes, member.BusinessType)
+		got[i] = append(got[i], member.ID.String())
+		gotAt = append(gotAt, time.Duration(member.At)*time.Millisecond)
+	}
+	if assert.Equal(m, want, got, "members: expected are Redis's, actual the double's") {
+		m.near("members at", wantAt, gotAt)
+	}
+}
+
+func queueCommands() *rapid.Generator[queueCommand] {
+	return rapid.OneOf(
+		queueCommandsOf(drawAnnounce), queueCommandsOf(drawAnnounce), queueCommandsOf(drawAnnounce),
+		queueCommandsOf(drawQueueClaim), queueCommandsOf(drawQueueClaim), queueCommandsOf(drawQueueSettle), queueCommandsOf(drawQueueSettle),
+		queueCommandsOf(drawAsk), queueCommandsOf(drawUpset),
+	)
+}
+
+func queueCommandsOf[C queueCommand](draw func(*rapid.T) C) *rapid.Generator[queueCommand] {
+	return rapid.Custom(func(t *rapid.T) queueCommand { return draw(t) })
+}
+
+func drawProcess(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "process") }
+
+func drawQueueType(t *rapid.T) string { return rapid.SampledFrom(queueTypes).Draw(t, "type") }
+
+// drawWait draws when an entry is due: hours, where leases are minutes.
+func drawWaitOf(t *rapid.T) time.Duration {
+	return pick(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
+}
+
+// drawQueueID draws ids whose texts are not in the order of their numbers.
+func drawQueueID() *rapid.Generator[uint64] {
+	return rapid.SampledFrom([]uint64{1, 2, 3, 9, 10, 11, 100, 1 << 53, 1<<53 + 1, 1<<64 - 1})
+}
+
+// announceCommand announces, some of it twice.
+type announceCommand struct {
+	Process  int
+	Items    []compensator.Announcement
+	MaxLease time.Duration
+}
+
+func drawAnnounce(t *rapid.T) announceCommand {
+	item := rapid.Custom(func(t *rapid.T) compensator.Announcement {
+		return compensator.Announcement{BusinessType: drawQueueType(t), ID: compensator.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
+	})
+	return announceCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), pick(t, "max lease", 31*time.Minute, 97*time.Minute)}
+}
+
+func (c announceCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
+	newHeads, err := m.sides[side][c.Process].Announce(m.ctx, c.Items, c.MaxLease)
+	assert.NoError(m, err)
+	return append([]string{}, newHeads...), nil
+}
+
+// queueClaimCommand claims.
+type queueClaimCommand struct {
+	Process, Limit int
+	Type           string
+	Lease          time.Duration
+}
+
+func drawQueueClaim(t *rapid.T) queueClaimCommand {
+	return queueClaimCommand{drawProcess(t), rapid.IntRange(-1, 5).Draw(t, "limit"), drawQueueType(t), pick(t, "lease", 0, instant, 7*time.Minute, 23*time.Minute, 131*time.Minute)}
+}
+
+func (c queueClaimCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
+	leased, err := m.sides[side][c.Process].Claim(m.ctx, c.Type, c.Limit, c.Lease)
+	assert.NoError(m, err)
+	if side == 0 {
+		m.tokens = append(m.tokens, [2]int64{})
+	}
+	m.tokens[len(m.tokens)-1][side] = leased.Token
+	return append([]compensator.EntryID{}, leased.IDs...), []time.Duration{leased.Next, time.Duration(leased.Token) * time.Millisecond}
+}
+
+// queueSettleCommand settles under the tokens of some claims ago.
+type queueSettleCommand struct {
+	Process int
+	Type    string
+	Items   []settledItem
+}
+
+type settledItem struct {
+	ID     uint64
+	Ago    int
+	Remove bool
+	In     time.Duration
+}
+
+func drawQueueSettle(t *rapid.T) queueSettleCommand {
+	item := rapid.Custom(func(t *rapid.T) settledItem {
+		return settledItem{drawQueueID().Draw(t, "id"), pick(t, "ago", 0, 0, 0, 1, 2), rapid.Bool().Draw(t, "remove"), drawWaitOf(t)}
+	})
+	return queueSettleCommand{drawProcess(t), drawQueueType(t), rapid.SliceOfN(item, 1, 10).Draw(t, "items")}
+}
+
+func (c queueSettleCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
+	var outcomes []compensator.QueueOutcome
+	for _, item := range c.Items {
+		token := int64(1)
+		if i := len(m.tokens) - 1 - item.Ago; i >= 0 {
+			token = m.tokens[i][side]
+		}
+		outcomes = append(outcomes, compensator.QueueOutcome{ID: compensator.RowID(item.ID), Token: token, Remove: item.Remove, In: item.In})
+	}
+	assert.NoError(m, m.sides[side][c.Process].Settle(m.ctx, c.Type, outcomes))
+	return nil, nil
+}
+
+// askCommand asks everything else.
+type askCommand struct {
+	Process     int
+	Fingerprint string
+	Period      time.Duration
+}
+
+func drawAsk(t *rapid.T) askCommand {
+	return askCommand{drawProcess(t), pick(t, "fingerprint", "one", "two"), pick(t, "period", instant, time.Hour)}
+}
+
+func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
+	q := m.sides[side][c.Process]
+	kept, err := q.Kept(m.ctx)
+	assert.NoError(m, err)
+	leads, err := q.Lead(m.ctx, c.Period)
+	assert.NoError(m, err)
+	waits, err := q.Peek(m.ctx, append([]string{"none"}, queueTypes...))
+	assert.NoError(m, err)
+	return []any{kept, leads, q.Check(m.ctx, c.Fingerprint) == nil}, waits
+}
+
+// upsetCommand takes everything away, keeps a copy, or brings the copy back.
+type upsetCommand struct{ What string }
+
+func drawUpset(t *rapid.T) upsetCommand {
+	return upsetCommand{pick(t, "what", "lose", "save", "restore")}
+}
+
+func (c upsetCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
+	switch {
+	case c.What == "restore" && m.snapshot == nil:
+	case c.What == "save" && side == 0:
+		m.saved = m.save()
+	case c.What == "save":
+		snapshot := m.memory.Snapshot()
+		m.snapshot = &snapshot
+	case side == 0:
+		m.clear()
+		if c.What == "restore" {
+			m.restore()
+		}
+	case c.What == "lose":
+		m.memory.Lose()
+	default:
+		m.memory.Restore(*m.snapshot)
+	}
+	return nil, nil
+}
+
+func (m *queueTwins) keys() []string {
+	keys, err := m.client.Keys(m.ctx, "{"+m.prefix+":*").Result()
+	assert.NoError(m, err)
+	return keys
+}
+
+func (m *queueTwins) clear() {
+	if keys := m.keys(); len(keys) > 0 {
+		assert.NoError(m, m.client.Del(m.ctx, keys...).Err())
+	}
+}
+
+func (m *queueTwins) save() []redisKey {
+	var saved []redisKey
+	for _, key := range m.keys() {
+		dump, err := m.client.Dump(m.ctx, key).Result()
+		if err == redis.Nil {
+			continue // it expired this moment
+		}
+		assert.NoError(m, err)
+		expires, err := m.client.PExpireTime(m.ctx, key).Result()
+		assert.NoError(m, err)
+		saved = append(saved, redisKey{key, dump, expires})
+	}
+	return saved
+}
+
+func (m *queueTwins) restore() {
+	for _, key := range m.saved {
+		args := []any{"RESTORE", key.name, max(0, key.expires.Milliseconds()), key.dump, "ABSTTL"}
+		assert.NoError(m, m.client.Do(m.ctx, args...).Err())
+	}
+}
