@@ -229,6 +229,25 @@ func (tracing) Extract(ctx context.Context, headers map[string]string) context.C
 	return context.WithValue(ctx, traceKey{}, headers["trace"])
 }
 
+// trippedUp is a Propagator that trips over what an entry carries.
+type trippedUp struct{ tracing }
+
+func (trippedUp) Extract(context.Context, map[string]string) context.Context {
+	panic("malformed trace")
+}
+
+func TestEntryRunsThoughItsPropagatorPanics(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	cfg.Propagator = trippedUp{}
+	c := w.new(cfg)
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	id := put(w, orders, 1, compensator.Options{})
+	w.waitState(id, compensator.Succeeded)
+	require.Equal(t, 1, ran.of(id))
+}
+
 func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 	for size := 1; size <= 3; size++ {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

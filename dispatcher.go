@@ -110,12 +110,24 @@ func (d *dispatcher) handlerContext(t *handlerType, headers map[string]string) (
 	d.mu.Lock()
 	ctx := d.base
 	d.mu.Unlock()
-	if p := d.c.cfg.Propagator; p != nil {
-		ctx = p.Extract(ctx, headers) // the user's code: not under the mutex
-	}
+	ctx = d.c.extract(ctx, headers) // the user's code: not under the mutex
 	ctx, endTimeout := context.WithTimeoutCause(ctx, t.cfg.Timeout, ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, func(cause error) { cancel(cause); endTimeout() }
+}
+
+// extract gives a handler the values that travelled with its entry; a propagator that panics on them gives none.
+func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
+	if c.cfg.Propagator == nil {
+		return base
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("compensator: propagator panicked", "panic", p)
+			ctx = base
+		}
+	}()
+	return c.cfg.Propagator.Extract(base, headers)
 }
 
 // run runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
