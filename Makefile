@@ -24,6 +24,7 @@ help: ## list the targets
 .PHONY: test
 test: ## run all tests against real servers, with the race detector
 	$(go_test) ./...
+	cd internal/chaos && $(go_test) ./history/... ./check/... ./report/...
 	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
 
 .PHONY: test-mysql
@@ -47,6 +48,7 @@ check: ## format, vet, lint and build every module
 		echo "check $$dir"; \
 		(cd $$dir && $(GO) build -o /dev/null ./... && $(GO) vet ./... && $(staticcheck) ./...); \
 	done
+	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
 
 .PHONY: demo
 demo: ## run the quickstart
@@ -56,45 +58,39 @@ demo: ## run the quickstart
 bench: ## measure ours beside the floors, on servers of its own; QUICK=1: in a minute
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)
 
+.PHONY: sim
+sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1
+	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(or $(SEEDS),10000) -from=$(or $(FROM),1)
+
+.PHONY: model
+model: ## check the model of the protocol, and its mutants; needs spin and gcc
+	docs/model/run
+
 .PHONY: crash
-crash: ## kill processes at every step of the code, on real servers; KILLS=100: that often at each
+crash: ## kill processes at every step of the code, on real servers; KILLS=20 at each
 	$(GO) test -tags failpoints -count=1 ./internal/failpoint
 	$(GO) test -tags failpoints -count=1 -parallel 4 -timeout 60m ./internal/crashmatrix -kills=$(or $(KILLS),20)
 
+.PHONY: chaos
+chaos: ## let faults loose on real servers and processes, and judge the history; DURATION=1m SEED=1
+	cd internal/chaos && $(GO) test -count=1 -timeout 24h -skip '^TestSoak$$' -v . \
+		-chaos.duration=$(or $(DURATION),1m) -chaos.seed=$(or $(SEED),1) $(CHAOS)
+
+.PHONY: soak
+soak: ## watch what services use over hours of load; report in build/soak; DURATION=30m
+	cd internal/chaos && $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -v . -soak.duration=$(or $(DURATION),30m)
+
 .PHONY: mutants
-mutants: ## break the library in every known way and see the tests that are there for it go red
+mutants: ## break the library in every known way and see the tests that are there for it go red; LAYER=unit
 	$(GO) run ./internal/mutants -baseline -all $(if $(LAYER),-layer $(LAYER))
 
 .PHONY: mutant
 mutant: ## the same with one way: NAME=settle-without-fence
 	$(GO) run ./internal/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
 
-FUZZTIME ?= 30s
-
 .PHONY: fuzz
-fuzz: ## run every fuzz target in turn, FUZZTIME=30s each
-	internal/tools/fuzz.sh $(FUZZTIME)
-
-SEEDS ?= 10000
-
-.PHONY: sim
-sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000, FROM=1
-	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(SEEDS) -from=$(or $(FROM),1)
-
-.PHONY: model
-model: ## check the model of the protocol, and its mutants; needs spin and gcc
-	docs/model/run
-
-DURATION ?= 1m
-SEED ?= 1
-
-.PHONY: chaos
-chaos: ## let faults loose on real servers and processes, and judge the history; DURATION=10m SEED=7
-	cd internal/chaos && $(GO) test -count=1 -timeout 24h -run '^TestChaos$$' -v . -chaos.duration=$(DURATION) -chaos.seed=$(SEED) $(CHAOS)
-
-.PHONY: soak
-soak: ## watch what a service uses over DURATION=30m of load; report in build/soak
-	cd internal/chaos && $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -soak.duration=$(or $(DURATION),30m) -v .
+fuzz: ## run every fuzz target in turn; FUZZTIME=30s each
+	internal/tools/fuzz.sh $(or $(FUZZTIME),30s)
 
 .PHONY: clean
 clean: ## remove what the other targets made

@@ -565,6 +565,9 @@ proctype QueueClock() {
   do
 #ifdef QUEUE_TRUSTED
   :: atomic { in_queue && !ripe -> ripe = true; NOTE(if :: queue_lease > 0 -> expired[queue_lease - 1] = true :: else fi) }
+#elif defined(RESTS) /* or two processes would take a finished entry from each other, always just before the other removes it */
+  :: atomic { in_queue && !ripe && (queue_lease == 0 || running[queue_lease - 1]) -> ripe = true }
+  :: atomic { in_queue && !ripe && queue_lease > 0 && !running[queue_lease - 1] && MAY_STALL -> STALL; ripe = true }
 #else
   :: atomic { in_queue && !ripe -> ripe = true }
 #endif

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,6 +47,7 @@ type operation struct {
 	kind     opKind
 	from     *instance
 	drafts   []compensator.Draft
+	want     []compensator.Wanted
 	outcomes []compensator.Outcome
 	change   compensator.Change
 }
@@ -91,6 +93,11 @@ func (op *operation) draft(key string) (found compensator.Draft) {
 		}
 	}
 	return found
+}
+
+// wants reports whether a claim takes an entry for its own instance's, by the token of its row.
+func (op *operation) wants(id compensator.EntryID, token compensator.Token) bool {
+	return slices.Contains(op.want, compensator.Wanted{ID: id, Token: token})
 }
 
 func newOracle(w *world) *oracle {
@@ -250,7 +257,11 @@ func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 // claimedLocked: I9 not early; nobody else's lease; the delivery is counted.
 func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transition) {
 	born := l.last().op
-	own := before.Version == 0 && born.kind == opInsert && born.from == t.op.from
+	own := before.Version == 0 && before.DeliveryCount == 1 && born.kind == opInsert && born.from == t.op.from && t.op.wants(after.ID, before.Token)
+	deliveries := before.DeliveryCount + 1
+	if own { // the INSERT has counted it
+		deliveries--
+	}
 	switch {
 	case before.DueIn > 0:
 		o.failLocked("I9: entry %s was claimed %v early", after.ID, before.DueIn)
@@ -258,7 +269,7 @@ func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transi
 		o.failLocked("I16: entry %s was claimed while somebody held it for %v more", after.ID, before.LeaseLeft)
 	case after.State != before.State || after.Epoch != before.Epoch || after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount:
 		o.failLocked("I4: a claim changed entry %s from %+v to %+v", after.ID, before, after)
-	case after.DeliveryCount != before.DeliveryCount+1 || after.LeaseLeft <= 0:
+	case after.DeliveryCount != deliveries || after.LeaseLeft <= 0:
 		o.failLocked("I4: the claim of entry %s counts %d deliveries after %d, and holds %v", after.ID, after.DeliveryCount, before.DeliveryCount, after.LeaseLeft)
 	}
 	if before.DeliveryCount > 0 && !own {

@@ -39,7 +39,7 @@ func live(t *testing.T, seed uint64, logger *slog.Logger) *world {
 // TestSeed replays one seed, in a process of its own as every seed does. With -v it prints the whole walk and the
 // engine's log.
 func TestSeed(t *testing.T) {
-	process := startWorker(t, workerBinary(t), share{From: *seedFlag, Step: 1, Count: 1, Walk: testing.Verbose()})
+	process := startWorker(t, workerBinary(t), share{From: *seedFlag, Step: 1, Count: 1, Walk: testing.Verbose(), Log: testing.Verbose()})
 	for _, life := range process.wait() {
 		life.report(t)
 	}

@@ -144,7 +144,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token
 	for _, w := range want {
 		key = key.id(w.ID)
 	}
-	s.from.w.oracle.operation(token, &operation{kind: opClaim, from: s.from})
+	s.from.w.oracle.operation(token, &operation{kind: opClaim, from: s.from, want: slices.Clone(want)})
 	err = s.from.step(ctx, classOnce, "claim", string(key), func() (err error) {
 		found, err = s.store.Claim(ctx, want, token, lease, accept)
 		return err

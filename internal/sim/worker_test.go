@@ -24,7 +24,8 @@ type share struct {
 	From  uint64
 	Step  int64
 	Count int
-	Walk  bool // print the walk of every seed
+	Walk  bool // report the walk of every seed
+	Log   bool // and print the engine's log
 }
 
 // lifeReport is what a worker says of one seed, as a line of JSON.
@@ -61,7 +62,7 @@ func TestWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logger *slog.Logger
-	if s.Walk {
+	if s.Log {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	if !raceEnabled {
