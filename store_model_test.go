@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"flag"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -25,6 +26,13 @@ import (
 
 // A user's tests, and our simulation, are worth what the double is. So it is told the same as a database, at
 // the same time by the same clock, and must answer the same: every value, every order, every millisecond.
+
+func init() {
+	// A failure is reproduced by its seed; no file is left in the tree.
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
+		panic(err)
+	}
+}
 
 func TestMemoryStoreAnswersAsADatabaseDoesOnConnectionsOfItsOwn(t *testing.T) {
 	checkStoreTwins(t, compensator.Connector)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -36,7 +37,7 @@ const (
 	pollInterval      = 500 * time.Millisecond
 	horizon           = 10 * time.Second // less than the longest delay
 	stopTimeout       = 20 * time.Second
-	purgeAge          = time.Minute
+	purgeAge          = time.Minute // the least there is
 	longestDelay      = 20 * time.Second
 )
 
@@ -47,6 +48,7 @@ type appConfig struct {
 	Seed uint64
 
 	DSN, Redis string
+	CanaryDSN  string // see watchForStalls
 
 	Runs           bool // it runs handlers, too
 	Connector      bool // its pool is opened on compensator.Connector
@@ -108,7 +110,9 @@ func (p *appProcess) run() {
 		}
 	}
 	if p.c != nil {
+		stopWatching := p.watchForStalls()
 		p.work(loading, working)
+		stopWatching()
 		if err := p.c.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "chaos app: Close:", err)
 		}
@@ -157,13 +161,33 @@ func (p *appProcess) work(loading, working context.Context) {
 	waiting.Wait()
 }
 
-func (p *appProcess) openDB() (*sql.DB, error) {
-	config, err := mysql.ParseDSN(p.cfg.DSN)
+// watchForStalls watches until stop is called.
+func (p *appProcess) watchForStalls() (stop func()) {
+	connector, err := quietConnector(p.cfg.CanaryDSN)
+	must(err)
+	db := sql.OpenDB(connector)
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { watchForStalls(ctx, db, p.cfg.Name, p.write) })
+	return func() {
+		cancel()
+		watching.Wait()
+		_ = db.Close()
+	}
+}
+
+// quietConnector says nothing about broken connections, which are our doing.
+func quietConnector(dsn string) (driver.Connector, error) {
+	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
 	config.Logger = &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(config)
+	return mysql.NewConnector(config)
+}
+
+func (p *appProcess) openDB() (*sql.DB, error) {
+	connector, err := quietConnector(p.cfg.DSN)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 }
 
 // enough statements of an app are hit for some to be its producers', not only the library's.
-const enough = 15
+const enough = 25
 
 // chance says yes that often. It may be called concurrently.
 func chance(from *rand.Rand, share float64) func() bool {

@@ -81,7 +81,6 @@ type transaction struct {
 	number   uint64
 	mode     string
 	inserted []recorded
-	asked    []string // keys of before that it records again
 }
 
 // sqlTx is what the library's and the caller's own transactions have in common.
@@ -198,7 +197,7 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 		answer := &history.Inserted{At: history.Now(), Tx: t.number, Key: e.IdempotentID, Err: class, Detail: detail}
 		if err == nil {
 			answer.ID, answer.Duplicate = receipt.Entries[i].ID.Row(), receipt.Entries[i].Duplicate
-			t.inserted = append(t.inserted, recorded{id: receipt.Entries[i].ID, key: e.IdempotentID, content: e})
+			t.inserted = append(t.inserted, recorded{id: receipt.Entries[i].ID, key: e.IdempotentID, content: e, before: answer.Duplicate})
 		}
 		after[i] = answer
 	}
@@ -206,29 +205,48 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	return receipt, err
 }
 
-// committed writes down how a COMMIT came out, and asks about some that nobody knows of.
+// committed writes down how a COMMIT came out, and asks about one that nobody knows of.
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)
 	t.write(end)
-	if end.Outcome == history.CommitOK {
+	switch end.Outcome {
+	case history.CommitOK:
 		t.recent.add(t.inserted...)
+	case history.CommitUnknown:
+		t.resolve()
 	}
 }
 
-// drafts draws new entries, and now and then one recorded before.
+// resolve asks the library what has become of one entry of a transaction whose commit came out unknown.
+func (t *transaction) resolve() {
+	i := slices.IndexFunc(t.inserted, func(e recorded) bool { return !e.before })
+	if i < 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	answer := &history.Resolved{Tx: t.number, Key: t.inserted[i].key}
+	entry, err := t.c.Resolve(ctx, compensator.IdempotentID(answer.Key))
+	if err == nil {
+		answer.ID = entry.ID.Row()
+	}
+	answer.At = history.Now()
+	answer.Err, _ = classOf(err)
+	t.write(answer)
+}
+
+// drafts draws new entries, and now and then one recorded before: long ago, or in this very call.
 func (t *transaction) drafts(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, 0, n)
 	businessType := t.businessType()
 	for range n {
-		if old, ok := t.recent.any(t.rand); ok && t.rand.IntN(50) == 0 && !t.named(old.key) {
-			t.asked = append(t.asked, old.key)
-			entry := old.content
-			entry.Delay = 0
-			if t.rand.IntN(2) == 0 {
-				entry.Content = []byte(`{"key":"another"}`)
-			}
-			entries = append(entries, entry)
+		if old, ok := t.recent.any(t.rand); ok && t.rand.IntN(50) == 0 {
+			entries = append(entries, t.again(old.content))
+			continue
+		}
+		if len(entries) > 0 && t.rand.IntN(50) == 0 {
+			entries = append(entries, t.again(entries[len(entries)-1]))
 			continue
 		}
 		if t.rand.IntN(3) == 0 {
@@ -239,8 +257,14 @@ func (t *transaction) drafts(n int) []compensator.NewEntry {
 	return entries
 }
 
-// named tells whether the transaction has asked for that key already: the history tells one answer for each.
-func (t *transaction) named(key string) bool { return slices.Contains(t.asked, key) }
+// again is a draft under the key of another, maybe of another content.
+func (p *producer) again(entry compensator.NewEntry) compensator.NewEntry {
+	entry.Delay = 0
+	if p.rand.IntN(2) == 0 {
+		entry.Content = []byte(`{"key":"another"}`)
+	}
+	return entry
+}
 
 func (p *producer) businessType() string {
 	switch n := p.rand.IntN(1000); {
@@ -322,6 +346,7 @@ type recorded struct {
 	id      compensator.EntryID
 	key     string
 	content compensator.NewEntry
+	before  bool // it was recorded before
 }
 
 // recent are an app's last committed entries.

@@ -161,8 +161,8 @@ func (s *servers) prepareDatabase() {
 var schema = append([]string{
 	`CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry_key VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		entry_id BIGINT UNSIGNED NOT NULL, epoch INT UNSIGNED NOT NULL, compensation TINYINT NOT NULL, version BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB`,
-	"CREATE TABLE canary (n BIGINT NOT NULL) ENGINE=InnoDB",
-	"INSERT INTO canary VALUES (0)",
+	"CREATE TABLE canary (name VARCHAR(16) PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
+	"INSERT INTO canary VALUES ('driver', 0), ('app1', 0), ('app2', 0), ('app3', 0), ('shop', 0)",
 	"CREATE TABLE accounts (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB",
 	"INSERT INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 200) SELECT i, 0 FROM s",
 }, auditSchema...)

@@ -135,7 +135,7 @@ func (st *stage) startApps() {
 		cfg := cast
 		p := st.newProxies()
 		cfg.Dir, cfg.Seed = st.cfg.Dir, st.cfg.Seed*uint64(len(casts))+uint64(i)
-		cfg.DSN, cfg.Redis = p.dsn(i == 1), p.redis.Addr()
+		cfg.DSN, cfg.CanaryDSN, cfg.Redis = p.dsn(i == 1), st.sql.DSN(database, "interpolateParams=true"), p.redis.Addr()
 		cfg.Rate, cfg.People = st.cfg.Rate/float64(len(casts)), st.cfg.People/float64(len(casts))
 		cfg.KillEvery = st.cfg.KillEvery * time.Duration(len(casts))
 		cfg.Failing, cfg.Poison = st.cfg.Failing, st.cfg.Poison
@@ -231,7 +231,7 @@ func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 func (st *stage) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
-	watching.Go(func() { st.watchForStalls(ctx) })
+	watching.Go(func() { watchForStalls(ctx, st.db, "driver", st.write) })
 	watching.Go(func() {
 		for ctx.Err() == nil {
 			st.readClocks()

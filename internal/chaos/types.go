@@ -33,7 +33,7 @@ const (
 	failSlowly      = "slowly" // its timeout passes
 )
 
-var ways = []string{"", "", failLater, failLoudly, failSlowly}
+var ways = []string{"", "", "", "", failLater, failLater, failLoudly, failLoudly, failSlowly}
 
 // The business types. Nobody handles orphans.
 const (
@@ -48,12 +48,12 @@ const (
 
 // types are the business types as the checker knows them.
 var types = []history.Type{
-	{Name: typePay, Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxProcessCount: 4, MaxCompensateCount: 4, TimeoutMS: 1500},
-	{Name: typeShip, Handler: history.HandlerPlain, MaxProcessCount: 3, TimeoutMS: 1500},
-	{Name: typeMail, Handler: history.HandlerBatch, MaxProcessCount: 3, TimeoutMS: 1500},
-	{Name: typeClose, Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxProcessCount: 2, MaxCompensateCount: 3, TimeoutMS: 1500, CompensateCrashed: true},
+	{Name: typePay, Handler: history.HandlerTx, Compensation: history.CompensationTx, MaxProcessCount: 4, MaxCompensateCount: 4, TimeoutMS: 1000},
+	{Name: typeShip, Handler: history.HandlerPlain, MaxProcessCount: 3, TimeoutMS: 1000},
+	{Name: typeMail, Handler: history.HandlerBatch, MaxProcessCount: 3, TimeoutMS: 1000},
+	{Name: typeClose, Handler: history.HandlerPlain, Compensation: history.CompensationPlain, MaxProcessCount: 2, MaxCompensateCount: 3, TimeoutMS: 1000, CompensateCrashed: true},
 	{Name: typeSlow, Handler: history.HandlerPlain, MaxProcessCount: 3, TimeoutMS: 8000},
-	{Name: typeFlaky, Handler: history.HandlerPlain, MaxProcessCount: 5, TimeoutMS: 1500},
+	{Name: typeFlaky, Handler: history.HandlerPlain, MaxProcessCount: 5, TimeoutMS: 1000},
 	{Name: typeOrphan, Handler: history.HandlerNone},
 }
 

@@ -3,36 +3,26 @@ package jitter
 
 import (
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-var seeded struct {
-	mu     sync.Mutex // guards source
-	source *rand.Rand // nil: the runtime's
-}
+// seeded is the seed of a simulation; nil: none.
+var seeded atomic.Pointer[uint64]
 
 // N draws a duration in [0, n), evenly. It panics unless n > 0.
 func N(n time.Duration) time.Duration {
-	seeded.mu.Lock()
-	defer seeded.mu.Unlock()
-	if seeded.source == nil {
+	seed := seeded.Load()
+	if seed == nil {
 		return rand.N(n)
 	}
-	return time.Duration(seeded.source.Int64N(int64(n)))
+	now := uint64(time.Now().UnixNano())
+	return time.Duration(rand.New(rand.NewPCG(*seed, now)).Int64N(int64(n)))
 }
 
-// Seed makes every N of this process repeat what it drew after an earlier Seed of the same number, for
-// simulations. Unseed ends that.
-func Seed(seed uint64) {
-	seeded.mu.Lock()
-	defer seeded.mu.Unlock()
-	seeded.source = rand.New(rand.NewPCG(seed, seed))
-}
+// Seed makes what N draws depend on the number, the moment and n, and on nothing else, for simulations on the clock of a
+// testing/synctest bubble: the order in which goroutines draw at one moment is not theirs to decide. Unseed ends that.
+func Seed(seed uint64) { seeded.Store(&seed) }
 
 // Unseed makes N unpredictable again, as it is from the start.
-func Unseed() {
-	seeded.mu.Lock()
-	defer seeded.mu.Unlock()
-	seeded.source = nil
-}
+func Unseed() { seeded.Store(nil) }

@@ -64,7 +64,7 @@ var faultsOf = [...][]fault{
 	classWrite:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 	classOnce:   {errBefore, errAfter, hangBefore, hangAfter, slow, crashBefore, crashAfter},
 	classInTx:   {errBefore, errAfter, hangBefore, hangAfter, slow, crashBefore, crashAfter, txAborted},
-	classCommit: {errBefore, errAfter, slow, crashBefore, crashAfter},
+	classCommit: {errBefore, errAfter, slow, crashBefore, crashAfter, txAborted},
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 

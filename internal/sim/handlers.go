@@ -94,6 +94,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	timeout := w.plan.types.Timeout
+	if e.BusinessType == w.plan.hog {
+		return behaviour{manner: fine, took: timeout * 2, deaf: rng.IntN(2) == 0}
+	}
 	switch rng.IntN(8) {
 	case 0, 1, 2:
 	case 3, 4, 5:
@@ -101,7 +104,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	case 6: // renews
 		b.took = time.Duration(rng.Int64N(int64(timeout)))
 	case 7:
-		if rng.Float64() < w.plan.failing { // beyond its timeout, and the lease with it
+		if w.plan.calm {
+			b.took = timeout * 9 / 10
+		} else if rng.Float64() < w.plan.failing { // beyond its timeout, and the lease with it
 			b.took = timeout + time.Duration(rng.Int64N(int64(timeout)))
 			b.deaf = rng.IntN(2) == 0
 		}
@@ -225,6 +230,7 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 
 // conclude is the moment the handler has made up its mind; cut is what cut it short.
 func (n *instance) conclude(a *attempt, b behaviour, cut error) error {
+	n.w.oracle.ending(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
 	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "end", args: string(key)}); v.dead {
 		return errDead

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type instance struct {
 	ended   chan struct{} // closed when Run has returned and the Compensator is closed
 	runErr  error         // of Run; read after ended
 
+	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
 
 	dead        atomic.Bool
@@ -88,6 +90,7 @@ func (n *instance) afterRun() {
 	switch {
 	case n.dead.Load():
 	case n.runErr == nil:
+		n.ranWell.Store(true)
 		n.w.oracle.ranToItsEnd(n)
 	case n.mustEndWell.Load():
 		n.w.oracle.fail("I15: Run of instance %d, with nothing in its way, returned %v", n.number, n.runErr)
@@ -143,6 +146,7 @@ func (w *world) bury() {
 	deaths := w.deaths
 	w.deaths = nil
 	w.mu.Unlock()
+	slices.SortFunc(deaths, func(a, b *instance) int { return a.number - b.number })
 	for _, n := range deaths {
 		kept := w.gate.pending[:0]
 		for _, r := range w.gate.pending {
@@ -246,7 +250,11 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 	if tx == nil || tx.broken.Load() {
 		return errBroken
 	}
-	v, err := n.judged(ctx, classInTx, op, string(args), func(v verdict) error {
+	key := string(args)
+	if tx.first == "" {
+		tx.first = op + " " + key
+	}
+	v, err := n.judged(ctx, classInTx, op, key, func(v verdict) error {
 		if v.fault == txAborted {
 			return tx.abort()
 		}

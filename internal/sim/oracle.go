@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/compensator-go/compensator"
 )
@@ -26,6 +27,8 @@ type oracle struct {
 	orders  map[string]*keyFate
 	open    int // rows of handled types that are not at rest
 	effect  map[effect]int
+	working map[string]int  // by business type, as open
+	crowded map[string]bool // types that ever had more to do at once than an instance has slots to spare
 
 	sights [sights]int
 }
@@ -50,6 +53,10 @@ type operation struct {
 	want     []compensator.Wanted
 	outcomes []compensator.Outcome
 	change   compensator.Change
+	inTx     bool // a change in a caller's transaction
+	unknown  bool // an insert whose COMMIT was not answered
+	failed   bool // a claim that was answered with an error
+	released bool // and was given back
 }
 
 // life is all that ever happened to one row.
@@ -68,6 +75,7 @@ type transition struct {
 	op      *operation
 	outcome compensator.Outcome
 	row     compensator.Row // as it left it
+	at      time.Time
 }
 
 // attempt is one run of a handler.
@@ -80,9 +88,11 @@ type attempt struct {
 	epoch      uint32
 	compensate bool
 	start      int // how many came before it
+	at         time.Time
 
 	manner manner // guarded by oracle.mu, as the rest
 	ended  bool
+	lostAt time.Time // when this instance was told that the lease is lost
 	stored bool // the database has taken its outcome, or refused it for good
 }
 
@@ -104,6 +114,7 @@ func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, ops: make(map[compensator.Token]*operation), lives: make(map[compensator.EntryID]*life),
 		keys: make(map[string]*life), orders: make(map[string]*keyFate), effect: make(map[effect]int),
+		working: make(map[string]int), crowded: make(map[string]bool),
 	}
 }
 
@@ -187,12 +198,10 @@ func (o *oracle) insertedLocked(row compensator.Row) {
 		o.failLocked("I9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
 	}
 	l := &life{id: row.ID, key: row.IdempotentID, kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
-	l.steps = append(l.steps, transition{op: op, row: row})
+	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
 	o.lives[row.ID], o.keys[row.IdempotentID] = l, l
 	o.fateLocked(row.IdempotentID).rows++
-	if l.kind != strayType {
-		o.open++
-	}
+	o.countLocked(l.kind, 1)
 }
 
 func (o *oracle) purgedLocked(row compensator.Row) {
@@ -228,7 +237,7 @@ func (o *oracle) changedLocked(before, after compensator.Row) {
 	if l.kind == strayType && op.kind != opChange {
 		o.failLocked("I18: entry %s of a type nobody handles was touched", after.ID)
 	}
-	t := transition{op: op, row: after}
+	t := transition{op: op, row: after, at: time.Now()}
 	switch op.kind {
 	case opClaim:
 		o.claimedLocked(l, before, after, &t)
@@ -242,14 +251,22 @@ func (o *oracle) changedLocked(before, after compensator.Row) {
 		o.failLocked("I4: entry %s changed by an insert", after.ID)
 	}
 	l.steps = append(l.steps, t)
-	if l.kind != strayType {
-		switch {
-		case after.State.Terminal() && !before.State.Terminal():
-			o.open--
-		case before.State.Terminal() && !after.State.Terminal():
-			o.open++
-		}
+	switch {
+	case after.State.Terminal() && !before.State.Terminal():
+		o.countLocked(l.kind, -1)
+	case before.State.Terminal() && !after.State.Terminal():
+		o.countLocked(l.kind, 1)
 	}
+}
+
+// countLocked counts the rows that are not at rest.
+func (o *oracle) countLocked(kind string, change int) {
+	if kind == strayType {
+		return
+	}
+	o.open += change
+	o.working[kind] += change
+	o.crowded[kind] = o.crowded[kind] || o.working[kind] > spareSlots
 }
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
@@ -275,6 +292,8 @@ func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transi
 	if before.DeliveryCount > 0 && !own {
 		o.sights[sawExpired]++
 	}
+	o.renewedLocked(l, before)
+	o.promptlyClaimedLocked(l, before)
 }
 
 func (o *oracle) releasedLocked(l *life, before, after compensator.Row) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/compensator-go/compensator"
 )
@@ -14,13 +15,16 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawAttempts]++
-	a := &attempt{from: n, ctx: ctx, id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, compensate: e.State == compensator.Compensating}
+	a := &attempt{from: n, ctx: ctx, at: time.Now(), id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, compensate: e.State == compensator.Compensating}
 	l := o.lives[e.ID]
 	if l == nil {
 		o.failLocked("I2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
 		return a
 	}
 	o.foundedLocked(l, n, e)
+	if n.ranWell.Load() {
+		o.failLocked("I15: entry %s starts on instance %d, whose Run has returned", e.ID, n.number)
+	}
 	o.unrepeatedLocked(l, a)
 	a.start = len(l.attempts)
 	l.attempts = append(l.attempts, a)
@@ -40,6 +44,8 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 		o.failLocked("I2: entry %s runs on instance %d as version %d, which that one did not claim", e.ID, n.number, e.Version)
 	case l.readBy[n] < e.Version+1:
 		o.failLocked("I2: entry %s runs on instance %d as version %d from memory", e.ID, n.number, e.Version)
+	case s.op.unknown:
+		o.failLocked("I2: entry %s runs on instance %d, which was never told that its transaction had committed, without a claim", e.ID, n.number)
 	case s.row.State.Terminal():
 		o.failLocked("I2: entry %s runs although it is %s", e.ID, s.row.State)
 	case e.DeliveryCount > crashBudget:
@@ -49,6 +55,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	case l.kind == strayType:
 		o.failLocked("I18: entry %s of a type nobody handles runs", e.ID)
 	}
+	o.promptlyStartedLocked(l, s)
 	if e.State == compensator.Compensating { // I12: decided, and not after a success of this epoch
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {

@@ -80,6 +80,11 @@ func (o *oracle) atRest() {
 		o.nothingLostLocked(l)
 		o.exactlyOnceLocked(l)
 	}
+	for _, op := range o.ops {
+		if op.failed && !op.released && !op.from.dead.Load() {
+			o.failLocked("I16: a claim of instance %d failed, may yet have been done, and was not given back", op.from.number)
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(o.orders)) {
 		if fate := o.orders[key]; fate.rows > 0 && fate.yes+fate.unknown == 0 && fate.no > 0 {
 			o.failLocked("I2: every transaction of %q was rolled back, and the entry is there", key)

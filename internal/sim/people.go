@@ -29,7 +29,7 @@ func (w *world) drawDeeds() (deeds []deed) {
 		deeds = append(deeds, deed{
 			at: time.Duration(w.rng.Int64N(int64(w.plan.chaos))), whom: w.rng.IntN(8), entry: 1 + w.rng.IntN(12), what: w.rng.IntN(7),
 			delay: time.Duration(w.rng.Int64N(int64(10 * time.Second))), inTx: w.rng.IntN(2) == 0, fails: w.rng.IntN(4) == 0,
-			holds: time.Duration(w.rng.Int64N(int64(time.Second))),
+			holds: time.Duration(w.rng.Int64N(int64(w.plan.holds))),
 		})
 	}
 	return deeds

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -31,11 +32,8 @@ func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
 }
 
 func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, maxLease time.Duration) (heads []string, err error) {
-	key := make(args, 0, 32)
-	for _, item := range items {
-		key = key.id(item.ID)
-	}
-	err = q.step(ctx, "q.announce", string(key), func() (err error) {
+	key := idsOf(items, func(a compensator.Announcement) compensator.EntryID { return a.ID })
+	err = q.step(ctx, "q.announce", key, func() (err error) {
 		heads, err = q.queue.Announce(ctx, items, maxLease)
 		return err
 	})
@@ -46,7 +44,7 @@ func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcem
 }
 
 func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (leased compensator.Leased, err error) {
-	err = q.step(ctx, "q.claim", businessType, func() (err error) {
+	err = q.step(ctx, "q.claim", string(make(args, 0, 16).text(businessType).num(uint64(limit))), func() (err error) {
 		leased, err = q.queue.Claim(ctx, businessType, limit, lease)
 		return err
 	})
@@ -57,11 +55,9 @@ func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, 
 }
 
 func (q *gatedQueue) Settle(ctx context.Context, businessType string, items []compensator.QueueOutcome) error {
-	key := make(args, 0, 32).text(businessType)
-	for _, item := range items {
-		key = key.id(item.ID)
-	}
-	return q.step(ctx, "q.settle", string(key), func() error { return q.queue.Settle(ctx, businessType, items) })
+	key := idsOf(items, func(o compensator.QueueOutcome) compensator.EntryID { return o.ID })
+	q.from.w.oracle.removes(businessType, items)
+	return q.step(ctx, "q.settle", businessType+" "+key, func() error { return q.queue.Settle(ctx, businessType, items) })
 }
 
 func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, err error) {
@@ -77,7 +73,7 @@ func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []
 
 func (q *gatedQueue) Notify(ctx context.Context, businessTypes []string) error {
 	key := make(args, 0, 32)
-	for _, t := range businessTypes {
+	for _, t := range slices.Sorted(slices.Values(businessTypes)) {
 		key = key.text(t)
 	}
 	return q.step(ctx, "q.notify", string(key), func() error { return q.queue.Notify(ctx, businessTypes) })

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -27,11 +28,22 @@ func (a args) id(id compensator.EntryID) args {
 func (a args) num(n uint64) args  { return append(strconv.AppendUint(a, n, 10), ' ') }
 func (a args) text(s string) args { return append(append(a, s...), ' ') }
 
+// ids names entries in the order of their ids: the order in which goroutines hand them over says nothing.
 func (a args) ids(ids []compensator.EntryID) args {
-	for _, id := range ids {
+	sorted := slices.SortedFunc(slices.Values(ids), func(a, b compensator.EntryID) int { return cmp.Compare(a.Row(), b.Row()) })
+	for _, id := range sorted {
 		a = a.id(id)
 	}
 	return a
+}
+
+// idsOf names the entries of items.
+func idsOf[T any](items []T, id func(T) compensator.EntryID) string {
+	ids := make([]compensator.EntryID, len(items))
+	for i, item := range items {
+		ids[i] = id(item)
+	}
+	return string(make(args, 0, 32).ids(ids))
 }
 
 func (s *gatedStore) Check(ctx context.Context) error { return s.store.Check(ctx) }
@@ -76,7 +88,11 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []com
 	for _, d := range drafts {
 		key = key.text(d.IdempotentID)
 	}
-	s.from.w.oracle.operation(drafts[0].Token, &operation{kind: opInsert, from: s.from, drafts: drafts})
+	op := &operation{kind: opInsert, from: s.from, drafts: drafts}
+	s.from.w.oracle.operation(drafts[0].Token, op)
+	if tx := gatedOf(tx); tx != nil {
+		tx.inserts = append(tx.inserts, op)
+	}
 	err = s.from.stepIn(ctx, tx, "insert", key, func() (err error) {
 		answers, err = s.store.Insert(ctx, tx, drafts, proven)
 		return err
@@ -96,7 +112,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []com
 
 func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []string) (ids map[string]compensator.EntryID, err error) {
 	key := make(args, 0, 64)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(slices.Values(keys)) {
 		key = key.text(k)
 	}
 	err = s.from.step(ctx, classRead, "ids", string(key), func() (err error) {
@@ -140,16 +156,15 @@ func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row comp
 }
 
 func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (found compensator.Claimed, err error) {
-	key := make(args, 0, 32)
-	for _, w := range want {
-		key = key.id(w.ID)
-	}
-	s.from.w.oracle.operation(token, &operation{kind: opClaim, from: s.from, want: slices.Clone(want)})
-	err = s.from.step(ctx, classOnce, "claim", string(key), func() (err error) {
+	key := idsOf(want, func(w compensator.Wanted) compensator.EntryID { return w.ID })
+	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
+	s.from.w.oracle.operation(token, op)
+	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
 		found, err = s.store.Claim(ctx, want, token, lease, accept)
 		return err
 	})
 	if err != nil {
+		s.from.w.oracle.note(func(*oracle) { op.failed = true })
 		return compensator.Claimed{}, err
 	}
 	s.from.w.oracle.read(s.from, found.Mine)
@@ -157,13 +172,14 @@ func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token
 }
 
 func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token compensator.Token) error {
+	s.from.w.oracle.givenBack(token)
 	return s.from.step(ctx, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
 		return s.store.Release(ctx, ids, token)
 	})
 }
 
 func (s *gatedStore) Due(ctx context.Context, businessType string, limit int) (ids []compensator.EntryID, err error) {
-	err = s.from.step(ctx, classRead, "due", businessType, func() (err error) {
+	err = s.from.step(ctx, classRead, "due", string(make(args, 0, 16).text(businessType).num(uint64(limit))), func() (err error) {
 		ids, err = s.store.Due(ctx, businessType, limit)
 		return err
 	})
@@ -174,27 +190,22 @@ func (s *gatedStore) Due(ctx context.Context, businessType string, limit int) (i
 }
 
 func (s *gatedStore) Renew(ctx context.Context, held []compensator.Held, lease time.Duration) (lost []compensator.EntryID, err error) {
-	key := make(args, 0, 32)
-	for _, h := range held {
-		key = key.id(h.ID)
-	}
-	err = s.from.step(ctx, classWrite, "renew", string(key), func() (err error) {
+	key := idsOf(held, func(h compensator.Held) compensator.EntryID { return h.ID })
+	err = s.from.step(ctx, classWrite, "renew", key, func() (err error) {
 		lost, err = s.store.Renew(ctx, held, lease)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.from.w.oracle.lost(s.from, held, lost)
 	return lost, nil
 }
 
 func (s *gatedStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) (answers []compensator.Settled, err error) {
-	key := make(args, 0, 32)
-	for _, o := range outcomes {
-		key = key.id(o.ID).num(o.Version)
-	}
+	key := idsOf(outcomes, func(o compensator.Outcome) compensator.EntryID { return o.ID })
 	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: slices.Clone(outcomes)})
-	err = s.from.step(ctx, classWrite, "settle", string(key), func() (err error) {
+	err = s.from.step(ctx, classWrite, "settle", key, func() (err error) {
 		answers, err = s.store.Settle(ctx, token, outcomes)
 		return err
 	})
@@ -213,7 +224,7 @@ func (s *gatedStore) SettleTx(ctx context.Context, tx compensator.Tx, token comp
 }
 
 func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool, change compensator.Change) (before compensator.Row, err error) {
-	s.from.w.oracle.operation(change.Token, &operation{kind: opChange, from: s.from, change: change})
+	s.from.w.oracle.operation(change.Token, &operation{kind: opChange, from: s.from, change: change, inTx: tx != nil})
 	do := func() (err error) {
 		before, err = s.store.Change(ctx, tx, proven, change)
 		return err

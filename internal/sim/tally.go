@@ -22,6 +22,8 @@ const (
 	sawActions
 	sawPurged
 	sawInterrupted
+	sawPrompt
+	sawLost
 	sights
 )
 
@@ -30,7 +32,7 @@ var sightNames = [sights]string{
 	sawUnknownNot: "unknown commits that did not", sawExpired: "expired leases", sawDropped: "dropped outcomes",
 	sawAnnounced: "entries announced by the reconciler", sawRebuilt: "rebuilt queues", sawPolled: "entries polled",
 	sawQuarantined: "entries taken out as killers", sawCompensated: "compensations", sawDead: "dead entries", sawActions: "actions of people",
-	sawPurged: "purged entries", sawInterrupted: "interrupted attempts",
+	sawPurged: "purged entries", sawInterrupted: "interrupted attempts", sawPrompt: "starts held to a bound", sawLost: "attempts that were told of a lost lease",
 }
 
 // tally counts faults and sights.

@@ -67,11 +67,13 @@ func (t *turnstile) take() []*request {
 	arrivals := t.arrivals
 	t.arrivals = nil
 	if len(arrivals) > 1 {
-		slices.SortStableFunc(arrivals, func(a, b *request) int {
-			return cmp.Or(cmp.Compare(a.from.number, b.from.number), cmp.Compare(a.op, b.op), cmp.Compare(a.args, b.args))
-		})
+		slices.SortFunc(arrivals, compareRequests)
 	}
 	return arrivals
+}
+
+func compareRequests(a, b *request) int {
+	return cmp.Or(cmp.Compare(a.from.number, b.from.number), cmp.Compare(a.op, b.op), cmp.Compare(a.args, b.args))
 }
 
 // first is the pending request whose turn comes next, and its place.
@@ -92,9 +94,7 @@ func (w *world) loop() {
 	defer timer.Stop()
 	for {
 		synctest.Wait()
-		for _, r := range w.gate.take() {
-			w.admit(r)
-		}
+		w.admit(w.gate.take())
 		w.bury()
 		w.runErrands()
 		wait := w.turn()
@@ -138,8 +138,20 @@ func (w *world) turn() time.Duration {
 	return wait
 }
 
-// admit draws when a request has its turn, and what goes wrong with it.
-func (w *world) admit(r *request) {
+// admit draws when requests have their turns, and what goes wrong with them. Of two that cannot be told apart nobody
+// knows which is whose: they have the same fate, so that it does not matter.
+func (w *world) admit(arrivals []*request) {
+	for i, r := range arrivals {
+		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
+			r.ready, r.verdict = arrivals[i-1].ready, arrivals[i-1].verdict
+			w.gate.pending = append(w.gate.pending, r)
+			continue
+		}
+		w.admitOne(r)
+	}
+}
+
+func (w *world) admitOne(r *request) {
 	if r.from.dead.Load() {
 		r.answer <- verdict{dead: true}
 		return

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 )
@@ -16,8 +18,10 @@ import (
 type gatedTx struct {
 	*compensatortest.MemoryTx
 	from    *instance
+	first   string      // its first statement, which tells it from others
 	broken  atomic.Bool // its connection is gone
-	effects []effect    // of one goroutine
+	effects []effect    // of one goroutine, as inserts
+	inserts []*operation
 }
 
 var _ compensator.Transaction = (*gatedTx)(nil)
@@ -59,7 +63,11 @@ func (tx *gatedTx) Commit() error {
 	}
 	defer tx.from.disown(tx)
 	w, applied := tx.from.w, false
-	err := tx.from.step(context.Background(), classCommit, "commit", "", func() error {
+	_, err := tx.from.judged(context.Background(), classCommit, "commit", tx.first, func(v verdict) error {
+		if v.fault == txAborted {
+			tx.Abort()
+			return errRefused
+		}
 		open := w.store.Probe(context.Background(), tx.MemoryTx) == nil // a server says yes to a COMMIT of nothing
 		err := tx.MemoryTx.Commit()
 		if applied = err == nil && open; applied {
@@ -69,6 +77,9 @@ func (tx *gatedTx) Commit() error {
 	})
 	if err == errBroken {
 		w.oracle.note(func(o *oracle) {
+			for _, op := range tx.inserts {
+				op.unknown = true
+			}
 			if applied {
 				o.sights[sawUnknownApplied]++
 			} else {
@@ -81,6 +92,9 @@ func (tx *gatedTx) Commit() error {
 	}
 	return err
 }
+
+// errRefused is a COMMIT that the server answered with a rollback.
+var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
 // Rollback is no step: it goes unanswered when the connection is gone, and the server does it anyway.
 func (tx *gatedTx) Rollback() error {

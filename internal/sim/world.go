@@ -64,7 +64,11 @@ type plan struct {
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	killer            string // idempotent id of an entry whose attempts kill their instance
+	calm              bool            // nothing goes wrong, so that nothing may be late
+	hog               string          // in a calm seed: the type whose handlers hang
+	spoken            map[string]bool // keys of entries that an instance has told the queue of, and that nobody else holds
+	holds             time.Duration   // how long people's transactions last, at most
+	killer            string          // idempotent id of an entry whose attempts kill their instance
 	runners           int
 	recorders         int
 	orders            []order
@@ -117,8 +121,36 @@ func (w *world) drawPlan() {
 	if w.rng.IntN(5) == 0 {
 		p.killer = "e" + strconv.Itoa(1+w.rng.IntN(4))
 	}
+	p.holds = time.Second
+	if w.rng.IntN(5) == 0 {
+		w.drawCalm()
+	}
 	p.orders, p.deeds = w.drawOrders(), w.drawDeeds()
+	p.spoken = spoken(p.orders)
 	w.drawEvents()
+}
+
+// drawCalm makes the seed one in which nothing goes wrong but handlers, and every type has slots to spare.
+func (w *world) drawCalm() {
+	p := &w.plan
+	p.calm, p.rate, p.meddling, p.killer, p.holds = true, 0, 0, "", time.Millisecond
+	clear(p.active[:])
+	p.types.Concurrency = 2 * spareSlots
+	if w.rng.IntN(2) == 0 {
+		p.hog = handledTypes[w.rng.IntN(len(handledTypes))]
+	}
+}
+
+// spoken lists the keys of entries in one order only, of which the queue is told.
+func spoken(orders []order) map[string]bool {
+	keys := make(map[string]bool)
+	for _, o := range orders {
+		for _, e := range o.entries {
+			_, again := keys[e.IdempotentID]
+			keys[e.IdempotentID] = !again && o.way != unwatched
+		}
+	}
+	return keys
 }
 
 // drawEvents draws the troubles that come by themselves.
@@ -154,11 +186,9 @@ func (w *world) drawEvents() {
 
 // run lives the seed. Call it in a bubble of its own.
 func (w *world) run() {
-	for range w.plan.runners {
-		w.launch(true)
-	}
-	for range w.plan.recorders {
-		w.launch(false)
+	w.launch(true)
+	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // not together: their timers would coincide
+		w.later(w.between(1, time.Second), func() { w.launch(i < w.plan.runners) })
 	}
 	for _, o := range w.plan.orders {
 		w.act(func() { w.produce(o) })

@@ -36,6 +36,7 @@ var kinds = map[string]func() Record{
 	"savepoint_rollback": func() Record { return new(SavepointRollback) },
 	"commit":             func() Record { return new(Commit) },
 	"committed":          func() Record { return new(Committed) },
+	"resolved":           func() Record { return new(Resolved) },
 	"rollback":           func() Record { return new(Rollback) },
 	"attempt":            func() Record { return new(Attempt) },
 	"attempt_end":        func() Record { return new(AttemptEnd) },
@@ -52,5 +53,6 @@ var kinds = map[string]func() Record{
 	"row":                func() Record { return new(Row) },
 	"member":             func() Record { return new(Member) },
 	"deadlock":           func() Record { return new(Deadlock) },
+	"stall":              func() Record { return new(Stall) },
 	"sample":             func() Record { return new(Sample) },
 }

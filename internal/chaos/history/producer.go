@@ -1,7 +1,7 @@
 package history
 
 // Insert is one entry about to be recorded. A Record call with many entries writes one line for each, in one
-// Write.
+// Write. A key may come more than once in a transaction; answers come in the order of the inserts.
 type Insert struct {
 	At      int64  `json:"at"`                 // wall µs
 	Tx      uint64 `json:"tx"`                 // the caller's transaction, counted in this process from 1
@@ -54,6 +54,15 @@ type Committed struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
+// Resolved is what the library's Resolve answered about an entry of a transaction whose COMMIT came out unknown.
+type Resolved struct {
+	At  int64  `json:"at"` // wall µs, of the answer
+	Tx  uint64 `json:"tx"`
+	Key string `json:"key"`
+	ID  uint64 `json:"id,omitempty"`  // of the entry that is there
+	Err string `json:"err,omitempty"` // an Err… class; ErrNotFound: it was rolled back
+}
+
 // How a COMMIT came out. Only what certainly did not happen is a failure.
 const (
 	CommitOK      = "ok"
@@ -100,6 +109,9 @@ func (*Commit) Kind() string { return "commit" }
 
 // Kind implements Record.
 func (*Committed) Kind() string { return "committed" }
+
+// Kind implements Record.
+func (*Resolved) Kind() string { return "resolved" }
 
 // Kind implements Record.
 func (*Rollback) Kind() string { return "rollback" }

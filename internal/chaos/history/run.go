@@ -89,6 +89,14 @@ type Clock struct {
 	AuditSeq uint64 `json:"audit_seq,omitempty"` // the greatest seq of the audit table that is visible now
 }
 
+// Stall is a time in which the machine had too much to do: a small change that the process commits to the database
+// again and again, past all proxies, took far too long. The driver, whose process carries everybody's connections,
+// writes those of all.
+type Stall struct {
+	At    int64 `json:"at"`    // wall µs: the last time all was well
+	Until int64 `json:"until"` // wall µs
+}
+
 // Sample is a reading of resources, for soaks. Nothing is judged by it here.
 type Sample struct {
 	At     int64              `json:"at"` // wall µs
@@ -107,6 +115,9 @@ func (*Mark) Kind() string { return "mark" }
 
 // Kind implements Record.
 func (*Clock) Kind() string { return "clock" }
+
+// Kind implements Record.
+func (*Stall) Kind() string { return "stall" }
 
 // Kind implements Record.
 func (*Sample) Kind() string { return "sample" }

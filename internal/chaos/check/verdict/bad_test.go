@@ -45,6 +45,44 @@ var wrong = []struct {
 		e.run("app1").end(history.OutcomePermanent).exhaust()
 	}},
 
+	{"Resolve found an entry that was rolled back", []string{"resolve"}, func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.insert(x)
+		x.commit(history.CommitUnknown)
+		x.resolve(e, e.id, "")
+	}},
+	{"Resolve did not find an entry that was committed", []string{"resolve"}, func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.insert(x)
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitUnknown)
+		x.resolve(e, 0, history.ErrNotFound)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+	{"Resolve found another entry", []string{"resolve"}, func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.insert(x)
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitUnknown)
+		x.resolve(e, e.id+1000, "")
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+	{"a key twice in one call, and the second is what ran", []string{"content"}, func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		for _, hash := range []uint64{5, e.hash()} {
+			s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: hash})
+		}
+		for _, dup := range []bool{false, true} {
+			s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: e.id, Duplicate: dup})
+		}
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitOK)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+
 	{"a rolled-back entry is there", []string{"phantom"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		e.insert(x).appear(false)
@@ -476,14 +514,25 @@ var wrong = []struct {
 		s.fault("kill", "app1", 1900, history.TouchesApp)
 		e.claim().run("app2").end(history.OutcomeOK).succeed()
 	}},
-	{"claimed again under its born lease after it had run", []string{"early"}, func(s *story) {
-		e, x := s.entry("ship"), s.begin()
-		e.insert(x)
-		x.ask()
-		e.appear(true)
-		x.answer(history.CommitOK)
-		e.run("app1")
-		e.claim().run("app2").end(history.OutcomeOK).succeed()
+	{"claimed by another under its born lease", []string{"early"}, func(s *story) {
+		s.bornClaimed(1500).claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+	{"a delivery to another process is not counted", []string{"linear history"}, func(s *story) {
+		s.bornClaimed(2500).ownClaim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+	{"a delivery after one that ran is not counted", []string{"linear history"}, func(s *story) {
+		e := s.bornClaimed(100)
+		e.run("producer")
+		s.fault("kill", "producer", 3000, history.TouchesApp)
+		e.ownClaim().run("producer").end(history.OutcomeOK).succeed()
+	}},
+	{"a later delivery is not counted", []string{"linear history", "attempts"}, func(s *story) {
+		e := s.bornClaimed(1500).ownClaim()
+		s.fault("kill", "producer", 3000, history.TouchesApp)
+		e.ownClaim().run("producer").end(history.OutcomeOK).succeed()
+	}},
+	{"the delivery of an entry that was not born claimed is not counted", []string{"linear history", "attempts"}, func(s *story) {
+		s.committed("ship").ownClaim().run("producer").end(history.OutcomeOK).succeed()
 	}},
 	{"due sooner than was asked for", []string{"early"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
@@ -559,6 +608,35 @@ var wrong = []struct {
 		s.wait(5000)
 		e.claim().run("app2").end(history.OutcomeOK).succeed()
 		r.end(history.OutcomeOK)
+	}},
+	{"a lease is lost while the machine was too busy for another app", []string{"executions"}, func(s *story) {
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.stall("app2", 3000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+		r.end(history.OutcomeOK)
+	}},
+	{"a lease is lost long after the machine was too busy", []string{"executions"}, func(s *story) {
+		s.stall("app1", 3000)
+		s.wait(1100)
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.wait(5000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+		r.end(history.OutcomeOK)
+	}},
+	{"a committed entry is lost while the machine was too busy", []string{"lost"}, func(s *story) {
+		x := s.begin()
+		s.entry("ship").insert(x)
+		s.stall("driver", 3000)
+		x.commit(history.CommitOK)
+		s.stall("driver", 3000)
+	}},
+	{"claimed while it was leased, and the machine was too busy", []string{"early"}, func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1")
+		s.stall("driver", 1900)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
 	}},
 
 	{"a claim that nobody ran is lost for no reason", []string{"executions"}, func(s *story) {

@@ -27,6 +27,16 @@ func (i image) String() string {
 	return text + "}"
 }
 
+// SumStalls tells how often the machine was too busy.
+func (l *Ledger) SumStalls() string {
+	var total int64
+	for _, s := range l.Stalls {
+		total += s.Until - s.At
+	}
+	return fmt.Sprintf("too busy %d times, for %v in all of its processes; a lease or an outcome may be late then", len(l.Stalls),
+		time.Duration(total*1000).Round(time.Millisecond))
+}
+
 // moment is a line of an entry's life.
 type moment struct {
 	at   int64

@@ -94,6 +94,31 @@ func checkPhantom(l *Ledger, c *Check) {
 	})
 }
 
+// checkResolve: an entry that Resolve found is there, and one that it did not find was rolled back for good.
+func checkResolve(l *Ledger, c *Check) {
+	rows := l.entriesByKey()
+	for i := range l.resolved {
+		r := &l.resolved[i]
+		if r.Err != "" && r.Err != history.ErrNotFound {
+			continue // it could not tell
+		}
+		c.Looked++
+		for _, n := range r.tx.inserts {
+			in := &l.inserts[n]
+			if in.Key != r.Key || in.dup || in.undone {
+				continue
+			}
+			at := slices.IndexFunc(rows[r.Key], in.made)
+			switch {
+			case r.Err == "" && (at < 0 || rows[r.Key][at].ID != r.ID):
+				c.violate(nil, []Place{in.place, r.place}, "Resolve found %q as entry %d, which was never in the table", r.Key, r.ID)
+			case r.Err != "" && at >= 0:
+				c.violate(rows[r.Key][at], []Place{in.place, r.place}, "is in the table, and Resolve answered that it was rolled back")
+			}
+		}
+	}
+}
+
 func (l *Ledger) purges() bool { return l.Run.PurgeAgeMS > 0 }
 
 // askedFor are the lines of all inserts under a key.

@@ -21,11 +21,18 @@ var strange = map[string]func(s *story){
 		e.run("app1").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, committed late, and claimed again by its own process": func(s *story) {
-		e, x := s.entry("ship"), s.begin()
-		e.insert(x).appear(true)
-		s.wait(1500)
-		x.commit(history.CommitOK)
+		s.bornClaimed(1500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
+	},
+	"born claimed, committed after its lease, and claimed again by its own process": func(s *story) {
+		s.bornClaimed(2500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
+	},
+	"born claimed, claimed again by its own process, which is killed": func(s *story) {
+		e := s.bornClaimed(1500).ownClaim()
+		s.fault("kill", "producer", 3000, history.TouchesApp)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
+	"born claimed, claimed again by its own process, and given back": func(s *story) {
+		s.bornClaimed(1500).ownClaim().release().claim().run("app1").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, and its process was killed": func(s *story) {
 		e, x := s.entry("ship"), s.begin()
@@ -59,6 +66,57 @@ var strange = map[string]func(s *story){
 		x := s.begin()
 		s.entry("ship").insert(x)
 		x.commit(history.CommitUnknown)
+	},
+	"unknown commit that happened, and Resolve found it": func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.insert(x)
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitUnknown)
+		x.resolve(e, e.id, "")
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
+	"unknown commit that did not, and Resolve did not find it": func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.insert(x)
+		x.commit(history.CommitUnknown)
+		x.resolve(e, 0, history.ErrNotFound)
+	},
+	"unknown commit that happened, and Resolve could not tell": func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.insert(x)
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitUnknown)
+		x.resolve(e, 0, history.ErrBusy)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
+	"one key twice in one call": func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		for _, hash := range []uint64{e.hash(), 5} {
+			s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: hash})
+		}
+		for _, dup := range []bool{false, true} {
+			s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: e.id, Duplicate: dup})
+		}
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitOK)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
+	"a lease lost while the machine was too busy for its app": func(s *story) {
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.stall("app1", 3000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+		r.end(history.OutcomeOK)
+	},
+	"a lease lost while the machine was too busy for all": func(s *story) {
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.stall("driver", 3000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+		r.end(history.OutcomeOK)
 	},
 	"commit that was asked for by a producer that died": func(s *story) {
 		e, x := s.entry("ship"), s.begin()

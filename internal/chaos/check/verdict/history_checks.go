@@ -1,6 +1,10 @@
 package verdict
 
-import "github.com/compensator-go/compensator/internal/chaos/history"
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator/internal/chaos/history"
+)
 
 // checkLinear: each row's changes are a chain, and each link is a line of the contract.
 func checkLinear(l *Ledger, c *Check) {
@@ -14,8 +18,11 @@ func checkLinear(l *Ledger, c *Check) {
 			switch {
 			case s.move == "":
 				c.violate(e, append(e.before(s.place), s.place), "a change that is no line of the contract: %s", describe(s))
-			case s.move == moveClaim || s.move == moveInsert && s.new.deliveryCount > 0 || s.move == moveRenew:
+			case s.claims() || s.move == moveRenew:
 				l.checkLease(e, s, c)
+			}
+			if s.move == moveOwnClaim {
+				l.checkOwnClaim(e, s, c)
 			}
 		}
 	})
@@ -29,6 +36,22 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	}
 	if got := s.new.leaseUntil - s.nowMS(); abs(got-t.LeaseMS) > rounding {
 		c.violate(e, []Place{s.place}, "%s with a lease of %d ms; its type's is %d", s.move, got, t.LeaseMS)
+	}
+}
+
+// checkOwnClaim: a delivery is not counted again only for the process whose insert counted it, and which ran nothing
+// by it.
+func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
+	recordedBy := func(process int32) bool {
+		return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
+	}
+	for i := range e.attempts {
+		switch a := &e.attempts[i]; {
+		case a.version == s.old.version:
+			c.violate(e, append(a.places(), s.place), "claimed again after it ran, and the delivery is not counted")
+		case a.version == s.new.version && !recordedBy(a.process):
+			c.violate(e, append(a.places(), s.place), "the delivery to another process than the one that recorded it is not counted")
+		}
 	}
 }
 
@@ -56,7 +79,7 @@ func checkAttempts(l *Ledger, c *Check) {
 			switch {
 			case claim == nil:
 				c.violate(e, a.places(), "ran at version %d, which the row never had", a.version)
-			case claim.move != moveClaim && !(claim.move == moveInsert && claim.new.deliveryCount > 0):
+			case !claim.claims():
 				c.violate(e, append(a.places(), claim.place), "ran at version %d, which is no claim but: %s", a.version, claim.move)
 			case a.state != claim.new.state || a.epoch != claim.new.epoch || a.nextAt != claim.new.nextAt || a.number != claim.attempt():
 				c.violate(e, append(a.places(), claim.place), "ran with another state, epoch, due moment or attempt number than its claim left")

@@ -71,6 +71,7 @@ func Judge(l *Ledger) *Verdict {
 	}{
 		{"lost", "what was committed is in the table, and has come to its end", checkLost, false},
 		{"phantom", "what was not committed is not in the table and never ran", checkPhantom, false},
+		{"resolve", "what Resolve answers about an unknown commit is what happened", checkResolve, false},
 		{"linear history", "every change of a row is a line of the contract, from what the change before left", checkLinear, false},
 		{"attempts", "every attempt saw the row as its claim left it", checkAttempts, false},
 		{"content", "every attempt was given what the producer recorded", checkContent, false},

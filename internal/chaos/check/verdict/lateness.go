@@ -160,7 +160,7 @@ func (l *Ledger) Count() Counts {
 		c.Attempts += len(e.attempts)
 		for i := range e.steps {
 			s := &e.steps[i]
-			if s.move == moveClaim {
+			if s.claims() {
 				c.Claims++
 			}
 			if e.foundLapsed(s) {

@@ -14,6 +14,7 @@ type Ledger struct {
 	Entries   map[uint64]*Entry
 	IDs       []uint64 // of Entries, ascending
 	Faults    []Fault  // by their beginning
+	Stalls    []Stall
 	Deadlocks []history.Deadlock
 	Members   []history.Member
 	Lines     int // read
@@ -24,6 +25,7 @@ type Ledger struct {
 	txs       []*transaction
 	inserts   []insert
 	keys      map[string][]int32 // inserts by idempotent id
+	resolved  []resolved
 	actions   []action
 	events    []history.Event
 	marks     map[string]int64 // the last of each, wall µs
@@ -73,6 +75,13 @@ type insert struct {
 	err      string
 	undone   bool // by a rollback to a savepoint
 	place    Place
+}
+
+// resolved is what was found out about an insert whose commit came out unknown.
+type resolved struct {
+	history.Resolved
+	tx    *transaction
+	place Place
 }
 
 // certainty is what is known of something that was asked of the database.
@@ -209,6 +218,12 @@ type Fault struct {
 	Fired bool
 }
 
+// Stall is a time in which the machine was too busy for one app, or for all.
+type Stall struct {
+	history.Stall
+	app string // "driver": all
+}
+
 // last returns the row's image now, and whether there is one.
 func (e *Entry) last() (image, bool) {
 	if len(e.steps) == 0 || e.deleted {
@@ -308,6 +323,20 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
+// stalled reports whether the machine was too busy for an app between two moments; "": for any. It is no excuse but
+// for what is late.
+func (l *Ledger) stalled(from, to int64, app string) bool {
+	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
+		return s.At <= to && s.Until+stallFelt >= from && (app == "" || s.app == app || s.app == driver)
+	})
+}
+
+// stallFelt is how long a stall is felt after its end, µs: what has waited comes all at once.
+const stallFelt = 1_000_000
+
+// driver is the name of the driver's process.
+const driver = "driver"
+
 // aimed reports whether a fault that touches this touches its target alone.
 func aimed(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
@@ -320,7 +349,7 @@ func (l *Ledger) Calm(from, to int64) bool {
 			return false
 		}
 	}
-	return true
+	return !l.stalled(from, to, "")
 }
 
 // finish puts everything in order once all files are read.

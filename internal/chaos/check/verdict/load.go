@@ -95,7 +95,7 @@ type builder struct {
 	texts    map[string]string         // interned
 	process  []int32                   // by file; -1: no Process line yet
 	txs      []map[uint64]*transaction // by process
-	inserts  []map[insertName]int32
+	inserts  []map[insertName][]int32  // that have no answer yet, in their order
 	attempts []map[uint64]attemptName
 	calls    []map[uint64]int32
 	lastSeq  uint64
@@ -157,6 +157,9 @@ func (b *builder) add(at Place, r history.Record) error {
 	case *history.Committed:
 		b.seen(p, r.At)
 		return b.committed(p, r)
+	case *history.Resolved:
+		b.seen(p, r.At)
+		b.l.resolved = append(b.l.resolved, resolved{Resolved: *r, tx: b.tx(p, r.Tx), place: at})
 	case *history.Rollback:
 		b.seen(p, r.At)
 		b.tx(p, r.Tx).rolledBack = true
@@ -203,6 +206,9 @@ func (b *builder) add(at Place, r history.Record) error {
 		b.l.Members = append(b.l.Members, *r)
 	case *history.Deadlock:
 		b.l.Deadlocks = append(b.l.Deadlocks, *r)
+	case *history.Stall:
+		b.seen(p, r.Until)
+		b.l.Stalls = append(b.l.Stalls, Stall{Stall: *r, app: b.l.processes[p].app})
 	case *history.Sample:
 		b.seen(p, r.At)
 	default:
@@ -218,7 +224,7 @@ func (b *builder) start(at Place, p *history.Process) error {
 	b.process[at.file] = int32(len(b.l.processes))
 	b.l.processes = append(b.l.processes, process{app: p.App, started: p.At, last: p.At})
 	b.txs = append(b.txs, make(map[uint64]*transaction))
-	b.inserts = append(b.inserts, make(map[insertName]int32))
+	b.inserts = append(b.inserts, make(map[insertName][]int32))
 	b.attempts = append(b.attempts, make(map[uint64]attemptName))
 	b.calls = append(b.calls, make(map[uint64]int32))
 	return nil
@@ -253,18 +259,21 @@ func (b *builder) insert(at Place, p int32, r *history.Insert) {
 	in.Type, in.Mode = b.text(r.Type), b.text(r.Mode)
 	b.l.inserts = append(b.l.inserts, in)
 	tx.inserts = append(tx.inserts, n)
-	b.inserts[p][insertName{r.Tx, r.Key}] = n
+	name := insertName{r.Tx, r.Key}
+	b.inserts[p][name] = append(b.inserts[p][name], n)
 	b.l.keys[r.Key] = append(b.l.keys[r.Key], n)
 }
 
 func (b *builder) inserted(p int32, r *history.Inserted) error {
 	name := insertName{r.Tx, r.Key}
-	n, ok := b.inserts[p][name]
-	if !ok {
+	asked := b.inserts[p][name]
+	if len(asked) == 0 {
 		return fmt.Errorf("an answer to an insert that was not made")
 	}
-	delete(b.inserts[p], name)
-	in := &b.l.inserts[n]
+	if b.inserts[p][name] = asked[1:]; len(asked) == 1 {
+		delete(b.inserts[p], name)
+	}
+	in := &b.l.inserts[asked[0]]
 	in.answered, in.id, in.dup, in.err = true, r.ID, r.Duplicate, b.text(r.Err)
 	in.tx.aborted = in.tx.aborted || aborts(r.Err)
 	return nil

@@ -46,6 +46,7 @@ const (
 // name stay as they are.
 type move struct {
 	name     string
+	born     bool // only of a row that stands as it was inserted, leased: its delivery counts already
 	from     []int8
 	to       []int8 // nil: the state stays
 	version  change
@@ -66,6 +67,7 @@ const (
 	moveTouch       = "touch" // nothing of ours was changed
 	moveRenew       = "renew"
 	moveClaim       = "claim"
+	moveOwnClaim    = "claim of its own" // by the process that recorded it, of what its insert had leased for it
 	moveRelease     = "release"
 	moveSuccess     = "success"
 	moveRetry       = "failure"
@@ -92,6 +94,7 @@ var moves = []move{
 	{name: moveTouch},
 	{name: moveRenew, from: open, lease: renewed},
 	{name: moveClaim, from: open, version: plusOne, delivery: plusOne, lease: renewed, token: fresh},
+	{name: moveOwnClaim, born: true, from: []int8{pending}, version: plusOne, lease: renewed, token: fresh},
 	{name: moveRelease, from: open, version: plusOne, delivery: minusOne, lease: ended},
 
 	{name: moveSuccess, from: waiting, to: []int8{succeeded}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
@@ -144,7 +147,8 @@ func classify(s *step) string {
 
 func (m *move) fits(s *step) bool {
 	o, n, at := &s.old, &s.new, s.nowMS()
-	return (m.from == nil || slices.Contains(m.from, o.state)) &&
+	return (!m.born || o.version == 0 && o.deliveryCount == 1 && o.leaseUntil > 0) &&
+		(m.from == nil || slices.Contains(m.from, o.state)) &&
 		(m.to == nil && n.state == o.state || slices.Contains(m.to, n.state)) &&
 		m.version.fits(int64(o.version), int64(n.version), at) &&
 		m.epoch.fits(int64(o.epoch), int64(n.epoch), at) &&
@@ -155,6 +159,11 @@ func (m *move) fits(s *step) bool {
 		m.next.fits(o.nextAt, n.nextAt, at) &&
 		m.token.fits(int64(o.token), int64(n.token), at) &&
 		(m.by == nil && n.endedBy == o.endedBy || slices.Contains(m.by, n.endedBy))
+}
+
+// claims reports whether a step takes a lease for an attempt, in whatever way.
+func (s *step) claims() bool {
+	return s.move == moveClaim || s.move == moveOwnClaim || s.move == moveInsert && s.new.deliveryCount > 0
 }
 
 // rounding is what lies between the clock the trigger reads and the one the statement does: both are of one

@@ -12,13 +12,14 @@ import (
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, byHand}
-	old := image{version: 5, token: 1, nextAt: at - 1000, epoch: 2, processCount: 1, compensateCount: 1, deliveryCount: 2}
+	later := image{version: 5, token: 1, nextAt: at - 1000, epoch: 2, processCount: 1, compensateCount: 1, deliveryCount: 2}
+	born := image{token: 1, nextAt: at - 1000, deliveryCount: 1}
 	fitted := make(map[string]int)
 	for _, from := range states {
 		for _, to := range states {
-			for n := range 1 << 10 {
+			for n := range 1 << 11 {
 				bit := func(i int) int32 { return int32(n >> i & 1) }
-				o := old
+				o := []image{later, born}[n>>10]
 				o.state, o.leaseUntil = from, int64(bit(0))*(at+500)
 				w := o
 				w.state = to

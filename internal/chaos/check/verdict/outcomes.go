@@ -229,7 +229,7 @@ func (e *Entry) leaseEnd(a *attempt) (end int64, held bool) {
 // disturbed reports whether something may have kept an attempt's outcome from being stored before the lease's end.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
-	return p.last < until && !p.ended || l.hit(a.began, until, p.app,
+	return p.last < until && !p.ended || l.stalled(a.began, until, p.app) || l.hit(a.began, until, p.app,
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 

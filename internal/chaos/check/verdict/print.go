@@ -31,6 +31,7 @@ func Print(out io.Writer, l *Ledger, v *Verdict) error {
 			fmt.Fprintf(w, "  %s: %s\n", c.Name, note)
 		}
 	}
+	fmt.Fprintf(w, "  machine: %s\n", l.SumStalls())
 	starts := l.Starts()
 	fmt.Fprintf(w, "  late, no fault about: %v\n", Sum(starts, func(s Start) bool { return s.Calm }))
 	fmt.Fprintf(w, "  late, during faults:  %v\n", Sum(starts, func(s Start) bool { return !s.Calm }))

@@ -88,6 +88,11 @@ func (x tx) answer(outcome string) {
 
 func (x tx) commit(outcome string) { x.ask(); x.answer(outcome) }
 
+// resolve is Resolve's answer about an entry of the transaction.
+func (x tx) resolve(e *subject, id uint64, class string) {
+	x.s.write("producer", &history.Resolved{At: x.s.now, Tx: x.n, Key: e.key, ID: id, Err: class})
+}
+
 func (x tx) rollback() { x.s.write("producer", &history.Rollback{At: x.s.now, Tx: x.n}) }
 
 func (x tx) savepoint(name string) {
@@ -151,6 +156,15 @@ func (s *story) committed(typ string) *subject {
 	return e
 }
 
+// bornClaimed is an entry whose transaction committed ms after its insert, which leased it.
+func (s *story) bornClaimed(ms int64) *subject {
+	e, x := s.entry("ship"), s.begin()
+	e.insert(x).appear(true)
+	s.wait(ms)
+	x.commit(history.CommitOK)
+	return e
+}
+
 func (s *story) token() string { return fmt.Sprintf("%032x", s.next()) }
 
 func (s *story) audit(op string, e *subject, before, after *history.Image) {
@@ -180,6 +194,11 @@ func (e *subject) update(change func(r *history.Image)) *subject {
 
 func (e *subject) claim() *subject {
 	return e.update(func(r *history.Image) { r.DeliveryCount++; r.LeaseUntil = e.s.dbMS() + storyLease })
+}
+
+// ownClaim is a claim of what the insert leased, by the process that recorded it.
+func (e *subject) ownClaim() *subject {
+	return e.update(func(r *history.Image) { r.LeaseUntil = e.s.dbMS() + storyLease })
 }
 
 func (e *subject) renew() *subject {
@@ -295,6 +314,13 @@ func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	s.write("driver", &history.Fault{At: s.now, N: n, Fault: kind, Target: target, Touches: touches})
 	s.wait(ms)
 	s.write("driver", &history.FaultEnd{At: s.now, N: n})
+}
+
+// stall is one that lasts ms, told by an app when it ends.
+func (s *story) stall(app string, ms int64) {
+	at := s.now
+	s.wait(ms)
+	s.write(app, &history.Stall{At: at, Until: s.now})
 }
 
 func (s *story) clock() {

@@ -15,7 +15,7 @@ func checkEarly(l *Ledger, c *Check) {
 		for i := range e.steps {
 			s := &e.steps[i]
 			early := l.early(e, s)
-			if s.move == moveClaim || s.move == moveInsert {
+			if s.claims() || s.move == moveInsert {
 				c.Looked++
 			}
 			switch {
@@ -35,12 +35,11 @@ func checkEarly(l *Ledger, c *Check) {
 // early tells what a step did too soon.
 func (l *Ledger) early(e *Entry, s *step) string {
 	switch s.move {
-	case moveClaim:
-		ownLease := s.old.version == 0 && s.old.deliveryCount == 1 // born claimed, and claimed again by its own process
+	case moveClaim, moveOwnClaim:
 		switch {
 		case s.old.nextAt > s.nowMS():
 			return "claimed before it was due"
-		case s.old.leaseUntil > s.nowMS() && (!ownLease || e.lastAttempt(0) != nil):
+		case s.old.leaseUntil > s.nowMS() && s.move != moveOwnClaim:
 			return "claimed while it was leased"
 		}
 	case moveInsert:
@@ -152,8 +151,8 @@ func (l *Ledger) mayLose(e *Entry, claim *step) bool {
 	} else if l.diedBetween(before.wall, claim.wall) {
 		return true
 	}
-	return l.hit(before.wall, claim.wall, app, history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB,
-		history.TouchesLocks, history.TouchesDBClock)
+	return l.stalled(before.wall, claim.wall, app) || l.hit(before.wall, claim.wall, app, history.TouchesApp, history.TouchesDatabase,
+		history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
 // diedBetween reports whether a process was killed between two moments.

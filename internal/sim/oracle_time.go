@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// spareSlots is how many entries of a type a calm seed runs at once without one having to wait: half of its
+// slots, as open transactions may hold the others.
+const spareSlots = 4
+
+// promptness is how late a start may be where nothing goes wrong: a dozen steps, the scanners' spread, and the
+// rounding of clocks.
+const promptness = 100 * time.Millisecond
+
+// ranBeyond is how long after its timeout an attempt's lease is still renewed.
+const ranBeyond = time.Second
+
+// hastyLocked reports whether the entry may not be late: nothing goes wrong in this seed, its type is not the one that
+// hangs (I17: which must not delay it), the queue was told of it, and there are slots.
+func (o *oracle) hastyLocked(l *life) bool {
+	p := &o.w.plan
+	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
+		return false
+	}
+	last := l.last().op
+	switch last.kind {
+	case opInsert:
+		follows := strings.Contains(l.key, "/")
+		return (follows || p.spoken[l.key]) && (p.sharedQueue || last.from.runs)
+	case opChange:
+		return p.sharedQueue && !last.inTx
+	}
+	return last.kind == opSettle
+}
+
+// promptlyClaimedLocked: what is due, and known, is claimed at once.
+func (o *oracle) promptlyClaimedLocked(l *life, before compensator.Row) {
+	if !o.hastyLocked(l) {
+		return
+	}
+	o.sights[sawPrompt]++
+	if late := min(-before.DueIn, time.Since(l.last().at)); late > promptness {
+		o.failLocked("I17: entry %s of %s was claimed %v late, with slots free and nothing in its way", l.id, l.kind, late)
+	}
+}
+
+// promptlyStartedLocked: what is claimed is run at once.
+func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
+	if !o.w.plan.calm || l.kind == o.w.plan.hog || len(l.attempts) > 0 && l.attempts[len(l.attempts)-1].version == claim.row.Version {
+		return
+	}
+	if late := time.Since(claim.at); late > promptness {
+		o.failLocked("I17: entry %s of %s started %v after its claim, with nothing in its way", l.id, l.kind, late)
+	}
+}
+
+// renewedLocked: I16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
+func (o *oracle) renewedLocked(l *life, before compensator.Row) {
+	if !o.w.plan.calm {
+		return
+	}
+	for _, a := range l.attempts {
+		if a.version == before.Version && !a.ended && time.Since(a.at) < o.w.plan.types.Timeout+ranBeyond {
+			o.failLocked("I16: entry %s was claimed while its attempt of version %d ran, on a healthy instance and within its timeout", l.id, a.version)
+		}
+	}
+}
+
+// lost takes note of what an instance was told about leases it wanted to renew.
+func (o *oracle) lost(n *instance, held []compensator.Held, lost []compensator.EntryID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, h := range held {
+		l := o.lives[h.ID]
+		if l == nil || !slices.Contains(lost, h.ID) {
+			continue
+		}
+		for _, a := range l.attempts {
+			if a.from == n && a.version == h.Version && !a.ended && a.lostAt.IsZero() {
+				a.lostAt = time.Now()
+				o.sights[sawLost]++
+			}
+		}
+	}
+}
+
+// ending judges the end of a handler: it was told, through its context, if its lease was lost. A batch is not, for
+// the sake of its other entries.
+func (o *oracle) ending(a *attempt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	unaware := a.ctx.Err() == nil && !a.lostAt.IsZero() && time.Since(a.lostAt) > time.Millisecond
+	if unaware && (a.kind != batchType || a.compensate) {
+		o.failLocked("I16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
+	}
+}
+
+// givenBack takes note of a release.
+func (o *oracle) givenBack(token compensator.Token) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if op := o.ops[token]; op != nil {
+		op.released = true
+	}
+}
+
+// removes judges what the queue is told to forget: it must be at rest in the database, or have been.
+func (o *oracle) removes(businessType string, items []compensator.QueueOutcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, item := range items {
+		l := o.lives[item.ID]
+		if !item.Remove || l == nil || l.kind != businessType {
+			continue
+		}
+		if !slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State.Terminal() }) {
+			o.failLocked("I10: the queue is told to forget entry %s, which is %s", l.id, l.last().row.State)
+		}
+	}
+}
