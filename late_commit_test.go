@@ -36,8 +36,8 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n, "the entry is born claimed")
 	})
+	w.waitAllEnded()
 	e := <-given
 	assert.EqualValues(t, 1, e.Version, "it was claimed anew")
 	assert.Equal(t, 1, e.DeliveryCount)
-	w.waitAllEnded()
 }

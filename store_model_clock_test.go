@@ -43,9 +43,9 @@ func (c *clockConn) tellTime(ctx context.Context) error {
 	if now.Equal(c.told) {
 		return nil
 	}
-	// The server reads a floating-point number and cuts it: half a microsecond more keeps it from being cut to
-	// the one before.
-	set := fmt.Sprintf("SET @@timestamp=%d.%06d5", now.Unix(), now.Nanosecond()/1000)
+	// The server reads a floating-point number, and cuts it (MariaDB) or rounds it (MySQL): a quarter of a
+	// microsecond more leaves it the same one.
+	set := fmt.Sprintf("SET @@timestamp=%d.%06d25", now.Unix(), now.Nanosecond()/1000)
 	if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		return err
 	}

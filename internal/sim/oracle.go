@@ -45,6 +45,8 @@ const (
 	opPurge
 )
 
+var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
+
 // operation is a write under way or done; its token in a row proves that it was the one.
 type operation struct {
 	kind     opKind
@@ -93,7 +95,7 @@ type attempt struct {
 	manner manner // guarded by oracle.mu, as the rest
 	ended  bool
 	lostAt time.Time // when this instance was told that the lease is lost
-	stored bool // the database has taken its outcome, or refused it for good
+	stored bool      // the database has taken its outcome, or refused it for good
 }
 
 func (op *operation) draft(key string) (found compensator.Draft) {

@@ -156,6 +156,20 @@ func (o *oracle) notAtRest() string {
 	return "none"
 }
 
+// idle reports whether no handler runs on a living instance.
+func (o *oracle) idle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lives {
+		for _, a := range l.attempts {
+			if !a.ended && !a.from.dead.Load() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // restless counts the entries of handled types that are not at rest.
 func (o *oracle) restless() int {
 	o.mu.Lock()

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -94,6 +95,7 @@ func (w *world) loop() {
 	defer timer.Stop()
 	for {
 		synctest.Wait()
+		runtime.Gosched() // a new time slice: the runtime takes the processor from one that has lasted 10 ms
 		w.admit(w.gate.take())
 		w.bury()
 		w.runErrands()

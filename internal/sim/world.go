@@ -216,6 +216,7 @@ func (w *world) script() {
 	w.actors.Wait()
 	w.await(2*time.Minute, func() bool { return w.hanging.Load() == 0 })
 	w.rest()
+	w.await(3*w.plan.types.Timeout, w.oracle.idle) // deaf handlers, whose entries have long been somebody else's
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
