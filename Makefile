@@ -7,7 +7,7 @@ SHELL := /bin/bash
 GO ?= go
 PACKAGES_AT_ONCE ?= 2 # test packages; each has servers of its own
 
-go_test := $(GO) test -race -shuffle=on -count=1 -timeout 15m -p $(strip $(PACKAGES_AT_ONCE))
+go_test := $(GO) test -race -shuffle=on -count=1 -timeout 30m -p $(strip $(PACKAGES_AT_ONCE))
 build := $(CURDIR)/build
 staticcheck := $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck
 

@@ -38,7 +38,7 @@ func (c *Compensator) queueCall() (context.Context, context.CancelFunc) {
 // route sends entries whose transaction has committed on their way: born claimed to be read back, due now
 // and with a free slot here to be claimed by id, all others to the queue.
 func (c *Compensator) route(fresh []freshEntry) {
-	var announce []freshEntry
+	var announce, verify, claim []freshEntry
 	for _, f := range fresh {
 		t := c.accepting(f.businessType)
 		switch {
@@ -47,13 +47,15 @@ func (c *Compensator) route(fresh []freshEntry) {
 		case f.id.IsZero():
 			c.resolveOrDrop(f)
 		case f.credit != nil:
-			c.verifyLane.add(f)
+			verify = append(verify, f)
 		case !c.behind() && t.slots.take(1) == 1:
-			c.claimLane.add(f)
+			claim = append(claim, f)
 		default:
 			announce = append(announce, f)
 		}
 	}
+	c.verifyLane.add(verify...)
+	c.claimLane.add(claim...)
 	c.announceFresh(announce)
 }
 

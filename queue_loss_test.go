@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -369,4 +370,30 @@ func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *test
 	missed := w.recordDelayed(other, time.Minute)
 	proxy.Heal()
 	w.waitInQueue(missed)
+}
+
+// An entry that was claimed without the queue may still be there, leased to a process that died.
+func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
+	w := newWorld(t).withRedis()
+	cfg := w.quick()
+	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // neither ends while the test waits
+	c := w.new(cfg)
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+		if call == 1 {
+			return compensator.RetryAfter(0, errors.New("once more"))
+		}
+		return nil
+	})
+	id := w.insertDue("close_order", 1, 1)[0] // long overdue, so that it is polled at once
+	dead, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = dead.Close() })
+	_, err = dead.Announce(t.Context(), []compensator.Announcement{{BusinessType: orders.Name(), ID: id}}, cfg.Lease)
+	require.NoError(t, err)
+	leased, err := dead.Claim(t.Context(), orders.Name(), 1, cfg.Lease)
+	require.NoError(t, err)
+	require.Len(t, leased.IDs, 1)
+	w.run(c)
+	w.waitState(id, compensator.Succeeded)
+	require.Equal(t, 2, ran.of(id))
 }

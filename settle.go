@@ -139,7 +139,7 @@ func (c *Compensator) tellQueue(a *attempt, o Outcome) {
 	case a.token != 0:
 		c.ackLane.add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends
 	case again && c.announces(a.t.name, in):
-		c.announce([]Announcement{{BusinessType: a.t.name, ID: o.ID, In: in}})
+		c.handOver(c.moveLane, []Announcement{{BusinessType: a.t.name, ID: o.ID, In: in}}) // it may be there, leased to a process that died
 	}
 	if again {
 		c.scanner.expect(a.t.name, in)

@@ -73,11 +73,11 @@ func (d draftOf) draft() compensator.Draft {
 	return draft
 }
 
-// insertCommand inserts in a slot's transaction.
+// insertCommand inserts in a slot's transaction, perhaps behind a savepoint that it then goes back to.
 type insertCommand struct {
-	Slot           int
-	Drafts         []draftOf
-	Proven, Commit bool
+	Slot                   int
+	Drafts                 []draftOf
+	Proven, Undone, Commit bool
 }
 
 func drawInsert(t *rapid.T) insertCommand {
@@ -93,7 +93,7 @@ func drawInsert(t *rapid.T) insertCommand {
 		return d
 	})
 	drafts := rapid.SliceOfNDistinct(draft, 1, 5, func(d draftOf) string { return d.Key }).Draw(t, "drafts")
-	return insertCommand{rapid.IntRange(0, 2).Draw(t, "slot"), drafts, rapid.Bool().Draw(t, "proven"), pick(t, "commit", true, true, false)}
+	return insertCommand{rapid.IntRange(0, 2).Draw(t, "slot"), drafts, rapid.Bool().Draw(t, "proven"), pick(t, "undone", false, false, false, true), pick(t, "commit", true, true, false)}
 }
 
 func (c insertCommand) run(m *storeTwins) {
@@ -102,6 +102,9 @@ func (c insertCommand) run(m *storeTwins) {
 		drafts = append(drafts, d.draft())
 	}
 	tx := m.open(c.Slot)
+	if c.Undone {
+		markCommand{Slot: c.Slot, Name: "undone"}.run(m)
+	}
 	var inserted [2][]compensator.Inserted
 	m.inTx(c.Slot, "insert", func(s twinSide, tx compensator.Tx) (any, error) {
 		var err error
@@ -110,6 +113,9 @@ func (c insertCommand) run(m *storeTwins) {
 	})
 	if len(inserted[0]) == len(drafts) && len(inserted[1]) == len(drafts) {
 		c.remember(m, tx, inserted)
+	}
+	if c.Undone {
+		markCommand{Slot: c.Slot, Name: "undone", Back: true}.run(m)
 	}
 	if c.Commit {
 		m.end(c.Slot, true)
@@ -152,6 +158,7 @@ func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]compens
 		}
 	}
 	m.entries = append(m.entries, fresh...)
+	tx.wrote = tx.wrote || len(fresh) > 0
 }
 
 // markCommand sets a savepoint, or goes back to one.
@@ -166,8 +173,8 @@ func drawMark(t *rapid.T) markCommand {
 }
 
 func (c markCommand) run(m *storeTwins) {
-	if m.slots[c.Slot] == nil {
-		return
+	if tx := m.slots[c.Slot]; tx == nil || !tx.wrote {
+		return // MariaDB lets go of every lock with the first write that is undone, MySQL and the double of none
 	}
 	m.inTx(c.Slot, "savepoint", func(s twinSide, tx compensator.Tx) (any, error) {
 		memory, ok := tx.(interface {
@@ -395,7 +402,9 @@ func (c settleTxCommand) run(m *storeTwins) {
 	outcome := c.Outcome.made(m, n)
 	m.inTx(c.Slot, "settle in a transaction", func(s twinSide, tx compensator.Tx) (any, error) {
 		outcome.ID = s.id(n)
-		return nil, s.store.SettleTx(m.ctx, tx, c.Token, outcome)
+		err := s.store.SettleTx(m.ctx, tx, c.Token, outcome)
+		m.slots[c.Slot].wrote = m.slots[c.Slot].wrote || err == nil
+		return nil, err
 	})
 	if c.Commit {
 		m.end(c.Slot, true)
@@ -445,6 +454,9 @@ func (c changeCommand) run(m *storeTwins) {
 		made := c.Change
 		made.Ref = m.ref(s, n, c.ByKey)
 		before, err := s.store.Change(m.ctx, tx, c.Proven && tx != nil, made)
+		if c.Slot >= 0 && err == nil {
+			m.slots[c.Slot].wrote = true
+		}
 		return s.row(before), err
 	}
 	if c.Slot < 0 {

@@ -120,6 +120,7 @@ type twinEntry struct {
 
 type twinTx struct {
 	sides [2]compensator.Transaction
+	wrote bool
 	ended bool
 }
 

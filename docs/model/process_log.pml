@@ -341,6 +341,19 @@ inline drop() {
 #endif
 
 #define TAKES_OVER (was_born && token == BORN)
+
+/* claim.take: the delivery of a lease of one's own is counted already. */
+inline take() {
+  if
+#ifdef TAKEOVER_COUNTS
+  :: TAKES_OVER -> NOTE(open_lease = false); lease_to(CLAIM(w))
+#else
+  :: TAKES_OVER && deliveries > 0 -> moved(CLAIM(w)); leased = true
+#endif
+  :: else -> lease_to(CLAIM(w))
+  fi
+}
+
 #ifdef NO_EARLY_GUARD
 #define CLAIMABLE (OPEN && (!leased || TAKES_OVER))
 #else
@@ -393,9 +406,9 @@ claim:                                                        /* Store.Claim */
        if
 #ifdef QUEUE_TRUSTED
        :: from_queue && OPEN && due -> fence[w] = true; read_row(); goto claimed /* read: the queue's lease is all */
-       :: !from_queue && CLAIMABLE -> lease_to(CLAIM(w)); fence[w] = true; read_row(); goto claimed
+       :: !from_queue && CLAIMABLE -> take(); fence[w] = true; read_row(); goto claimed
 #else
-       :: CLAIMABLE -> lease_to(CLAIM(w)); fence[w] = true; read_row(); goto claimed
+       :: CLAIMABLE -> take(); fence[w] = true; read_row(); goto claimed
 #endif
        :: !CLAIMABLE && OPEN -> goto waiting
        :: !OPEN -> goto gone
@@ -403,7 +416,7 @@ claim:                                                        /* Store.Claim */
 #if UNKNOWN > 0
   :: atomic { unknowns < UNKNOWN -> unknowns++;
        if :: token == CLAIM(w) -> token = OTHERS :: else fi;
-       if :: CLAIMABLE -> lease_to(CLAIM(w)) :: skip fi;
+       if :: CLAIMABLE -> take() :: skip fi;
        was_born = false; goto release }                       /* releaseUnknown */
 #endif
   fi;

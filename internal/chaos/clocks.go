@@ -31,7 +31,7 @@ func newClocks(tb testing.TB) (*clocks, error) {
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		return nil, err
 	}
-	if output, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, source, "-pthread").CombinedOutput(); err != nil {
+	if output, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, source, "-pthread", "-ldl").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cc: %w %s", err, output)
 	}
 	for _, server := range []string{sqlClock, redisClock} {

@@ -71,7 +71,7 @@ func (k *strike) moveClock(clock string) error {
 
 func (k *strike) makeReadOnly() error {
 	k.begin("database")
-	if err := k.rootExec("SET GLOBAL read_only=1"); err != nil {
+	if err := k.insist("SET GLOBAL read_only=1"); err != nil {
 		return err
 	}
 	k.hold(0.7)
@@ -91,7 +91,11 @@ func (k *strike) rootExec(query string, args ...any) error {
 // killConnections ends a few connections of the apps, whatever they are doing.
 func (k *strike) killConnections() error {
 	k.begin("database")
-	rows, err := k.db.QueryContext(k.ctx, "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5")
+	query := "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5"
+	if k.sql.Flavor == "mysql" { // whose list of processes cannot be read while a statement holds binary text
+		query = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_user='app' ORDER BY RAND() LIMIT 5"
+	}
+	rows, err := k.db.QueryContext(k.ctx, query)
 	if err != nil {
 		return err
 	}
@@ -218,16 +222,17 @@ func (k *strike) keepReadView() error {
 // takes it away again.
 func (k *strike) alterTable() error {
 	k.begin("database")
-	if err := k.alter("ADD COLUMN extra INT NULL"); err != nil {
+	if err := k.insist("ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {
 		return err
 	}
 	k.hold(0.3)
-	return k.alter("DROP COLUMN extra")
+	return k.insist("ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-func (k *strike) alter(how string) error {
+// insist repeats a statement that waits for everybody's transactions, until it gets its lock.
+func (k *strike) insist(query string) error {
 	for tries := 1; ; tries++ {
-		err := k.rootExec("ALTER TABLE common_process_log " + how)
+		err := k.rootExec(query)
 		if err == nil || tries == 20 || !isServerError(err, 1205, 1213) {
 			return err
 		}

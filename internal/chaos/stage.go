@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,7 +180,7 @@ func (st *stage) comeToRest() bool {
 	st.awaitApps()
 	if !rested {
 		st.mark(history.MarkGaveUp)
-		st.tb.Errorf("entries are still on their way after %v", patience)
+		st.tb.Errorf("no entry has come to its end for %v, and some have not", patience)
 		return false
 	}
 	st.awaitNothing("members of the queue", st.queued)
@@ -209,11 +210,15 @@ func (st *stage) count(query string) (n int64, err error) {
 	return n, err
 }
 
-// awaitNothing waits until count has found nothing a few times in a row.
+// awaitNothing waits until count has found nothing a few times in a row; or, when it has not become less for long,
+// in vain.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
-	deadline, quiet := time.Now().Add(patience), 0
+	deadline, quiet, least := time.Now().Add(patience), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {
 		n, err := count()
+		if err == nil && n < least {
+			deadline, least = time.Now().Add(patience), n
+		}
 		if quiet++; n > 0 || err != nil {
 			quiet = 0
 		}

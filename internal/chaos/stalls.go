@@ -10,7 +10,7 @@ import (
 
 const (
 	canaryEvery = 100 * time.Millisecond
-	canaryLimit = 200 * time.Millisecond // a few ms are usual; to renew a lease takes several statements
+	canaryLimit = 100 * time.Millisecond // a few ms are usual; to renew a lease takes several statements
 )
 
 // watchForStalls commits a small change of the canary's, on a connection of its own past all proxies, again and

@@ -10,7 +10,7 @@ func claiming() []mutant {
 				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.LeaseLeft > 0 && !c.ours(row):"},
 				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.LeaseLeft > 0 && !own:"},
 			},
-			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(simulation, "300").and(model, "m:no-early-guard"),
+			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(model, "m:no-early-guard").and(simulation, "300"),
 		},
 		{
 			name: "due-cut", oracle: safety,
@@ -61,7 +61,7 @@ func claiming() []mutant {
 				{"store_claim.go", "	row.DeliveryCount++\n", "	row.DeliveryCount = max(1, row.DeliveryCount)\n"},
 				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount++\n", "	next.entry.DeliveryCount = max(1, next.entry.DeliveryCount)\n"},
 			},
-			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(model, "m:crash-uncounted"),
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(model, "m:crash-uncounted").and(crash, "claim-committed"),
 		},
 		{
 			name: "crash-budget-unreached", oracle: safety,
@@ -69,7 +69,7 @@ func claiming() []mutant {
 			edits: []edit{
 				{"outcome.go", "const crashBudget = 3", "const crashBudget = 1 << 30"},
 			},
-			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300"),
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(crash, "attempt-started,crashed"),
 		},
 		{
 			name: "slots-leak-on-claim-error", oracle: leak,
@@ -94,7 +94,7 @@ func claiming() []mutant {
 				{"store_claim.go", "AND token=%s AND delivery_count>0 AND lease_until>0\",", "AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0\","},
 				{"compensatortest/memory_claim.go", "row.committed.token != token ||", ""},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim").and(simulation, "300").and(model, "m:release-untokened"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim").and(model, "m:release-untokened").and(simulation, "2000"),
 		},
 	}
 }

@@ -15,7 +15,7 @@ func compensating() []mutant {
 		return fmt.Sprintf("epoch`},
 				{"compensatortest/memory_settle.go", "	if outcome.Absorb {\n		return v", "	if outcome.To == compensator.Compensated || outcome.CompensateCount > 0 {\n		return v.entry.State == compensator.Compensating\n	}\n	if outcome.Absorb {\n		return v"},
 			},
-			sees: tests("TestStaleFailureOfACompensationIsDropped").and(simulation, "300").and(model, "m:undo-unfenced"),
+			sees: tests("TestStaleFailureOfACompensationIsDropped").and(model, "m:undo-unfenced").and(simulation, "2000"),
 		},
 		{
 			name: "compensation-exhausted-late", oracle: safety,

@@ -9,7 +9,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"compensator.go", "[]func(context.Context){c.scanner.run, c.reconcile, c.listen}", "[]func(context.Context){c.scanner.run, c.listen}"},
 			},
-			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns").and(simulation, "300").and(model, "m:no-reconciler"),
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns").and(simulation, "300").and(model, "m:no-reconciler").and(crash, "commit-done"),
 		},
 		{
 			name: "reconciler-announces-nothing", oracle: lateness,

@@ -10,7 +10,7 @@ func recording() []mutant {
 				{"store_insert.go", "if (!proven || s.d.unseenEnd) && s.d.guardedKey == \"\" {", "if false {"},
 				{"store_insert.go", "guarded: !proven && s.d.guardedKey != \"\",", "guarded: false,"},
 			},
-			sees: tests("TestEntryAfterASwallowedConflictIsRefused", "TestRecordRefusesHandlesWithoutOpenTransaction"),
+			sees: tests("TestEntryAfterASwallowedConflictIsRefused", "TestRecordRefusesHandlesWithoutOpenTransaction").and(crash, "entry-inserted"),
 		},
 		{
 			name: "taint-ignored", oracle: safety,
@@ -18,7 +18,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"record.go", "watch.taint(err)", ""},
 			},
-			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry").and(simulation, "300"),
+			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
 		},
 		{
 			name: "duplicate-overwrites", oracle: safety,
@@ -72,7 +72,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"lanes.go", "	c.types.named(businessType).slots.use(credit, 0)\n", ""},
 			},
-			sees: tests("TestAbandonedTransactionsKeepNoSlots").and(simulation, "300"),
+			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},
 		{
 			name: "credits-never-lapse", oracle: leak,
@@ -89,7 +89,7 @@ func recording() []mutant {
 				{"lanes.go", "intime := row.LeaseLeft >= t.cfg.Lease/2", "intime := true"},
 				{"lanes.go", "switch slot := t.slots.use(f.credit, 1); {", "switch slot := t.slots.use(f.credit, 1) || t.slots.take(1) == 1; {"},
 			},
-			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew").and(simulation, "300"),
+			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew"),
 		},
 	}
 }

@@ -27,7 +27,7 @@ func settling() []mutant {
 				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return \"state+0 IN (0,-1)\""},
 				{"compensatortest/memory_settle.go", "return v.entry.Epoch == outcome.Epoch && (", "return ("},
 			},
-			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly").and(simulation, "300").and(model, "m:epoch-ignored"),
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly").and(model, "m:epoch-ignored"),
 		},
 		{
 			name: "success-absorbed-while-compensating", oracle: safety,
@@ -36,7 +36,7 @@ func settling() []mutant {
 				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.epoch)"},
 				{"compensatortest/memory_settle.go", "v.entry.State == compensator.Retrying)", "v.entry.State == compensator.Retrying || v.entry.State == compensator.Compensating)"},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating").and(simulation, "300").and(model, "m:absorb-compensating"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating").and(model, "m:absorb-compensating"),
 		},
 		{
 			name: "settle-forgets-token", oracle: safety,
@@ -45,7 +45,7 @@ func settling() []mutant {
 				{"store_settle.go", "Settled{Applied: row.Token == token, State: row.State}", "Settled{State: row.State}"},
 				{"compensatortest/memory_settle.go", "Applied: before.token == token, State", "State"},
 			},
-			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300").and(model, "m:settle-blind"),
+			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(model, "m:settle-blind"),
 		},
 		{
 			name: "settle-not-repeated", oracle: safety,
@@ -115,6 +115,7 @@ func settling() []mutant {
 `},
 			},
 			sees: tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
+			survives: selection{crash: "outcomes-stored"},
 		},
 		{
 			name: "settle-by-due-index", oracle: producers,

@@ -4,5 +4,6 @@
 // producers and people do. What must hold is asserted at every transition and every attempt; then everything
 // is healed, and every entry has to come to rest.
 //
-// A seed is meant to replay exactly, which TestSameSeedWalksTheSameWay holds it to. See docs/reliability.md, and sim_test.go for how to run one.
+// A seed replays exactly, which TestSameSeedWalksTheSameWay holds it to, but for interruptions by the runtime on a busy
+// machine. See docs/reliability.md, and sim_test.go for how to run one.
 package sim

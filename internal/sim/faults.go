@@ -68,6 +68,9 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
+// slowest is how long a slow step takes at most to the server, and its answer back.
+const slowest = 3 * time.Second
+
 // errBroken is what a caller is told of a step that went wrong: it says nothing about what was done.
 var errBroken = errors.New("sim: connection broken")
 
@@ -87,8 +90,8 @@ func (w *world) spoil(r *request) {
 	}
 	r.verdict.fault = f
 	if f == slow {
-		r.ready = r.ready.Add(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
-		r.verdict.reply += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
+		r.ready = r.ready.Add(time.Duration(w.rng.Int64N(int64(slowest))))
+		r.verdict.reply += time.Duration(w.rng.Int64N(int64(slowest)))
 	}
 }
 

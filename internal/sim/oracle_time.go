@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -26,11 +25,13 @@ func (o *oracle) hastyLocked(l *life) bool {
 	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
 		return false
 	}
+	if p.ordered[l.key] > 1 { // whoever records it again locks its row
+		return false
+	}
 	last := l.last().op
 	switch last.kind {
 	case opInsert:
-		follows := strings.Contains(l.key, "/")
-		return (follows || p.spoken[l.key]) && (p.sharedQueue || last.from.runs)
+		return p.untold[l.key] == 0 && (p.sharedQueue || last.from.runs)
 	case opChange:
 		return p.sharedQueue && !last.inTx
 	}

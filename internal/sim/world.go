@@ -64,11 +64,11 @@ type plan struct {
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	calm              bool            // nothing goes wrong, so that nothing may be late
-	hog               string          // in a calm seed: the type whose handlers hang
-	spoken            map[string]bool // keys of entries that an instance has told the queue of, and that nobody else holds
-	holds             time.Duration   // how long people's transactions last, at most
-	killer            string          // idempotent id of an entry whose attempts kill their instance
+	calm              bool           // nothing goes wrong, so that nothing may be late
+	hog               string         // in a calm seed: the type whose handlers hang
+	ordered, untold   map[string]int // orders of each idempotent id; of them, those of which the queue is not told
+	holds             time.Duration  // how long people's transactions last, at most
+	killer            string         // idempotent id of an entry whose attempts kill their instance
 	runners           int
 	recorders         int
 	orders            []order
@@ -126,7 +126,7 @@ func (w *world) drawPlan() {
 		w.drawCalm()
 	}
 	p.orders, p.deeds = w.drawOrders(), w.drawDeeds()
-	p.spoken = spoken(p.orders)
+	p.ordered, p.untold = inHowMany(p.orders)
 	w.drawEvents()
 }
 
@@ -141,16 +141,18 @@ func (w *world) drawCalm() {
 	}
 }
 
-// spoken lists the keys of entries in one order only, of which the queue is told.
-func spoken(orders []order) map[string]bool {
-	keys := make(map[string]bool)
+// inHowMany counts the orders of each key, and those of which the queue is not told.
+func inHowMany(orders []order) (all, untold map[string]int) {
+	all, untold = make(map[string]int), make(map[string]int)
 	for _, o := range orders {
 		for _, e := range o.entries {
-			_, again := keys[e.IdempotentID]
-			keys[e.IdempotentID] = !again && o.way != unwatched
+			all[e.IdempotentID]++
+			if o.way == unwatched {
+				untold[e.IdempotentID]++
+			}
 		}
 	}
-	return keys
+	return all, untold
 }
 
 // drawEvents draws the troubles that come by themselves.
@@ -215,6 +217,9 @@ func (w *world) script() {
 	w.heal()
 	w.actors.Wait()
 	w.await(2*time.Minute, func() bool { return w.hanging.Load() == 0 })
+	if w.plan.active[slow] {
+		w.await(2*slowest, func() bool { return false }) // those on their way
+	}
 	w.rest()
 	w.await(3*w.plan.types.Timeout, w.oracle.idle) // deaf handlers, whose entries have long been somebody else's
 	if !w.oracle.failed.Load() {

@@ -1,9 +1,11 @@
 // Shifts the wall clock of the program it is preloaded into, at once and while it runs, by the microseconds in
 // a file that both share: an int64, in the directory CHAOS_CLOCKS, "redis" for programs whose name begins so
 // and "sql" for all others. Moments it hands out carry the shift, so those it is given to wait for are brought
-// back. It makes its system calls itself: an allocator may ask for the time before any library can be looked up.
+// back. It makes the system call itself as long as the real function is not known: an allocator may ask for the time
+// before any library can be looked up.
 
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,8 +20,10 @@
 #include <unistd.h>
 
 static const volatile int64_t *offset;
+static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void map_offset(void) {
+    real_clock_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     const char *dir = getenv("CHAOS_CLOCKS");
     char path[4096];
     if (!dir) return;
@@ -45,7 +49,7 @@ static void shift(struct timespec *t, int64_t us) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *t) {
-    int result = syscall(SYS_clock_gettime, clock, t);
+    int result = real_clock_gettime ? real_clock_gettime(clock, t) : (int)syscall(SYS_clock_gettime, clock, t);
     if (result == 0 && offset && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) shift(t, *offset);
     return result;
 }

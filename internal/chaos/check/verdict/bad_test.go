@@ -69,6 +69,32 @@ var wrong = []struct {
 		x.resolve(e, e.id+1000, "")
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
+	{"a transactional handler returned nil in time, and failed", []string{"outcome"}, func(s *story) {
+		s.run.Types[1].TimeoutMS = 500
+		e := s.committed("pay").claim()
+		r := e.run("app1")
+		s.wait(300)
+		r.end(history.OutcomeOK).fail()
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+		e.effectRow(0, false)
+	}},
+	{"a plain handler returned nil when its time was up, and failed", []string{"outcome"}, func(s *story) {
+		s.run.Types[0].TimeoutMS = 100
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.wait(200)
+		r.end(history.OutcomeOK).fail()
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+	{"a success in time is not recorded, and its lease is renewed until it is lost", []string{"lost success", "executions"}, func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomeOK)
+		s.wait(1500)
+		e.renew()
+		s.wait(5000)
+		s.write("app1", &history.Event{At: s.now, Event: history.EventQueueUp})
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+	}},
 	{"a key twice in one call, and the second is what ran", []string{"content"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		for _, hash := range []uint64{5, e.hash()} {

@@ -91,6 +91,26 @@ var strange = map[string]func(s *story){
 		x.resolve(e, 0, history.ErrBusy)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
+	"a transactional handler returned nil when its time was up": func(s *story) {
+		s.run.Types[1].TimeoutMS = 500
+		e := s.committed("pay").claim()
+		r := e.run("app1")
+		s.wait(500)
+		r.end(history.OutcomeOK).fail()
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+		e.effectRow(0, false)
+	},
+	"a success waited for the database, its lease renewed, and its process was killed": func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomeOK)
+		s.wait(1500)
+		e.renew()
+		s.wait(1000) // past the first lease
+		s.write("app1", &history.Event{At: s.now, Event: history.EventQueueUp})
+		s.start("app1 again", "app1")
+		s.wait(5000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+	},
 	"one key twice in one call": func(s *story) {
 		e, x := s.entry("ship"), s.begin()
 		for _, hash := range []uint64{e.hash(), 5} {

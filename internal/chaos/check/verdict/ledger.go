@@ -334,6 +334,18 @@ func (l *Ledger) stalled(from, to int64, app string) bool {
 // stallFelt is how long a stall is felt after its end, µs: what has waited comes all at once.
 const stallFelt = 1_000_000
 
+// overloaded reports whether the machine was too busy for more than a twentieth of the run, by the driver's count:
+// then everything is slow, between the stalls as well.
+func (l *Ledger) overloaded() bool {
+	var total int64
+	for _, s := range l.Stalls {
+		if s.app == driver && !l.hit(s.At, s.Until, "", history.TouchesDatabase, history.TouchesLocks) {
+			total += s.Until - s.At
+		}
+	}
+	return total*20 > l.endOfRun()-l.Run.At
+}
+
 // driver is the name of the driver's process.
 const driver = "driver"
 

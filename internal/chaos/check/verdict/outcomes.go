@@ -93,8 +93,10 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 	switch {
 	case slices.Contains(explains[s.move], a.outcome):
 		return true
-	case a.outcome == history.OutcomeOK:
-		return s.move == movePause && l.transactional(e, s.old.state) // its transaction was not to be committed
+	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
+		return false
+	case a.outcome == history.OutcomeOK: // its transaction was not to be committed, or not any more
+		return s.move == movePause || l.tooLate(e, a) && slices.Contains(explains[s.move], history.OutcomeFail)
 	case a.outcome == history.OutcomeNoVerdict && a.batch > 1:
 		return s.move == movePause // told to stop before its entries could run alone
 	case a.outcome == history.OutcomeNoVerdict: // alone it is a failure; as a batch of one, the same as above
@@ -103,6 +105,17 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		return s.move == movePause // the same, after a timeout
 	}
 	return false
+}
+
+// tooLate reports whether an attempt's time may have been up as its handler returned. It begins after the claim.
+func (l *Ledger) tooLate(e *Entry, a *attempt) bool {
+	t, claim := l.typeOf(e), e.at(a.version)
+	if t == nil || t.TimeoutMS == 0 || claim == nil {
+		return false
+	}
+	up := claim.wall + t.TimeoutMS*1000
+	app := l.processes[a.process].app
+	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp) || l.clock.moved(claim.seq)
 }
 
 // transactional reports whether what runs an entry in a state settles in its own transaction.
@@ -211,17 +224,15 @@ func (l *Ledger) absorbed(e *Entry, a *attempt, next *step) bool {
 	return next.move == movePause && a.cause != ""
 }
 
-// leaseEnd is the wall clock's moment at which the lease of an attempt's version ended, as it was when the
-// attempt did.
+// leaseEnd is the wall clock's moment at which the lease of an attempt's version ended, as renewed last: it is
+// renewed while an outcome waits to be stored.
 func (e *Entry) leaseEnd(a *attempt) (end int64, held bool) {
 	for i := range e.steps {
 		s := &e.steps[i]
 		if s.move == moveDelete || s.new.version != a.version || s.new.leaseUntil == 0 {
 			continue
 		}
-		if at := s.wall + s.new.leaseUntil*1000 - s.now; !held || s.wall <= a.ended {
-			end, held = at, true
-		}
+		end, held = s.wall+s.new.leaseUntil*1000-s.now, true
 	}
 	return end, held
 }

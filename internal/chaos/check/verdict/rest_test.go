@@ -205,3 +205,29 @@ func hasPrefix(lines []string, prefix string) bool {
 	}
 	return false
 }
+
+// A lease lost with no fault in sight is no violation on a machine that was too busy for much of the run, and the
+// verdict says so.
+func TestLostLeaseIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
+	for _, busy := range []int64{1000, 100_000} {
+		s := newStory(t)
+		s.run.At = s.now
+		s.stall("driver", busy)
+		s.wait(1_000_000 - busy)
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.wait(5000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+		r.end(history.OutcomeOK)
+		s.rest()
+		if busy == 1000 {
+			s.violates("executions")
+			continue
+		}
+		for _, c := range s.holds().Checks {
+			if c.Name == "executions" {
+				require.Contains(t, c.Notes, "these are not judged: the machine was too busy for much of the run")
+			}
+		}
+	}
+}

@@ -94,7 +94,11 @@ func checkExecutions(l *Ledger, c *Check) {
 		}
 	})
 	c.note("%d claims, %d leases lost, %d of them with no fault or death in sight", claims, lost, unexplained)
-	if unexplained*1000 > claims*lostForNoReason {
+	switch {
+	case unexplained*1000 <= claims*lostForNoReason:
+	case l.overloaded():
+		c.note("these are not judged: the machine was too busy for much of the run")
+	default:
 		c.violate(firstOf, first, "the first of %d leases lost for no reason, of %d claims", unexplained, claims)
 	}
 }
