@@ -18,7 +18,7 @@ func running() []mutant {
 				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
 				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
-			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost"),
+			sees:     tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost"),
 			survives: selection{model: "h:renew-unfenced"},
 		},
 		{

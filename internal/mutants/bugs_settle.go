@@ -114,7 +114,7 @@ func settling() []mutant {
 	results := c.writeOutcomes(token, outcomes)
 `},
 			},
-			sees: tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
+			sees:     tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
 			survives: selection{crash: "outcomes-stored"},
 		},
 		{
