@@ -174,7 +174,7 @@ func drawMark(t *rapid.T) markCommand {
 
 func (c markCommand) run(m *storeTwins) {
 	if tx := m.slots[c.Slot]; tx == nil || !tx.wrote {
-		return // MariaDB lets go of every lock with the first write that is undone, MySQL and the double of none
+		return // MariaDB lets go of all locks when every write is undone; the double keeps them
 	}
 	m.inTx(c.Slot, "savepoint", func(s twinSide, tx compensator.Tx) (any, error) {
 		memory, ok := tx.(interface {

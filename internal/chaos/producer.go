@@ -209,6 +209,9 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)
+	if t.mode != "raw" && err != nil && !errors.Is(err, compensator.ErrCommitUnknown) {
+		end.Outcome = history.CommitFail // InTx and the Connector say so when they do not know
+	}
 	t.write(end)
 	switch end.Outcome {
 	case history.CommitOK:

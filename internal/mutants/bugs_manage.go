@@ -25,7 +25,7 @@ func managing() []mutant {
 			edits: []edit{
 				{"store.go", "	after.Version++\n", ""},
 			},
-			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract").and(simulation, "300"),
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
 		},
 		{
 			name: "cancellation-untold", oracle: duplicates,
@@ -41,7 +41,7 @@ func managing() []mutant {
 			edits: []edit{
 				{"manage.go", "			if outcome == committed {\n", "			if outcome != commitUnknown {\n"},
 			},
-			sees: tests("TestCancellationRolledBackDisturbsNobody").and(simulation, "300"),
+			sees: tests("TestCancellationRolledBackDisturbsNobody"),
 		},
 		{
 			name: "reschedule-not-announced", oracle: lateness,
