@@ -101,6 +101,8 @@ func (t trial) accept(l layer, v verdict) (good bool, text string) {
 		return v.kind == green, map[kind]string{green: "survived, as it should: harmless", red: "was to be harmless; " + describe(v)}[v.kind]
 	case v.kind == green:
 		return false, "SURVIVED"
+	case l == simulation && !v.saw("seed"): // a run that was only found to lack variety proves nothing
+		return false, "SURVIVED in every seed; " + describe(v)
 	case len(missed) > 0:
 		return false, "SURVIVED in " + strings.Join(missed, ", ") + "; " + describe(v)
 	}

@@ -26,6 +26,17 @@ func TestEveryMutantStillFitsTheCode(t *testing.T) {
 	}
 }
 
+// TestEveryModelThatIsNamedIsPlanned: the model is not run from here.
+func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
+	plan, err := os.ReadFile(root + "/docs/model/plan")
+	require.NoError(t, err)
+	for _, m := range catalogue() {
+		for _, name := range []string{m.sees[model], m.survives[model]} {
+			assert.Truef(t, name == "" || regexp.MustCompile(`(?m)^`+name+` +\|`).Match(plan), "%s: docs/model/plan has no %s", m.name, name)
+		}
+	}
+}
+
 // TestEveryTestThatIsNamedExists: a test that is renamed would never fail a mutant's run as missing, for go test
 // is content with a pattern that matches others.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
@@ -78,7 +89,7 @@ func TestVerdictTellsAFailedTestFromARunThatProvesNothing(t *testing.T) {
 			"killed by TestA/x: got 1, want 2"},
 		"seeds": {`{"Action":"run","Test":"TestSeeds"}` + "\n" + `{"Action":"output","Test":"TestSeeds","Output":"    a_test.go:1: seed 7, 300 steps\n    a_test.go:2: seed 7: I10: never\n"}` + "\n" +
 			`{"Action":"output","Test":"TestSeeds","Output":"    a_test.go:2: seed 9: I1: lost\n"}` + "\n" + `{"Action":"fail","Test":"TestSeeds"}`, false, red,
-			"killed by TestSeeds: 2 seeds, first seed 7: I10: never"},
+			"killed by TestSeeds: seed 7: I10: never (2 seeds in all)"},
 		"does not build": {`{"Action":"build-output","Output":"x.go:1: undefined: y\n"}` + "\n" + `{"Action":"build-fail"}` + "\n" + `{"Action":"fail","FailedBuild":"p"}`, false, broken,
 			"ERROR: does not build: x.go:1: undefined: y"},
 		"hangs": {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"panic: test timed out after 1s\n"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, false, broken,
@@ -102,7 +113,12 @@ func TestMutantThatOneOfItsTestsDoesNotSeeHasSurvived(t *testing.T) {
 		got, text := trial{what, red}.accept(unit, seen)
 		assert.Equal(t, want, got, text)
 	}
-	good, _ := trial{"TestA", red}.accept(unit, verdict{kind: green})
+	vacuous := verdict{kind: red, failed: []failure{{"TestSeeds", "vacuous: in 2000 seeds there was no crash"}}}
+	good, _ := trial{"2000", red}.accept(simulation, vacuous)
+	assert.False(t, good)
+	good, _ = trial{"2000", red}.accept(simulation, verdict{kind: red, failed: []failure{{"TestSeeds", "seed 7: I10: never"}}})
+	assert.True(t, good)
+	good, _ = trial{"TestA", red}.accept(unit, verdict{kind: green})
 	assert.False(t, good)
 	good, _ = trial{"TestA", green}.accept(unit, verdict{kind: green})
 	assert.True(t, good)

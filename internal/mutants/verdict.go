@@ -147,7 +147,7 @@ var (
 // firstWords is what a failed test said first: its own message before that of the assertion.
 func firstWords(output string) string {
 	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
-		return fmt.Sprintf("%d seeds, first %s", len(seeds), shorten(seeds[0][1]))
+		return fmt.Sprintf("%s (%d seeds in all)", shorten(seeds[0][1]), len(seeds))
 	}
 	for _, words := range []*regexp.Regexp{panicked, message, assertion, logged} {
 		if m := words.FindStringSubmatch(output); m != nil {
@@ -175,6 +175,11 @@ func (v verdict) missed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })
 	})
+}
+
+// saw reports whether what a failed test said begins with the word.
+func (v verdict) saw(word string) bool {
+	return slices.ContainsFunc(v.failed, func(f failure) bool { return strings.HasPrefix(f.said, word+" ") })
 }
 
 // killers is the verdict's failures in a line.
