@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 )
 
 // storeKeys is how many idempotent ids commands use: few, so that they meet.
@@ -106,11 +107,18 @@ func (c insertCommand) run(m *storeTwins) {
 		markCommand{Slot: c.Slot, Name: "undone"}.run(m)
 	}
 	var inserted [2][]compensator.Inserted
+	gap := false
 	m.inTx(c.Slot, "insert", func(s twinSide, tx compensator.Tx) (any, error) {
 		var err error
 		inserted[s.n], err = s.store.Insert(m.ctx, tx, drafts, c.Proven)
+		if gap = gap || s.n == 0 && s.err(err) == "lock wait" && !c.contested(m, tx); gap {
+			return nil, compensatortest.ErrLockWait
+		}
 		return c.answers(s, inserted[s.n]), err
 	})
+	if gap {
+		return
+	}
 	if len(inserted[0]) == len(drafts) && len(inserted[1]) == len(drafts) {
 		c.remember(m, tx, inserted)
 	}
@@ -120,6 +128,14 @@ func (c insertCommand) run(m *storeTwins) {
 	if c.Commit {
 		m.end(c.Slot, true)
 	}
+}
+
+// contested reports whether another open transaction has inserted one of the keys. Where none has, a server may yet
+// make an insert wait: for the gap about a key that was rolled back or purged, until its own purge has been there.
+func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
+	return slices.ContainsFunc(m.entries, func(e twinEntry) bool {
+		return !e.by.ended && e.by.sides[0] != tx && slices.ContainsFunc(c.Drafts, func(d draftOf) bool { return d.Key == e.key })
+	})
 }
 
 func (c insertCommand) answers(s twinSide, inserted []compensator.Inserted) []string {
