@@ -10,7 +10,7 @@ func settling() []mutant {
 				{"store_settle.go", "return \"version=\" + v.number(func(o *Outcome) int64 { return int64(o.Version) }) + \" AND state", "return \"state"},
 				{"compensatortest/memory_settle.go", "return v.entry.Version == outcome.Version && !v.entry.State.Terminal()", "return !v.entry.State.Terminal()"},
 			},
-			sees: tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:failure-unfenced"),
+			sees: tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:failure-unfenced").and(chaos, "60s"),
 		},
 		{
 			name: "success-not-absorbed", oracle: duplicates,
