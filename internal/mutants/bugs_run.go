@@ -65,7 +65,7 @@ func running() []mutant {
 				{"store_settle.go", "	case changed == 1:\n		return nil\n", "	case changed <= 1:\n		return nil\n"},
 				{"compensatortest/memory_settle.go", "	case row == nil || !row.seenBy(own).admits(outcome):\n", "	case row != nil && !row.seenBy(own).admits(outcome):\n		return nil\n	case row == nil:\n"},
 			},
-			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300").and(chaos, "60s"),
+			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300"),
 		},
 		{
 			name: "unknown-handler-commit-fails", oracle: safety,

@@ -90,6 +90,9 @@ func TestVerdictTellsAFailedTestFromARunThatProvesNothing(t *testing.T) {
 		"seeds": {`{"Action":"run","Test":"TestSeeds"}` + "\n" + `{"Action":"output","Test":"TestSeeds","Output":"    a_test.go:1: seed 7, 300 steps\n    a_test.go:2: seed 7: I10: never\n"}` + "\n" +
 			`{"Action":"output","Test":"TestSeeds","Output":"    a_test.go:2: seed 9: I1: lost\n"}` + "\n" + `{"Action":"fail","Test":"TestSeeds"}`, false, red,
 			"killed by TestSeeds: seed 7: I10: never (2 seeds in all)"},
+		"checks": {`{"Action":"run","Test":"TestChaos"}` + "\n" + `{"Action":"output","Test":"TestChaos","Output":"held      lost            7 looked at  0 violations   \n"}` + "\n" +
+			`{"Action":"output","Test":"TestChaos","Output":"VIOLATED  linear history  9 looked at  2 violations  \n"}` + "\n" + `{"Action":"fail","Test":"TestChaos"}`, false, red,
+			"killed by TestChaos: violated: linear history"},
 		"does not build": {`{"Action":"build-output","Output":"x.go:1: undefined: y\n"}` + "\n" + `{"Action":"build-fail"}` + "\n" + `{"Action":"fail","FailedBuild":"p"}`, false, broken,
 			"ERROR: does not build: x.go:1: undefined: y"},
 		"hangs": {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"panic: test timed out after 1s\n"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, false, broken,

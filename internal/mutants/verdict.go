@@ -138,6 +138,7 @@ func (l *testLog) failures() []failure {
 
 var (
 	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // of the simulation, behind its walk
+	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)      // a check of the chaos runs' history
 	panicked  = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)$`)
 	message   = regexp.MustCompile(`\tMessages:\s+(.*)`)
 	assertion = regexp.MustCompile(`(?s)\tError:\s+(.*?)\n\s+\tTest:`)
@@ -148,6 +149,13 @@ var (
 func firstWords(output string) string {
 	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
 		return fmt.Sprintf("%s (%d seeds in all)", shorten(seeds[0][1]), len(seeds))
+	}
+	if checks := violated.FindAllStringSubmatch(output, -1); len(checks) > 0 {
+		names := make([]string, len(checks))
+		for i, c := range checks {
+			names[i] = c[1]
+		}
+		return "violated: " + strings.Join(names, ", ")
 	}
 	for _, words := range []*regexp.Regexp{panicked, message, assertion, logged} {
 		if m := words.FindStringSubmatch(output); m != nil {
