@@ -24,8 +24,8 @@ type Queue interface {
 	// given them.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
-	// Settle removes or moves entries that still carry the lease token they were claimed with; all others
-	// are left alone.
+	// Settle removes or moves entries that still carry the lease token they were claimed with. All others are
+	// somebody else's by now: they are pulled in when they would come later than In, else left alone.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns, per type, the time until its next entry is due (≤ 0: now), or Never.

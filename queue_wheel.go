@@ -103,13 +103,15 @@ func (w *wheel) Settle(ctx context.Context, businessType string, items []QueueOu
 	t.turn(now.floor)
 	for _, item := range items {
 		e := t.members[item.ID]
-		if e == nil || e.at != item.Token {
+		if e == nil {
 			continue
 		}
-		if item.Remove {
+		switch due := now.after(item.In); {
+		case e.at != item.Token && (item.Remove || e.at <= due):
+		case item.Remove:
 			t.remove(e)
-		} else {
-			t.move(e, now.after(item.In))
+		default:
+			t.move(e, due)
 		}
 	}
 	if len(t.members) == 0 {

@@ -192,6 +192,7 @@ func (c markCommand) run(m *storeTwins) {
 	if tx := m.slots[c.Slot]; tx == nil || !tx.wrote {
 		return // MariaDB lets go of all locks when every write is undone; the double keeps them
 	}
+	tx := m.slots[c.Slot]
 	m.inTx(c.Slot, "savepoint", func(s twinSide, tx compensator.Tx) (any, error) {
 		memory, ok := tx.(interface {
 			Savepoint(name string) error
@@ -210,6 +211,21 @@ func (c markCommand) run(m *storeTwins) {
 		_, err := tx.ExecContext(m.ctx, statement+c.Name)
 		return nil, err
 	})
+	if c.Back {
+		m.undo(tx, c.Name)
+	} else {
+		tx.marks[c.Name] = len(m.entries)
+	}
+}
+
+// undo notes that what a transaction has inserted since a savepoint, if there is one, is no longer its own.
+func (m *storeTwins) undo(tx *twinTx, mark string) {
+	since, ok := tx.marks[mark]
+	for i := since; ok && i < len(m.entries); i++ {
+		if m.entries[i].by == tx {
+			m.entries[i].by = &twinTx{ended: true}
+		}
+	}
 }
 
 // endCommand ends a transaction.

@@ -120,6 +120,7 @@ type twinEntry struct {
 
 type twinTx struct {
 	sides [2]compensator.Transaction
+	marks map[string]int // the savepoints: how many entries there were
 	wrote bool
 	ended bool
 }
@@ -170,7 +171,7 @@ func fences() storeCommand {
 }
 
 func (m *storeTwins) begin() *twinTx {
-	tx := &twinTx{}
+	tx := &twinTx{marks: make(map[string]int)}
 	m.same("begin", func(s twinSide) any {
 		var err error
 		tx.sides[s.n], err = s.store.Begin(m.ctx)

@@ -32,7 +32,7 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	if err := handle(a.ctx, &entry); err != nil {
 		return ending{err: err}
 	}
-	if !inTime() {
+	if a.ctx.Err() != nil || !inTime() {
 		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)

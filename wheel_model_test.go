@@ -90,7 +90,10 @@ func (m *queueModel) claim(limit int, lease time.Duration) Leased {
 func (m *queueModel) settle(items []QueueOutcome) {
 	for _, item := range items {
 		i := m.find(item.ID)
-		if i < 0 || m.entries[i].at != item.Token {
+		if i < 0 {
+			continue
+		}
+		if at := m.entries[i].at; at != item.Token && (item.Remove || at <= m.after(item.In)) {
 			continue
 		}
 		m.remove(i)

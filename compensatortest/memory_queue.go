@@ -193,13 +193,16 @@ func (q *MemoryQueue) settleLocked(businessType string, items []compensator.Queu
 		return
 	}
 	for _, item := range items {
-		if place, known := set.place(item.ID); !known || place != item.Token {
+		place, known := set.place(item.ID)
+		if !known {
 			continue
 		}
-		if item.Remove {
+		switch due := now.after(waitMillis(item.In)); {
+		case place != item.Token && (item.Remove || place <= due):
+		case item.Remove:
 			set.remove(item.ID)
-		} else {
-			set.put(item.ID, now.after(waitMillis(item.In)))
+		default:
+			set.put(item.ID, due)
 		}
 	}
 	q.dropEmptyLocked(businessType)

@@ -106,12 +106,26 @@ func (t *queueTest) settleRemovesOnlyUnderItsOwnToken() {
 	assert.Equal(t, compensator.Never, t.peek("order"))
 }
 
-func (t *queueTest) settleMovesOnlyUnderItsOwnToken() {
+func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
+	old, current := t.twoLeases()
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, In: 3 * time.Hour})
+	t.within(time.Hour, t.peek("order"))
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, In: 3 * time.Hour})
+	t.within(3*time.Hour, t.peek("order"))
+}
+
+// settlePullsInUnderAnyToken: who ran an entry for longer than the queue's lease knows better when it is due again
+// than who has only found it running.
+func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
 	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, In: 10 * time.Minute})
-	t.within(time.Hour, t.peek("order"))
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, In: 10 * time.Minute})
 	t.within(10*time.Minute, t.peek("order"))
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, In: time.Hour})
+	t.within(10*time.Minute, t.peek("order"))
+	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current})
+	assert.LessOrEqual(t, t.peek("order"), time.Duration(0))
+	t.settle("stock", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old})
+	assert.Equal(t, compensator.Never, t.peek("stock"), "an entry that is not there stays away")
 }
 
 // twoLeases leaves entry 1 leased for an hour, after an earlier lease ended.

@@ -44,11 +44,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before compensator.Row) {
 		return
 	}
 	o.sights[sawPrompt]++
-	bound := promptness
-	if l.last().op.kind == opSettle {
-		bound += o.w.plan.config.Lease // the queue may know it by the end of a lease it no longer holds, and keeps that place
-	}
-	if late := min(-before.DueIn, time.Since(l.last().at)); late > bound {
+	if late := min(-before.DueIn, time.Since(l.last().at)); late > promptness {
 		o.failLocked("I17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
 }
@@ -65,7 +61,7 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 
 // renewedLocked: I16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
 func (o *oracle) renewedLocked(l *life, before compensator.Row) {
-	if !o.w.plan.calm {
+	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // whoever records it again locks its row against renewals, too
 		return
 	}
 	for _, a := range l.attempts {

@@ -23,7 +23,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workEnv) != "" {
 		os.Exit(m.Run())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(builtDir)
+		os.Exit(code)
+	}))
 }
 
 // live lives one seed in a bubble.
