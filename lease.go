@@ -16,7 +16,7 @@ const stuckAfter = time.Second
 func (d *dispatcher) renew(ctx context.Context) {
 	ticker := time.NewTicker(d.c.renewInterval())
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil { // asked for itself: a tick may have come during a long round, and the end, too
 		select {
 		case <-ctx.Done():
 			return
