@@ -24,15 +24,15 @@ type heldQueue struct {
 	release chan struct{}
 }
 
-func (q *heldQueue) Announce(ctx context.Context, items []compensator.Announcement, longest time.Duration) ([]string, error) {
+func (q *heldQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) ([]string, error) {
 	q.called.Add(1)
 	<-q.release
-	return q.Queue.Announce(context.WithoutCancel(ctx), items, longest)
+	return q.Queue.Announce(context.WithoutCancel(ctx), items, rules)
 }
 
 func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w := newWorld(t).withRedis()
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	held := &heldQueue{Queue: queue, release: make(chan struct{})}
 	cfg := w.quick()
@@ -330,11 +330,11 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	gone, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	defer queue.Close()
 	for _, businessType := range []string{"close_order", "take_stock"} {
-		_, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: businessType, ID: gone.ID()}}, time.Minute)
+		_, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: businessType, ID: gone.ID()}}, compensator.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", gone.ID().Row()))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -92,32 +94,80 @@ func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
 }
 
 // A queue that several processes share is not told everything again and again: what a process did not come to
-// announce is swept up while it is not yet due.
+// announce is announced when it is near.
 func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
+	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *lateness) {
+		time.Sleep(time.Minute)                      // what it announced at its start is over
+		recordDelayedIn(t, c, store, 1, time.Minute) // and nobody says so
+		time.Sleep(2 * time.Minute)
+		late.requireOnTime(t, 1)
+	})
+}
+
+// What a full queue left out is announced when it is near, however full the queue is by then.
+func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
+	inSharedBubble(t, compensator.Config{QueueLimit: 1000}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *lateness) {
+		recordDelayedIn(t, c, store, 1000, 9*time.Minute).Committed()
+		recordDelayedIn(t, c, store, 1500, 5*time.Minute).Committed()
+		time.Sleep(6 * time.Minute)
+		late.requireOnTime(t, 1500)
+		time.Sleep(4 * time.Minute)
+		late.requireOnTime(t, 2500)
+	})
+}
+
+// lateness is how late each handler began.
+type lateness struct {
+	mu  sync.Mutex // guards all
+	all []time.Duration
+}
+
+func (l *lateness) note(_ context.Context, e *compensator.Entry, _ order) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, time.Since(e.NextAt))
+	return nil
+}
+
+// requireOnTime is by the bubble's clock.
+func (l *lateness) requireOnTime(t *testing.T, n int) {
+	t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Len(t, l.all, n)
+	require.Less(t, slices.Max(l.all), time.Second)
+}
+
+// inSharedBubble runs a test beside an instance whose queue counts as one that others share. Its type is "quiet".
+func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
-		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensator.OpenWheel(100_000), Logger: slog.New(slog.DiscardHandler)})
+		cfg.Store, cfg.Queue, cfg.Logger = store, compensator.OpenWheel(), slog.New(slog.DiscardHandler)
+		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
-		var late []time.Duration
-		_, err = compensator.Handle(c, "quiet", func(_ context.Context, e *compensator.Entry, _ order) error {
-			late = append(late, time.Since(e.NextAt))
-			return nil
-		}, compensator.TypeConfig{})
+		late := new(lateness)
+		_, err = compensator.Handle(c, "quiet", late.note, compensator.TypeConfig{})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
-		time.Sleep(time.Minute) // what it announced at its start is over
-		tx, err := store.BeginTx(t.Context())
-		require.NoError(t, err)
-		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Minute}})
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit()) // and nobody says so
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		require.Len(t, late, 1)
-		assert.Less(t, late[0], time.Second, "by the bubble's clock")
+		test(t, c, store, late)
 		stop()
 		require.NoError(t, c.Close())
 	})
+}
+
+func recordDelayedIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, n int, delay time.Duration) *compensator.Receipt {
+	t.Helper()
+	tx, err := store.BeginTx(t.Context())
+	require.NoError(t, err)
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}}
+	}
+	receipt, err := c.Record(t.Context(), tx, entries...)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	return receipt
 }
 
 func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {

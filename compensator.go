@@ -96,10 +96,10 @@ func (c *Compensator) openQueue() error {
 		return nil
 	}
 	if c.cfg.Redis == nil {
-		c.queue, c.local = newWheel(c.cfg.QueueLimit), true
+		c.queue, c.local = newWheel(), true
 		return nil
 	}
-	queue, err := newRedisQueue(c.cfg.Redis, c.cfg.Prefix, c.cfg.QueueLimit)
+	queue, err := newRedisQueue(c.cfg.Redis, c.cfg.Prefix)
 	c.queue = queue
 	return err
 }

@@ -50,8 +50,8 @@ type Config struct {
 	// Horizon bounds the queue: entries due later stay in the database until then. Default 10 min.
 	Horizon time.Duration
 
-	// QueueLimit bounds the members the queue keeps of one type. Entries beyond it stay in the database
-	// until they are due. Default 100,000.
+	// QueueLimit bounds the members the queue keeps of one type. Entries beyond it stay in the database until
+	// they are due within four times ReconcileInterval; those the queue takes always. Default 100,000.
 	QueueLimit int
 
 	// MaxContent bounds an entry's content, in bytes. Default 256 KiB; at most 8 MiB.

@@ -64,7 +64,7 @@ func FuzzConfig(f *testing.F) {
 			cfg.Redis = (*redis.Client)(nil)
 		}
 		if given&4 != 0 {
-			cfg.Queue = newWheel(0)
+			cfg.Queue = newWheel()
 		}
 		if given&8 != 0 {
 			cfg.Store = new(sqlStore)

@@ -247,7 +247,7 @@ func (c *Compensator) moveBatch(batch []Announcement) {
 // announceNow tells the queue, and whoever sleeps for these entries.
 func (c *Compensator) announceNow(ctx context.Context, batch []Announcement, maxLease time.Duration) error {
 	failpoint.Reach(failpoint.AnnounceNext)
-	heads, err := c.queue.Announce(ctx, batch, maxLease)
+	heads, err := c.queue.Announce(ctx, batch, AnnounceRules{MaxLease: maxLease, Limit: c.cfg.QueueLimit, Near: c.near()})
 	failpoint.Reach(failpoint.Announced)
 	c.health.saw(err)
 	if err != nil {

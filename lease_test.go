@@ -283,7 +283,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	for i := range 10 {
 		ids = append(ids, put(w, orders, i, compensator.Options{}))
 	}
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
 	for range 10 {
@@ -291,7 +291,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	}
 	w.run(other)
 	for _, id := range ids {
-		_, err := queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: id}}, time.Minute)
+		_, err := queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: id}}, compensator.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.eventually(func() bool {
@@ -311,11 +311,11 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	w.run(c)
 	id := put(w, orders, 1, compensator.Options{})
 	w.waitState(id, compensator.Succeeded)
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
 	for _, row := range []compensator.EntryID{id, compensator.RowID(1 << 40)} { // read by a reconciler just before its end; never there
-		_, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: row}}, time.Minute)
+		_, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: row}}, compensator.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	require.NoError(t, queue.Notify(t.Context(), []string{"close_order"}))

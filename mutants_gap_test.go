@@ -118,7 +118,7 @@ func (q *notifiedQueue) Notify(ctx context.Context, types []string) error {
 func TestAnnouncedEntryWakesAnotherProcess(t *testing.T) {
 	w := newWorld(t).withRedis()
 	cfg := w.quick()
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	watched := &notifiedQueue{Queue: queue, notified: make(chan []string, 10)}
 	cfg.Redis, cfg.Queue = nil, watched
@@ -274,7 +274,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t).withRedis()
 			cfg, store := w.onHooks(w.quick())
-			queue, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+			queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 			require.NoError(t, err)
 			var sequence steps
 			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // the queue's, not a poll's

@@ -15,10 +15,9 @@ type Queue interface {
 	Check(ctx context.Context, fingerprint string) error
 
 	// Announce makes each entry come due after its In. An entry the queue already knows keeps its place,
-	// unless that is later than In plus maxLease: then it is pulled in. An entry with In > 0 is left out
-	// when its type already holds Limit members (see Config.QueueLimit). It returns the types whose
-	// earliest due moment moved forward.
-	Announce(ctx context.Context, items []Announcement, maxLease time.Duration) (newHeads []string, err error)
+	// unless that is later than In plus MaxLease: then it is pulled in. An entry with In > Near is left out
+	// when its type already has Limit members. It returns the types whose earliest due moment moved forward.
+	Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads []string, err error)
 
 	// Claim leases up to limit due entries of a type, earliest first: until lease from now nobody else is
 	// given them.
@@ -58,6 +57,13 @@ type Announcement struct {
 	BusinessType string
 	ID           EntryID
 	In           time.Duration // ≤ 0: now
+}
+
+// AnnounceRules say what a queue does with announced entries that it knows already, or has no room for.
+type AnnounceRules struct {
+	MaxLease time.Duration // the longest lease an entry may be known by in place of its due moment
+	Limit    int           // the most members of a type, see Config.QueueLimit; 0: no limit
+	Near     time.Duration // entries due within this are taken whatever the Limit
 }
 
 // Leased is what Queue.Claim took.

@@ -26,12 +26,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 	client := clusterClient(t, cluster)
 	t.Run("Promises", func(t *testing.T) {
 		compensatortest.TestQueue(t, func(t *testing.T) compensator.Queue {
-			return openQueue(t, client, cluster.Prefix(t), 0)
-		})
-	})
-	t.Run("Limit", func(t *testing.T) {
-		compensatortest.TestQueueLimit(t, func(t *testing.T, limit int) compensator.Queue {
-			return openQueue(t, client, cluster.Prefix(t), limit)
+			return openQueue(t, client, cluster.Prefix(t))
 		})
 	})
 	t.Run("ForgottenScripts", func(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 
 type RedisQueue = redisQueue
 
-func OpenRedisQueue(client redis.UniversalClient, prefix string, limit int) (*RedisQueue, error) {
-	return newRedisQueue(client, prefix, limit)
+func OpenRedisQueue(client redis.UniversalClient, prefix string) (*RedisQueue, error) {
+	return newRedisQueue(client, prefix)
 }
 
-func OpenWheel(limit int) Queue { return newWheel(limit) }
+func OpenWheel() Queue { return newWheel() }
 
 func (q *redisQueue) DueKey(businessType string) string         { return q.keys.due(businessType) }
 func (q *redisQueue) EpochKey() string                          { return q.keys.epoch(0) }

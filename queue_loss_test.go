@@ -110,26 +110,37 @@ func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
 	w.waitInQueue(missed)
 }
 
-func TestEntriesBeyondTheQueuesLimitAllRun(t *testing.T) {
+func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 	w := newWorld(t).withRedis()
 	cfg := w.quick()
-	cfg.QueueLimit = 1000
-	c := w.new(cfg)
-	const n = 1500
-	w.inTx(w.DB, func(tx *sql.Tx) {
-		entries := untyped(n)
-		for i := range entries {
-			entries[i].Delay = 500*time.Millisecond + time.Duration(i%300)*time.Millisecond
+	cfg.QueueLimit, cfg.Horizon = 1000, 2*time.Hour
+	reconciled := make(chan struct{}, 10)
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+		select {
+		case reconciled <- struct{}{}:
+		default:
 		}
-		_, err := c.Record(t.Context(), tx, entries...)
-		require.NoError(t, err)
-	})
-	_, ran := numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 200}, nil)
-	w.run(c)
-	for ended := 0; ended < n; ended = w.count("common_process_log WHERE state=1") {
-		require.LessOrEqual(t, w.queued(), int64(1000))
 	}
-	assert.Equal(t, n, ran.total())
+	c := w.new(cfg)
+	_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	w.inTx(w.DB, func(tx *sql.Tx) {
+		entries := untyped(1500)
+		for i := range entries {
+			entries[i].Delay = time.Hour
+		}
+		receipt, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		receipt.Committed()
+	})
+	w.eventually(func() bool { return w.queued() == 1000 }, "the queue is full")
+	for range 5 {
+		w.wait(reconciled, "another round")
+	}
+	require.EqualValues(t, 1000, w.queued())
+	soon := w.recordDelayed(c, 500*time.Millisecond)
+	w.waitState(soon, compensator.Succeeded)
+	require.Equal(t, 1, ran.of(soon))
 }
 
 func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
@@ -385,10 +396,10 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 		return nil
 	})
 	id := w.insertDue("close_order", 1, 1)[0] // long overdue, so that it is polled at once
-	dead, err := compensator.OpenRedisQueue(w.Redis, w.Name, 1000)
+	dead, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })
-	_, err = dead.Announce(t.Context(), []compensator.Announcement{{BusinessType: orders.Name(), ID: id}}, cfg.Lease)
+	_, err = dead.Announce(t.Context(), []compensator.Announcement{{BusinessType: orders.Name(), ID: id}}, compensator.AnnounceRules{MaxLease: cfg.Lease})
 	require.NoError(t, err)
 	leased, err := dead.Claim(t.Context(), orders.Name(), 1, cfg.Lease)
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	client := redisClient(t, server)
 	program := rapid.SliceOfN(queueCommands(), 10, 25)
 	rapid.Check(t, func(r *rapid.T) {
-		m := newQueueTwins(t, client, fmt.Sprintf("%s.%s", server.Prefix(t), "twin"), rapid.SampledFrom([]int{0, 3}).Draw(r, "limit"))
+		m := newQueueTwins(t, client, fmt.Sprintf("%s.%s", server.Prefix(t), "twin"))
 		defer m.close()
 		for i, command := range program.Draw(r, "commands") {
 			if m.run(command); len(m.failures) > 0 {
@@ -58,10 +58,10 @@ type redisKey struct {
 	expires    time.Duration // since 1970; ≤ 0: never
 }
 
-func newQueueTwins(t *testing.T, client *redis.Client, prefix string, limit int) *queueTwins {
-	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: compensatortest.NewMemoryQueue(limit)}
-	m.redis = openQueue(t, client, prefix, limit)
-	m.sides = [2][2]compensator.Queue{{m.redis, openQueue(t, client, prefix, limit)}, {m.memory.Client(), m.memory.Client()}}
+func newQueueTwins(t *testing.T, client *redis.Client, prefix string) *queueTwins {
+	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: compensatortest.NewMemoryQueue()}
+	m.redis = openQueue(t, client, prefix)
+	m.sides = [2][2]compensator.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
 	require.NoError(t, m.redis.Check(t.Context(), "one")) // its connection is open before anything is measured
 	require.NoError(t, m.sides[1][0].Check(t.Context(), "one"))
 	return m
@@ -163,20 +163,21 @@ func drawQueueID() *rapid.Generator[uint64] {
 
 // announceCommand announces, some of it twice.
 type announceCommand struct {
-	Process  int
-	Items    []compensator.Announcement
-	MaxLease time.Duration
+	Process int
+	Items   []compensator.Announcement
+	Rules   compensator.AnnounceRules
 }
 
 func drawAnnounce(t *rapid.T) announceCommand {
 	item := rapid.Custom(func(t *rapid.T) compensator.Announcement {
 		return compensator.Announcement{BusinessType: drawQueueType(t), ID: compensator.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
 	})
-	return announceCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), pick(t, "max lease", 31*time.Minute, 97*time.Minute)}
+	rules := compensator.AnnounceRules{MaxLease: pick(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pick(t, "limit", 0, 3), Near: pick(t, "near", 0, 11*time.Minute)}
+	return announceCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), rules}
 }
 
 func (c announceCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
-	newHeads, err := m.sides[side][c.Process].Announce(m.ctx, c.Items, c.MaxLease)
+	newHeads, err := m.sides[side][c.Process].Announce(m.ctx, c.Items, c.Rules)
 	assert.NoError(m, err)
 	return append([]string{}, newHeads...), nil
 }

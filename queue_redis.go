@@ -24,7 +24,6 @@ import (
 type redisQueue struct {
 	client   redis.UniversalClient // our own
 	keys     redisKeys
-	limit    int
 	instance string // of this process, while it leads
 
 	mu     sync.Mutex // guards epochs
@@ -33,8 +32,8 @@ type redisQueue struct {
 
 var _ Queue = (*redisQueue)(nil)
 
-// newRedisQueue connects to nothing yet. limit caps the members of one type, see Config.QueueLimit; 0: none.
-func newRedisQueue(client redis.UniversalClient, prefix string, limit int) (*redisQueue, error) {
+// newRedisQueue connects to nothing yet.
+func newRedisQueue(client redis.UniversalClient, prefix string) (*redisQueue, error) {
 	own, err := ownRedisClient(client)
 	if err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func newRedisQueue(client redis.UniversalClient, prefix string, limit int) (*red
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
-	return &redisQueue{client: own, keys: k, limit: limit, instance: rand.Text(), epochs: make([]string, tags)}, nil
+	return &redisQueue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
 }
 
 // How much one script does at most: Redis serves nobody else meanwhile.
@@ -122,14 +121,14 @@ func checkRedisVersion(info string) error {
 	return nil
 }
 
-func (q *redisQueue) Announce(ctx context.Context, items []Announcement, maxLease time.Duration) ([]string, error) {
+func (q *redisQueue) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) ([]string, error) {
 	var calls []scriptCall
 	var types []string // of each call
 	byType := groupBy(items, func(a Announcement) string { return a.BusinessType })
 	for _, businessType := range byType.order {
 		for chunk := range slices.Chunk(byType.groups[businessType], maxScriptMembers) {
-			args := make([]any, 0, 2+2*len(chunk))
-			args = append(args, wholeMillis(maxLease), q.limit)
+			args := make([]any, 0, 3+2*len(chunk))
+			args = append(args, wholeMillis(rules.MaxLease), max(0, rules.Limit), wholeMillis(rules.Near))
 			for _, a := range chunk {
 				args = append(args, a.ID.String(), wholeMillis(a.In))
 			}

@@ -127,7 +127,7 @@ func FuzzQueueReplies(f *testing.F) {
 			require.GreaterOrEqual(t, wait, time.Duration(0))
 		}
 		again()
-		heads, _ := q.Announce(t.Context(), []Announcement{{BusinessType: "a", ID: RowID(1)}, {BusinessType: "b", ID: RowID(2)}}, time.Minute)
+		heads, _ := q.Announce(t.Context(), []Announcement{{BusinessType: "a", ID: RowID(1)}, {BusinessType: "b", ID: RowID(2)}}, AnnounceRules{MaxLease: time.Minute})
 		require.LessOrEqual(t, len(heads), 2)
 		again()
 		_ = q.Settle(t.Context(), "a", []QueueOutcome{{ID: RowID(1), Token: number, In: time.Duration(number)}})

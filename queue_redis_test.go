@@ -19,15 +19,7 @@ func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
 	compensatortest.TestQueue(t, func(t *testing.T) compensator.Queue {
-		return openQueue(t, redisClient(t, server), server.Prefix(t), 0)
-	})
-}
-
-func TestRedisQueueKeepsTheQueuesLimit(t *testing.T) {
-	t.Parallel()
-	server := testservers.SharedRedis(t)
-	compensatortest.TestQueueLimit(t, func(t *testing.T, limit int) compensator.Queue {
-		return openQueue(t, redisClient(t, server), server.Prefix(t), limit)
+		return openQueue(t, redisClient(t, server), server.Prefix(t))
 	})
 }
 
@@ -38,8 +30,8 @@ func redisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 }
 
 // openQueue leaves closing the queue to whoever is given it.
-func openQueue(t *testing.T, client redis.UniversalClient, prefix string, limit int) *compensator.RedisQueue {
-	q, err := compensator.OpenRedisQueue(client, prefix, limit)
+func openQueue(t *testing.T, client redis.UniversalClient, prefix string) *compensator.RedisQueue {
+	q, err := compensator.OpenRedisQueue(client, prefix)
 	require.NoError(t, err)
 	return q
 }
@@ -52,7 +44,7 @@ func ownQueue(t *testing.T, flags ...string) (*compensator.RedisQueue, *testserv
 }
 
 func sameQueue(t *testing.T, client redis.UniversalClient, prefix string) *compensator.RedisQueue {
-	q := openQueue(t, client, prefix, 0)
+	q := openQueue(t, client, prefix)
 	t.Cleanup(func() { assert.NoError(t, q.Close()) })
 	return q
 }
@@ -75,7 +67,7 @@ func dueRows(businessType string, n uint64) []compensator.Announcement {
 
 func mustAnnounce(t *testing.T, q compensator.Queue, items []compensator.Announcement) {
 	t.Helper()
-	_, err := q.Announce(t.Context(), items, time.Hour)
+	_, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 }
 
@@ -152,7 +144,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
-	_, err = q.Announce(t.Context(), due("order", 1000), time.Hour)
+	_, err = q.Announce(t.Context(), due("order", 1000), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), false)))
@@ -188,7 +180,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 		items = append(items, due(types[i], 1)...)
 	}
 	flush()
-	newHeads, err := q.Announce(t.Context(), items, time.Hour)
+	newHeads, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, types, newHeads)
 	flush()
@@ -238,7 +230,7 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
-	_, errs := q.Announce(t.Context(), due("order", 1), time.Hour)
+	_, errs := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	_, errs = q.Claim(t.Context(), "order", 1, time.Hour)
 	assert.ErrorContains(t, errs, "WRONGTYPE")
@@ -260,7 +252,7 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
 	require.NoError(t, client.RPush(t.Context(), q.DueKey("order"), "somebody else's").Err())
-	newHeads, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), time.Hour)
+	newHeads, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	assert.Equal(t, []string{"stock"}, newHeads)
 }
@@ -352,7 +344,7 @@ func TestRedisClientsThatCannotCarryAQueueAreRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, HeartbeatFrequency: time.Hour})
 	t.Cleanup(func() { assert.NoError(t, ring.Close()) })
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), ring} {
-		_, err := compensator.OpenRedisQueue(client, "own", 0)
+		_, err := compensator.OpenRedisQueue(client, "own")
 		var refused *compensator.FieldError
 		if assert.ErrorAs(t, err, &refused, "%T", client) {
 			assert.Equal(t, "Redis", refused.Field)
@@ -365,12 +357,12 @@ func TestClosingTheQueueLeavesTheUsersClientAsItWas(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := redisClient(t, server)
 	before := *client.Options()
-	q := openQueue(t, client, server.Prefix(t), 0)
+	q := openQueue(t, client, server.Prefix(t))
 	mustAnnounce(t, q, due("order", 1))
 	require.NoError(t, q.Close())
 	assert.NoError(t, client.Ping(t.Context()).Err())
 	assert.Equal(t, before.MaxRetries, client.Options().MaxRetries)
 	assert.Equal(t, before.ContextTimeoutEnabled, client.Options().ContextTimeoutEnabled)
-	_, err := q.Announce(t.Context(), due("order", 1), time.Hour)
+	_, err := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, redis.ErrClosed)
 }

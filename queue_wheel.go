@@ -13,7 +13,6 @@ import (
 // entry learns from Peek and Claim how long.
 type wheel struct {
 	start time.Time // monotonic; all instants below are whole milliseconds since
-	limit int       // most members of a type, beyond which entries not due yet are left out; 0: none
 
 	mu    sync.Mutex // guards the rest
 	types map[string]*wheelType
@@ -22,14 +21,14 @@ type wheel struct {
 
 var _ Queue = (*wheel)(nil)
 
-func newWheel(limit int) *wheel {
-	return &wheel{start: time.Now(), limit: limit, types: make(map[string]*wheelType)}
+func newWheel() *wheel {
+	return &wheel{start: time.Now(), types: make(map[string]*wheelType)}
 }
 
 // Check never objects: nobody else sees a wheel.
 func (w *wheel) Check(context.Context, string) error { return nil }
 
-func (w *wheel) Announce(ctx context.Context, items []Announcement, maxLease time.Duration) ([]string, error) {
+func (w *wheel) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -46,7 +45,7 @@ func (w *wheel) Announce(ctx context.Context, items []Announcement, maxLease tim
 		}
 		t.turn(now.floor)
 		head := t.head()
-		w.announceLocked(t, item, now, maxLease)
+		t.announce(item, now, rules)
 		if t.head() < head && !told[item.BusinessType] {
 			told[item.BusinessType] = true
 			newHeads = append(newHeads, item.BusinessType)
@@ -55,14 +54,14 @@ func (w *wheel) Announce(ctx context.Context, items []Announcement, maxLease tim
 	return newHeads, nil
 }
 
-func (w *wheel) announceLocked(t *wheelType, item Announcement, now wheelNow, maxLease time.Duration) {
+func (t *wheelType) announce(item Announcement, now wheelNow, rules AnnounceRules) {
 	e := t.members[item.ID]
 	switch {
 	case e == nil:
-		if item.In <= 0 || w.limit <= 0 || len(t.members) < w.limit {
+		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
 			t.add(item.ID, now.after(item.In))
 		}
-	case e.at > now.ceil+wholeMillis(item.In)+wholeMillis(maxLease): // even a lease begun right now ends sooner
+	case e.at > now.ceil+wholeMillis(item.In)+wholeMillis(rules.MaxLease): // even a lease begun right now ends sooner
 		t.move(e, now.after(item.In))
 	}
 }

@@ -9,12 +9,5 @@ import (
 
 func TestWheelKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
-	compensatortest.TestQueue(t, func(*testing.T) compensator.Queue { return compensator.OpenWheel(0) })
-}
-
-func TestWheelKeepsTheQueuesLimit(t *testing.T) {
-	t.Parallel()
-	compensatortest.TestQueueLimit(t, func(_ *testing.T, limit int) compensator.Queue {
-		return compensator.OpenWheel(limit)
-	})
+	compensatortest.TestQueue(t, func(*testing.T) compensator.Queue { return compensator.OpenWheel() })
 }

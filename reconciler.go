@@ -2,6 +2,7 @@ package compensator
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -18,13 +19,6 @@ type reconciler struct {
 	last    time.Time // the last round that announced; zero: none yet
 	rebuild bool      // everything within the horizon is to be announced
 	checked time.Time // when the queue was last known to be this database's
-	swept   map[sweepKey]Scheduled
-}
-
-// sweepKey names one of the sweeps under way; swept is how far each has come.
-type sweepKey struct {
-	businessType string
-	state        State
 }
 
 // scanPage is how many entries one reading of the reconciler takes.
@@ -49,7 +43,7 @@ func (r *reconciler) scan(ctx context.Context, w Window) ([]Scheduled, error) {
 
 // reconcile runs rounds until ctx ends.
 func (c *Compensator) reconcile(ctx context.Context) {
-	r := &reconciler{c: c, rebuild: true, swept: make(map[sweepKey]Scheduled), checked: time.Now()}
+	r := &reconciler{c: c, rebuild: true, checked: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -159,14 +153,14 @@ func (r *reconciler) grace() time.Duration {
 	return r.c.cfg.Grace
 }
 
-// unknownUntil bounds the entries a round announces although they are not new to the horizon: those the queue
-// may have forgotten; in front of a wheel also what other processes have recorded for the time until the next
-// round, so that it runs when it is due.
-func (r *reconciler) unknownUntil() time.Duration {
-	if r.c.local {
-		return 2 * r.c.cfg.PollInterval
+// near is how far ahead of their due moments all entries are announced, each round: a process that died before it
+// could announce has left some that the queue never heard of, and a full queue has left out others. It is long
+// enough for a leader to be missed and replaced. A wheel's process announces for itself, with each round.
+func (c *Compensator) near() time.Duration {
+	if c.local {
+		return 2 * c.cfg.PollInterval
 	}
-	return -r.c.cfg.Grace
+	return 4 * c.cfg.ReconcileInterval
 }
 
 // poll claims overdue entries straight from the database, as many as there are free slots.
@@ -201,51 +195,41 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	return len(found.Mine)
 }
 
-// announce tells the queue of one state and type: what is overdue, which it may have lost, and what has come
-// within its horizon since two rounds ago; everything within the horizon when it is being rebuilt.
+// announce tells the queue of one state and type: what is overdue, which it may have lost; what is near; and what
+// has come within its horizon since two rounds ago. When it is being rebuilt, everything within the horizon.
 func (r *reconciler) announce(ctx context.Context, head Head) (announced int, complete bool) {
 	c := r.c
 	edge := c.cfg.Horizon + c.cfg.ReconcileInterval
 	if head.DueIn > edge {
 		return 0, true
 	}
-	window := Window{BusinessType: head.BusinessType, State: head.State, From: -maxDelay, To: edge, Limit: scanPage}
+	window := func(from, to time.Duration) Window {
+		return Window{BusinessType: head.BusinessType, State: head.State, From: from, To: to, Limit: scanPage}
+	}
 	if r.rebuild {
-		return r.announceAll(ctx, window, c.cfg.QueueLimit)
+		return r.announceAll(ctx, window(-maxDelay, edge), c.cfg.QueueLimit)
 	}
-	if near := r.unknownUntil(); head.DueIn < near {
-		overdue := window
-		overdue.To, overdue.Free = near, true
-		n, ok := r.announceAll(ctx, overdue, scanPage)
-		if !ok {
-			return n, false
+	overdue := window(-maxDelay, -r.grace())
+	overdue.Free = true
+	parts := []struct {
+		Window
+		most int
+	}{
+		{overdue, scanPage},
+		{window(0, c.near()), math.MaxInt},
+		{window(edge-time.Since(r.last)-2*c.cfg.ReconcileInterval, edge), c.cfg.QueueLimit},
+	}
+	for _, part := range parts {
+		if part.To < head.DueIn {
+			continue
 		}
-		announced = n
+		n, ok := r.announceAll(ctx, part.Window, part.most)
+		announced += n
+		if !ok {
+			return announced, false
+		}
 	}
-	swept, ok := r.sweep(ctx, window)
-	if !ok {
-		return announced, false
-	}
-	window.From = edge - time.Since(r.last) - 2*c.cfg.ReconcileInterval
-	n, ok := r.announceAll(ctx, window, c.cfg.QueueLimit)
-	return announced + swept + n, ok
-}
-
-// sweep announces one page of what lies within the horizon, and the page after it in the next round: a process
-// that died before it could announce left entries there that nobody else knows of, and they shall not be late.
-func (r *reconciler) sweep(ctx context.Context, w Window) (announced int, complete bool) {
-	key := sweepKey{w.BusinessType, w.State}
-	w.After = r.swept[key]
-	page, err := r.scan(ctx, w)
-	if err != nil || r.tell(ctx, w.BusinessType, page) != nil {
-		return 0, false
-	}
-	if len(page) < w.Limit {
-		delete(r.swept, key)
-	} else {
-		r.swept[key] = page[len(page)-1]
-	}
-	return len(page), true
+	return announced, true
 }
 
 // tell announces a page.

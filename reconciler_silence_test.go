@@ -22,20 +22,20 @@ type silentQueue struct {
 	asked  chan struct{}
 }
 
-func (q *silentQueue) Announce(ctx context.Context, items []compensator.Announcement, maxLease time.Duration) ([]string, error) {
+func (q *silentQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) ([]string, error) {
 	if q.silent.CompareAndSwap(true, false) {
 		close(q.asked)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return q.Queue.Announce(ctx, items, maxLease)
+	return q.Queue.Announce(ctx, items, rules)
 }
 
 // One announcement of the reconciler that is never answered must not be its last.
 func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
-		queue := &silentQueue{Queue: compensatortest.NewMemoryQueue(0).Client(), asked: make(chan struct{})}
+		queue := &silentQueue{Queue: compensatortest.NewMemoryQueue().Client(), asked: make(chan struct{})}
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		var runs atomic.Int64

@@ -17,7 +17,6 @@ import (
 // queueModel says in the plainest way what a queue of one type does.
 type queueModel struct {
 	start   time.Time
-	limit   int
 	entries []modelEntry // earliest first, then in order of arrival
 }
 
@@ -53,7 +52,7 @@ func (m *queueModel) next(skip int) time.Duration {
 	return max(0, time.Duration(m.entries[skip].at)*time.Millisecond-m.now())
 }
 
-func (m *queueModel) announce(items []Announcement, maxLease time.Duration) (newHead bool) {
+func (m *queueModel) announce(items []Announcement, rules AnnounceRules) (newHead bool) {
 	for _, item := range items {
 		before := int64(noDue)
 		if len(m.entries) > 0 {
@@ -61,9 +60,9 @@ func (m *queueModel) announce(items []Announcement, maxLease time.Duration) (new
 		}
 		i := m.find(item.ID)
 		switch {
-		case i < 0 && (item.In <= 0 || len(m.entries) < m.limit):
+		case i < 0 && (item.In <= 0 || item.In <= rules.Near || len(m.entries) < rules.Limit):
 			m.put(item.ID, m.after(item.In))
-		case i >= 0 && m.entries[i].at > wholeMillis(m.now())+wholeMillis(item.In)+wholeMillis(maxLease):
+		case i >= 0 && m.entries[i].at > wholeMillis(m.now())+wholeMillis(item.In)+wholeMillis(rules.MaxLease):
 			m.remove(i)
 			m.put(item.ID, m.after(item.In))
 		}
@@ -140,8 +139,7 @@ func (c *comparison) Errorf(format string, args ...any) {
 }
 
 func (c *comparison) run(steps []step) {
-	const limit = 250
-	c.wheel, c.model = newWheel(limit), &queueModel{start: time.Now(), limit: limit}
+	c.wheel, c.model = newWheel(), &queueModel{start: time.Now()}
 	c.tokens = []int64{0}
 	for i, do := range steps {
 		do(c)
@@ -159,11 +157,11 @@ func announceSteps() *rapid.Generator[step] {
 			return Announcement{"order", RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), spans().Draw(t, "in")}
 		})
 		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
-		maxLease := spans().Draw(t, "maxLease")
+		rules := AnnounceRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
 		return func(c *comparison) {
-			newHeads, err := c.wheel.Announce(context.Background(), items, maxLease)
+			newHeads, err := c.wheel.Announce(context.Background(), items, rules)
 			assert.NoError(c, err)
-			assert.Equal(c, c.model.announce(items, maxLease), len(newHeads) == 1, "new head")
+			assert.Equal(c, c.model.announce(items, rules), len(newHeads) == 1, "new head")
 		}
 	})
 }
@@ -210,12 +208,12 @@ func waitSteps() *rapid.Generator[step] {
 func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 10_000
-		w := newWheel(0)
+		w := newWheel()
 		var items []Announcement
 		for row := range uint64(entries) {
 			items = append(items, Announcement{"order", RowID(row + 1), time.Duration(row) * time.Millisecond})
 		}
-		_, err := w.Announce(t.Context(), items, time.Hour)
+		_, err := w.Announce(t.Context(), items, AnnounceRules{MaxLease: time.Hour})
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, len(w.types["order"].later.slots), entries/2)
 

@@ -18,8 +18,6 @@ import (
 //
 // Nothing survives the process. All methods may be called concurrently.
 type MemoryQueue struct {
-	limit int
-
 	mu        sync.Mutex // guards what follows; never held while waiting
 	keys      memoryKeys
 	epochs    int           // drawn so far
@@ -48,10 +46,9 @@ type MemoryMember struct {
 // MemoryQueueState is all that a MemoryQueue holds at one moment.
 type MemoryQueueState struct{ keys memoryKeys }
 
-// NewMemoryQueue returns an empty queue. limit is what Config.QueueLimit is: most members of one type, beyond
-// which entries not due yet are left out. 0: none.
-func NewMemoryQueue(limit int) *MemoryQueue {
-	q := &MemoryQueue{limit: limit}
+// NewMemoryQueue returns an empty queue.
+func NewMemoryQueue() *MemoryQueue {
+	q := &MemoryQueue{}
 	q.Lose()
 	return q
 }
@@ -144,7 +141,7 @@ func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.fl
 // maxScriptMembers is how many entries one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
-func (q *MemoryQueue) announceLocked(businessType string, items []compensator.Announcement, maxLease time.Duration) (newHead bool) {
+func (q *MemoryQueue) announceLocked(businessType string, items []compensator.Announcement, rules compensator.AnnounceRules) (newHead bool) {
 	now := q.nowLocked()
 	set := q.keys.due[businessType]
 	if set == nil {
@@ -158,9 +155,9 @@ func (q *MemoryQueue) announceLocked(businessType string, items []compensator.An
 		due := now.after(wait)
 		place, known := set.place(item.ID)
 		switch {
-		case known && place <= now.ceil+wait+waitMillis(maxLease):
+		case known && place <= now.ceil+wait+waitMillis(rules.MaxLease):
 			continue // as far as we know somebody leases it
-		case !known && wait > 0 && q.limit > 0 && len(set.members) >= q.limit:
+		case !known && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
 			continue
 		}
 		set.put(item.ID, due)

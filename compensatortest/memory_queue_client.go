@@ -47,7 +47,7 @@ func (c *MemoryQueueClient) Check(ctx context.Context, fingerprint string) error
 }
 
 // Announce implements compensator.Queue.
-func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.Announcement, maxLease time.Duration) ([]string, error) {
+func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) ([]string, error) {
 	if err := c.open(ctx, "announce"); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.An
 		byType[item.BusinessType] = append(byType[item.BusinessType], item)
 	}
 	for _, businessType := range types {
-		if c.queue.announceLocked(businessType, byType[businessType], maxLease) {
+		if c.queue.announceLocked(businessType, byType[businessType], rules) {
 			newHeads = append(newHeads, businessType)
 		}
 	}

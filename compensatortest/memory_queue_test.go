@@ -13,33 +13,23 @@ import (
 )
 
 func TestMemoryQueueKeepsTheQueuesPromises(t *testing.T) {
-	TestQueue(t, func(*testing.T) compensator.Queue { return NewMemoryQueue(0).Client() })
-}
-
-func TestMemoryQueueKeepsTheQueuesLimit(t *testing.T) {
-	TestQueueLimit(t, func(_ *testing.T, limit int) compensator.Queue { return NewMemoryQueue(limit).Client() })
+	TestQueue(t, func(*testing.T) compensator.Queue { return NewMemoryQueue().Client() })
 }
 
 func TestMemoryQueueKeepsEveryPromiseInABubble(t *testing.T) {
-	limits := make(map[string]int)
-	promises := queuePromises
-	for _, promise := range queueLimitPromises {
-		promises = append(promises, promise.queuePromise)
-		limits[promise.name] = promise.limit
-	}
-	for _, promise := range promises {
+	for _, promise := range queuePromises {
 		t.Run(promise.name, func(t *testing.T) {
-			inQueueBubble(t, limits[promise.name], func(t *queueTest, _ *MemoryQueue) { promise.test(t) })
+			inQueueBubble(t, func(t *queueTest, _ *MemoryQueue) { promise.test(t) })
 		})
 	}
 }
 
 // inQueueBubble runs a test on one client of a queue, beginning within a millisecond: a bubble begins at a
 // whole one, the one moment that is easy.
-func inQueueBubble(t *testing.T, limit int, test func(t *queueTest, shared *MemoryQueue)) {
+func inQueueBubble(t *testing.T, test func(t *queueTest, shared *MemoryQueue)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)
-		shared := NewMemoryQueue(limit)
+		shared := NewMemoryQueue()
 		test(newQueueTest(t, shared.Client()), shared)
 	})
 }
@@ -62,7 +52,7 @@ func (t *queueTest) leads(period time.Duration) bool {
 }
 
 func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
-	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		other := t.of(shared.Client())
 		t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
 		mine := t.claim("order", 1, time.Minute)
@@ -80,7 +70,7 @@ func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
 }
 
 func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
-	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		other := t.of(shared.Client())
 		assert.Equal(t, []bool{false, true, false, true}, []bool{t.kept(), t.kept(), other.kept(), other.kept()})
 		require.NoError(t, t.queue.Check(t.ctx, "one"))
@@ -94,7 +84,7 @@ func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
 }
 
 func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
-	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		t.kept()
 		t.announce(dueIn("order", 1, 0), dueIn("stock", 2, time.Hour))
 		snapshot := shared.Snapshot()
@@ -115,7 +105,7 @@ func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
 }
 
 func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
-	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		t.announce(dueIn("order", 1, time.Hour))
 		began := shared.Members()[0]
 		shared.ShiftClock(50 * time.Minute)
@@ -131,7 +121,7 @@ func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
 }
 
 func TestOneClientOfAMemoryQueueLeads(t *testing.T) {
-	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		other := t.of(shared.Client())
 		assert.True(t, t.leads(time.Second))
 		assert.False(t, other.leads(time.Second))
@@ -145,7 +135,7 @@ func TestOneClientOfAMemoryQueueLeads(t *testing.T) {
 }
 
 func TestEveryListeningClientOfAMemoryQueueHearsEveryNotification(t *testing.T) {
-	inQueueBubble(t, 0, func(t *queueTest, shared *MemoryQueue) {
+	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		var heard [2][]string
 		for i, q := range []compensator.Queue{t.queue, shared.Client()} {

@@ -12,22 +12,13 @@ import (
 )
 
 // TestQueue is the conformance suite of compensator.Queue: an implementation that passes it may stand behind
-// a Compensator. open returns a fresh, empty queue that shares nothing with others and has no limit on its
-// members, or one above 10,000; the suite closes it. See TestQueueLimit for the limit.
+// a Compensator. open returns a fresh, empty queue that shares nothing with others; the suite closes it.
 //
 // The suite reads the real clock. It waits for what must happen and measures only that nothing is early, so
 // a slow machine makes it slow, not red.
 func TestQueue(t *testing.T, open func(t *testing.T) compensator.Queue) {
 	for _, promise := range queuePromises {
 		t.Run(promise.name, func(t *testing.T) { promise.test(newQueueTest(t, open(t))) })
-	}
-}
-
-// TestQueueLimit checks what an implementation does when a type holds as many entries as it may. open is as
-// for TestQueue, but the queue has that limit.
-func TestQueueLimit(t *testing.T, open func(t *testing.T, limit int) compensator.Queue) {
-	for _, promise := range queueLimitPromises {
-		t.Run(promise.name, func(t *testing.T) { promise.test(newQueueTest(t, open(t, promise.limit))) })
 	}
 }
 
@@ -64,16 +55,11 @@ var queuePromises = []queuePromise{
 	{"KeptIsTrueFromTheSecondCallOn", (*queueTest).keptIsTrueFromTheSecondCallOn},
 	{"LeaderGoesOnLeading", (*queueTest).leaderGoesOnLeading},
 	{"SameFingerprintIsAcceptedAgain", (*queueTest).sameFingerprintIsAcceptedAgain},
-}
-
-var queueLimitPromises = []struct {
-	limit int
-	queuePromise
-}{
-	{3, queuePromise{"FullTypeLeavesOutEntriesNotDueYet", (*queueTest).fullTypeLeavesOutEntriesNotDueYet}},
-	{3, queuePromise{"FullTypeTakesDueEntries", (*queueTest).fullTypeTakesDueEntries}},
-	{3, queuePromise{"LimitIsEachTypesOwn", (*queueTest).limitIsEachTypesOwn}},
-	{0, queuePromise{"LimitZeroIsNone", (*queueTest).limitZeroIsNone}},
+	{"FullTypeLeavesOutEntriesNotDueYet", (*queueTest).fullTypeLeavesOutEntriesNotDueYet},
+	{"FullTypeTakesDueEntries", (*queueTest).fullTypeTakesDueEntries},
+	{"FullTypeTakesEntriesThatAreNear", (*queueTest).fullTypeTakesEntriesThatAreNear},
+	{"LimitIsEachTypesOwn", (*queueTest).limitIsEachTypesOwn},
+	{"LimitZeroIsNone", (*queueTest).limitZeroIsNone},
 }
 
 // queuePatience bounds every wait of the suite.
@@ -98,10 +84,15 @@ func dueIn(businessType string, row uint64, d time.Duration) compensator.Announc
 	return compensator.Announcement{BusinessType: businessType, ID: compensator.RowID(row), In: d}
 }
 
-// announce uses a longest lease of an hour.
+// announce uses a longest lease of an hour, and no limit.
 func (t *queueTest) announce(items ...compensator.Announcement) (newHeads []string) {
 	t.Helper()
-	newHeads, err := t.queue.Announce(t.ctx, items, time.Hour)
+	return t.announceBy(compensator.AnnounceRules{MaxLease: time.Hour}, items...)
+}
+
+func (t *queueTest) announceBy(rules compensator.AnnounceRules, items ...compensator.Announcement) (newHeads []string) {
+	t.Helper()
+	newHeads, err := t.queue.Announce(t.ctx, items, rules)
 	require.NoError(t, err)
 	return newHeads
 }

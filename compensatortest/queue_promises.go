@@ -296,7 +296,7 @@ func (t *queueTest) endedContextIsObeyed() {
 	t.announce(dueIn("order", 1, 0))
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	_, err := t.queue.Announce(ctx, []compensator.Announcement{dueIn("order", 2, 0)}, time.Hour)
+	_, err := t.queue.Announce(ctx, []compensator.Announcement{dueIn("order", 2, 0)}, compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = t.queue.Claim(ctx, "order", 1, time.Hour)
 	assert.ErrorIs(t, err, context.Canceled)
@@ -351,28 +351,39 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 	}
 }
 
+// threeAnHour are the rules of a type that is full with three members.
+var threeAnHour = compensator.AnnounceRules{MaxLease: time.Hour, Limit: 3}
+
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
-	t.announce(dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
+	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
 	t.within(time.Hour, t.peek("order"))
-	assert.Empty(t, t.announce(dueIn("order", 5, time.Minute)))
+	assert.Empty(t, t.announceBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.within(time.Hour, t.peek("order"))
-	t.announce(dueIn("order", 1, time.Hour)) // one that is already there is no new member
-	_, err := t.queue.Announce(t.ctx, []compensator.Announcement{dueIn("order", 2, time.Minute)}, time.Minute)
-	require.NoError(t, err)
+	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour)) // one that is already there is no new member
+	t.announceBy(compensator.AnnounceRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.within(time.Minute, t.peek("order"))
 }
 
 func (t *queueTest) fullTypeTakesDueEntries() {
-	t.announce(dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
-	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 4, 0), dueIn("order", 5, 0)))
+	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Equal(t, []string{"order"}, t.announceBy(threeAnHour, dueIn("order", 4, 0), dueIn("order", 5, 0)))
 	assert.ElementsMatch(t, entryIDs(4, 5), t.claim("order", 10, time.Hour).IDs)
+}
+
+func (t *queueTest) fullTypeTakesEntriesThatAreNear() {
+	rules := threeAnHour
+	rules.Near = time.Minute
+	t.announceBy(rules, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Empty(t, t.announceBy(rules, dueIn("order", 4, 2*time.Minute)))
+	assert.Equal(t, []string{"order"}, t.announceBy(rules, dueIn("order", 5, time.Minute)))
+	t.within(time.Minute, t.peek("order"))
 }
 
 func (t *queueTest) limitIsEachTypesOwn() {
 	for _, name := range []string{"order", "stock"} {
-		t.announce(dueIn(name, 1, time.Hour), dueIn(name, 2, time.Hour))
+		t.announceBy(threeAnHour, dueIn(name, 1, time.Hour), dueIn(name, 2, time.Hour))
 	}
-	assert.Equal(t, []string{"stock"}, t.announce(dueIn("stock", 3, time.Minute)))
+	assert.Equal(t, []string{"stock"}, t.announceBy(threeAnHour, dueIn("stock", 3, time.Minute)))
 }
 
 func (t *queueTest) limitZeroIsNone() {

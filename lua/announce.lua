@@ -3,19 +3,19 @@
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
 -- ARGV[1] longest lease, ms
--- ARGV[2] most members of the zset, 0: no limit; an entry not due yet is left out beyond it
--- ARGV[3] entry id   ARGV[4] time until due, ms, 0: now   … and so on in pairs
+-- ARGV[2] most members of the zset, 0: no limit   ARGV[3] ms; an entry due later than that is left out beyond it
+-- ARGV[4] entry id   ARGV[5] time until due, ms, 0: now   … and so on in pairs
 -- Returns 1 if the earliest due time moved forward, else 0.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
-local longest, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
+local longest, limit, near = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local members = redis.call('ZCARD', KEYS[1])
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 local earliest = math.huge
 
-for i = 3, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   local id, wait = ARGV[i], tonumber(ARGV[i + 1])
   local due = wait > 0 and later + wait or now
   local place = redis.call('ZSCORE', KEYS[1], id)
@@ -24,7 +24,7 @@ for i = 3, #ARGV, 2 do
       redis.call('ZADD', KEYS[1], due, id)
       earliest = math.min(earliest, due)
     end
-  elseif wait == 0 or limit == 0 or members < limit then
+  elseif wait <= near or limit == 0 or members < limit then
     redis.call('ZADD', KEYS[1], due, id)
     members = members + 1
     earliest = math.min(earliest, due)

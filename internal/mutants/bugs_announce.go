@@ -40,7 +40,7 @@ func announcing() []mutant {
 			what: "an announcement makes an entry due that somebody has just leased from the queue",
 			edits: []edit{
 				{"lua/announce.lua", "  if place then\n", "  if false then\n"},
-				{"lua/announce.lua", "  elseif wait == 0 or limit == 0 or members < limit then", "  elseif place or wait == 0 or limit == 0 or members < limit then"},
+				{"lua/announce.lua", "  elseif wait <= near or limit == 0 or members < limit then", "  elseif place or wait <= near or limit == 0 or members < limit then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
 			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce").and(model, "h:announce-overwrites"),

@@ -31,7 +31,7 @@ func reconciling() []mutant {
 			name: "id-watermark", oracle: safety,
 			what: "the reconciler remembers the highest id it has seen and asks for later ones only",
 			edits: []edit{
-				{"reconciler.go", "	swept   map[sweepKey]Scheduled\n", "	swept   map[sweepKey]Scheduled\n	highest EntryID\n"},
+				{"reconciler.go", "	rebuild bool  ", "	highest EntryID\n	rebuild bool  "},
 				{"reconciler.go", "	return r.c.store.Scan(ctx, w)\n", `	found, err := r.c.store.Scan(ctx, w)
 	mark := r.highest
 	for _, f := range found {
@@ -49,7 +49,7 @@ func reconciling() []mutant {
 			what: "a queue that has forgotten everything is not filled again",
 			edits: []edit{
 				{"reconciler.go", "	if r.rebuild {\n		return r.announceAll", "	if false {\n		return r.announceAll"},
-				{"reconciler.go", "	swept, ok := r.sweep(ctx, window)\n", "	swept, ok := 0, true\n"},
+				{"reconciler.go", "window(0, c.near())", "window(0, 0)"},
 			},
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},

@@ -31,10 +31,10 @@ func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
 	return q.step(ctx, "q.check", "", func() error { return q.queue.Check(ctx, fingerprint) })
 }
 
-func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, maxLease time.Duration) (heads []string, err error) {
+func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (heads []string, err error) {
 	key := idsOf(items, func(a compensator.Announcement) compensator.EntryID { return a.ID })
 	err = q.step(ctx, "q.announce", key, func() (err error) {
-		heads, err = q.queue.Announce(ctx, items, maxLease)
+		heads, err = q.queue.Announce(ctx, items, rules)
 		return err
 	})
 	if err != nil {

@@ -78,7 +78,7 @@ type plan struct {
 func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newTurnstile(), done: make(chan struct{}),
-		store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue(100_000),
+		store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue(),
 	}
 	w.oracle = newOracle(w)
 	w.store.Watch(w.oracle.saw)
