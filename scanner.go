@@ -156,19 +156,42 @@ func (s *scanner) overflow(businessType string) {
 	s.expect(businessType, 0)
 }
 
-// look asks the queue when each type's next entry is due.
+// look asks the queue when each type's next entry is due, all in one: types at rest cost no call of their own.
 func (s *scanner) look(ctx context.Context) {
 	if !s.c.health.up() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
+	before := s.dues()
 	waits, err := s.c.queue.Peek(ctx, s.names)
 	s.c.health.saw(err)
+	if err != nil {
+		return
+	}
 	for i, wait := range waits {
-		if err == nil && wait != Never {
-			s.expect(s.names[i], wait)
-		}
+		s.postpone(s.names[i], before[i], wait)
+		s.expect(s.names[i], wait)
+	}
+}
+
+// dues are the moments the types wait for, in the order of their names.
+func (s *scanner) dues() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dues := make([]time.Time, len(s.names))
+	for i, name := range s.names {
+		dues[i] = s.types[name].due
+	}
+	return dues
+}
+
+// postpone lets a type wait for what the queue has said, unless something was heard of it since it was asked.
+func (s *scanner) postpone(businessType string, before time.Time, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if scan := s.types[businessType]; scan.claiming == 0 && scan.due.Equal(before) {
+		scan.due = time.Now().Add(min(max(wait, 0), 2*peekInterval))
 	}
 }
 
