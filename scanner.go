@@ -190,8 +190,9 @@ func (s *scanner) dues() []time.Time {
 func (s *scanner) postpone(businessType string, before time.Time, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if scan := s.types[businessType]; scan.claiming == 0 && scan.due.Equal(before) {
-		scan.due = time.Now().Add(min(max(wait, 0), 2*peekInterval))
+	due := time.Now().Add(min(wait, 2*peekInterval))
+	if scan := s.types[businessType]; scan.claiming == 0 && scan.due.Equal(before) && due.After(before) {
+		scan.due = due
 	}
 }
 

@@ -25,12 +25,16 @@ type arena struct {
 	redis *testservers.RedisServer
 	dsn   string
 	admin *sql.DB
+
+	postgres *postgres // nil: not here, or not asked for
+	peers    bool      // their tables are there
+	lost     int       // jobs that the running contest's peer has never run
 }
 
 // newArena starts servers that keep every acknowledged commit, with memory enough that no figure measures
-// the disk's reads.
-func newArena(tb testing.TB) *arena {
-	a := &arena{TB: tb}
+// the disk's reads. PostgreSQL and the tables of other libraries are there for peers only.
+func newArena(tb testing.TB, peers bool) *arena {
+	a := &arena{TB: tb, peers: peers}
 	a.sql = testservers.NewSQL(tb, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G",
 		"--max-connections=500", "--innodb-print-all-deadlocks=1")
 	a.redis = testservers.NewRedis(tb)
@@ -38,7 +42,19 @@ func newArena(tb testing.TB) *arena {
 	a.admin = a.plain(4)
 	a.exec("CREATE TABLE orders (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, buyer BIGINT NOT NULL, amount BIGINT NOT NULL, note VARBINARY(200) NOT NULL) ENGINE=InnoDB")
 	a.must(compensator.Migrate(tb.Context(), a.admin))
+	if peers {
+		a.postgres = startPostgres(a)
+		a.migratePeers()
+	}
 	return a
+}
+
+func (a *arena) migratePeers() {
+	a.Helper()
+	a.migrateWatermill()
+	if a.postgres != nil {
+		a.migrateRiver()
+	}
 }
 
 func (a *arena) must(err error) {
@@ -62,6 +78,12 @@ func (a *arena) empty() {
 	client := a.client()
 	defer client.Close()
 	a.must(client.FlushAll(context.Background()).Err())
+	if a.peers {
+		a.emptyWatermill()
+	}
+	if a.postgres != nil {
+		a.emptyRiver()
+	}
 }
 
 // plain opens a pool of n connections that stay open.

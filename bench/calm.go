@@ -23,11 +23,11 @@ func (a *arena) calm(seconds int) contest {
 			worker.run()
 			time.Sleep(time.Second)
 			took := make([]time.Duration, 0, 500*seconds)
-			for _, d := range atRate(500, 500*seconds, func() (compensator.EntryID, time.Duration) {
+			for _, d := range atRate(500, 500*seconds, func() (string, time.Duration) {
 				began := time.Now()
 				receipt, err := worker.record(a.Context(), 1, compensator.Options{Delay: time.Hour})
 				a.must(err)
-				return receipt.ID(), time.Since(began)
+				return receipt.ID().String(), time.Since(began)
 			}) {
 				took = append(took, d)
 			}

@@ -13,13 +13,21 @@ import (
 
 // lags are latencies of one work; the table shows them beside the contests.
 type lags struct {
-	Work string        `json:"work"`
-	N    int           `json:"n"`
-	P50  time.Duration `json:"p50"`
-	P99  time.Duration `json:"p99"`
-	Max  time.Duration `json:"max"`
-	Less int           `json:"early"` // that began before they were due
-	Goal time.Duration `json:"goal,omitempty"`
+	Work   string        `json:"work"`
+	N      int           `json:"n"`
+	P50    time.Duration `json:"p50"`
+	P99    time.Duration `json:"p99"`
+	Max    time.Duration `json:"max"`
+	Less   int           `json:"early"`            // that began before they were due
+	Lost   int           `json:"lost,omitempty"`   // that never began
+	Goal   time.Duration `json:"goal,omitempty"`   // of P99; 0: shown only
+	Absent bool          `json:"absent,omitempty"` // not measured: a program that it needs is not here
+}
+
+// latency is one work whose lags are asked for.
+type latency struct {
+	work    string
+	measure func() lags
 }
 
 func lagsOf(work string, goal time.Duration, all []time.Duration) lags {
@@ -34,35 +42,42 @@ func lagsOf(work string, goal time.Duration, all []time.Duration) lags {
 }
 
 func (l lags) String() string {
-	verdict := "ok"
-	if l.P99 > l.Goal || l.Less > 0 {
-		verdict = "short"
+	if l.Absent {
+		return fmt.Sprintf("| %s | %s | | | | | | |", l.Work, notHere)
 	}
 	ms := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) }
-	return fmt.Sprintf("| %s | %d | %s | %s | %s | %d | ≤ %s | %s |", l.Work, l.N, ms(l.P50), ms(l.P99), ms(l.Max), l.Less, ms(l.Goal), verdict)
+	goal := ""
+	if l.Goal > 0 {
+		goal = "≤ " + ms(l.Goal)
+	}
+	return fmt.Sprintf("| %s | %d%s | %s | %s | %s | %d | %s | %s |", l.Work, l.N, lostNote(l.Lost), ms(l.P50), ms(l.P99), ms(l.Max), l.Less, goal, l.verdict())
+}
+
+func (l lags) verdict() string {
+	switch {
+	case l.Goal == 0:
+		return ""
+	case l.P99 > l.Goal || l.Less > 0:
+		return "short"
+	}
+	return "ok"
 }
 
 const lagHead = "| latency | entries | p50 ms | p99 ms | max ms | early | p99 goal | |\n| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"
 
-// starts notes when each entry's handler began.
+// starts notes when each handler began.
 type starts struct {
 	mu sync.Mutex // guards at
-	at map[compensator.EntryID]time.Time
+	at map[string]time.Time
 }
 
-func (s *starts) note(_ context.Context, e *compensator.Entry) error {
+func newStarts() *starts { return &starts{at: make(map[string]time.Time)} }
+
+func (s *starts) note(id string) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at[e.ID] = now
-	return nil
-}
-
-func (s *starts) of(id compensator.EntryID) (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, found := s.at[id]
-	return at, found
+	s.at[id] = now
 }
 
 func (s *starts) count() int {
@@ -71,8 +86,26 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
+// since returns how long after its moment each handler began, without those that never did. Without a delay a
+// handler may begin before Commit has returned to the caller: that counts as 0.
+func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]time.Duration, 0, len(from))
+	for id, moment := range from {
+		at, began := s.at[id]
+		switch {
+		case began && delay == 0:
+			all = append(all, max(0, at.Sub(moment)))
+		case began:
+			all = append(all, at.Sub(moment))
+		}
+	}
+	return all
+}
+
 // lagPlan is one latency to ask for: from the end of Commit, or from the due moment, to the handler's start. The
-// due moment is counted from just before the insert, so that nothing early can look on time.
+// due moment is counted from just before the insert, so that nothing on time can look early.
 type lagPlan struct {
 	work      string
 	goal      time.Duration
@@ -83,49 +116,45 @@ type lagPlan struct {
 
 // lag records 500 entries a second for a while and asks how long after its commit, or its due moment, each
 // handler began.
-func (a *arena) lag(plan lagPlan, seconds int) lags {
-	a.empty()
-	seen := &starts{at: make(map[compensator.EntryID]time.Time)}
-	var workers []*library
-	for range plan.instances {
-		l := a.ours(100, seen.note)
-		l.run()
-		defer l.close()
-		workers = append(workers, l)
-	}
-	producer := workers[0]
-	if plan.apart {
-		producer = a.ours(0, nil)
-		defer producer.close()
-	}
-	time.Sleep(300 * time.Millisecond) // the scanners have looked once
-	from := atRate(500, 500*seconds, func() (compensator.EntryID, time.Time) {
-		recorded := time.Now()
-		receipt, err := producer.record(a.Context(), 1, compensator.Options{Delay: plan.delay})
-		a.must(err)
-		if plan.delay > 0 {
-			return receipt.ID(), recorded.Add(plan.delay)
+func (a *arena) lag(plan lagPlan, seconds int) latency {
+	return latency{plan.work, func() lags {
+		a.empty()
+		seen := newStarts()
+		handler := func(_ context.Context, e *compensator.Entry) error {
+			seen.note(e.ID.String())
+			return nil
 		}
-		return receipt.ID(), time.Now()
-	})
-	a.until(func() bool { return seen.count() >= len(from) })
-	all := make([]time.Duration, 0, len(from))
-	for id, since := range from {
-		at, _ := seen.of(id)
-		all = append(all, at.Sub(since))
-	}
-	if plan.delay == 0 { // a born-claimed entry may begin before its Commit has returned to the caller
-		for i := range all {
-			all[i] = max(0, all[i])
+		var workers []*library
+		for range plan.instances {
+			l := a.ours(100, handler)
+			l.run()
+			defer l.close()
+			workers = append(workers, l)
 		}
-	}
-	return lagsOf(plan.work, plan.goal, all)
+		producer := workers[0]
+		if plan.apart {
+			producer = a.ours(0, nil)
+			defer producer.close()
+		}
+		time.Sleep(300 * time.Millisecond) // the scanners have looked once
+		from := atRate(500, 500*seconds, func() (string, time.Time) {
+			recorded := time.Now()
+			receipt, err := producer.record(a.Context(), 1, compensator.Options{Delay: plan.delay})
+			a.must(err)
+			if plan.delay > 0 {
+				return receipt.ID().String(), recorded.Add(plan.delay)
+			}
+			return receipt.ID().String(), time.Now()
+		})
+		a.until(func() bool { return seen.count() >= len(from) })
+		return lagsOf(plan.work, plan.goal, seen.since(from, plan.delay))
+	}}
 }
 
 // atRate calls do n times, evenly spread over n/rate seconds, however long each takes.
-func atRate[T any](rate, n int, do func() (compensator.EntryID, T)) map[compensator.EntryID]T {
+func atRate[T any](rate, n int, do func() (string, T)) map[string]T {
 	var mu sync.Mutex // guards found
-	found := make(map[compensator.EntryID]T, n)
+	found := make(map[string]T, n)
 	var group sync.WaitGroup
 	began := time.Now()
 	for i := range n {

@@ -18,7 +18,7 @@ type contest struct {
 	unit        string
 	goal        float64 // ours ÷ other, at least; 0: shown only
 	ours        func() float64
-	theirs      func() float64
+	theirs      func() float64 // nil: a program that it needs is not here
 }
 
 // row is the outcome of a contest, a line of the table and of build/bench.json.
@@ -31,6 +31,8 @@ type row struct {
 	Ratio  spread  `json:"ratio"` // within each pair
 	Goal   float64 `json:"goal,omitempty"`
 	Pairs  int     `json:"pairs"`
+	Lost   int     `json:"lost,omitempty"`   // jobs that the other never ran, of all pairs
+	Absent bool    `json:"absent,omitempty"` // not measured: a program that the other needs is not here
 }
 
 // spread is the median of some figures, and their ends.
@@ -48,6 +50,10 @@ func spreadOf(figures []float64) spread {
 
 // hold runs the pairs. Who begins alternates, so that neither always runs on warmer servers.
 func (c contest) hold(a *arena, pairs int) row {
+	if c.theirs == nil {
+		return row{Work: c.work, Other: c.other, Unit: c.unit, Goal: c.goal, Absent: true}
+	}
+	a.lost = 0
 	var ours, theirs, ratios []float64
 	side := func(run func() float64, to *[]float64) {
 		a.empty()
@@ -64,12 +70,12 @@ func (c contest) hold(a *arena, pairs int) row {
 		ratios = append(ratios, ours[pair]/theirs[pair])
 		a.Logf("%-44s %-28s pair %d: ours %.0f, other %.0f %s", c.work, c.other, pair+1, ours[pair], theirs[pair], c.unit)
 	}
-	return row{c.work, c.other, c.unit, spreadOf(ours), spreadOf(theirs), spreadOf(ratios), c.goal, pairs}
+	return row{c.work, c.other, c.unit, spreadOf(ours), spreadOf(theirs), spreadOf(ratios), c.goal, pairs, a.lost, false}
 }
 
 func (r row) verdict() string {
 	switch {
-	case r.Goal == 0:
+	case r.Goal == 0 || r.Absent:
 		return ""
 	case r.Ratio.Median >= r.Goal:
 		return "ok"
@@ -88,10 +94,24 @@ func table(rows []row) string {
 		if r.Goal > 0 {
 			goal = fmt.Sprintf("≥ %.2f", r.Goal)
 		}
-		line(r.Work, r.Other, r.Ours.String()+" "+r.Unit, r.Theirs.String()+" "+r.Unit,
+		if r.Absent {
+			line(r.Work, r.Other, "", notHere, "", goal, "")
+			continue
+		}
+		line(r.Work, r.Other, r.Ours.String()+" "+r.Unit, r.Theirs.String()+" "+r.Unit+lostNote(r.Lost),
 			fmt.Sprintf("%.2f (%.2f–%.2f)", r.Ratio.Median, r.Ratio.Min, r.Ratio.Max), goal, r.verdict())
 	}
 	return b.String()
+}
+
+// notHere stands where a figure would, when a program is not on this machine.
+const notHere = "not here"
+
+func lostNote(lost int) string {
+	if lost == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d never ran", lost)
 }
 
 func (s spread) String() string { return fmt.Sprintf("%.0f (%.0f–%.0f)", s.Median, s.Min, s.Max) }

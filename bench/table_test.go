@@ -9,13 +9,35 @@ import (
 
 // TestBench holds every contest and prints the table. It measures; nothing here fails for being slow.
 func TestBench(t *testing.T) {
-	size, rounds := 1.0, *pairs
+	factor, rounds := *size, *pairs
 	if *quick {
-		size, rounds = 0.2, 3
+		factor, rounds = factor/5, 3
 	}
-	n := func(full int) int { return int(float64(full) * size) }
-	a := newArena(t)
-	contests := []contest{
+	n := func(full int) int { return max(1, int(float64(full)*factor)) }
+	a := newArena(t, !*quick)
+	var rows []row
+	for _, c := range contests(a, n) {
+		if strings.Contains(c.work+" "+c.other, *only) {
+			rows = append(rows, c.hold(a, rounds))
+		}
+	}
+	fmt.Print("\n", table(rows), "\n", lagHead, "\n")
+	var found []lags
+	for _, l := range latencies(a, n) {
+		if strings.Contains(l.work, *only) {
+			measured := l.measure()
+			found = append(found, measured)
+			fmt.Println(measured)
+		}
+	}
+	if err := save(*out, report{rows, found}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contests are the works of the table: ours beside the floors, then beside the peers.
+func contests(a *arena, n func(full int) int) []contest {
+	all := []contest{
 		a.records(n(50_000), 1),
 		a.withoutEntry(n(50_000)),
 		a.records(n(2_000), 100),
@@ -24,27 +46,54 @@ func TestBench(t *testing.T) {
 		a.drain(n(200_000), 4),
 		a.calm(n(20)),
 	}
-	var rows []row
-	for _, c := range contests {
-		if strings.Contains(c.work, *only) {
-			rows = append(rows, c.hold(a, rounds))
-		}
+	if *quick {
+		return all
 	}
-	fmt.Print("\n", table(rows), "\n", lagHead, "\n")
-	var latencies []lags
+	river, tuned := a.river("River", riverPlain), a.river("River, tuned", riverTuned)
+	asynq, asynqTuned := a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned)
+	watermill, hand := a.watermill("watermill-sql"), a.byHand("a poller by hand")
+	againstRiver := a.drainAgainst(tuned, n(200_000))
+	againstRiver.goal = 2
+	// The slow ones get less to do. What is compared is the rate.
+	return append(all,
+		a.recordsAgainst(river, n(50_000), 1),
+		a.recordsAgainst(river, n(2_000), 100),
+		a.sustainedAgainst(river, n(10_000)),
+		a.sustainedAgainst(tuned, n(50_000)),
+		a.drainAgainst(river, n(10_000)),
+		againstRiver,
+		a.recordsAgainst(asynq, n(50_000), 1),
+		a.sustainedAgainst(asynq, n(50_000)),
+		a.sustainedAgainst(asynqTuned, n(50_000)),
+		a.drainAgainst(asynq, n(50_000)),
+		a.drainAgainst(asynqTuned, n(200_000)),
+		a.recordsAgainst(watermill, n(50_000), 1),
+		a.sustainedAgainst(watermill, n(50_000)),
+		a.drainAgainst(watermill, n(200_000)),
+		a.sustainedAgainst(hand, n(10_000)),
+		a.drainAgainst(hand, n(10_000)),
+	)
+}
+
+func latencies(a *arena, n func(full int) int) []latency {
+	if *quick {
+		return nil
+	}
+	var all []latency
 	for _, plan := range []lagPlan{
 		{work: "commit → handler, 500/s, same process", goal: 2 * time.Millisecond, instances: 1},
 		{work: "commit → handler, 500/s, another process's entries", goal: 5 * time.Millisecond, instances: 1, apart: true},
 		{work: "due → handler, delay 2 s, 500/s, 1 instance", goal: 10 * time.Millisecond, delay: 2 * time.Second, instances: 1},
 		{work: "due → handler, delay 2 s, 500/s, 8 instances", goal: 20 * time.Millisecond, delay: 2 * time.Second, instances: 8},
 	} {
-		if strings.Contains(plan.work, *only) && !*quick {
-			l := a.lag(plan, 20)
-			latencies = append(latencies, l)
-			fmt.Println(l)
-		}
+		all = append(all, a.lag(plan, n(20)))
 	}
-	if err := save(*out, report{rows, latencies}); err != nil {
-		t.Fatal(err)
+	for _, r := range []rival{
+		a.river("River", riverPlain), a.river("River, tuned", riverTuned),
+		a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned),
+		a.byHand("a poller by hand"),
+	} {
+		all = append(all, a.lagOf(r, 0, n(20)), a.lagOf(r, 2*time.Second, n(20)))
 	}
+	return all
 }

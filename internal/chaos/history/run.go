@@ -25,6 +25,10 @@ type Run struct {
 	// at attempts that ended with more than this left of their lease. 0: 1,500.
 	SettleMS int64 `json:"settle_ms,omitempty"`
 
+	// PutOffMS is the longest that the library puts an entry off after an attempt that named no time itself. 0: not
+	// known.
+	PutOffMS int64 `json:"put_off_ms,omitempty"`
+
 	MinEntries int `json:"min_entries,omitempty"` // fewer committed entries make the run vacuous
 
 	FaultKinds  []string          `json:"fault_kinds"`           // kinds that must fire at least once

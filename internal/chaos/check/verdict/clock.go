@@ -60,6 +60,18 @@ func (c *clock) moved(seq uint64) bool {
 	return false
 }
 
+// setBack is how far the database's clock was set back about when an audit row was written, at most; µs.
+func (c *clock) setBack(seq uint64) (by int64) {
+	if len(c.samples) == 0 {
+		return 0
+	}
+	i, j := c.around(seq)
+	for k := max(0, i-2); k < min(j+2, len(c.samples)-1); k++ {
+		by = max(by, offset(c.samples[k])-offset(c.samples[k+1]))
+	}
+	return by
+}
+
 func abs(n int64) int64 {
 	if n < 0 {
 		return -n

@@ -18,7 +18,7 @@ var strange = map[string]func(s *story){
 		x.ask()
 		e.appear(true)
 		x.answer(history.CommitOK)
-		e.run("app1").end(history.OutcomeOK).succeed()
+		e.run("producer").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, committed late, and claimed again by its own process": func(s *story) {
 		s.bornClaimed(1500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
@@ -318,7 +318,9 @@ var strange = map[string]func(s *story){
 	},
 	"transactional, its commit did not happen and it runs again": func(s *story) {
 		e := s.committed("pay")
-		e.claim().run("app1").end(history.OutcomeOK).pause()
+		e.claim().run("app1").end(history.OutcomeOK)
+		s.fault("cut", "app1", 10, history.TouchesAppToDB)
+		e.pause()
 		e.claim().pause() // no transaction could be begun
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		e.effectRow(0, false)
@@ -444,8 +446,7 @@ var strange = map[string]func(s *story){
 	"rescheduled while it runs, and its failure dropped": func(s *story) {
 		e := s.committed("ship").claim()
 		r := e.run("app1")
-		e.act(history.ActionReschedule, "")
-		e.update(func(i *history.Image) { i.DeliveryCount--; i.NextAt = s.dbMS() + 3000 })
+		e.reschedule(3000)
 		r.end(history.OutcomeFail)
 		s.wait(3001)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -453,19 +454,17 @@ var strange = map[string]func(s *story){
 	"rescheduled while it runs, and its success absorbed": func(s *story) {
 		e := s.committed("ship").claim()
 		r := e.run("app1")
-		e.act(history.ActionReschedule, "")
-		e.update(func(i *history.Image) { i.DeliveryCount--; i.NextAt = s.dbMS() + 3000 })
+		e.reschedule(3000)
 		r.end(history.OutcomeOK).succeed()
 	},
 	"requeued after its success, and again": func(s *story) {
 		e := s.committed("pay").claim()
 		e.run("app1").end(history.OutcomeOK).succeed()
+		e.effectRow(0, false)
 		e.act(history.ActionRequeue, "")
 		e.requeue(pending).claim().run("app1").end(history.OutcomeOK).succeed()
-		e.act(history.ActionRequeue, "")
-		e.requeue(compensating).claim().run("app1").end(history.OutcomeOK).compensate()
-		e.effectRow(0, false)
 		e.effectRow(1, false)
+		e.undo().claim().run("app1").end(history.OutcomeOK).compensate()
 		e.effectRow(2, true)
 	},
 	"settled by hand": func(s *story) {
@@ -532,6 +531,77 @@ var strange = map[string]func(s *story){
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()
 	},
+	"the database's clock is set back between a claim's look and its write": func(s *story) {
+		e, x := s.entry("ship"), s.begin()
+		e.delay = 3000
+		e.insert(x)
+		x.ask()
+		e.appear(false)
+		x.answer(history.CommitOK)
+		s.clock()
+		s.skew = 4_000_000
+		s.clock()
+		s.skew = 0
+		e.claim() // due by the clock that was ahead
+		s.wait(1000)
+		s.clock()
+		e.run("app1").end(history.OutcomeOK).succeed()
+	},
+	"a duplicate of what is purged right after": func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomeOK).succeed()
+		s.wait(purgeAge + 10)
+		x := s.begin()
+		e.repeat(x, e.id)
+		e.purge()
+		x.commit(history.CommitOK)
+	},
+	"a transaction of which nothing is known, and all of it is there": func(s *story) {
+		one, two, x := s.entry("ship"), s.entry("ship"), s.begin()
+		one.insert(x)
+		two.insert(x)
+		x.ask()
+		one.appear(false)
+		two.appear(false)
+		for _, e := range []*subject{one, two} {
+			e.claim().run("app1").end(history.OutcomeOK).succeed()
+		}
+	},
+	"a batch whose time is up runs alone, its good shares as well": func(s *story) {
+		s.run.Types[3].TimeoutMS = 500
+		e := s.committed("mail").claim()
+		e.runAs("app1", func(a *history.Attempt) { a.Batch = 5 }).end(history.OutcomeOK)
+		s.wait(500) // the last of the five hangs
+		e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
+	},
+	"snoozed for as long as its handler asked for": func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").endAs(history.OutcomeSnooze, func(a *history.AttemptEnd) { a.AfterMS = 700 })
+		e.settle(pending, "", func(r *history.Image) { r.NextAt = s.dbMS() + 701 })
+		s.wait(701)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
+	"tried again by the schedule": func(s *story) {
+		s.run.PutOffMS = 4000
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomeFail)
+		e.settle(retrying, "", func(r *history.Image) { r.ProcessCount++; r.NextAt = s.dbMS() + 4000 })
+		s.wait(4000)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
+	"a cancellation that waited for a lock, answered late": func(s *story) {
+		e := s.committed("ship")
+		n := s.next()
+		s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, ID: e.id})
+		s.wait(1900)
+		e.settle(cancelled, "person", nil)
+		s.write("producer", &history.ActionEnd{At: s.now, Call: n})
+	},
+	"started late, under a fault": func(s *story) {
+		e := s.committed("ship")
+		s.fault("kill", "redis", 9000, history.TouchesQueue)
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	},
 	"a deadlock between the library's own statements": func(s *story) {
 		s.write("driver", &history.Deadlock{Statements: []string{
 			"UPDATE `common_process_log` SET version=version+1, x WHERE id IN (1,2)", "SELECT id FROM `common_process_log` WHERE id IN (1) FOR UPDATE SKIP LOCKED"}})
@@ -548,6 +618,7 @@ var strange = map[string]func(s *story){
 // alone are those of strange that no other can follow.
 var alone = []string{
 	"open at the end and not due", "open at the end, beyond the horizon", "the database's clock jumps ahead, and back under a claim",
+	"the database's clock is set back between a claim's look and its write",
 }
 
 func TestStrangeButLegalHistoriesHold(t *testing.T) {

@@ -21,8 +21,11 @@ func checkLinear(l *Ledger, c *Check) {
 			case s.claims() || s.move == moveRenew:
 				l.checkLease(e, s, c)
 			}
-			if s.move == moveOwnClaim {
+			switch {
+			case s.move == moveOwnClaim:
 				l.checkOwnClaim(e, s, c)
+			case s.move == moveRelease && e.lastAttempt(s.old.version) != nil:
+				c.violate(e, append(e.lines(s.old.version), s.place), "given back as if it had not run, and it had")
 			}
 		}
 	})
@@ -42,17 +45,19 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 // checkOwnClaim: a delivery is not counted again only for the process whose insert counted it, and which ran nothing
 // by it.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
-	recordedBy := func(process int32) bool {
-		return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
-	}
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {
 		case a.version == s.old.version:
 			c.violate(e, append(a.places(), s.place), "claimed again after it ran, and the delivery is not counted")
-		case a.version == s.new.version && !recordedBy(a.process):
+		case a.version == s.new.version && !l.recorded(a.process, e):
 			c.violate(e, append(a.places(), s.place), "the delivery to another process than the one that recorded it is not counted")
 		}
 	}
+}
+
+// recorded reports whether an entry may be what a process has inserted.
+func (l *Ledger) recorded(process int32, e *Entry) bool {
+	return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
 }
 
 // before is the line of the change before the one at p.
@@ -65,8 +70,10 @@ func (e *Entry) before(p Place) []Place {
 	return nil
 }
 
-// checkAttempts: what an attempt's Entry said is what its claim left in the row, and it was the handler's or the
-// compensation's turn.
+// checkAttempts: an attempt ran after its claim was made; what its Entry said is what the claim left in the row, and it
+// was the handler's or the compensation's turn. A lease that an insert wrote is its own process's: nobody else knows of
+// it. Not judged is whether the lease still ran as the attempt began: the answer to a claim may come late, and a process
+// may be stopped between that answer and its handler.
 func checkAttempts(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		if len(e.steps) == 0 {
@@ -83,6 +90,10 @@ func checkAttempts(l *Ledger, c *Check) {
 				c.violate(e, append(a.places(), claim.place), "ran at version %d, which is no claim but: %s", a.version, claim.move)
 			case a.state != claim.new.state || a.epoch != claim.new.epoch || a.nextAt != claim.new.nextAt || a.number != claim.attempt():
 				c.violate(e, append(a.places(), claim.place), "ran with another state, epoch, due moment or attempt number than its claim left")
+			case claim.move == moveInsert && len(l.source(e)) > 0 && !l.recorded(a.process, e):
+				c.violate(e, append(a.places(), claim.place), "ran under the lease of its insert, in another process than the one that made it")
+			case a.began+jump < claim.wall && !l.clock.moved(claim.seq):
+				c.violate(e, append(a.places(), claim.place), "ran %d ms before it was claimed", (claim.wall-a.began)/1000)
 			case a.compensation != (claim.new.state == compensating):
 				c.violate(e, append(a.places(), claim.place), "ran its handler in the compensation's turn, or the other way round")
 			}

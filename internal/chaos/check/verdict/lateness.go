@@ -34,6 +34,38 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
+// tooLateAfter is how late an attempt may begin while nothing is in its way, µs: twice what a lost lease, the
+// grace of a producer who does not announce, and a round of the reconciler take together.
+func (l *Ledger) tooLateAfter() int64 {
+	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
+}
+
+// lateForNoReason is how many starts of a thousand calm ones may be later than that.
+const lateForNoReason = 1
+
+// checkLate: what is due begins in good time while no fault is about and no process stalls. In broken times, lateness is
+// told and not judged: what an outage costs is the outage's. On a machine that is too busy for much of the run, what
+// looks calm is the tail of what was not.
+func checkLate(l *Ledger, c *Check) {
+	late := 0
+	for _, s := range l.Starts() {
+		if !s.Calm {
+			continue
+		}
+		if c.Looked++; s.Late > l.tooLateAfter() {
+			late++
+		}
+	}
+	if late*1000 <= c.Looked*lateForNoReason {
+		return
+	}
+	if l.overloaded() {
+		c.note("%d calm starts came more than %d ms late; not judged: the machine was too busy for much of the run", late, l.tooLateAfter()/1000)
+		return
+	}
+	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, with nothing in their way", late, c.Looked, l.tooLateAfter()/1000)
+}
+
 func (e *Entry) firstAttempt(version uint64) *attempt {
 	for i := range e.attempts {
 		if e.attempts[i].version == version {

@@ -41,7 +41,7 @@ func TestLatenessIsFromTheCommitWhenThatCameLater(t *testing.T) {
 	s.wait(500)
 	x.commit(history.CommitOK)
 	s.wait(3)
-	e.run("app1").end(history.OutcomeOK).succeed()
+	e.run("producer").end(history.OutcomeOK).succeed()
 	require.Equal(t, int64(3_000), starts(s)[0].Late)
 }
 

@@ -30,6 +30,7 @@ type Ledger struct {
 	events    []history.Event
 	marks     map[string]int64 // the last of each, wall µs
 	clock     clock
+	felt      int64 // how long a stall is felt after its end, µs
 }
 
 // Place is a line of the history.
@@ -58,6 +59,7 @@ type transaction struct {
 	outcome    string
 	rolledBack bool
 	aborted    bool // the server rolled it back under a statement
+	seen       bool // a row of its own is in the table
 }
 
 type savepoint struct {
@@ -98,10 +100,22 @@ func (tx *transaction) came() certainty {
 	switch {
 	case tx.aborted, tx.rolledBack, tx.asked == 0, tx.outcome == history.CommitFail:
 		return never
-	case tx.outcome == history.CommitOK:
+	case tx.outcome == history.CommitOK, tx.seen:
 		return surely
 	}
 	return maybe
+}
+
+// findSeen finds the transactions of which a row is in the table: then all of each is, whatever its COMMIT answered.
+func (l *Ledger) findSeen() {
+	for i := range l.inserts {
+		in := &l.inserts[i]
+		if in.id == 0 || in.dup || in.undone {
+			continue
+		}
+		e := l.Entries[in.id]
+		in.tx.seen = in.tx.seen || e != nil && len(e.steps) > 0 && e.Key == in.Key && e.Type == in.Type
+	}
 }
 
 // wrote tells whether an insert made a row.
@@ -132,7 +146,7 @@ func failed(class string) certainty {
 type action struct {
 	history.Action
 	tx       *transaction // nil: its own
-	answered bool
+	answered int64        // At of its ActionEnd; 0: never
 	err      string
 	undone   bool
 	place    Place
@@ -144,7 +158,7 @@ func (a *action) took() certainty {
 	switch {
 	case a.undone:
 		return never
-	case !a.answered:
+	case a.answered == 0:
 		did = maybe
 	}
 	if a.tx != nil {
@@ -230,6 +244,14 @@ func (e *Entry) last() (image, bool) {
 		return image{}, false
 	}
 	return e.steps[len(e.steps)-1].new, true
+}
+
+// deletion is the step that deleted the row; nil when it is there.
+func (e *Entry) deletion() *step {
+	if !e.deleted {
+		return nil
+	}
+	return &e.steps[len(e.steps)-1]
 }
 
 // at finds the step that wrote a version: a claim or the insert, not its renewals.
@@ -327,12 +349,16 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 // for what is late.
 func (l *Ledger) stalled(from, to int64, app string) bool {
 	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
-		return s.At <= to && s.Until+stallFelt >= from && (app == "" || s.app == app || s.app == driver)
+		return s.At <= to && s.Until+l.felt >= from && (app == "" || s.app == app || s.app == driver)
 	})
 }
 
-// stallFelt is how long a stall is felt after its end, µs: what has waited comes all at once.
-const stallFelt = 1_000_000
+// How long a stall is felt after its end, µs: what has waited comes all at once. On a machine that was too busy for much
+// of the run that takes longer.
+const (
+	stallFelt     = 1_000_000
+	stallFeltLong = 10_000_000
+)
 
 // overloaded reports whether the machine was too busy for more than a twentieth of the run, by the driver's count:
 // then everything is slow, between the stalls as well.
@@ -371,6 +397,7 @@ func (l *Ledger) finish() error {
 	}
 	l.clock.sort()
 	l.findKilled()
+	l.findSeen()
 	slices.SortFunc(l.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	end := l.marks[history.MarkHealed]
 	if end == 0 {
@@ -380,6 +407,9 @@ func (l *Ledger) finish() error {
 		if l.Faults[i].End == 0 {
 			l.Faults[i].End = end
 		}
+	}
+	if l.felt = stallFelt; l.overloaded() {
+		l.felt = stallFeltLong
 	}
 	l.IDs = slices.Sorted(maps.Keys(l.Entries))
 	l.each(func(e *Entry) {

@@ -197,7 +197,10 @@ func (b *builder) add(at Place, r history.Record) error {
 	case *history.Audit:
 		return b.audit(at, r)
 	case *history.EffectRow:
-		e := b.entry(r.ID)
+		e, err := b.keyed(r.ID, r.Key)
+		if err != nil {
+			return err
+		}
 		e.effects = append(e.effects, *r)
 	case *history.Row:
 		e := b.entry(r.ID)
@@ -325,16 +328,25 @@ func (b *builder) entry(id uint64) *Entry {
 	return e
 }
 
+// keyed is an entry that goes by one key only.
+func (b *builder) keyed(id uint64, key string) (*Entry, error) {
+	e := b.entry(id)
+	if e.Key == "" {
+		e.Key = key
+	}
+	if e.Key != key {
+		return nil, fmt.Errorf("entry %d has the keys %q and %q", id, e.Key, key)
+	}
+	return e, nil
+}
+
 func (b *builder) attempt(at Place, p int32, r *history.Attempt) error {
 	if _, twice := b.attempts[p][r.Run]; twice {
 		return fmt.Errorf("run %d begins twice", r.Run)
 	}
-	e := b.entry(r.ID)
-	if e.Key == "" {
-		e.Key = r.Key
-	}
-	if e.Key != r.Key {
-		return fmt.Errorf("entry %d has the keys %q and %q", r.ID, e.Key, r.Key)
+	e, err := b.keyed(r.ID, r.Key)
+	if err != nil {
+		return err
 	}
 	b.attempts[p][r.Run] = attemptName{e, len(e.attempts)}
 	e.attempts = append(e.attempts, attempt{
@@ -390,7 +402,7 @@ func (b *builder) actionEnd(p int32, r *history.ActionEnd) error {
 		return fmt.Errorf("the end of call %d, which was not made", r.Call)
 	}
 	a := &b.l.actions[n]
-	a.answered, a.err = true, b.text(r.Err)
+	a.answered, a.err = r.At, b.text(r.Err)
 	if a.tx != nil {
 		a.tx.aborted = a.tx.aborted || aborts(r.Err)
 	}
@@ -415,12 +427,9 @@ func (b *builder) audit(at Place, r *history.Audit) error {
 	if (r.Op == history.OpInsert) != (r.Old == nil) || (r.Op == history.OpDelete) != (r.New == nil) {
 		return fmt.Errorf("audit row %d: an %s with the wrong images", r.Seq, r.Op)
 	}
-	e := b.entry(r.ID)
-	if e.Key == "" {
-		e.Key = r.Key
-	}
-	if e.Key != r.Key {
-		return fmt.Errorf("entry %d has the keys %q and %q", r.ID, e.Key, r.Key)
+	e, err := b.keyed(r.ID, r.Key)
+	if err != nil {
+		return err
 	}
 	e.Type = b.text(r.Type)
 	s := step{seq: r.Seq, now: r.DBNow, old: b.image(r.Old), new: b.image(r.New), place: at}

@@ -112,7 +112,8 @@ type subject struct {
 	delay int64
 	max   int
 	row   history.Image
-	gone  bool // no row: not inserted, or purged
+	ran   uint64 // the version that ran last
+	gone  bool   // no row: not inserted, or purged
 }
 
 func (s *story) entry(typ string) *subject {
@@ -130,6 +131,13 @@ func (e *subject) insert(x tx) *subject {
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: e.hash(), DelayMS: e.delay, Max: e.max})
 	s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: e.id})
 	return e
+}
+
+// repeat records the entry's key again, which is answered as a duplicate of the entry with that id.
+func (e *subject) repeat(x tx, id uint64) {
+	s := e.s
+	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: 5})
+	s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: id, Duplicate: true})
 }
 
 // appear is the audit of the insert.
@@ -271,6 +279,7 @@ func (e *subject) run(file string) *run { return e.runAs(file, func(*history.Att
 
 func (e *subject) runAs(file string, change func(a *history.Attempt)) *run {
 	r := &run{e: e, file: file, n: e.s.next(), row: e.row}
+	e.ran = e.row.Version
 	a := e.line(r.n)
 	change(a)
 	e.s.write(file, a)
@@ -296,16 +305,37 @@ func (r *run) effect() *run {
 	return r
 }
 
-// effectRow is a committed one of a transactional handler.
-func (e *subject) effectRow(epoch uint32, undo bool) {
-	e.s.write("driver", &history.EffectRow{ID: e.id, Key: e.key, Epoch: epoch, Compensation: undo})
+// effectRow is a committed one of the transactional handler that ran last.
+func (e *subject) effectRow(epoch uint32, undo bool) { e.effectRowAt(epoch, undo, e.ran) }
+
+func (e *subject) effectRowAt(epoch uint32, undo bool, version uint64) {
+	e.s.write("driver", &history.EffectRow{ID: e.id, Key: e.key, Epoch: epoch, Compensation: undo, Version: version})
 }
 
 // act is a person's call, with its answer.
-func (e *subject) act(action, class string) {
-	s, n := e.s, e.s.next()
-	s.write("producer", &history.Action{At: s.now, Call: n, Action: action, ID: e.id})
-	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Err: class})
+func (e *subject) act(action, class string) { e.actAs(action, class, func(*history.Action) {}) }
+
+func (e *subject) actAs(action, class string, change func(a *history.Action)) {
+	s := e.s
+	a := &history.Action{At: s.now, Call: s.next(), Action: action, ID: e.id}
+	change(a)
+	s.write("producer", a)
+	s.write("producer", &history.ActionEnd{At: s.now, Call: a.Call, Err: class})
+}
+
+// reschedule is a person's, for ms from now.
+func (e *subject) reschedule(ms int64) *subject {
+	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })
+	return e.update(func(r *history.Image) {
+		r.DeliveryCount = max(0, r.DeliveryCount-1)
+		r.NextAt = e.s.dbMS() + ms
+	})
+}
+
+// undo is a person's requeue to the compensation.
+func (e *subject) undo() *subject {
+	e.actAs(history.ActionRequeue, "", func(a *history.Action) { a.Compensate = true })
+	return e.requeue(compensating)
 }
 
 // fault is one that lasts ms, told when it ends.

@@ -7,60 +7,41 @@ import (
 )
 
 // checkEarly: by the database's own clock, as one statement's trigger read it, no claim takes an entry that is not
-// due, or whose lease runs; and nothing is due sooner than was asked for. Rows written while that clock was being
-// moved are counted and left.
+// due, or whose lease runs. A claim looks in one statement and writes in another; when the clock is set back between
+// the two, it stands too early by that much, which is counted and left.
 func checkEarly(l *Ledger, c *Check) {
 	excused := 0
 	l.each(func(e *Entry) {
 		for i := range e.steps {
 			s := &e.steps[i]
-			early := l.early(e, s)
-			if s.claims() || s.move == moveInsert {
-				c.Looked++
+			if !s.claims() {
+				continue
 			}
+			c.Looked++
+			why, by := early(s)
 			switch {
-			case early == "":
-			case l.clock.moved(s.seq):
+			case by <= 0:
+			case by*1000 <= l.clock.setBack(s.seq)+jump && l.clock.moved(s.seq):
 				excused++
 			default:
-				c.violate(e, append(e.lines(s.old.version), s.place), "%s", early)
+				c.violate(e, append(e.lines(s.old.version), s.place), "claimed %s, %d ms too early", why, by)
 			}
 		}
 	})
 	if excused > 0 {
-		c.note("%d steps stand too early that were written while the database's clock was being moved; not judged", excused)
+		c.note("%d claims stand too early by less than the database's clock was set back about then; not judged", excused)
 	}
 }
 
-// early tells what a step did too soon.
-func (l *Ledger) early(e *Entry, s *step) string {
-	switch s.move {
-	case moveClaim, moveOwnClaim:
-		switch {
-		case s.old.nextAt > s.nowMS():
-			return "claimed before it was due"
-		case s.old.leaseUntil > s.nowMS() && s.move != moveOwnClaim:
-			return "claimed while it was leased"
-		}
-	case moveInsert:
-		from := l.source(e)
-		for _, in := range from {
-			if s.new.nextAt >= s.nowMS()+in.DelayMS-rounding {
-				return ""
-			}
-		}
-		if len(from) > 0 {
-			return "due sooner than was asked for"
-		}
-	case moveRetry, moveUndoFailed, movePause:
-		asksFor := func(a *attempt) bool {
-			return a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze
-		}
-		if a := e.lastAttempt(s.old.version); a != nil && asksFor(a) && s.new.nextAt < s.nowMS()+a.after-rounding {
-			return "to run again sooner than its handler asked for"
-		}
+// early tells by how many ms a claim came too soon, if it did. That of an insert is judged as one; see checkDue.
+func early(s *step) (why string, by int64) {
+	if s.move == moveInsert {
+		return "", 0
 	}
-	return ""
+	if s.move == moveClaim && s.old.leaseUntil > max(s.nowMS(), s.old.nextAt) {
+		return "while it was leased", s.old.leaseUntil - s.nowMS()
+	}
+	return "before it was due", s.old.nextAt - s.nowMS()
 }
 
 // lostForNoReason is how many leases of a thousand claims may be lost without a fault in sight: the machine may
@@ -94,11 +75,7 @@ func checkExecutions(l *Ledger, c *Check) {
 		}
 	})
 	c.note("%d claims, %d leases lost, %d of them with no fault or death in sight", claims, lost, unexplained)
-	switch {
-	case unexplained*1000 <= claims*lostForNoReason:
-	case l.overloaded():
-		c.note("these are not judged: the machine was too busy for much of the run")
-	default:
+	if unexplained*1000 > claims*lostForNoReason {
 		c.violate(firstOf, first, "the first of %d leases lost for no reason, of %d claims", unexplained, claims)
 	}
 }
@@ -125,37 +102,47 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 				runs++
 			}
 		}
-		if before != nil && (runs > 2 || before.process != a.process || !l.runsAgain(e, before)) {
+		if before != nil && (runs > 2 || before.process != a.process || !l.runsAgain(e, before, a)) {
 			c.violate(e, append(before.places(), a.places()...), "one claim, version %d, ran twice", a.version)
 		}
 	}
 }
 
 // runsAgain reports whether an attempt may have been a batch's share that came to no verdict, so that its entry runs
-// once more, alone. A batch may be one of one.
-func (l *Ledger) runsAgain(e *Entry, a *attempt) bool {
+// once more, alone. A batch may be one of one. A share with a verdict of its own runs again only when the batch's time
+// was up: others of the batch may have been at work after it was done.
+func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
-	inBatch := t != nil && t.Handler == history.HandlerBatch && !a.compensation && a.batch > 0 && a.ended != 0
-	return inBatch && (a.outcome == history.OutcomeNoVerdict || a.cause == history.CauseTimeout || a.batch > 1)
-}
-
-// mayLose reports whether there is a reason for the lease that a claim found lapsed.
-func (l *Ledger) mayLose(e *Entry, claim *step) bool {
-	before := e.at(claim.old.version)
-	if before == nil {
+	switch {
+	case t == nil || t.Handler != history.HandlerBatch || a.compensation || a.batch == 0 || a.ended == 0:
+		return false
+	case a.outcome == history.OutcomeNoVerdict, a.cause == history.CauseTimeout:
+		return true
+	case a.batch == 1:
 		return false
 	}
-	app := "" // nobody knows whose it was
+	up, known := l.timeUp(e, a.version)
+	return !known || again.began+jump >= up || l.clock.moved(e.at(a.version).seq)
+}
+
+// mayLose reports whether there is a reason for the lease that a claim found lapsed: something that came after it was
+// last renewed. Of a claim that nobody ran, nobody knows whose it was: then whatever befell anybody is a reason.
+func (l *Ledger) mayLose(e *Entry, claim *step) bool {
+	renewed, _ := e.leased(claim.old.version)
+	if renewed == nil {
+		return false
+	}
+	app := ""
 	if a := e.lastAttempt(claim.old.version); a != nil {
 		p := l.processes[a.process]
 		if p.diedBefore(claim.wall) {
 			return true
 		}
 		app = p.app
-	} else if l.diedBetween(before.wall, claim.wall) {
+	} else if l.diedBetween(renewed.wall, claim.wall) {
 		return true
 	}
-	return l.stalled(before.wall, claim.wall, app) || l.hit(before.wall, claim.wall, app, history.TouchesApp, history.TouchesDatabase,
+	return l.stalled(renewed.wall, claim.wall, app) || l.hit(renewed.wall, claim.wall, app, history.TouchesApp, history.TouchesDatabase,
 		history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
