@@ -39,6 +39,7 @@ type scanner struct {
 // scan is what the scanner knows of one type.
 type scan struct {
 	due      time.Time // the next moment worth a claim; far away when nothing is known
+	heard    int       // how often due may have changed
 	claiming int
 	full     bool // the last claim took all it asked for: there is more
 	backlog  bool // the database holds due entries the queue does not
@@ -102,8 +103,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 			scan.due = now.Add(2 * peekInterval)
 			claims.Go(func() { s.claim(t, n) })
 		}
-		if scan.claiming == 0 && t.slots.free() > 0 && scan.due.Before(next) {
-			next = scan.due
+		if scan.claiming == 0 && now.Before(scan.due) && scan.due.Before(next) {
+			next = scan.due // what is due already waits for a claim to end, or a slot
 		}
 	}
 	return max(0, time.Until(next))
@@ -119,6 +120,9 @@ func (s *scanner) expect(businessType string, in time.Duration) {
 	s.mu.Lock()
 	scan := s.types[businessType]
 	earlier := scan != nil && due.Before(scan.due)
+	if scan != nil {
+		scan.heard++
+	}
 	if earlier {
 		scan.due = due
 	}
@@ -163,35 +167,35 @@ func (s *scanner) look(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	before := s.dues()
+	heard := s.heard()
 	waits, err := s.c.queue.Peek(ctx, s.names)
 	s.c.health.saw(err)
 	if err != nil {
 		return
 	}
 	for i, wait := range waits {
-		s.postpone(s.names[i], before[i], wait)
+		s.postpone(s.names[i], heard[i], wait)
 		s.expect(s.names[i], wait)
 	}
 }
 
-// dues are the moments the types wait for, in the order of their names.
-func (s *scanner) dues() []time.Time {
+// heard is how much was heard of each type, in the order of their names.
+func (s *scanner) heard() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dues := make([]time.Time, len(s.names))
+	heard := make([]int, len(s.names))
 	for i, name := range s.names {
-		dues[i] = s.types[name].due
+		heard[i] = s.types[name].heard
 	}
-	return dues
+	return heard
 }
 
-// postpone lets a type wait for what the queue has said, unless something was heard of it since it was asked.
-func (s *scanner) postpone(businessType string, before time.Time, wait time.Duration) {
+// postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked.
+func (s *scanner) postpone(businessType string, heard int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := time.Now().Add(min(wait, 2*peekInterval))
-	if scan := s.types[businessType]; scan.claiming == 0 && scan.due.Equal(before) && due.After(before) {
+	if scan := s.types[businessType]; scan.claiming == 0 && scan.heard == heard && due.After(scan.due) {
 		scan.due = due
 	}
 }
@@ -203,6 +207,7 @@ func (s *scanner) claim(t *handlerType, n int) {
 	s.mu.Lock()
 	scan := s.types[t.name]
 	scan.claiming--
+	scan.heard++
 	scan.full = got.full
 	scan.backlog = scan.backlog && !got.drained
 	scan.failures = got.failures(scan.failures)
