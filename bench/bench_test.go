@@ -12,7 +12,7 @@ var (
 	quick = flag.Bool("quick", false, "3 short pairs of ours against the floors, no peers")
 	size  = flag.Float64("size", 1, "factor of every amount of work: 0.01 to see that it runs")
 	pairs = flag.Int("pairs", 5, "pairs of runs of each work")
-	only  = flag.String("only", "", "only the works whose name, or whose other's, contains this")
+	only  = flag.String("only", "", "only where the work's name and the other's contain this")
 	out   = flag.String("out", "../build/bench.json", "where the table goes as JSON")
 )
 

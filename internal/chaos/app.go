@@ -39,6 +39,8 @@ const (
 	stopTimeout       = 20 * time.Second
 	purgeAge          = time.Minute // the least there is
 	longestDelay      = 20 * time.Second
+	longestBackoff    = 2 * time.Second
+	longestPutOff     = 4 * time.Second // after Unavailable, whose pause is longer than the backoff
 )
 
 // appConfig is what the driver tells an app's process.
@@ -220,6 +222,11 @@ func (p *appProcess) observer() compensator.Observer {
 	return compensator.Observer{
 		OutcomeDropped: func(e compensator.SettledEvent) {
 			p.write(&history.Event{At: history.Now(), Event: history.EventOutcomeDropped, ID: e.ID.Row(), Type: e.BusinessType, State: int8(e.State)})
+		},
+		AttemptEnded: func(e compensator.AttemptEvent) {
+			if class, detail := classOf(e.Err); class != "" && class != history.ErrOther && class != history.ErrContext {
+				p.write(&history.Event{At: history.Now(), Event: history.EventAttemptBroken, ID: e.ID.Row(), Type: e.BusinessType, Err: class, Detail: detail})
+			}
 		},
 		Stuck: func(e compensator.AttemptEvent) {
 			p.write(&history.Event{At: history.Now(), Event: history.EventStuck, ID: e.ID.Row(), Type: e.BusinessType})

@@ -13,12 +13,12 @@ func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, work fun
 	run := p.begin(e, 0)
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			p.end(ctx, e, run, history.OutcomePanic)
+			p.end(ctx, e, run, verdict{outcome: history.OutcomePanic})
 			panic(panicked)
 		}
 	}()
 	v := work(run)
-	p.end(ctx, e, run, v.outcome)
+	p.end(ctx, e, run, v)
 	return v.err
 }
 
@@ -31,8 +31,8 @@ func (p *appProcess) begin(e *compensator.Entry, batch int) (run uint64) {
 	return run
 }
 
-func (p *appProcess) end(ctx context.Context, e *compensator.Entry, run uint64, outcome string) {
-	p.write(&history.AttemptEnd{At: history.Now(), Run: run, ID: e.ID.Row(), Outcome: outcome, Cause: causeOf(ctx)})
+func (p *appProcess) end(ctx context.Context, e *compensator.Entry, run uint64, v verdict) {
+	p.write(&history.AttemptEnd{At: history.Now(), Run: run, ID: e.ID.Row(), Outcome: v.outcome, AfterMS: v.after.Milliseconds(), Cause: causeOf(ctx)})
 }
 
 func causeOf(ctx context.Context) string {

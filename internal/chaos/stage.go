@@ -101,7 +101,7 @@ func (st *stage) describe() *history.Run {
 	run := &history.Run{
 		At: history.Now(), Seed: st.cfg.Seed, Types: types, Versions: st.versions(),
 		GraceMS: grace.Milliseconds(), ReconcileIntervalMS: reconcileInterval.Milliseconds(), PollIntervalMS: pollInterval.Milliseconds(),
-		HorizonMS: horizon.Milliseconds(), PurgeAgeMS: purgeAge.Milliseconds(),
+		HorizonMS: horizon.Milliseconds(), PurgeAgeMS: purgeAge.Milliseconds(), PutOffMS: longestPutOff.Milliseconds(),
 		MinEntries: int(st.cfg.Rate * st.cfg.Duration.Seconds() / 5), Excused: st.cfg.Excused,
 	}
 	var can []fault

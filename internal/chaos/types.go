@@ -87,7 +87,7 @@ func (p *appProcess) typeConfig(t history.Type) compensator.TypeConfig {
 	cfg := compensator.TypeConfig{
 		MaxProcessCount: t.MaxProcessCount, MaxCompensateCount: t.MaxCompensateCount, CompensateCrashed: t.CompensateCrashed,
 		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30, BatchSize: 20,
-		Retry: compensator.Exponential(200*time.Millisecond, 2*time.Second),
+		Retry: compensator.Exponential(200*time.Millisecond, longestBackoff),
 	}
 	switch t.Compensation {
 	case history.CompensationTx:
@@ -104,7 +104,7 @@ func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compe
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (entry_key, entry_id, epoch, compensation, version) VALUES (?,?,?,?,?)",
 			e.IdempotentID, e.ID.Row(), e.Epoch, e.State == compensator.Compensating, e.Version)
 		if err != nil {
-			return verdict{history.OutcomeUnavailable, compensator.Unavailable(err)}
+			return verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(err)}
 		}
 		return p.do(ctx, e, j)
 	})
@@ -133,13 +133,13 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	verdicts := make([]error, len(items))
 	if spoilt(items) {
 		for i, item := range items {
-			p.end(ctx, item.Entry, runs[i], history.OutcomeNoVerdict)
+			p.end(ctx, item.Entry, runs[i], verdict{outcome: history.OutcomeNoVerdict})
 		}
 		return verdicts[1:] // the wrong number: no verdict
 	}
 	for i, item := range items {
 		v := p.guarded(ctx, item.Entry, item.Value)
-		p.end(ctx, item.Entry, runs[i], v.outcome)
+		p.end(ctx, item.Entry, runs[i], v)
 		verdicts[i] = v.err
 	}
 	return verdicts
@@ -156,7 +156,7 @@ func spoilt(items []compensator.Item[job]) bool {
 func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (v verdict) {
 	defer func() {
 		if recover() != nil {
-			v = verdict{history.OutcomeFail, errAsPlanned}
+			v = verdict{outcome: history.OutcomeFail, err: errAsPlanned}
 		}
 	}()
 	return p.do(ctx, e, j)
@@ -166,6 +166,7 @@ func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (
 type verdict struct {
 	outcome string
 	err     error
+	after   time.Duration // asked for with RetryAfter or Snooze
 }
 
 var succeeded = verdict{outcome: history.OutcomeOK}
@@ -183,11 +184,12 @@ func (p *appProcess) do(ctx context.Context, e *compensator.Entry, j job) verdic
 	case ctx.Err() != nil:
 		return interrupted(ctx)
 	case j.Evades && rand.IntN(6) == 0:
-		return verdict{history.OutcomeSnooze, compensator.Snooze(rand.N(500 * time.Millisecond))}
+		after := rand.N(500 * time.Millisecond)
+		return verdict{history.OutcomeSnooze, compensator.Snooze(after), after}
 	case j.Evades && rand.IntN(6) == 0:
-		return verdict{history.OutcomeUnavailable, compensator.Unavailable(errAsPlanned)}
+		return verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(errAsPlanned)}
 	case e.State == compensator.Compensating && e.CompensateCount < j.UndoFails:
-		return verdict{history.OutcomeFail, errAsPlanned}
+		return verdict{outcome: history.OutcomeFail, err: errAsPlanned}
 	case e.State != compensator.Compensating && e.ProcessCount < j.Fails:
 		return j.fail(ctx)
 	}
@@ -197,22 +199,23 @@ func (p *appProcess) do(ctx context.Context, e *compensator.Entry, j job) verdic
 func (j job) fail(ctx context.Context) verdict {
 	switch j.How {
 	case failPermanently:
-		return verdict{history.OutcomePermanent, compensator.Permanent(errAsPlanned)}
+		return verdict{outcome: history.OutcomePermanent, err: compensator.Permanent(errAsPlanned)}
 	case failLater:
-		return verdict{history.OutcomeRetryAfter, compensator.RetryAfter(rand.N(time.Second), errAsPlanned)}
+		after := rand.N(time.Second)
+		return verdict{history.OutcomeRetryAfter, compensator.RetryAfter(after, errAsPlanned), after}
 	case failLoudly:
 		panic("failed as planned")
 	case failSlowly:
 		<-ctx.Done()
 		return interrupted(ctx)
 	}
-	return verdict{history.OutcomeFail, errAsPlanned}
+	return verdict{outcome: history.OutcomeFail, err: errAsPlanned}
 }
 
 // interrupted is the verdict of a handler that was told to stop.
 func interrupted(ctx context.Context) verdict {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return verdict{history.OutcomeCanceled, ctx.Err()}
+		return verdict{outcome: history.OutcomeCanceled, err: ctx.Err()}
 	}
-	return verdict{history.OutcomeFail, ctx.Err()}
+	return verdict{outcome: history.OutcomeFail, err: ctx.Err()}
 }

@@ -167,6 +167,9 @@ func (w *world) admitOne(r *request) {
 		r.ready = until.Add(w.latency())
 	}
 	w.gate.pending = append(w.gate.pending, r)
+	if answered := r.ready.Add(r.verdict.reply); answered.After(w.answered) {
+		w.answered = answered
+	}
 }
 
 // serve lets a request through.

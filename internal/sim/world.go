@@ -37,6 +37,7 @@ type world struct {
 	storeDown, queueDown   time.Time
 	storeShift, queueShift time.Duration
 	deathsSeen             int
+	answered               time.Time // when the last of the steps so far will have been
 
 	mu        sync.Mutex // guards what follows, up to launched, and instance.retired
 	instances []*instance
@@ -356,6 +357,14 @@ func (w *world) end() {
 // fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
 // it may.
 func (w *world) fillEverySlot() {
+	var answered time.Time
+	known := make(chan struct{})
+	w.asWorld(func() {
+		answered = w.answered
+		close(known)
+	})
+	<-known
+	time.Sleep(time.Until(answered)) // a slow step from before the healing would stand in the way of an orderly stop
 	runners := w.living()
 	var last *instance
 	for _, n := range runners {

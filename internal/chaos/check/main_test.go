@@ -56,5 +56,5 @@ func demands(text string) (names []string) {
 			names = append(names, string(name[:i]))
 		}
 	}
-	return append(names, "check: phantom", "check: audit")
+	return append(names, "check: phantom", "check: audit", "check: queue")
 }

@@ -40,6 +40,8 @@ type Event struct {
 	Announced int    `json:"announced,omitempty"` // reconciled
 	Polled    int    `json:"polled,omitempty"`
 	Rebuilt   bool   `json:"rebuilt,omitempty"`
+	Err       string `json:"err,omitempty"` // attempt broken: an Err… class
+	Detail    string `json:"detail,omitempty"`
 }
 
 // The events. Settled need not be written: the audit tells. Of reconciled only rounds that found something.
@@ -50,6 +52,7 @@ const (
 	EventQueueDown      = "queue down"
 	EventQueueUp        = "queue up"
 	EventReconciled     = "reconciled"
+	EventAttemptBroken  = "attempt broken" // by the database or a connection, whatever its handler returned
 )
 
 // Kind implements Record.

@@ -48,7 +48,7 @@ func (in *insert) made(e *Entry) bool {
 // one whose purge is over may not.
 func (l *Ledger) repeats(in *insert, e *Entry) bool {
 	gone := e.deletion()
-	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || l.clock.moved(gone.seq))
+	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
 }
 
 func (l *Ledger) entriesByKey() map[string][]*Entry {
@@ -107,6 +107,14 @@ func (e *Entry) besides(other *Entry) bool {
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }
 
+// askedFor are the lines of all inserts under a key.
+func (l *Ledger) askedFor(key string) (found []Place) {
+	for _, n := range l.keys[key] {
+		found = append(found, l.inserts[n].place)
+	}
+	return found
+}
+
 // checkResolve: an entry that Resolve found is there, and one that it did not find was rolled back for good.
 func checkResolve(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
@@ -130,101 +138,4 @@ func checkResolve(l *Ledger, c *Check) {
 			}
 		}
 	}
-}
-
-func (l *Ledger) purges() bool { return l.Run.PurgeAgeMS > 0 }
-
-// askedFor are the lines of all inserts under a key.
-func (l *Ledger) askedFor(key string) (found []Place) {
-	for _, n := range l.keys[key] {
-		found = append(found, l.inserts[n].place)
-	}
-	return found
-}
-
-func (e *Entry) allLines() (found []Place) {
-	for i := range e.steps {
-		found = append(found, e.steps[i].place)
-	}
-	for i := range e.attempts {
-		found = append(found, e.attempts[i].places()...)
-	}
-	return found
-}
-
-// checkAudit: the audit is whole. A row that differs from its last image was changed past the triggers, or the
-// database lost a commit, or kept one of the two.
-func checkAudit(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
-		c.Looked++
-		last, exists := e.last()
-		switch {
-		case exists && e.row == nil:
-			c.violate(e, e.lines(last.version), "is in the audit at version %d, and not in the table", last.version)
-		case !exists && e.row != nil:
-			c.violate(e, []Place{e.rowPlace}, "is in the table, and the audit has it not")
-		case exists && !last.is(e.row):
-			c.violate(e, append(e.lines(last.version), e.rowPlace), "stands otherwise in the table than in the audit")
-		case exists && (e.row.Key != e.Key || e.row.Type != e.Type):
-			c.violate(e, []Place{e.rowPlace}, "has another key or type in the table than in the audit")
-		}
-	})
-}
-
-func (i image) is(r *history.Row) bool {
-	return i == image{
-		version: r.Version, token: tokenHash(r.Token), nextAt: r.NextAt, leaseUntil: r.LeaseUntil, epoch: r.Epoch,
-		processCount: int32(r.ProcessCount), compensateCount: int32(r.CompensateCount), deliveryCount: int32(r.DeliveryCount),
-		state: r.State, endedBy: r.EndedBy,
-	}
-}
-
-// purged are the states that Purge takes when it is told none: what is dead waits for a person, and what a person has
-// settled is kept for whoever asks.
-var purged = []int8{succeeded, compensated, cancelled}
-
-// checkPurge: a row goes only from a state that Purge takes, and as old as Purge was told. Two statements read the
-// clock, the one that finds the row and the one that deletes it, so one about a move of the clock is not judged by age.
-func checkPurge(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
-		for i := range e.steps {
-			s := &e.steps[i]
-			if s.move != moveDelete {
-				continue
-			}
-			c.Looked++
-			age := s.nowMS() - s.old.nextAt
-			switch {
-			case !l.purges():
-				c.violate(e, e.lines(s.old.version), "was deleted, and nobody purges")
-			case !slices.Contains(purged, s.old.state):
-				c.violate(e, e.lines(s.old.version), "was deleted in state %d", s.old.state)
-			case age < l.Run.PurgeAgeMS-rounding && !l.clock.moved(s.seq):
-				c.violate(e, e.lines(s.old.version), "was deleted %d ms after its end; purge takes what is older than %d", age, l.Run.PurgeAgeMS)
-			}
-		}
-	})
-}
-
-// checkUnknownTypes: an entry whose type no process serves waits as it was inserted, but for what people do.
-func checkUnknownTypes(l *Ledger, c *Check) {
-	l.each(func(e *Entry) {
-		if len(e.steps) == 0 || l.served(e) {
-			return
-		}
-		c.Looked++
-		for i := range e.attempts {
-			c.violate(e, e.attempts[i].places(), "ran, and nobody serves its type")
-		}
-		for i := range e.steps {
-			s := &e.steps[i]
-			switch {
-			case s.move == moveInsert && s.new.deliveryCount > 0:
-				c.violate(e, []Place{s.place}, "was born claimed, and nobody serves its type")
-			case s.move == moveInsert, s.move == moveTouch, s.move == moveDelete, actionOf[s.move] != "":
-			default:
-				c.violate(e, []Place{s.place}, "was changed (%s), and nobody serves its type", s.move)
-			}
-		}
-	})
 }

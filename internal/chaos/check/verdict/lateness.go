@@ -66,15 +66,6 @@ func checkLate(l *Ledger, c *Check) {
 	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, with nothing in their way", late, c.Looked, l.tooLateAfter()/1000)
 }
 
-func (e *Entry) firstAttempt(version uint64) *attempt {
-	for i := range e.attempts {
-		if e.attempts[i].version == version {
-			return &e.attempts[i]
-		}
-	}
-	return nil
-}
-
 // readyAt is when a claim could have been made, on the wall clock.
 func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	due := claim.wall + claim.new.nextAt*1000 - claim.now

@@ -57,7 +57,7 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 
 // foretold reports whether a step is there before the attempt whose outcome it is has returned.
 func (l *Ledger) foretold(s *step, a *attempt) bool {
-	return s.wall+jump < a.ended && !l.clock.moved(s.seq)
+	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
 
 // crashBudget is how many leases in a row may end without an outcome.
@@ -92,8 +92,8 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	a := e.lastAttempt(s.old.version)
 	lines := append(e.lines(s.old.version), s.place)
 	switch {
-	case a == nil && s.move == movePause && l.transactional(e, s.old.state):
-		return // no transaction could be begun for the handler; in what process and why, nobody has written down
+	case a == nil && s.move == movePause && l.transactional(e, s.old.state) && l.mayFailToBegin(e, s):
+		return
 	case a == nil:
 		c.violate(e, lines, "%s of version %d, which no attempt held", s.move, s.old.version)
 		return
@@ -108,6 +108,14 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 		return
 	}
 	l.checkBudget(e, s, a, lines, c)
+}
+
+// mayFailToBegin reports whether something may have kept a process from beginning a transaction for a handler. Which
+// process it was, nobody has written down, so whatever befell anybody is a reason.
+func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
+	claim := e.at(s.old.version)
+	return claim != nil && (l.stalled(claim.wall, s.wall, "") || l.hit(claim.wall, s.wall, "",
+		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock))
 }
 
 // explained reports whether an attempt's outcome may lead to a step.
@@ -137,11 +145,16 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 // between; but no failure is recorded before the time is up.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.timeUp(e, a.version)
-	if !known || s.wall+jump < up && !l.clock.moved(s.seq) {
+	switch {
+	case !known:
+		return false
+	case !l.compares(s, a.ended) || !l.compares(e.at(a.version), a.began):
+		return true
+	case s.wall+jump < up:
 		return false
 	}
 	app := l.processes[a.process].app
-	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp) || l.clock.moved(e.at(a.version).seq)
+	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp)
 }
 
 // timeUp is the wall clock's moment before which no attempt at a version runs out of time: that begins after the claim.
@@ -205,148 +218,4 @@ func (l *Ledger) maxUndoOf(e *Entry) int {
 		return t.MaxCompensateCount
 	}
 	return 0
-}
-
-// lastAttempt is the attempt at a version whose verdict counts: the last, as the entries of a batch that came to no
-// verdict run again alone.
-func (e *Entry) lastAttempt(version uint64) *attempt {
-	for i := len(e.attempts) - 1; i >= 0; i-- {
-		if e.attempts[i].version == version {
-			return &e.attempts[i]
-		}
-	}
-	return nil
-}
-
-// defaultSettle is Run.SettleMS when it is 0.
-const defaultSettle = 1500
-
-// checkLostSuccess: a nil returned well inside the lease, by a process that lived on and reached the database, is
-// the next thing recorded, unless somebody moved the entry on. What was stored in time is also not run again. A nil
-// that a fault kept from being stored in time is run again by right, and whether its success was offered later all the
-// same, the history does not tell from the success of that run.
-func checkLostSuccess(l *Ledger, c *Check) {
-	settle := l.Run.SettleMS
-	if settle == 0 {
-		settle = defaultSettle
-	}
-	l.each(func(e *Entry) {
-		for i := range e.attempts {
-			a := &e.attempts[i]
-			if a.outcome != history.OutcomeOK || e.lastAttempt(a.version) != a {
-				continue
-			}
-			_, end := e.leased(a.version)
-			next, until := e.after(a.version), end
-			if next != nil {
-				until = min(end, next.wall)
-			}
-			if end-a.ended < settle*1000 || l.disturbed(a, until) {
-				continue
-			}
-			c.Looked++
-			switch {
-			case next == nil:
-				c.violate(e, e.lines(a.version), "its handler returned nil %d ms before its lease ended, and nothing is recorded", (end-a.ended)/1000)
-			case next.move != moveSuccess && next.move != moveCompensated && actionOf[next.move] == "" && !l.absorbed(e, a, next):
-				c.violate(e, append(e.lines(a.version), next.place),
-					"its handler returned nil %d ms before its lease ended, and what was recorded is: %s", (end-a.ended)/1000, next.move)
-			}
-		}
-	})
-}
-
-// absorbed is here for a batch: a step by a verdict that the last attempt at the version did not give.
-func (l *Ledger) absorbed(e *Entry, a *attempt, next *step) bool {
-	if a.batch <= 1 {
-		return false
-	}
-	return next.move == movePause && a.cause != ""
-}
-
-// leased finds the step that leased a version last, and the wall clock's moment at which that lease ends: it is renewed
-// while an outcome waits to be stored. nil: no lease.
-func (e *Entry) leased(version uint64) (last *step, end int64) {
-	for i := range e.steps {
-		s := &e.steps[i]
-		if s.move != moveDelete && s.new.version == version && s.new.leaseUntil != 0 {
-			last, end = s, s.wall+s.new.leaseUntil*1000-s.now
-		}
-	}
-	return last, end
-}
-
-// disturbed reports whether something may have kept an attempt's outcome from being stored until then.
-func (l *Ledger) disturbed(a *attempt, until int64) bool {
-	p := l.processes[a.process]
-	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,
-		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
-}
-
-// checkEffects: the effects of a transactional handler or compensation are counted in their own table. Each epoch
-// that ended by the handler has exactly one, of the very attempt that is recorded; any other has none. A handler with effects outside has one at least.
-func checkEffects(l *Ledger, c *Check) {
-	outside := l.actingTypes()
-	l.each(func(e *Entry) {
-		rows, version := make(map[effectKey]int), make(map[effectKey]uint64)
-		for _, r := range e.effects {
-			key := effectKey{r.Epoch, r.Compensation}
-			rows[key]++
-			version[key] = r.Version
-		}
-		done := make(map[effectKey]*step)
-		for i := range e.steps {
-			s := &e.steps[i]
-			if s.move == moveSuccess || s.move == moveCompensated {
-				done[effectKey{s.new.epoch, s.move == moveCompensated}] = s
-			}
-		}
-		for key, n := range rows {
-			c.Looked++
-			switch s := done[key]; {
-			case n > 1 || s == nil:
-				c.violate(e, e.allLines(), "%d committed effects in epoch %d (compensation: %v), recorded as done: %v", n, key.epoch, key.undo, s != nil)
-			case version[key] != s.old.version:
-				c.violate(e, append(e.lines(s.old.version), s.place), "recorded as done at version %d, and the effect is that of version %d", s.old.version, version[key])
-			}
-		}
-		for key, s := range done {
-			switch {
-			case l.transactional(e, s.old.state) && rows[key] == 0:
-				c.violate(e, append(e.lines(s.old.version), s.place), "recorded as done in epoch %d, and its effect is not there", key.epoch)
-			case outside[actor{e.Type, key.undo}] && !e.acted(key):
-				c.violate(e, append(e.lines(s.old.version), s.place), "recorded as done in epoch %d, and no attempt had its effect", key.epoch)
-			}
-		}
-	})
-}
-
-type effectKey struct {
-	epoch uint32
-	undo  bool
-}
-
-// actor is a type's handler, or its compensation.
-type actor struct {
-	businessType string
-	undo         bool
-}
-
-// actingTypes finds whose attempts write down effects outside the database.
-func (l *Ledger) actingTypes() map[actor]bool {
-	found := make(map[actor]bool)
-	l.each(func(e *Entry) {
-		for i := range e.attempts {
-			if a := &e.attempts[i]; a.acted {
-				found[actor{e.Type, a.compensation}] = true
-			}
-		}
-	})
-	return found
-}
-
-func (e *Entry) acted(key effectKey) bool {
-	return slices.ContainsFunc(e.attempts, func(a attempt) bool {
-		return a.acted && a.epoch == key.epoch && a.compensation == key.undo
-	})
 }

@@ -1,7 +1,5 @@
 package verdict
 
-import "fmt"
-
 // settleSlack is what the queue at rest may still be about to tidy up, µs.
 const settleSlack = 10_000_000
 
@@ -52,11 +50,4 @@ func (l *Ledger) longestLease() int64 {
 		longest = max(longest, t.LeaseMS)
 	}
 	return longest
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return what
-	}
-	return fmt.Sprintf("%s (%d times)", what, n)
 }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -90,7 +91,7 @@ func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
 // full is a run that shows everything.
 func full(t *testing.T) *story {
 	s := newStory(t)
-	for _, name := range sortedNames(strange) {
+	for _, name := range slices.Sorted(maps.Keys(strange)) {
 		if !slices.Contains(alone, name) {
 			strange[name](s)
 		}
@@ -161,7 +162,7 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	vacuous := nothing(t).judge().Vacuous
 	for _, name := range []string{
 		ShowsEntries, ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
-		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead,
+		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
 	} {
 		require.True(t, hasPrefix(vacuous, name+": "), "got %q, want %q among them", vacuous, name)
 	}
@@ -180,6 +181,7 @@ func TestDemandIsMetByItsStory(t *testing.T) {
 		ShowsQuarantine:      "quarantined",
 		ShowsCompensated:     "compensated at the second try",
 		ShowsDead:            "failed, retried and exhausted",
+		ShowsTimeAsked:       "retry after, and not before",
 	} {
 		s := newStory(t)
 		strange[name](s)

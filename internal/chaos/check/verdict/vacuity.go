@@ -24,6 +24,7 @@ const (
 	ShowsQuarantine      = "quarantine"
 	ShowsCompensated     = "compensated"
 	ShowsDead            = "dead"
+	ShowsTimeAsked       = "time that a handler asked for"
 )
 
 // judgeVacuity lists what the run did not show.
@@ -58,7 +59,7 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	demand(ShowsEntries, entries > 0 && entries >= l.Run.MinEntries, fmt.Sprintf("%d entries of %d", entries, l.Run.MinEntries))
 	for _, name := range []string{
 		ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
-		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead,
+		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
 	} {
 		demand(name, shown[name] > 0, "it never happened")
 	}
@@ -85,6 +86,9 @@ func (l *Ledger) shown() map[string]int {
 			count(ShowsQuarantine, s.move == moveCrashed || s.move == moveCrashedUndo)
 			count(ShowsCompensated, s.move == moveCompensated)
 			count(ShowsDead, s.move == moveDead || s.move == moveUndoDead)
+		}
+		for i := range e.attempts {
+			count(ShowsTimeAsked, e.attempts[i].after > 0)
 		}
 	})
 	for i := range l.events {
