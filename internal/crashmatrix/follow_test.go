@@ -62,6 +62,9 @@ func (f *follower) step(was, s step) string {
 		return fmt.Sprintf("epoch %d after %d", s.epoch, was.epoch)
 	case !moved && s.delivered == was.delivered+1:
 		return f.claim(s)
+	case !moved && s.delivered == was.delivered && s.version == 1 && was.delivered == 1 && s.leased > was.leased:
+		f.lost-- // its own process claims what it was born with, which is counted already
+		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
 		f.lost-- // released, or rescheduled under way
 		return ""
