@@ -26,7 +26,7 @@ type Check struct {
 	Findings   []Finding // the first violations
 	Notes      []string  // what is told and not judged
 
-	whenAny bool // the run may hold no case of it
+	whenAny bool // a run may hold no case of it: a short one purges nothing, and one on a busy machine is never calm
 }
 
 // Finding is one violation.

@@ -18,12 +18,9 @@ func starts(s *story) []Start {
 
 func TestLatenessIsFromTheDueMoment(t *testing.T) {
 	s := newStory(t)
-	e, x := s.entry("ship"), s.begin()
+	e := s.entry("ship")
 	e.delay = 3000
-	e.insert(x)
-	x.ask()
-	e.appear(false)
-	x.answer(history.CommitOK)
+	e.record(false, history.CommitOK)
 	s.wait(3040)
 	e.claim()
 	s.wait(2)

@@ -81,12 +81,9 @@ func TestUnreliableHistoryIsNotJudged(t *testing.T) {
 
 func TestViolationIsPrintedWithTheLinesThatProveItAndItsEntrysLife(t *testing.T) {
 	s := newStory(t)
-	e, x := s.entry("ship"), s.begin()
+	e := s.entry("ship")
 	e.delay = 3000
-	e.insert(x)
-	x.ask()
-	e.appear(false)
-	x.answer(history.CommitOK)
+	e.record(false, history.CommitOK)
 	s.wait(2900)
 	e.claim().run("app1").end(history.OutcomeOK).succeed()
 	s.rest()

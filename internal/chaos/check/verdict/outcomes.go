@@ -126,6 +126,8 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		return told == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
 		return true // one canceled in a batch, or for no reason yet, may have been told to stop by the time it counted
+	case s.move == movePause && l.outOfTime(e, s, a):
+		return true // its batch was, and it was told to stop before it could run alone
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
 		return false
 	case a.outcome == history.OutcomeOK: // its transaction was not to be committed, or not any more; see checkLostSuccess
@@ -134,10 +136,18 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		return s.move == movePause // told to stop before its entries could run alone
 	case a.outcome == history.OutcomeNoVerdict: // alone it is a failure; as a batch of one, the same as above
 		return s.move == movePause || slices.Contains(explains[s.move], history.OutcomeFail)
-	case a.batch > 0 && a.cause == history.CauseTimeout:
-		return s.move == movePause // the same, after a timeout
 	}
 	return false
+}
+
+// outOfTime reports whether the batch that an attempt was a share of may have run out of time, maybe after the share was
+// done: then its verdict does not count.
+func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
+	if a.batch <= 1 || a.cause == history.CauseTimeout {
+		return a.batch > 0 && a.cause == history.CauseTimeout
+	}
+	up, known := l.timeUp(e, a.version)
+	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
 // tooLate reports whether an attempt's time may have been up as its handler returned, so that its transaction was not
