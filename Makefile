@@ -58,6 +58,14 @@ demo: ## run the quickstart
 bench: ## measure ours beside the floors, on servers of its own; QUICK=1: in a minute
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)
 
+.PHONY: bench-delay
+bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and .svg
+	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestDelay$$' -v ./delay
+
+.PHONY: bench-scale
+bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery
+	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
+
 .PHONY: sim
 sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1
 	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(or $(SEEDS),10000) -from=$(or $(FROM),1)

@@ -1,0 +1,68 @@
+package delay
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// mechanism is one way to have something done at its deadline.
+type mechanism interface {
+	// prepare starts the servers it needs, for as long as the test runs, and makes its tables there. It returns
+	// errNotHere when a program is not installed.
+	prepare(tb testing.TB) (place, error)
+
+	// serve runs in the service. It begins to fire what is due, whoever recorded it, and returns how this
+	// process records. ctx ends with the process.
+	serve(ctx context.Context, p place, fire fire) (record, error)
+
+	// left is what its own store says is not done yet. It may disturb the mechanism, so it is asked only when
+	// everything has fired, or at the end.
+	left(ctx context.Context, p place) ([]int, error)
+}
+
+// fire is the handler: it notes that number n was fired. entry is the mechanism's own id of it, where one number
+// could be recorded as several; 0: none. It may be called concurrently.
+type fire func(n int, entry uint64)
+
+// record returns when the mechanism has taken number n, to be fired after delay. It is called concurrently.
+type record func(ctx context.Context, n int, delay time.Duration) error
+
+// place is where a mechanism's servers are.
+type place struct {
+	SQL      string `json:",omitempty"` // DSN
+	Redis    string `json:",omitempty"` // host:port
+	Postgres string `json:",omitempty"` // URL
+	RabbitMQ string `json:",omitempty"` // URL
+	Versions string `json:",omitempty"` // of the servers, for the reader
+}
+
+var errNotHere = errors.New("not here")
+
+// entrant is a mechanism with its name, and how it was set, for the table.
+type entrant struct {
+	name, setting string
+	mechanism
+}
+
+// entrants are in the order of the table.
+var entrants = []entrant{
+	{"timer polling", "MariaDB table, index on (status, due_at); every 1 s pages of 100 until one is short; UPDATE to claim, handler, UPDATE to finish", polling{}},
+	{"RabbitMQ TTL + DLX", "one durable waiting queue, persistent messages, `expiration` each, dead-lettered to the queue consumed; publisher confirms, prefetch 100, manual acks", rabbitMQ{}},
+	{"Redis key expiry", "`notify-keyspace-events Ex`, SET … PX, one subscriber of `__keyevent@0__:expired`", keyExpiry{}},
+	{"timing wheel", "in the process's memory, hashed, 512 slots × 10 ms, rounds", timingWheel{}},
+	{"compensator on Redis", "MariaDB and Redis, the Connector; all defaults: lease 30 s", ours{redis: true}},
+	{"compensator, no Redis", "MariaDB, the Connector; all defaults: lease 30 s, timing wheel, and polling every 1 s", ours{}},
+	{"River", "PostgreSQL, ScheduledAt; MaxWorkers 100, else defaults: a leader looks for scheduled jobs, and a killed one is replaced after up to 15 s and the next election", riverQueue{}},
+	{"asynq", "Redis, ProcessIn; Concurrency 10, else defaults; scheduled tasks are looked for every 5 s", asynqQueue{}},
+}
+
+func entrantNamed(name string) (entrant, bool) {
+	for _, e := range entrants {
+		if e.name == name {
+			return e, true
+		}
+	}
+	return entrant{}, false
+}

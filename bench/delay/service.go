@@ -1,0 +1,78 @@
+package delay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// serviceConfig is what the benchmark tells its service.
+type serviceConfig struct {
+	Mechanism string
+	Place     place
+	Plan      plan
+	Record    bool // its first life: it records, too
+}
+
+// serviceEnv holds the serviceConfig of a re-executed test binary.
+const serviceEnv = "DELAY_SERVICE"
+
+// runService is what a re-executed test binary does instead of its tests: it never returns. It returns at once
+// when this process is no service.
+func runService() {
+	text := os.Getenv(serviceEnv)
+	if text == "" {
+		return
+	}
+	var cfg serviceConfig
+	must(json.Unmarshal([]byte(text), &cfg))
+	w := notes{os.NewFile(notesDescriptor, "notes")}
+	e, _ := entrantNamed(cfg.Mechanism)
+	ctx := context.Background()
+	record, err := e.serve(ctx, cfg.Place, func(n int, entry uint64) {
+		must(w.write(note{isFired, n, now(), entry}))
+	})
+	must(err)
+	if cfg.Record {
+		must(recordAll(ctx, w, cfg.Plan.delays(), record))
+		must(w.write(note{what: allRecorded, at: now()}))
+	}
+	select {} // until it is killed
+}
+
+// must ends a service that cannot go on. The benchmark shows its last words.
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "delay service:", err)
+		os.Exit(2)
+	}
+}
+
+// recordAll records as fast as the mechanism takes it from some producers.
+func recordAll(ctx context.Context, w notes, delays []time.Duration, record record) error {
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range producers {
+		group.Go(func() error {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(delays) {
+					return nil
+				}
+				before := now()
+				if err := record(ctx, n, delays[n]); err != nil {
+					return fmt.Errorf("record %d: %w", n, err)
+				}
+				if err := w.write(note{what: isRecorded, n: n, at: before}); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,120 @@
+package delay
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const tableHead = "| mechanism | recorded/s | early, by at most | p50 late | p99 late | max late | max late over the kill | waiting at the kill | never fired | fired twice | fired, but held as not done |\n" +
+	"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+
+func (r result) line() string {
+	cells := []string{r.Name, r.NotHere, "", "", "", "", "", "", "", "", ""}
+	if r.NotHere == "" {
+		cells = []string{r.Name, fmt.Sprintf("%.0f", r.RecordRate), r.early(), r.late(r.P50), r.late(r.P99), r.late(r.Max), length(r.OverKill), strconv.Itoa(r.Waiting), r.lost(), r.twice(), strconv.Itoa(r.Again)}
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func (r result) early() string {
+	if r.Early == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d, %s", r.Early, length(r.EarlyBy))
+}
+
+func (r result) late(ms float64) string {
+	if r.Calm == 0 {
+		return "–"
+	}
+	return length(ms)
+}
+
+func (r result) lost() string {
+	if r.NotFired == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d, %d of them held", r.NotFired, r.Held)
+}
+
+// twice names entries only where they tell something: one number recorded as two entries is another fault than
+// one entry run twice.
+func (r result) twice() string {
+	if r.Twice == 0 || r.Entries == r.Twice {
+		return strconv.Itoa(r.Twice)
+	}
+	return fmt.Sprintf("%d, as %d entries run twice", r.Twice, r.Entries)
+}
+
+// length is a number of milliseconds for a reader.
+func length(ms float64) string {
+	switch size := max(ms, -ms); {
+	case size < 100:
+		return fmt.Sprintf("%.1f ms", ms)
+	case size < 1000:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", ms/1000)
+}
+
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Round(10*time.Millisecond).Seconds(), 'f', -1, 64) + " s"
+}
+
+// table is the run's result for a reader.
+func table(p plan, results []result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d deadlines, %s to %s after each was recorded. The service was killed %s after the last record, and started again at once.\n\n",
+		p.Deadlines, seconds(shortest), seconds(p.Span), seconds(p.killAfter()))
+	b.WriteString(tableHead)
+	for _, r := range results {
+		b.WriteString(r.line())
+	}
+	fmt.Fprintf(&b, `
+- late (p50, p99, max): of what was due more than %s before the kill, or more than %s after the restart; over the kill: of the rest.
+- early: of all.
+- never fired: not until %s after the last deadline. Held: still in the mechanism's own store as not done, and so perhaps done later; the others are lost.
+- fired, but held as not done: the handler ran, the store does not know, and it may run again.
+
+`, seconds(p.lead()), seconds(p.tail()), seconds(p.Patience))
+	for _, r := range results {
+		fmt.Fprintf(&b, "- %s: %s%s\n", r.Name, r.Setting, servers(r.Versions))
+	}
+	return b.String()
+}
+
+func servers(versions string) string {
+	if versions == "" {
+		return ""
+	}
+	return " (" + versions + ")"
+}
+
+// report is what the JSON file holds. Durations of the plan are in ns.
+type report struct {
+	Plan    plan     `json:"plan"`
+	Results []result `json:"results"`
+}
+
+// save writes the results as base.md, base.json, base.svg and base.png.
+func save(base string, p plan, results []result) error {
+	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(base+".md", []byte(table(p, results)), 0o644); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(report{p, results}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(base+".json", append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return draw(p, results, base+".png", base+".svg")
+}
