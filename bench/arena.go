@@ -32,25 +32,23 @@ type arena struct {
 }
 
 // newArena starts servers that keep every acknowledged commit, with memory enough that no figure measures
-// the disk's reads. PostgreSQL and the tables of other libraries are there for peers only.
-func newArena(tb testing.TB, peers bool) *arena {
-	a := &arena{TB: tb, peers: peers}
-	a.sql = testservers.NewSQL(tb, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G",
-		"--max-connections=500", "--innodb-print-all-deadlocks=1")
+// the disk's reads. flags are more for the SQL server, and win.
+func newArena(tb testing.TB, flags ...string) *arena {
+	a := &arena{TB: tb}
+	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G",
+		"--max-connections=500", "--innodb-print-all-deadlocks=1"}, flags...)...)
 	a.redis = testservers.NewRedis(tb)
 	a.dsn = a.sql.Database(tb, "interpolateParams=true")
 	a.admin = a.plain(4)
 	a.exec("CREATE TABLE orders (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, buyer BIGINT NOT NULL, amount BIGINT NOT NULL, note VARBINARY(200) NOT NULL) ENGINE=InnoDB")
 	a.must(compensator.Migrate(tb.Context(), a.admin))
-	if peers {
-		a.postgres = startPostgres(a)
-		a.migratePeers()
-	}
 	return a
 }
 
-func (a *arena) migratePeers() {
+// invite starts what peers need beside, and makes their tables.
+func (a *arena) invite() {
 	a.Helper()
+	a.peers, a.postgres = true, startPostgres(a)
 	a.migrateWatermill()
 	if a.postgres != nil {
 		a.migrateRiver()

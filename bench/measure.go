@@ -122,7 +122,7 @@ type report struct {
 	Latencies []lags `json:"latencies"` // in ns
 }
 
-func save(path string, result report) error {
+func save(path string, result any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

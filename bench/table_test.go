@@ -14,7 +14,10 @@ func TestBench(t *testing.T) {
 		factor, rounds = factor/5, 3
 	}
 	n := func(full int) int { return max(1, int(float64(full)*factor)) }
-	a := newArena(t, !*quick)
+	a := newArena(t)
+	if !*quick {
+		a.invite()
+	}
 	var rows []row
 	for _, c := range contests(a, n) {
 		if strings.Contains(c.work+" "+c.other, *only) {

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+)
+
+// recovery is how the library comes back, and what it costs meanwhile.
+type recovery struct {
+	Announced   int           `json:"announced"`          // entries within the horizon when Redis forgot everything
+	Seconds     float64       `json:"announced_seconds"`  // from the first of them that Redis knew again to the last
+	Bytes       float64       `json:"redis_bytes"`        // that Redis needs for each
+	Backlog     int           `json:"backlog"`            // due entries after an outage
+	BacklogRate float64       `json:"backlog_per_second"` // worked off, while
+	NewP50      time.Duration `json:"new_p50_ns"`         // from commit to handler of new entries,
+	NewP99      time.Duration `json:"new_p99_ns"`
+	NewRate     int           `json:"new_per_second"` // of which so many came
+}
+
+func (r recovery) String() string {
+	return fmt.Sprintf("| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| announced again after a FLUSHALL, of %d | %.0f /s |\n"+
+		"| backlog of %d worked off, while %d new ones a second come | %.0f /s |\n| commit → handler of the new ones, p50 / p99 | %s / %s ms |",
+		r.Bytes, r.Announced, float64(r.Announced)/r.Seconds, r.Backlog, r.NewRate, r.BacklogRate,
+		strconv.FormatFloat(r.NewP50.Seconds()*1000, 'f', 1, 64), strconv.FormatFloat(r.NewP99.Seconds()*1000, 'f', 1, 64))
+}
+
+func (a *arena) recovery(announced, backlog int) recovery {
+	a.Helper()
+	r := recovery{Announced: announced, Backlog: backlog, NewRate: 500}
+	a.forgotten(&r)
+	a.outage(&r)
+	return r
+}
+
+// forgotten has Redis forget entries that are due in some minutes.
+func (a *arena) forgotten(r *recovery) {
+	a.Helper()
+	a.empty()
+	for left := r.Announced; left > 0; left -= floorBatch {
+		_, err := floorRecord(a.Context(), a.admin, min(left, floorBatch), floorTuple, 8*time.Minute)
+		a.must(err)
+	}
+	client := a.client()
+	defer client.Close()
+	before := a.redisBytes(client)
+	l := a.ours(100, nothing)
+	defer l.close()
+	l.run()
+	known := func() int { return int(client.ZCard(a.Context(), dueKey).Val()) }
+	a.until(func() bool { return known() >= r.Announced })
+	r.Bytes = (a.redisBytes(client) - before) / float64(r.Announced)
+	a.must(client.FlushAll(a.Context()).Err())
+	a.until(func() bool { return known() > 0 })
+	first, had := time.Now(), known()
+	a.until(func() bool { return known() >= r.Announced })
+	r.Seconds = time.Since(first).Seconds() * float64(r.Announced) / float64(r.Announced-had)
+}
+
+func (a *arena) redisBytes(client *redis.Client) float64 {
+	a.Helper()
+	info, err := client.InfoMap(a.Context(), "memory").Result()
+	a.must(err)
+	used, err := strconv.ParseFloat(info["Memory"]["used_memory"], 64)
+	a.must(err)
+	return used
+}
+
+// outage works off a backlog that nobody announced, while new entries come.
+func (a *arena) outage(r *recovery) {
+	a.Helper()
+	a.empty()
+	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) "+
+		"SELECT CONCAT('late ', seq), '%s', ?, %s-60000+MOD(seq,50000), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, r.Backlog), content)
+	seen := newStarts()
+	l := a.ours(1000, func(_ context.Context, e *compensator.Entry) error {
+		if e.BusinessID != "" { // not of the backlog
+			seen.note(e.ID.String())
+		}
+		return nil
+	})
+	defer l.close()
+	began := time.Now()
+	l.run()
+	done := make(chan float64, 1)
+	quit := make(chan struct{})
+	from := make(map[string]time.Time)
+	go func() {
+		a.until(func() bool { return l.settled.Load() >= int64(r.Backlog) })
+		done <- float64(r.Backlog) / time.Since(began).Seconds()
+		close(quit)
+	}()
+	for open := true; open; {
+		for id, at := range atRate(r.NewRate, r.NewRate, func() (string, time.Time) {
+			receipt, err := l.record(a.Context(), 1, compensator.Options{BusinessID: "new"})
+			a.must(err)
+			return receipt.ID().String(), time.Now()
+		}) {
+			from[id] = at
+		}
+		select {
+		case <-quit:
+			open = false
+		default:
+		}
+	}
+	r.BacklogRate = <-done
+	a.until(func() bool { return seen.count() >= len(from) })
+	l2 := lagsOf("", 0, seen.since(from, 0))
+	r.NewP50, r.NewP99 = l2.P50, l2.P99
+}

@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// growth is what an entry costs with so many waiting beyond the horizon and as many settled.
+type growth struct {
+	Entries   int           `json:"entries"` // waiting; as many again are settled
+	Record    float64       `json:"record_per_second"`
+	Drain     float64       `json:"drain_per_second"`
+	Purge     float64       `json:"purge_per_second"`
+	Start     time.Duration `json:"start_ns"` // from New to the handler of an entry that is due
+	List      time.Duration `json:"list_ns"`  // the newest 50 of a type that wait
+	Deep      time.Duration `json:"deep_ns"`  // 1,000 entries a page, the tenth page
+	Count     time.Duration `json:"count_ns"`
+	Idle      idle          `json:"idle"`
+	Heap      uint64        `json:"heap_bytes"` // of a process that runs, after a collection
+	TableSize int64         `json:"table_bytes"`
+}
+
+// idle is what a process at rest asks of the servers, a second.
+type idle struct {
+	Statements float64 `json:"statements"`
+	Rows       float64 `json:"rows_read"`
+	Redis      float64 `json:"redis_calls"`
+	CPU        float64 `json:"database_cpu_percent"`
+}
+
+const growthHead = "| waiting + settled | record /s | drain /s | purge /s | start ms | list ms | page 10 ms | count ms | idle: statements /s | rows /s | Redis /s | database CPU % | heap MB | table + indexes MB |\n" +
+	"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+
+func (g growth) String() string {
+	ms := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) }
+	return fmt.Sprintf("| %d + %d | %.0f | %.0f | %.0f | %s | %s | %s | %s | %.2f | %.0f | %.2f | %.2f | %.1f | %.0f |",
+		g.Entries, g.Entries, g.Record, g.Drain, g.Purge, ms(g.Start), ms(g.List), ms(g.Deep), ms(g.Count),
+		g.Idle.Statements, g.Idle.Rows, g.Idle.Redis, g.Idle.CPU, float64(g.Heap)/1e6, float64(g.TableSize)/1e6)
+}
+
+// grow fills the table up and asks.
+func (a *arena) grow(entries int, rest time.Duration) growth {
+	a.Helper()
+	a.fill(entries)
+	g := growth{Entries: entries}
+	a.exec("ANALYZE TABLE common_process_log")
+	filled := a.filled()
+	g.Record = median(3, func() float64 { defer a.forget(filled); return a.records(20_000, 1).ours() })
+	g.Drain = median(3, func() float64 { defer a.forget(filled); return a.drain(20_000, 0).ours() })
+	g.Purge = a.purge(20_000)
+	g.Start = a.start()
+	g.List, g.Deep, g.Count = a.dashboard()
+	g.Idle, g.Heap = a.idle(rest)
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT data_length+index_length FROM information_schema.tables WHERE table_schema=DATABASE() AND table_name='common_process_log'").Scan(&g.TableSize))
+	return g
+}
+
+func median(n int, figure func() float64) float64 {
+	figures := make([]float64, n)
+	for i := range figures {
+		figures[i] = figure()
+	}
+	slices.Sort(figures)
+	return figures[n/2]
+}
+
+// filled is the highest id that fill has written: everything above it is a measurement's.
+func (a *arena) filled() (id uint64) {
+	a.Helper()
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log WHERE user_id='fill'").Scan(&id))
+	return id
+}
+
+// forget removes what a measurement has left: all rows after the filled ones, and what Redis knows.
+func (a *arena) forget(filled uint64) {
+	a.Helper()
+	a.exec("DELETE FROM common_process_log WHERE id>?", filled)
+	a.exec("TRUNCATE TABLE orders")
+	client := a.client()
+	defer client.Close()
+	a.must(client.FlushAll(a.Context()).Err())
+}
+
+// fill brings the table to so many waiting rows, due from an hour to 30 days from now, and as many settled ones. Ids
+// are in the order of time, as the library's are.
+func (a *arena) fill(entries int) {
+	a.Helper()
+	var have int
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COUNT(*) DIV 2 FROM common_process_log WHERE user_id='fill'").Scan(&have))
+	const step = 100_000
+	for have < entries {
+		n := min(step, entries-have)
+		for state, due := range map[int]string{0: "+3600000+MOD(seq*7919,30*86400000)", 1: "-MOD(seq*7919,3000000)"} {
+			a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, user_id, content, state, version, next_at, created_at, updated_at) "+
+				"SELECT CONCAT('0192', LPAD(HEX(seq),12,'0'), '-%d-7000-8000-000000000000'), '%s', 'fill', ?, %d, %d, %s%s, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_%d_to_%d",
+				state, benchType, state, 2*state, floorNow, due, have+1, have+n), content)
+		}
+		have += n
+	}
+}
+
+// purge deletes n rows that were settled three days ago.
+func (a *arena) purge(n int) float64 {
+	a.Helper()
+	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, state, version, next_at, created_at, updated_at) "+
+		"SELECT CONCAT('old ', seq), '%s', ?, 1, 2, %s-3*86400000, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) FROM seq_1_to_%d", benchType, floorNow, n), content)
+	l := a.ours(0, nil)
+	defer l.close()
+	began := time.Now()
+	purged, err := l.Purge(a.Context(), 24*time.Hour)
+	a.must(err)
+	if purged != n {
+		a.Fatalf("purged %d of %d", purged, n)
+	}
+	return float64(n) / time.Since(began).Seconds()
+}
+
+// start is the time from New to the first handler.
+func (a *arena) start() time.Duration {
+	a.Helper()
+	a.backlog(1)
+	ran := make(chan struct{}, 1)
+	began := time.Now()
+	l := a.ours(1, func(context.Context, *compensator.Entry) error {
+		ran <- struct{}{}
+		return nil
+	})
+	defer l.close()
+	l.run()
+	<-ran
+	return time.Since(began)
+}
+
+// dashboard is what a person's page asks for.
+func (a *arena) dashboard() (list, deep, count time.Duration) {
+	a.Helper()
+	l := a.ours(0, nil)
+	defer l.close()
+	began := time.Now()
+	_, err := l.List(a.Context(), compensator.Filter{States: []compensator.State{compensator.Pending}, BusinessType: benchType, Newest: true})
+	a.must(err)
+	list = time.Since(began)
+	filter := compensator.Filter{BusinessType: benchType, Limit: 1000}
+	for range 10 {
+		began = time.Now()
+		page, err := l.List(a.Context(), filter)
+		a.must(err)
+		deep = time.Since(began)
+		filter.Cursor = cmp.Or(page.Next, filter.Cursor)
+	}
+	began = time.Now()
+	_, err = l.Count(a.Context(), compensator.CountFilter{})
+	a.must(err)
+	return list, deep, time.Since(began)
+}
+
+// idle watches a process with nothing to do.
+func (a *arena) idle(rest time.Duration) (idle, uint64) {
+	a.Helper()
+	l := a.ours(100, nothing)
+	defer l.close()
+	l.run()
+	time.Sleep(3 * time.Second) // its start is over
+	before := a.serverWork()
+	time.Sleep(rest)
+	after := a.serverWork()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	seconds := rest.Seconds()
+	return idle{
+		Statements: (after.Statements - before.Statements - 1) / seconds, // the last SHOW STATUS is our own
+		Rows:       (after.Rows - before.Rows) / seconds,
+		Redis:      (after.Redis - before.Redis - 1) / seconds,
+		CPU:        100 * (after.CPU - before.CPU) / seconds,
+	}, memory.HeapAlloc
+}
+
+// serverWork is what the servers have done since they started.
+func (a *arena) serverWork() idle {
+	a.Helper()
+	var work idle
+	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions','Rows_read')")
+	a.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var value float64
+		a.must(rows.Scan(&name, &value))
+		if name == "Questions" {
+			work.Statements = value
+		} else {
+			work.Rows = value
+		}
+	}
+	a.must(rows.Err())
+	client := a.client()
+	defer client.Close()
+	info, err := client.InfoMap(a.Context(), "stats").Result()
+	a.must(err)
+	work.Redis, err = strconv.ParseFloat(info["Stats"]["total_commands_processed"], 64)
+	a.must(err)
+	work.CPU = a.databaseCPU()
+	return work
+}
+
+// databaseCPU is the processor time of the database's process, in seconds; 0 where there is no /proc.
+func (a *arena) databaseCPU() float64 {
+	a.Helper()
+	var dir, file string
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT @@datadir, @@pid_file").Scan(&dir, &file))
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	pid, err := os.ReadFile(file)
+	a.must(err)
+	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100 // USER_HZ
+}

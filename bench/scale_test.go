@@ -1,0 +1,43 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+)
+
+var (
+	most  = flag.Int("most", 10_000_000, "the largest table of TestScale, in waiting entries")
+	still = flag.Duration("still", 60*time.Second, "how long TestScale watches a process at rest")
+)
+
+// TestScale asks what growth costs. It takes about half an hour, and 12 GB of disk with 10 million entries.
+func TestScale(t *testing.T) {
+	a := newArena(t, "--innodb-buffer-pool-size=8G")
+	var result scale
+	fmt.Print("\n", growthHead, "\n")
+	for _, entries := range []int{10_000, 100_000, 1_000_000, 10_000_000} {
+		if entries <= *most {
+			g := a.grow(entries, *still)
+			result.Growth = append(result.Growth, g)
+			fmt.Println(g)
+		}
+	}
+	a.empty()
+	fmt.Print("\n", crowdHead, "\n")
+	for _, instances := range []int{1, 2, 4, 8} {
+		c := a.crowd(instances, 40_000, 100_000)
+		result.Crowd = append(result.Crowd, c)
+		fmt.Println(c)
+	}
+	result.Recovery = a.recovery(100_000, min(1_000_000, *most))
+	fmt.Print("\n", result.Recovery, "\n")
+	a.must(save("../build/scale.json", result))
+}
+
+type scale struct {
+	Growth   []growth `json:"growth"`
+	Crowd    []crowd  `json:"crowd"`
+	Recovery recovery `json:"recovery"`
+}
