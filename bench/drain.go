@@ -43,11 +43,13 @@ func (a *arena) drain(n, loops int) contest {
 // backlog fills the table with n due rows and Redis with their ids.
 func (a *arena) backlog(n int) {
 	a.Helper()
+	var last uint64
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log").Scan(&last))
 	for left := n; left > 0; left -= floorBatch {
 		_, err := floorRecord(a.Context(), a.admin, min(left, floorBatch), floorTuple, 0)
 		a.must(err)
 	}
-	rows, err := a.admin.QueryContext(a.Context(), "SELECT id FROM common_process_log")
+	rows, err := a.admin.QueryContext(a.Context(), "SELECT id FROM common_process_log WHERE id>?", last)
 	a.must(err)
 	defer rows.Close()
 	var members []redis.Z

@@ -18,15 +18,17 @@ const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
+	floorByID   = "`common_process_log` FORCE INDEX (PRIMARY)"
 	floorInsert = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
 	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
 	floorBorn   = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
+	floorIDs    = " RETURNING id, idempotent_id" // of more than one row
 	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
-	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
-	floorLock   = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
-	floorTake   = "UPDATE `common_process_log` SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
+	floorVerify = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s)"
+	floorLock   = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
+	floorTake   = "UPDATE " + floorByID + " SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
 		"+30000, updated_at=UTC_TIMESTAMP(3) WHERE id IN (%s) AND version=0"
-	floorSucceed = "UPDATE `common_process_log` SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=x'%x', " +
+	floorSucceed = "UPDATE " + floorByID + " SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=x'%x', " +
 		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error='' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1)"
 )
 
@@ -65,15 +67,37 @@ func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay tim
 		for range n {
 			args = append(args, floorArgs(token[:], delay)...)
 		}
-		res, err := tx.ExecContext(ctx, floorInsert+strings.Repeat(tuple+",", n-1)+tuple, args...)
-		if err != nil {
-			return 0, err
-		}
-		if first, err = res.LastInsertId(); err != nil {
+		if first, err = floorInserted(ctx, tx, floorInsert+strings.Repeat(tuple+",", n-1)+tuple, n, args); err != nil {
 			return 0, err
 		}
 	}
 	return first, tx.Commit()
+}
+
+// floorInserted inserts rows and learns their ids: of one from the answer, of more by asking, since servers may step
+// and interleave them. The answer names the rows.
+func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (id int64, err error) {
+	if n == 1 {
+		res, err := tx.ExecContext(ctx, query, args...)
+		if err != nil {
+			return 0, err
+		}
+		return res.LastInsertId()
+	}
+	rows, err := tx.QueryContext(ctx, query+floorIDs, args...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	ids := make(map[string]int64, n)
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&id, &key); err != nil {
+			return 0, err
+		}
+		ids[key] = id
+	}
+	return id, rows.Err()
 }
 
 // floorRead runs a query and reads its rows as the library must: every column.
