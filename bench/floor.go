@@ -24,7 +24,7 @@ const (
 	floorBorn   = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
 	floorIDs    = " RETURNING id, idempotent_id" // of more than one row
 	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
-	floorVerify = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s)"
+	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
 	floorLock   = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
 	floorTake   = "UPDATE " + floorByID + " SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
 		"+30000, updated_at=UTC_TIMESTAMP(3) WHERE id IN (%s) AND version=0"

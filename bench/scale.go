@@ -190,7 +190,7 @@ func (a *arena) idle(rest time.Duration) (idle, uint64) {
 func (a *arena) serverWork() idle {
 	a.Helper()
 	var work idle
-	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Questions','Rows_read')")
+	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name='Questions' OR Variable_name LIKE 'Handler_read_%'")
 	a.must(err)
 	defer rows.Close()
 	for rows.Next() {
@@ -200,7 +200,7 @@ func (a *arena) serverWork() idle {
 		if name == "Questions" {
 			work.Statements = value
 		} else {
-			work.Rows = value
+			work.Rows += value
 		}
 	}
 	a.must(rows.Err())
