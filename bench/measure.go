@@ -16,7 +16,9 @@ import (
 type contest struct {
 	work, other string
 	unit        string
+	entries     int     // of each run; 0: its cost is not asked
 	goal        float64 // ours ÷ other, at least; 0: shown only
+	prepare     func()  // before each run, not measured; may be nil
 	ours        func() float64
 	theirs      func() float64 // nil: a program that it needs is not here
 }
@@ -31,8 +33,12 @@ type row struct {
 	Ratio  spread  `json:"ratio"` // within each pair
 	Goal   float64 `json:"goal,omitempty"`
 	Pairs  int     `json:"pairs"`
-	Lost   int     `json:"lost,omitempty"`   // jobs that the other never ran, of all pairs
-	Absent bool    `json:"absent,omitempty"` // not measured: a program that the other needs is not here
+
+	OursCost   cost `json:"ours_cost,omitzero"` // of an entry, in the last pair
+	TheirsCost cost `json:"theirs_cost,omitzero"`
+
+	Lost   int  `json:"lost,omitempty"`   // jobs that the other never ran, of all pairs
+	Absent bool `json:"absent,omitempty"` // not measured: a program that the other needs is not here
 }
 
 // spread is the median of some figures, and their ends.
@@ -55,22 +61,30 @@ func (c contest) hold(a *arena, pairs int) row {
 	}
 	a.lost = 0
 	var ours, theirs, ratios []float64
-	side := func(run func() float64, to *[]float64) {
+	var oursCost, theirsCost cost
+	side := func(run func() float64, to *[]float64, asked *cost) {
 		a.empty()
-		*to = append(*to, run())
+		if c.prepare != nil {
+			c.prepare()
+		}
+		*asked = a.costOf(max(1, c.entries), func() { *to = append(*to, run()) })
 	}
 	for pair := range pairs {
 		if pair%2 == 0 {
-			side(c.ours, &ours)
-			side(c.theirs, &theirs)
+			side(c.ours, &ours, &oursCost)
+			side(c.theirs, &theirs, &theirsCost)
 		} else {
-			side(c.theirs, &theirs)
-			side(c.ours, &ours)
+			side(c.theirs, &theirs, &theirsCost)
+			side(c.ours, &ours, &oursCost)
 		}
 		ratios = append(ratios, ours[pair]/theirs[pair])
 		a.Logf("%-44s %-28s pair %d: ours %.0f, other %.0f %s", c.work, c.other, pair+1, ours[pair], theirs[pair], c.unit)
 	}
-	return row{c.work, c.other, c.unit, spreadOf(ours), spreadOf(theirs), spreadOf(ratios), c.goal, pairs, a.lost, false}
+	r := row{Work: c.work, Other: c.other, Unit: c.unit, Ours: spreadOf(ours), Theirs: spreadOf(theirs), Ratio: spreadOf(ratios), Goal: c.goal, Pairs: pairs, Lost: a.lost}
+	if c.entries > 0 {
+		r.OursCost, r.TheirsCost = oursCost, theirsCost
+	}
+	return r
 }
 
 func (r row) verdict() string {
@@ -102,6 +116,17 @@ func table(rows []row) string {
 			fmt.Sprintf("%.2f (%.2f–%.2f)", r.Ratio.Median, r.Ratio.Min, r.Ratio.Max), goal, r.verdict())
 	}
 	return b.String()
+}
+
+// costs is what an entry costs, for a reader; with peers only ours says much, since they use other servers, too.
+func costs(rows []row) string {
+	var b strings.Builder
+	for _, r := range rows {
+		if r.OursCost != (cost{}) {
+			fmt.Fprintf(&b, "| %s | ours | %s |\n| | %s | %s |\n", r.Work, r.OursCost, r.Other, r.TheirsCost)
+		}
+	}
+	return costHead + "\n" + b.String()
 }
 
 // notHere stands where a figure would, when a program is not on this machine.

@@ -35,7 +35,13 @@ type rival struct {
 
 // against is the same work of ours beside a peer's.
 func (c contest) against(r rival, theirs func(peer) float64) contest {
-	c.other, c.goal, c.theirs = r.name, 0, nil
+	c.other, c.goal, c.entries, c.theirs = r.name, 0, 0, nil
+	if prepare, ours := c.prepare, c.ours; prepare != nil {
+		c.prepare, c.ours = nil, func() float64 { // the peer prepares in its own way
+			prepare()
+			return ours()
+		}
+	}
 	if r.open != nil {
 		c.theirs = func() float64 {
 			p := r.open(func(string) {})

@@ -14,7 +14,7 @@ func (a *arena) records(transactions, perTx int) contest {
 		work = "record in batches: transaction of 100 entries"
 	}
 	return contest{
-		work: work, other: "floor: the same statements", unit: "entries/s", goal: goal,
+		work: work, other: "floor: the same statements", unit: "entries/s", goal: goal, entries: transactions * perTx,
 		ours: func() float64 {
 			l := a.ours(0, nil)
 			defer l.close()

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -56,7 +53,12 @@ func (a *arena) grow(entries int, rest time.Duration) growth {
 	a.exec("ANALYZE TABLE common_process_log")
 	filled := a.filled()
 	g.Record = median(3, func() float64 { defer a.forget(filled); return a.records(20_000, 1).ours() })
-	g.Drain = median(3, func() float64 { defer a.forget(filled); return a.drain(20_000, 0).ours() })
+	g.Drain = median(3, func() float64 {
+		defer a.forget(filled)
+		drain := a.drain(20_000, 0)
+		drain.prepare()
+		return drain.ours()
+	})
 	g.Purge = a.purge(20_000)
 	g.Start = a.start()
 	g.List, g.Deep, g.Count = a.dashboard()
@@ -179,57 +181,9 @@ func (a *arena) idle(rest time.Duration) (idle, uint64) {
 	runtime.ReadMemStats(&memory)
 	seconds := rest.Seconds()
 	return idle{
-		Statements: (after.Statements - before.Statements - 1) / seconds, // the last SHOW STATUS is our own
-		Rows:       (after.Rows - before.Rows) / seconds,
-		Redis:      (after.Redis - before.Redis - 1) / seconds,
-		CPU:        100 * (after.CPU - before.CPU) / seconds,
+		Statements: (after.statements - before.statements - 2) / seconds, // two are our own questions
+		Rows:       (after.rows - before.rows) / seconds,
+		Redis:      (after.redis - before.redis) / seconds,
+		CPU:        100 * (after.cpu - before.cpu) / seconds,
 	}, memory.HeapAlloc
-}
-
-// serverWork is what the servers have done since they started.
-func (a *arena) serverWork() idle {
-	a.Helper()
-	var work idle
-	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name='Questions' OR Variable_name LIKE 'Handler_read_%'")
-	a.must(err)
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		var value float64
-		a.must(rows.Scan(&name, &value))
-		if name == "Questions" {
-			work.Statements = value
-		} else {
-			work.Rows += value
-		}
-	}
-	a.must(rows.Err())
-	client := a.client()
-	defer client.Close()
-	info, err := client.InfoMap(a.Context(), "stats").Result()
-	a.must(err)
-	work.Redis, err = strconv.ParseFloat(info["Stats"]["total_commands_processed"], 64)
-	a.must(err)
-	work.CPU = a.databaseCPU()
-	return work
-}
-
-// databaseCPU is the processor time of the database's process, in seconds; 0 where there is no /proc.
-func (a *arena) databaseCPU() float64 {
-	a.Helper()
-	var dir, file string
-	a.must(a.admin.QueryRowContext(a.Context(), "SELECT @@datadir, @@pid_file").Scan(&dir, &file))
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(dir, file)
-	}
-	pid, err := os.ReadFile(file)
-	a.must(err)
-	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100 // USER_HZ
 }

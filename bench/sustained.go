@@ -14,7 +14,7 @@ import (
 // sustained produces and runs at the same time; the clock stops when the last outcome is durable.
 func (a *arena) sustained(n int) contest {
 	return contest{
-		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8,
+		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8, entries: n,
 		ours: func() float64 {
 			l := a.ours(1000, nothing)
 			defer l.close()

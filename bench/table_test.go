@@ -24,7 +24,7 @@ func TestBench(t *testing.T) {
 			rows = append(rows, c.hold(a, rounds))
 		}
 	}
-	fmt.Print("\n", table(rows), "\n", lagHead, "\n")
+	fmt.Print("\n", table(rows), "\n", costs(rows), "\n", lagHead, "\n")
 	var found []lags
 	for _, l := range latencies(a, n) {
 		if strings.Contains(l.work, *only) {

@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// cost is what one entry asks for: of the servers, and of this process's memory. The business transaction's own
+// statements are among it.
+type cost struct {
+	Statements float64 `json:"statements"` // BEGIN and COMMIT, too
+	Redis      float64 `json:"redis_calls"`
+	Allocs     float64 `json:"allocations"`
+	Bytes      float64 `json:"allocated_bytes"`
+}
+
+const costHead = "| an entry costs | whose | statements | Redis calls | allocations | bytes |\n| --- | --- | ---: | ---: | ---: | ---: |"
+
+func (c cost) String() string {
+	return fmt.Sprintf("%.2f | %.3f | %.0f | %.0f", c.Statements, c.Redis, c.Allocs, c.Bytes)
+}
+
+// costOf does work on n entries.
+func (a *arena) costOf(n int, work func()) cost {
+	a.Helper()
+	var before, after runtime.MemStats
+	served := a.serverWork()
+	runtime.ReadMemStats(&before)
+	work()
+	runtime.ReadMemStats(&after)
+	all := a.serverWork()
+	each := func(total float64) float64 { return total / float64(n) }
+	return cost{
+		Statements: each(all.statements - served.statements), Redis: each(all.redis - served.redis),
+		Allocs: each(float64(after.Mallocs - before.Mallocs)), Bytes: each(float64(after.TotalAlloc - before.TotalAlloc)),
+	}
+}
+
+// serverWork is what the servers have done since they started.
+type serverWork struct {
+	statements, rows, redis float64
+	cpu                     float64 // of the database, in seconds
+}
+
+func (a *arena) serverWork() serverWork {
+	a.Helper()
+	var work serverWork
+	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name='Questions' OR Variable_name LIKE 'Handler_read_%'")
+	a.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var value float64
+		a.must(rows.Scan(&name, &value))
+		if name == "Questions" {
+			work.statements = value
+		} else {
+			work.rows += value
+		}
+	}
+	a.must(rows.Err())
+	work.redis, work.cpu = a.redisCalls(), a.databaseCPU()
+	return work
+}
+
+// redisCalls counts what clients have asked for. What a script asks for within is no call of its own.
+func (a *arena) redisCalls() (calls float64) {
+	a.Helper()
+	client := a.client()
+	defer client.Close()
+	info, err := client.InfoMap(a.Context(), "commandstats").Result()
+	a.must(err)
+	for _, name := range []string{"evalsha", "eval", "publish"} {
+		stat, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_"+name], "calls="), ",")
+		n, _ := strconv.ParseFloat(stat, 64) // absent: none
+		calls += n
+	}
+	return calls
+}
+
+// databaseCPU is the processor time of the database's process, in seconds; 0 where there is no /proc.
+func (a *arena) databaseCPU() float64 {
+	a.Helper()
+	var dir, file string
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT @@datadir, @@pid_file").Scan(&dir, &file))
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	pid, err := os.ReadFile(file)
+	a.must(err)
+	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100 // USER_HZ
+}
