@@ -25,6 +25,7 @@ help: ## list the targets
 test: ## run all tests against real servers, with the race detector
 	$(go_test) ./...
 	cd internal/chaos && $(go_test) ./history/... ./check/... ./report/...
+	cd bench && $(go_test) -skip '^Test(Bench|Scale|Delay)$$' ./...
 	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
 
 .PHONY: test-mysql
@@ -55,7 +56,7 @@ demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
 
 .PHONY: bench
-bench: ## measure ours beside the floors, on servers of its own; QUICK=1: in a minute
+bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)
 
 .PHONY: bench-delay

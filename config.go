@@ -41,10 +41,12 @@ type Config struct {
 	// Default 3 s.
 	Grace time.Duration
 
-	// ReconcileInterval is the time between two looks for what the queue lost. Default 10 s.
+	// ReconcileInterval is the time between two looks for what the queue lost; up to a fifth more, at random.
+	// Default 10 s.
 	ReconcileInterval time.Duration
 
-	// PollInterval replaces ReconcileInterval while there is no Redis, or none that answers. Default 1 s.
+	// PollInterval replaces ReconcileInterval while there is no Redis, or none that answers; up to a fifth more.
+	// Default 1 s.
 	PollInterval time.Duration
 
 	// Horizon bounds the queue: entries due later stay in the database until then. Default 10 min.

@@ -118,7 +118,7 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 		err = r.checkOwner(ctx, kept)
 	}
 	if err == nil {
-		leads, err = c.queue.Lead(ctx, 3*c.cfg.ReconcileInterval)
+		leads, err = c.queue.Lead(ctx, 2*c.cfg.ReconcileInterval) // less than near, by more than a round
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
 	c.health.probed(err)
@@ -154,8 +154,8 @@ func (r *reconciler) grace() time.Duration {
 }
 
 // near is how far ahead of their due moments all entries are announced, each round: a process that died before it
-// could announce has left some that the queue never heard of, and a full queue has left out others. It is long
-// enough for a leader to be missed and replaced. A wheel's process announces for itself, with each round.
+// could announce has left some that the queue never heard of, and a full queue has left out others. It outlasts the
+// lead of a process that is gone and the round of the next one. A wheel's process announces for itself, with each round.
 func (c *Compensator) near() time.Duration {
 	if c.local {
 		return 2 * c.cfg.PollInterval

@@ -81,7 +81,7 @@ func (n *instance) life(ctx context.Context) {
 		<-ctx.Done()
 	}
 	if err := n.c.Close(); err != nil && !n.dead.Load() {
-		n.w.oracle.fail("I15: Close of instance %d: %v", n.number, err)
+		n.w.oracle.fail("G15: Close of instance %d: %v", n.number, err)
 	}
 }
 
@@ -93,7 +93,7 @@ func (n *instance) afterRun() {
 		n.ranWell.Store(true)
 		n.w.oracle.ranToItsEnd(n)
 	case n.mustEndWell.Load():
-		n.w.oracle.fail("I15: Run of instance %d, with nothing in its way, returned %v", n.number, n.runErr)
+		n.w.oracle.fail("G15: Run of instance %d, with nothing in its way, returned %v", n.number, n.runErr)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // oracle sees every committed transition of every row and every attempt, and says at once what must not be.
-// The numbers are those of the invariants in docs/reliability.md.
+// The numbers are those of the promises in docs/guarantees.md.
 type oracle struct {
 	w      *world
 	failed atomic.Bool
@@ -148,13 +148,13 @@ func (o *oracle) operation(token compensator.Token, op *operation) {
 	o.ops[token] = op
 }
 
-// effects takes the effects of a transaction that has committed. I5: at most one of each.
+// effects takes the effects of a transaction that has committed. G5: at most one of each.
 func (o *oracle) effects(list []effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range list {
 		if o.effect[e]++; o.effect[e] > 1 {
-			o.failLocked("I5: effect of entry %s, epoch %d, compensation %v, happened twice", e.id, e.epoch, e.compensate)
+			o.failLocked("G5: effect of entry %s, epoch %d, compensation %v, happened twice", e.id, e.epoch, e.compensate)
 		}
 	}
 }
@@ -187,17 +187,17 @@ func (o *oracle) saw(before, after compensator.Row) {
 func (o *oracle) insertedLocked(row compensator.Row) {
 	op := o.ops[row.Token]
 	if op == nil || op.kind != opInsert {
-		o.failLocked("I2: entry %s exists, and nobody recorded it", row.ID)
+		o.failLocked("G2: entry %s exists, and nobody recorded it", row.ID)
 		return
 	}
 	if o.keys[row.IdempotentID] != nil {
-		o.failLocked("I11: a second row for idempotent id %q", row.IdempotentID)
+		o.failLocked("G11: a second row for idempotent id %q", row.IdempotentID)
 	}
 	if row.Version != 0 || row.State != compensator.Pending || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
-		o.failLocked("I4: entry %s is born as %+v", row.ID, row)
+		o.failLocked("G4: entry %s is born as %+v", row.ID, row)
 	}
 	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotentID).Delay > 0) {
-		o.failLocked("I9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
+		o.failLocked("G9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
 	}
 	l := &life{id: row.ID, key: row.IdempotentID, kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
@@ -210,7 +210,7 @@ func (o *oracle) purgedLocked(row compensator.Row) {
 	o.sights[sawPurged]++
 	l := o.lives[row.ID]
 	if !row.State.Terminal() {
-		o.failLocked("I1: entry %s was purged while it was %s", row.ID, row.State)
+		o.failLocked("G1: entry %s was purged while it was %s", row.ID, row.State)
 		return
 	}
 	delete(o.keys, l.key)
@@ -224,20 +224,20 @@ func (o *oracle) changedLocked(before, after compensator.Row) {
 		op = &operation{kind: opRelease}
 	}
 	if op == nil {
-		o.failLocked("I4: entry %s changed by a write nobody made", after.ID)
+		o.failLocked("G4: entry %s changed by a write nobody made", after.ID)
 		return
 	}
 	if after.Version != before.Version+1 || before.Version != l.last().row.Version {
-		o.failLocked("I4: entry %s went from version %d to %d, having had %d", after.ID, before.Version, after.Version, l.last().row.Version)
+		o.failLocked("G4: entry %s went from version %d to %d, having had %d", after.ID, before.Version, after.Version, l.last().row.Version)
 	}
 	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || after.IdempotentID != l.key {
-		o.failLocked("I11: what was recorded of entry %s has changed", after.ID)
+		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
 	}
 	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {
-		o.failLocked("I3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+		o.failLocked("G3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
 	}
 	if l.kind == strayType && op.kind != opChange {
-		o.failLocked("I18: entry %s of a type nobody handles was touched", after.ID)
+		o.failLocked("G18: entry %s of a type nobody handles was touched", after.ID)
 	}
 	t := transition{op: op, row: after, at: time.Now()}
 	switch op.kind {
@@ -250,7 +250,7 @@ func (o *oracle) changedLocked(before, after compensator.Row) {
 	case opChange:
 		o.actedLocked(before, after, op.change)
 	default:
-		o.failLocked("I4: entry %s changed by an insert", after.ID)
+		o.failLocked("G4: entry %s changed by an insert", after.ID)
 	}
 	l.steps = append(l.steps, t)
 	switch {
@@ -273,7 +273,7 @@ func (o *oracle) countLocked(kind string, change int) {
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// claimedLocked: I9 not early; nobody else's lease; the delivery is counted.
+// claimedLocked: G9 not early; nobody else's lease; the delivery is counted.
 func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transition) {
 	born := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && born.kind == opInsert && born.from == t.op.from && t.op.wants(after.ID, before.Token)
@@ -283,13 +283,13 @@ func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transi
 	}
 	switch {
 	case before.DueIn > 0:
-		o.failLocked("I9: entry %s was claimed %v early", after.ID, before.DueIn)
+		o.failLocked("G9: entry %s was claimed %v early", after.ID, before.DueIn)
 	case before.LeaseLeft > 0 && !own:
-		o.failLocked("I16: entry %s was claimed while somebody held it for %v more", after.ID, before.LeaseLeft)
+		o.failLocked("G16: entry %s was claimed while somebody held it for %v more", after.ID, before.LeaseLeft)
 	case after.State != before.State || after.Epoch != before.Epoch || after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount:
-		o.failLocked("I4: a claim changed entry %s from %+v to %+v", after.ID, before, after)
+		o.failLocked("G4: a claim changed entry %s from %+v to %+v", after.ID, before, after)
 	case after.DeliveryCount != deliveries || after.LeaseLeft <= 0:
-		o.failLocked("I4: the claim of entry %s counts %d deliveries after %d, and holds %v", after.ID, after.DeliveryCount, before.DeliveryCount, after.LeaseLeft)
+		o.failLocked("G4: the claim of entry %s counts %d deliveries after %d, and holds %v", after.ID, after.DeliveryCount, before.DeliveryCount, after.LeaseLeft)
 	}
 	if before.DeliveryCount > 0 && !own {
 		o.sights[sawExpired]++
@@ -300,11 +300,11 @@ func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transi
 
 func (o *oracle) releasedLocked(l *life, before, after compensator.Row) {
 	if after.DeliveryCount != before.DeliveryCount-1 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
-		o.failLocked("I4: a release changed entry %s from %+v to %+v", after.ID, before, after)
+		o.failLocked("G4: a release changed entry %s from %+v to %+v", after.ID, before, after)
 	}
 	for _, a := range l.attempts {
 		if a.version == before.Version && !a.from.dead.Load() {
-			o.failLocked("I4: the lease of entry %s was given back as unused, but version %d ran", after.ID, before.Version)
+			o.failLocked("G4: the lease of entry %s was given back as unused, but version %d ran", after.ID, before.Version)
 		}
 	}
 }
@@ -334,12 +334,12 @@ func (o *oracle) actedLocked(before, after compensator.Row, change compensator.C
 	rule := actions[change.Action]
 	o.sights[sawActions]++
 	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
-		o.failLocked("I3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
+		o.failLocked("G3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
 	}
 	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
-		o.failLocked("I4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
 	}
 	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
-		o.failLocked("I13: entry %s was requeued and keeps its counts", after.ID)
+		o.failLocked("G13: entry %s was requeued and keeps its counts", after.ID)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// began judges the start of an attempt. I2: what runs is committed, as this instance has read it; I9 was asked
+// began judges the start of an attempt. G2: what runs is committed, as this instance has read it; G9 was asked
 // at its claim.
 func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
@@ -18,12 +18,12 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	a := &attempt{from: n, ctx: ctx, at: time.Now(), id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, compensate: e.State == compensator.Compensating}
 	l := o.lives[e.ID]
 	if l == nil {
-		o.failLocked("I2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
+		o.failLocked("G2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
 		return a
 	}
 	o.foundedLocked(l, n, e)
 	if n.ranWell.Load() {
-		o.failLocked("I15: entry %s starts on instance %d, whose Run has returned", e.ID, n.number)
+		o.failLocked("G15: entry %s starts on instance %d, whose Run has returned", e.ID, n.number)
 	}
 	o.unrepeatedLocked(l, a)
 	a.start = len(l.attempts)
@@ -34,38 +34,38 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 // foundedLocked: the version was this instance's own claim, and what it was given is what is stored.
 func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
-		o.failLocked("I2: entry %s runs as version %d, but has had %d only", e.ID, e.Version, len(l.steps))
+		o.failLocked("G2: entry %s runs as version %d, but has had %d only", e.ID, e.Version, len(l.steps))
 		return
 	}
 	s := l.steps[e.Version]
 	claimed := s.op.kind == opClaim || s.op.kind == opInsert && s.row.DeliveryCount == 1
 	switch {
 	case !claimed || s.op.from != n:
-		o.failLocked("I2: entry %s runs on instance %d as version %d, which that one did not claim", e.ID, n.number, e.Version)
+		o.failLocked("G2: entry %s runs on instance %d as version %d, which that one did not claim", e.ID, n.number, e.Version)
 	case l.readBy[n] < e.Version+1:
-		o.failLocked("I2: entry %s runs on instance %d as version %d from memory", e.ID, n.number, e.Version)
+		o.failLocked("G2: entry %s runs on instance %d as version %d from memory", e.ID, n.number, e.Version)
 	case s.op.unknown:
-		o.failLocked("I2: entry %s runs on instance %d, which was never told that its transaction had committed, without a claim", e.ID, n.number)
+		o.failLocked("G2: entry %s runs on instance %d, which was never told that its transaction had committed, without a claim", e.ID, n.number)
 	case s.row.State.Terminal():
-		o.failLocked("I2: entry %s runs although it is %s", e.ID, s.row.State)
+		o.failLocked("G2: entry %s runs although it is %s", e.ID, s.row.State)
 	case e.DeliveryCount > crashBudget:
-		o.failLocked("I16: entry %s runs although %d leases in a row were lost", e.ID, e.DeliveryCount-1)
+		o.failLocked("G16: entry %s runs although %d leases in a row were lost", e.ID, e.DeliveryCount-1)
 	case e.State != s.row.State || e.Epoch != s.row.Epoch || e.ProcessCount != s.row.ProcessCount || !bytes.Equal(e.Content, l.content):
-		o.failLocked("I2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row.Entry)
+		o.failLocked("G2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row.Entry)
 	case l.kind == strayType:
-		o.failLocked("I18: entry %s of a type nobody handles runs", e.ID)
+		o.failLocked("G18: entry %s of a type nobody handles runs", e.ID)
 	}
 	o.promptlyStartedLocked(l, s)
-	if e.State == compensator.Compensating { // I12: decided, and not after a success of this epoch
+	if e.State == compensator.Compensating { // G12: decided, and not after a success of this epoch
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
-				o.failLocked("I12: entry %s is compensated in epoch %d, in which it succeeded", e.ID, e.Epoch)
+				o.failLocked("G12: entry %s is compensated in epoch %d, in which it succeeded", e.ID, e.Epoch)
 			}
 		}
 	}
 }
 
-// unrepeatedLocked: I16, one claim carries one attempt; a batch that came to nothing, one more.
+// unrepeatedLocked: G16, one claim carries one attempt; a batch that came to nothing, one more.
 func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
@@ -77,7 +77,7 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 		}
 	}
 	if most < 0 {
-		o.failLocked("I16: entry %s runs again under the claim of version %d", l.id, a.version)
+		o.failLocked("G16: entry %s runs again under the claim of version %d", l.id, a.version)
 	}
 }
 
@@ -91,7 +91,7 @@ func (o *oracle) concluded(a *attempt, how manner) {
 	}
 }
 
-// answered takes the database's answer to outcomes. I8: a success is refused only where the entry has moved on.
+// answered takes the database's answer to outcomes. G8: a success is refused only where the entry has moved on.
 func (o *oracle) answered(n *instance, outcomes []compensator.Outcome, answers []compensator.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,7 +109,7 @@ func (o *oracle) answered(n *instance, outcomes []compensator.Outcome, answers [
 		now := l.last()
 		open := now.op.kind != opPurge && (now.row.State == compensator.Pending || now.row.State == compensator.Retrying)
 		if out.To == compensator.Succeeded && !answers[i].Applied && open && now.row.Epoch == out.Epoch {
-			o.failLocked("I8: the success of entry %s, version %d, was refused, although it is %s", out.ID, out.Version, now.row.State)
+			o.failLocked("G8: the success of entry %s, version %d, was refused, although it is %s", out.ID, out.Version, now.row.State)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 func (o *oracle) durableLocked(e compensator.SettledEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
-		o.failLocked("I2: entry %s is said to be settled, but was never committed", e.ID)
+		o.failLocked("G2: entry %s is said to be settled, but was never committed", e.ID)
 		return
 	}
 	for i := len(l.steps) - 1; i >= 0; i-- {
@@ -162,5 +162,5 @@ func (o *oracle) durableLocked(e compensator.SettledEvent) {
 			return
 		}
 	}
-	o.failLocked("I8: entry %s is said to be settled as %s, and never was", e.ID, e.State)
+	o.failLocked("G8: entry %s is said to be settled as %s, and never was", e.ID, e.State)
 }

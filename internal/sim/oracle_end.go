@@ -36,7 +36,7 @@ func (o *oracle) orderEnded(order order, err error) {
 			fate.yes++
 			o.sights[sawCommitted]++
 			if fate.rows == 0 {
-				o.failLocked("I1: the transaction of %q has committed, and the entry is not there", e.IdempotentID)
+				o.failLocked("G1: the transaction of %q has committed, and the entry is not there", e.IdempotentID)
 			}
 		case errors.Is(err, compensator.ErrCommitUnknown), err == errBroken, err == errDead:
 			fate.unknown++
@@ -51,22 +51,22 @@ func (o *oracle) resolved(key string, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fate := o.fateLocked(key); happened && fate.rows == 0 {
-		o.failLocked("I2: Resolve says that %q was recorded; it was not", key)
+		o.failLocked("G2: Resolve says that %q was recorded; it was not", key)
 	}
 }
 
-// ranToItsEnd: I15, once Run has returned nil none of its handlers runs.
+// ranToItsEnd: G15, once Run has returned nil none of its handlers runs.
 func (o *oracle) ranToItsEnd(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range o.lives {
 		for _, a := range l.attempts {
 			if a.from == n && !a.ended {
-				o.failLocked("I15: Run of instance %d has returned, and entry %s, version %d, still runs there", n.number, a.id, a.version)
+				o.failLocked("G15: Run of instance %d has returned, and entry %s, version %d, still runs there", n.number, a.id, a.version)
 			}
 		}
 		if last := l.last(); n.mustEndWell.Load() && last.op.kind == opClaim && last.op.from == n && last.row.DeliveryCount > 0 {
-			o.failLocked("I15: Run of instance %d has returned, and entry %s is still leased to it", n.number, l.id)
+			o.failLocked("G15: Run of instance %d has returned, and entry %s is still leased to it", n.number, l.id)
 		}
 	}
 }
@@ -82,12 +82,12 @@ func (o *oracle) atRest() {
 	}
 	for _, op := range o.ops {
 		if op.failed && !op.released && !op.from.dead.Load() {
-			o.failLocked("I16: a claim of instance %d failed, may yet have been done, and was not given back", op.from.number)
+			o.failLocked("G16: a claim of instance %d failed, may yet have been done, and was not given back", op.from.number)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.orders)) {
 		if fate := o.orders[key]; fate.rows > 0 && fate.yes+fate.unknown == 0 && fate.no > 0 {
-			o.failLocked("I2: every transaction of %q was rolled back, and the entry is there", key)
+			o.failLocked("G2: every transaction of %q was rolled back, and the entry is there", key)
 		}
 	}
 }
@@ -101,18 +101,18 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// nothingLostLocked: I8, what an attempt came to has reached the database, unless its process died.
+// nothingLostLocked: G8, what an attempt came to has reached the database, unless its process died.
 func (o *oracle) nothingLostLocked(l *life) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
 		inTx := transactional(l.kind) && a.manner == fine
 		if !gone && !inTx && !a.stored && a.manner != unfinished {
-			o.failLocked("I8: entry %s, version %d: what it came to on instance %d was never stored", l.id, a.version, a.from.number)
+			o.failLocked("G8: entry %s, version %d: what it came to on instance %d was never stored", l.id, a.version, a.from.number)
 		}
 	}
 }
 
-// exactlyOnceLocked: I5, the effect of a transactional handler happened once if the entry succeeded, or was
+// exactlyOnceLocked: G5, the effect of a transactional handler happened once if the entry succeeded, or was
 // compensated, in that epoch; and not at all otherwise.
 func (o *oracle) exactlyOnceLocked(l *life) {
 	if !transactional(l.kind) {
@@ -128,7 +128,7 @@ func (o *oracle) exactlyOnceLocked(l *life) {
 		for _, compensate := range []bool{false, true} {
 			e := effect{l.id, epoch, compensate}
 			if o.effect[e] != want[e] {
-				o.failLocked("I5: entry %s, epoch %d, compensation %v: %d effects, %d recorded", l.id, epoch, compensate, o.effect[e], want[e])
+				o.failLocked("G5: entry %s, epoch %d, compensation %v: %d effects, %d recorded", l.id, epoch, compensate, o.effect[e], want[e])
 			}
 		}
 	}

@@ -19,18 +19,18 @@ func (o *oracle) settledLocked(l *life, before, after compensator.Row, t *transi
 	}
 	out := t.outcome
 	if after.Epoch != before.Epoch || out.Epoch != before.Epoch {
-		o.failLocked("I13: an outcome of epoch %d was applied to entry %s in epoch %d", out.Epoch, after.ID, before.Epoch)
+		o.failLocked("G13: an outcome of epoch %d was applied to entry %s in epoch %d", out.Epoch, after.ID, before.Epoch)
 	}
 	if after.DeliveryCount != 0 || after.LeaseLeft > 0 {
-		o.failLocked("I4: entry %s is settled and counts %d deliveries, holds %v", after.ID, after.DeliveryCount, after.LeaseLeft)
+		o.failLocked("G4: entry %s is settled and counts %d deliveries, holds %v", after.ID, after.DeliveryCount, after.LeaseLeft)
 	}
 	a := l.attemptOf(out.Version, t.op.from)
 	if a != nil && a.epoch != out.Epoch {
-		o.failLocked("I13: the outcome of entry %s says epoch %d, its attempt %d", after.ID, out.Epoch, a.epoch)
+		o.failLocked("G13: the outcome of entry %s says epoch %d, its attempt %d", after.ID, out.Epoch, a.epoch)
 	}
 	absorbed := after.State == compensator.Succeeded && !transactional(l.kind)
 	if !absorbed && before.Version != out.Version {
-		o.failLocked("I4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)
+		o.failLocked("G4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)
 	}
 	switch {
 	case after.State == compensator.Succeeded:
@@ -38,7 +38,7 @@ func (o *oracle) settledLocked(l *life, before, after compensator.Row, t *transi
 	case after.State == compensator.Compensated:
 		o.sights[sawCompensated]++
 		if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
-			o.failLocked("I12: entry %s is compensated, by attempt %+v from %s", after.ID, a, before.State)
+			o.failLocked("G12: entry %s is compensated, by attempt %+v from %s", after.ID, a, before.State)
 		}
 	case after.EndedBy == compensator.EndedByCrash,
 		after.State == compensator.Compensating && before.State != compensator.Compensating && after.ProcessCount == before.ProcessCount:
@@ -60,28 +60,28 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 	return nil
 }
 
-// succeededLocked: I6, some attempt of this epoch returned nil; I12, never after compensation was decided.
+// succeededLocked: G6, some attempt of this epoch returned nil; G12, never after compensation was decided.
 func (o *oracle) succeededLocked(l *life, before, after compensator.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
-		o.failLocked("I6: entry %s succeeded, by attempt %+v", after.ID, a)
+		o.failLocked("G6: entry %s succeeded, by attempt %+v", after.ID, a)
 	}
 	if before.State != compensator.Pending && before.State != compensator.Retrying {
-		o.failLocked("I12: entry %s went from %s to succeeded", after.ID, before.State)
+		o.failLocked("G12: entry %s went from %s to succeeded", after.ID, before.State)
 	}
 	if after.ProcessCount != before.ProcessCount {
-		o.failLocked("I4: a success changed the failures of entry %s from %d to %d", after.ID, before.ProcessCount, after.ProcessCount)
+		o.failLocked("G4: a success changed the failures of entry %s from %d to %d", after.ID, before.ProcessCount, after.ProcessCount)
 	}
 }
 
-// crashedLocked: I7, an entry is taken out only when its leases were lost, one after the other.
+// crashedLocked: G7, an entry is taken out only when its leases were lost, one after the other.
 func (o *oracle) crashedLocked(before, after compensator.Row) {
 	o.sights[sawQuarantined]++
 	lost := before.DeliveryCount - 1 // but the one that found out; counted as every transition was asserted to
 	if lost < crashBudget {
-		o.failLocked("I7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
+		o.failLocked("G7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
 	}
 	if after.State == compensator.Compensating && !o.w.plan.compensateCrashed {
-		o.failLocked("I12: the crashed entry %s is compensated, and nobody asked for that", after.ID)
+		o.failLocked("G12: the crashed entry %s is compensated, and nobody asked for that", after.ID)
 	}
 }
 
@@ -91,19 +91,19 @@ func (o *oracle) spentNothingLocked(l *life, after compensator.Row, a *attempt) 
 	case a != nil && a.voidable(): // a batch may come to nothing, and its entries be somebody else's by then
 	case a == nil:
 		if !transactional(l.kind) { // whose transaction may not even begin
-			o.failLocked("I4: entry %s was put off, and no attempt was made", after.ID)
+			o.failLocked("G4: entry %s was put off, and no attempt was made", after.ID)
 		}
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
 		a.manner == fine && !transactional(l.kind):
-		o.failLocked("I4: attempt %+v of entry %s spent nothing", *a, after.ID)
+		o.failLocked("G4: attempt %+v of entry %s spent nothing", *a, after.ID)
 	}
 }
 
-// spentLocked: I4, one failure more; I7, it was one, and only the last makes the entry exhausted.
+// spentLocked: G4, one failure more; G7, it was one, and only the last makes the entry exhausted.
 func (o *oracle) spentLocked(l *life, before, after compensator.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || a.manner == snoozed || a.manner == unavailable || a.manner == fine && !late {
-		o.failLocked("I7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)
+		o.failLocked("G7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)
 		return
 	}
 	count, most := after.ProcessCount, o.w.plan.types.MaxProcessCount
@@ -118,7 +118,7 @@ func (o *oracle) spentLocked(l *life, before, after compensator.Row, a *attempt)
 		compensates = false
 	}
 	if !counted || count > most {
-		o.failLocked("I4: a failure of entry %s: %d/%d before, %d/%d after, at most %d", after.ID, before.ProcessCount, before.CompensateCount,
+		o.failLocked("G4: a failure of entry %s: %d/%d before, %d/%d after, at most %d", after.ID, before.ProcessCount, before.CompensateCount,
 			after.ProcessCount, after.CompensateCount, most)
 	}
 	final := count == most || a.manner == permanently
@@ -135,6 +135,6 @@ func (o *oracle) spentLocked(l *life, before, after compensator.Row, a *attempt)
 		o.sights[sawDead]++
 	}
 	if after.State != want {
-		o.failLocked("I7: entry %s, failure %d of %d (%+v), is %s, want %s", after.ID, count, most, *a, after.State, want)
+		o.failLocked("G7: entry %s, failure %d of %d (%+v), is %s, want %s", after.ID, count, most, *a, after.State, want)
 	}
 }

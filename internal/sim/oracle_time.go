@@ -19,7 +19,7 @@ const promptness = 100 * time.Millisecond
 const ranBeyond = time.Second
 
 // hastyLocked reports whether the entry may not be late: nothing goes wrong in this seed, its type is not the one that
-// hangs (I17: which must not delay it), the queue was told of it, and there are slots.
+// hangs (G17: which must not delay it), the queue was told of it, and there are slots.
 func (o *oracle) hastyLocked(l *life) bool {
 	p := &o.w.plan
 	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
@@ -45,7 +45,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before compensator.Row) {
 	}
 	o.sights[sawPrompt]++
 	if late := min(-before.DueIn, time.Since(l.last().at)); late > promptness {
-		o.failLocked("I17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
+		o.failLocked("G17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
 }
 
@@ -55,18 +55,18 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 		return
 	}
 	if late := time.Since(claim.at); late > promptness {
-		o.failLocked("I17: entry %s of %s started %v after its claim, with nothing in its way", l.id, l.kind, late)
+		o.failLocked("G17: entry %s of %s started %v after its claim, with nothing in its way", l.id, l.kind, late)
 	}
 }
 
-// renewedLocked: I16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
+// renewedLocked: G16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
 func (o *oracle) renewedLocked(l *life, before compensator.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // whoever records it again locks its row against renewals, too
 		return
 	}
 	for _, a := range l.attempts {
 		if a.version == before.Version && !a.ended && time.Since(a.at) < o.w.plan.types.Timeout+ranBeyond {
-			o.failLocked("I16: entry %s was claimed while its attempt of version %d ran, on a healthy instance and within its timeout", l.id, a.version)
+			o.failLocked("G16: entry %s was claimed while its attempt of version %d ran, on a healthy instance and within its timeout", l.id, a.version)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (o *oracle) ending(a *attempt) {
 	defer o.mu.Unlock()
 	unaware := a.ctx.Err() == nil && !a.lostAt.IsZero() && time.Since(a.lostAt) > time.Millisecond
 	if unaware && (a.kind != batchType || a.compensate) {
-		o.failLocked("I16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
+		o.failLocked("G16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
 	}
 }
 
@@ -119,7 +119,7 @@ func (o *oracle) removes(businessType string, items []compensator.QueueOutcome) 
 			continue
 		}
 		if !slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State.Terminal() }) {
-			o.failLocked("I10: the queue is told to forget entry %s, which is %s", l.id, l.last().row.State)
+			o.failLocked("G10: the queue is told to forget entry %s, which is %s", l.id, l.last().row.State)
 		}
 	}
 }

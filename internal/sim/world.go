@@ -307,11 +307,11 @@ func (w *world) patience() time.Duration {
 	return due + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
 }
 
-// rest asserts I1: everything comes to rest, and the queue holds nothing of what has.
+// rest asserts G1: everything comes to rest, and the queue holds nothing of what has.
 func (w *world) rest() {
 	patience := w.patience()
 	if !w.await(patience, func() bool { return w.oracle.restless() == 0 }) {
-		w.oracle.fail("I1: %v after everything was healed, entry %s is not at rest", patience, w.oracle.notAtRest())
+		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", patience, w.oracle.notAtRest())
 		return
 	}
 	if !w.plan.sharedQueue {
@@ -332,11 +332,11 @@ func (w *world) rest() {
 		return left == ""
 	}
 	if patience < 10*time.Minute && !w.await(patience, clean) {
-		w.oracle.fail("I10: %v after all is at rest, the queue still holds %s", patience, left)
+		w.oracle.fail("G10: %v after all is at rest, the queue still holds %s", patience, left)
 	}
 }
 
-// end stops what lives, asserting I15 of it unless something has failed already.
+// end stops what lives, asserting G15 of it unless something has failed already.
 func (w *world) end() {
 	for _, n := range w.living() {
 		if w.oracle.failed.Load() {

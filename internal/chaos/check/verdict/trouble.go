@@ -49,8 +49,8 @@ func aimed(touches string) bool {
 // driver is the name of the driver's process.
 const driver = "driver"
 
-// stalled reports whether the machine was too busy for an app between two moments; "": for any. It is no excuse but
-// for what is late.
+// stalled reports whether the machine was too busy for an app between two moments; "": for any. It excuses only what
+// comes of being late: a lost lease, an outcome not stored in time, a late start.
 func (l *Ledger) stalled(from, to int64, app string) bool {
 	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
 		return s.At <= to && s.Until+l.felt >= from && (app == "" || s.app == app || s.app == driver)
