@@ -116,6 +116,81 @@ func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	})
 }
 
+// endlessStore is slow to read, and has more of one type to read the longer that takes, as long as what is asked for
+// is ahead.
+type endlessStore struct{ compensator.Store }
+
+func (s endlessStore) Scan(ctx context.Context, w compensator.Window) ([]compensator.Scheduled, error) {
+	if w.BusinessType != "busy" {
+		return s.Store.Scan(ctx, w)
+	}
+	time.Sleep(time.Second)
+	if w.To <= 0 {
+		return nil, nil
+	}
+	page := make([]compensator.Scheduled, w.Limit)
+	for i := range page {
+		page[i] = compensator.Scheduled{ID: compensator.RowID(uint64(1_000_000 + i)), In: w.To}
+	}
+	return page, nil
+}
+
+// A round must end, however much comes near while it reads: others wait for their turn.
+func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		cfg := compensator.Config{Store: endlessStore{memory}, Queue: compensator.OpenWheel(), Logger: slog.New(slog.DiscardHandler)}
+		rounds := 0
+		cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds++ }
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "busy", new(lateness).note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		tx, err := memory.BeginTx(t.Context())
+		require.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "busy", Content: []byte(`{}`), Options: compensator.Options{Delay: 30 * time.Second}})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		stop := compensatortest.Run(t, c)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		assert.Greater(t, rounds, 1)
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// refusingStore takes no claims.
+type refusingStore struct {
+	compensator.Store
+	claims *atomic.Int64
+}
+
+func (s refusingStore) Claim(context.Context, []compensator.Wanted, compensator.Token, time.Duration, func(*compensator.Row) bool) (compensator.Claimed, error) {
+	s.claims.Add(1)
+	return compensator.Claimed{}, errors.New("the database is away")
+}
+
+// What the queue says is due is asked for less and less often while the database refuses it.
+func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		var claims atomic.Int64
+		c, err := compensator.New(t.Context(), compensator.Config{Store: refusingStore{memory, &claims}, Queue: compensator.OpenWheel(), Grace: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "quiet", new(lateness).note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		recordDelayedIn(t, c, memory, 500, time.Second).Committed()
+		stop := compensatortest.Run(t, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Greater(t, claims.Load(), int64(5))
+		assert.Less(t, claims.Load(), int64(50))
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
 // lateness is how late each handler began.
 type lateness struct {
 	mu  sync.Mutex // guards all

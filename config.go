@@ -49,7 +49,8 @@ type Config struct {
 	// Default 1 s.
 	PollInterval time.Duration
 
-	// Horizon bounds the queue: entries due later stay in the database until then. Default 10 min.
+	// Horizon bounds the queue: entries due later when they are recorded, or when the queue is filled again, stay in
+	// the database until they are due within four times ReconcileInterval. Default 10 min.
 	Horizon time.Duration
 
 	// QueueLimit bounds the members the queue keeps of one type. Entries beyond it stay in the database until

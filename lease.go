@@ -24,6 +24,9 @@ func (d *dispatcher) renew(ctx context.Context) {
 		}
 		due := d.needRenewal()
 		for _, lease := range due.order {
+			if ctx.Err() != nil {
+				return
+			}
 			d.renewAll(lease, due.groups[lease])
 		}
 	}

@@ -147,10 +147,16 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	_, err = q.Announce(t.Context(), due("order", 1000), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
-	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), false)))
+	left := mustClaim(t, q, "order", 200)
+	require.NoError(t, q.Settle(t.Context(), "order", outcomes(left, false)))
 	waits, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
+	pulledIn := []compensator.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // under a token that is no longer its
+	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
+	waits, err = q.Peek(t.Context(), []string{"order"})
+	require.NoError(t, err)
+	assert.LessOrEqual(t, waits[0], 31*time.Minute)
 	assert.EqualValues(t, 100, client.ZCard(t.Context(), q.DueKey("order")).Val())
 
 	assertKept(t, true, q)

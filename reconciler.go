@@ -16,7 +16,7 @@ import (
 // moment, than those seen before.
 type reconciler struct {
 	c       *Compensator
-	last    time.Time // the last round that announced; zero: none yet
+	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
 	rebuild bool      // everything within the horizon is to be announced
 	checked time.Time // when the queue was last known to be this database's
 }
@@ -43,7 +43,7 @@ func (r *reconciler) scan(ctx context.Context, w Window) ([]Scheduled, error) {
 
 // reconcile runs rounds until ctx ends.
 func (c *Compensator) reconcile(ctx context.Context) {
-	r := &reconciler{c: c, rebuild: true, checked: time.Now()}
+	r := &reconciler{c: c, owes: true, rebuild: true, checked: time.Now()}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -67,22 +67,26 @@ func (r *reconciler) interval() time.Duration {
 }
 
 func (r *reconciler) round(ctx context.Context) {
-	c := r.c
 	leads := r.probe(ctx)
-	if r.last.IsZero() && c.health.up() {
-		leads = true // whatever this process, before it died, did not come to announce
-	}
 	heads, err := r.heads(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.log.Debug("compensator: reconcile", "err", err)
+			r.c.log.Debug("compensator: reconcile", "err", err)
 		}
 		return
 	}
 	failpoint.Reach(failpoint.HeadsRead)
-	began := time.Now()
 	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
-	complete := leads
+	r.pollAll(ctx, heads, &event)
+	if leads || r.owes && r.c.health.up() {
+		r.announceAll(ctx, heads, leads, &event)
+	}
+	r.report(event)
+}
+
+// pollAll comes before anything is announced: what is overdue has waited long enough.
+func (r *reconciler) pollAll(ctx context.Context, heads []Head, event *ReconciledEvent) {
+	c := r.c
 	for _, head := range heads {
 		t := c.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
@@ -94,16 +98,22 @@ func (r *reconciler) round(ctx context.Context) {
 		case t != nil && overdue:
 			event.Polled += r.poll(ctx, t, head.State)
 		}
-		if leads && (t != nil || !c.local) {
-			n, ok := r.announce(ctx, head)
-			event.Announced += n
-			complete = complete && ok
+	}
+}
+
+func (r *reconciler) announceAll(ctx context.Context, heads []Head, leads bool, event *ReconciledEvent) {
+	complete := true
+	for _, head := range heads {
+		if r.c.local && r.c.types.named(head.BusinessType) == nil {
+			continue
 		}
+		n, ok := r.announce(ctx, head, leads && r.rebuild && !r.c.local)
+		event.Announced += n
+		complete = complete && ok
 	}
 	if complete {
-		r.last, r.rebuild = began, false
+		r.owes, r.rebuild = false, r.rebuild && !leads
 	}
-	r.report(event)
 }
 
 // probe asks the queue whether it is there, still ours, and has kept what it was told, and whether this
@@ -123,7 +133,7 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	failpoint.Reach(failpoint.LeadershipAsked)
 	c.health.probed(err)
 	if c.health.takeGaps() {
-		r.rebuild, r.last = true, time.Time{} // only this process knows that it missed something: as after its start
+		r.owes = true
 	}
 	if err != nil || !kept {
 		r.rebuild = true
@@ -169,19 +179,24 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if c.behind() {
 		return 0
 	}
-	n := t.slots.take(maxStatementRows)
+	limit := min(t.slots.free(), maxStatementRows)
+	if limit == 0 {
+		return 0
+	}
+	overdue, err := r.scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: limit})
+	if err != nil {
+		c.log.Debug("compensator: poll", "type", t.name, "err", err)
+		return 0
+	}
+	n := t.slots.take(len(overdue))
 	if n == 0 {
 		return 0
 	}
-	overdue, err := r.scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: n})
-	want := make([]Wanted, len(overdue))
-	for i, o := range overdue {
+	want := make([]Wanted, n)
+	for i, o := range overdue[:n] {
 		want[i] = Wanted{ID: o.ID}
 	}
-	var found Claimed
-	if err == nil && len(want) > 0 {
-		found, err = c.claim(t, want, len(want))
-	}
+	found, err := c.claim(t, want, n)
 	failpoint.Reach(failpoint.OverdueClaimed)
 	c.free(t, n-len(found.Mine))
 	if err != nil {
@@ -189,47 +204,37 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 		return 0
 	}
 	c.startClaimed(t, found.Mine, 0)
-	if len(overdue) == n {
+	if len(overdue) == limit {
 		c.scanner.overflow(t.name)
 	}
 	return len(found.Mine)
 }
 
-// announce tells the queue of one state and type: what is overdue, which it may have lost; what is near; and what
-// has come within its horizon since two rounds ago. When it is being rebuilt, everything within the horizon.
-func (r *reconciler) announce(ctx context.Context, head Head) (announced int, complete bool) {
+// announce tells the queue of one state and type: what is overdue, which it may have lost, and what is near; when it
+// is rebuilt, everything within the horizon.
+func (r *reconciler) announce(ctx context.Context, head Head, rebuild bool) (announced int, complete bool) {
 	c := r.c
-	edge := c.cfg.Horizon + c.cfg.ReconcileInterval
+	edge := c.near()
+	if rebuild {
+		edge = max(edge, c.cfg.Horizon)
+	}
 	if head.DueIn > edge {
 		return 0, true
 	}
-	window := func(from, to time.Duration) Window {
-		return Window{BusinessType: head.BusinessType, State: head.State, From: from, To: to, Limit: scanPage}
+	window := Window{BusinessType: head.BusinessType, State: head.State, From: -maxDelay, To: edge, Limit: scanPage}
+	if rebuild {
+		return r.announceWindow(ctx, window, c.cfg.QueueLimit)
 	}
-	if r.rebuild {
-		return r.announceAll(ctx, window(-maxDelay, edge), c.cfg.QueueLimit)
-	}
-	overdue := window(-maxDelay, -r.grace())
-	overdue.Free = true
-	parts := []struct {
-		Window
-		most int
-	}{
-		{overdue, scanPage},
-		{window(0, c.near()), math.MaxInt},
-		{window(edge-time.Since(r.last)-2*c.cfg.ReconcileInterval, edge), c.cfg.QueueLimit},
-	}
-	for _, part := range parts {
-		if part.To < head.DueIn {
-			continue
-		}
-		n, ok := r.announceAll(ctx, part.Window, part.most)
-		announced += n
-		if !ok {
+	if head.DueIn < -r.grace() {
+		overdue := window
+		overdue.To, overdue.Free = -r.grace(), true
+		if announced, complete = r.announceWindow(ctx, overdue, scanPage); !complete {
 			return announced, false
 		}
 	}
-	return announced, true
+	window.From = 0
+	n, complete := r.announceWindow(ctx, window, math.MaxInt)
+	return announced + n, complete
 }
 
 // tell announces a page.
@@ -247,8 +252,10 @@ func (r *reconciler) tell(ctx context.Context, businessType string, page []Sched
 	return r.c.announceNow(ctx, items, r.c.types.leaseRange().longest)
 }
 
-// announceAll announces the window page by page, at most limit entries.
-func (r *reconciler) announceAll(ctx context.Context, w Window, limit int) (announced int, complete bool) {
+// announceWindow announces the window page by page, at most limit entries. Its upper edge stays where it was when the
+// first page was read: it must not run ahead of a slow reader.
+func (r *reconciler) announceWindow(ctx context.Context, w Window, limit int) (announced int, complete bool) {
+	edge := time.Now().Add(w.To)
 	for announced < limit {
 		page, err := r.scan(ctx, w)
 		if err != nil || r.tell(ctx, w.BusinessType, page) != nil {
@@ -258,7 +265,7 @@ func (r *reconciler) announceAll(ctx context.Context, w Window, limit int) (anno
 		if len(page) < w.Limit {
 			return announced, true
 		}
-		w.After = page[len(page)-1]
+		w.After, w.To = page[len(page)-1], time.Until(edge)
 	}
 	return announced, true
 }

@@ -39,6 +39,7 @@ type scanner struct {
 // scan is what the scanner knows of one type.
 type scan struct {
 	due      time.Time // the next moment worth a claim; far away when nothing is known
+	closed   time.Time // no claim before, because the database refused one; zero: it did not
 	heard    int       // how often due may have changed
 	claiming int
 	full     bool // the last claim took all it asked for: there is more
@@ -63,6 +64,9 @@ func (s *scanner) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-s.wake:
+		}
+		if ctx.Err() != nil {
+			return // both may have come
 		}
 		timer.Reset(s.step(ctx, &claims))
 	}
@@ -119,6 +123,9 @@ func (s *scanner) expect(businessType string, in time.Duration) {
 	due := time.Now().Add(max(0, in))
 	s.mu.Lock()
 	scan := s.types[businessType]
+	if scan != nil && due.Before(scan.closed) {
+		due = scan.closed
+	}
 	earlier := scan != nil && due.Before(scan.due)
 	if scan != nil {
 		scan.heard++
@@ -195,7 +202,7 @@ func (s *scanner) postpone(businessType string, heard int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := time.Now().Add(min(wait, 2*peekInterval))
-	if scan := s.types[businessType]; scan.claiming == 0 && scan.heard == heard && due.After(scan.due) {
+	if scan := s.types[businessType]; scan.claiming == 0 && scan.heard == heard && !scan.backlog && scan.failures == 0 && due.After(scan.due) {
 		scan.due = due
 	}
 }
@@ -211,22 +218,31 @@ func (s *scanner) claim(t *handlerType, n int) {
 	scan.full = got.full
 	scan.backlog = scan.backlog && !got.drained
 	scan.failures = got.failures(scan.failures)
-	wait := min(max(got.next, 0), 2*peekInterval)
-	if got.err != nil {
-		wait = claimBackoff.delay(scan.failures)
-		scan.full = false
-	} else if got.nothing {
-		wait += jitter.N(wakeSpread)
-	}
-	if due := time.Now().Add(wait); due.Before(scan.due) {
-		scan.due = due
-	}
+	scan.next(got)
 	first := scan.failures == 1
 	s.mu.Unlock()
 	if first {
 		s.c.log.Warn("compensator: claims fail; trying again", "type", t.name, "err", got.err)
 	}
 	s.poke()
+}
+
+// next sets when the type is worth a claim again.
+func (scan *scan) next(got claimResult) {
+	scan.closed = time.Time{}
+	if got.err != nil {
+		scan.full = false
+		scan.closed = time.Now().Add(claimBackoff.delay(scan.failures))
+		scan.due = scan.closed // whatever was heard meanwhile
+		return
+	}
+	wait := min(max(got.next, 0), 2*peekInterval)
+	if got.nothing {
+		wait += jitter.N(wakeSpread)
+	}
+	if due := time.Now().Add(wait); due.Before(scan.due) {
+		scan.due = due
+	}
 }
 
 var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)

@@ -13,16 +13,16 @@ local settled = 0
 for i = 1, #ARGV, 3 do
   local id, token, wait = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local due = wait > 0 and later + wait or now
-  local place = redis.call('ZSCORE', KEYS[1], id)
-  if place and tonumber(place) == token then
+  local place = tonumber(redis.call('ZSCORE', KEYS[1], id))
+  if place and (place == token or wait >= 0 and place > due) then
     -- ZREM comes first even for an entry that stays: Redis at maxmemory refuses ZADD as the first write.
     redis.call('ZREM', KEYS[1], id)
     if wait >= 0 then
       redis.call('ZADD', KEYS[1], due, id)
     end
-    settled = settled + 1
-  elseif place and wait >= 0 and tonumber(place) > due then
-    redis.call('ZADD', KEYS[1], due, id)
+    if place == token then
+      settled = settled + 1
+    end
   end
 end
 return settled

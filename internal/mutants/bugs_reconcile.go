@@ -48,8 +48,8 @@ func reconciling() []mutant {
 			name: "no-rebuild", oracle: lateness,
 			what: "a queue that has forgotten everything is not filled again",
 			edits: []edit{
-				{"reconciler.go", "	if r.rebuild {\n		return r.announceAll", "	if false {\n		return r.announceAll"},
-				{"reconciler.go", "window(0, c.near())", "window(0, 0)"},
+				{"reconciler.go", "	if rebuild {\n		return r.announceWindow", "	if false {\n		return r.announceWindow"},
+				{"reconciler.go", "	window.From = 0\n", "	window.From, window.To = 0, 0\n"},
 			},
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},
