@@ -35,8 +35,10 @@ func (s *soak) gates() []gate {
 	for _, what := range s.names() {
 		_, kind, _ := strings.Cut(what, ": ")
 		switch {
-		case kind == "RSS, MB", kind == "live heap, MB":
-			all = append(all, steady(what, s.series[what]))
+		case kind == "RSS, MB":
+			all = append(all, steady(what, s.series[what], 3600))
+		case kind == "live heap, MB":
+			all = append(all, steady(what, s.series[what], 0))
 		case kind == "goroutines", what == sqlPrepared:
 			all = append(all, flat(what, s.series[what], 8))
 		case kind == "open files", what == sqlConnections: // pools open more after each stall, up to their bounds
@@ -59,17 +61,17 @@ func (s *soak) calmOnes(what string) []point {
 	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
 }
 
-// steady demands that memory does not grow: by the slope where the run is long enough to tell it from noise,
-// else by what was gained, unless that may be noise.
-func steady(what string, points []point) gate {
+// steady demands that memory does not grow: by the slope where the run is long enough to tell it from noise, and from
+// what a process takes while it warms up, that many seconds; else by what was gained, unless that may be noise.
+func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))
 	g.got = fmt.Sprintf("%+.2f ± %.2f MB/h (95 %%)", slope, within)
-	if within <= mostSlope {
+	if within <= mostSlope && secondHalf(points)[0].at >= warm {
 		g.passed = slope < mostSlope
 		return g
 	}
-	g.want = fmt.Sprintf("too short to tell %.0f MB/h: growth not above %.0f MB, or within noise", mostSlope, mostGrowth)
+	g.want = fmt.Sprintf("too short for < %.0f MB/h: growth not above %.0f MB, or within noise", mostSlope, mostGrowth)
 	g.got += fmt.Sprintf(", that is %+.2f ± %.2f MB", slope*hours, within*hours)
 	g.passed = slope*hours <= mostGrowth || slope-within <= mostSlope
 	if hours == 0 {
@@ -208,10 +210,12 @@ func TestMemoryThatGrowsFailsItsGate(t *testing.T) {
 		{"a leak of 30 MB/h in half an hour", 900, 30, false},
 		{"a leak of 600 MB/h in two minutes", 60, 600, false},
 	} {
-		g := steady(test.name, readings(test.n, func(at float64) float64 { return warm(at) + at/3600*test.perHour }))
-		require.Equal(t, test.passed, g.passed, "%+v", g)
+		for _, early := range []float64{0, 3600} {
+			g := steady(test.name, readings(test.n, func(at float64) float64 { return warm(at) + at/3600*test.perHour }), early)
+			require.Equal(t, test.passed, g.passed, "%+v", g)
+		}
 	}
-	require.False(t, steady("nothing", nil).passed)
+	require.False(t, steady("nothing", nil, 0).passed)
 }
 
 func TestCountsThatGrowFailTheirGate(t *testing.T) {
