@@ -48,18 +48,14 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 	for a := range d.running {
 		lease := a.t.cfg.Lease
 		switch {
-		case a.returned: // its outcome waits for the database: until it is there, nobody else shall run the entry
-			if a.leaseEnd.Sub(now) < lease*2/3 {
-				due = append(due, a)
-			}
-		case now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
+		case !a.returned && now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
 				stuck = append(stuck, a)
 			}
-		case now.After(a.leaseEnd):
+		case !a.returned && now.After(a.leaseEnd):
 			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
-		case a.leaseEnd.Sub(now) < lease*2/3:
+		case a.leaseEnd.Sub(now) < lease*2/3: // also while its outcome waits for the database: nobody else shall run it
 			due = append(due, a)
 		}
 	}

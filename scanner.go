@@ -123,20 +123,24 @@ func (s *scanner) expect(businessType string, in time.Duration) {
 	due := time.Now().Add(max(0, in))
 	s.mu.Lock()
 	scan := s.types[businessType]
-	if scan != nil && due.Before(scan.closed) {
-		due = scan.closed
-	}
-	earlier := scan != nil && due.Before(scan.due)
-	if scan != nil {
-		scan.heard++
-	}
-	if earlier {
-		scan.due = due
-	}
+	earlier := scan != nil && scan.hear(due)
 	s.mu.Unlock()
 	if earlier {
 		s.poke()
 	}
+}
+
+// hear takes note of a due moment, and reports whether it is the earliest so far.
+func (scan *scan) hear(due time.Time) bool {
+	scan.heard++
+	if due.Before(scan.closed) {
+		due = scan.closed
+	}
+	if !due.Before(scan.due) {
+		return false
+	}
+	scan.due = due
+	return true
 }
 
 // freed tells that a slot of a type is free, which matters only while more entries are due.
