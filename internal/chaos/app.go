@@ -61,6 +61,7 @@ type appConfig struct {
 	KillEvery time.Duration
 
 	Failing, Poison float64 // see Config
+	Careful         bool    // see Config
 }
 
 // appProcess is an app at work.

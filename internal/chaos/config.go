@@ -21,6 +21,10 @@ type Config struct {
 	// zero: each type has a plan of its own, much worse.
 	Failing, Poison float64
 
+	// Careful producers confirm every receipt and roll back to no savepoint. Others leave entries to be found by
+	// looking, grace and interval later, and announce some that do not exist.
+	Careful bool
+
 	Faults Faults
 
 	// Excused are demands of the checker that this run cannot meet, and why; see history.Run.

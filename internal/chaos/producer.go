@@ -131,7 +131,7 @@ func (t *transaction) begun(ctx context.Context) {
 	t.write(&history.Commit{At: history.Now(), Tx: t.number})
 	err = tx.Commit()
 	t.committed(err)
-	if err == nil && !t.cfg.Connector && t.rand.IntN(5) > 0 {
+	if err == nil && !t.cfg.Connector && (t.cfg.Careful || t.rand.IntN(5) > 0) {
 		for _, receipt := range receipts {
 			receipt.Committed()
 		}
@@ -171,7 +171,7 @@ func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensat
 	t.write(&history.Savepoint{At: history.Now(), Tx: t.number, Name: "s"})
 	before := len(t.inserted)
 	receipt, err := t.insert(ctx, tx, t.drafts(1+t.rand.IntN(3)))
-	if err != nil || t.rand.IntN(3) == 0 {
+	if err != nil || t.cfg.Careful || t.rand.IntN(3) == 0 {
 		return receipt, err
 	}
 	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); err != nil {

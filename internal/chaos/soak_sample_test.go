@@ -207,7 +207,7 @@ func (c *claimCounts) see(r faultproxy.Request) bool {
 	case !strings.Contains(r.Text, "common_process_log"):
 	case strings.HasPrefix(r.Text, "SELECT id, idempotent_id") && strings.HasSuffix(r.Text, "ORDER BY id FOR UPDATE SKIP LOCKED"):
 		c.wanted.Add(idsIn(r.Text))
-	case strings.HasPrefix(r.Text, "UPDATE") && strings.Contains(r.Text, "delivery_count=delivery_count+1"):
+	case strings.HasPrefix(r.Text, "UPDATE") && strings.Contains(r.Text, " SET version=version+1") && strings.Contains(r.Text, ", token="):
 		c.taken.Add(idsIn(r.Text))
 	}
 	return false

@@ -53,13 +53,13 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soakConfig has a fault every minute and a half, more often in a short run. Nobody kills processes, and few
-// people interfere.
+// soakConfig has a fault every minute and a half, more often in a short run. Nobody kills processes,
+// producers are careful, and few people interfere.
 func soakConfig(d time.Duration, dir string) Config {
 	calm := min(90*time.Second, d/5)
 	rounds := int(d / (calm + 5*time.Second))
 	return Config{
-		Seed: *soakSeed, Duration: d, Dir: dir, Rate: *soakRate, People: 0.2, KillEvery: -1, Failing: 0.05, Poison: 0.01,
+		Seed: *soakSeed, Duration: d, Dir: dir, Rate: *soakRate, People: 0.2, KillEvery: -1, Failing: 0.05, Poison: 0.01, Careful: true,
 		Faults:      Faults{Kinds: mildFaults[:min(max(rounds/2, 1), len(mildFaults))], Most: 1, Calm: calm},
 		SampleEvery: soakEvery,
 	}

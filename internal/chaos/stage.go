@@ -139,7 +139,7 @@ func (st *stage) startApps() {
 		cfg.DSN, cfg.CanaryDSN, cfg.Redis = p.dsn(i == 1), st.sql.DSN(database, "interpolateParams=true"), p.redis.Addr()
 		cfg.Rate, cfg.People = st.cfg.Rate/float64(len(casts)), st.cfg.People/float64(len(casts))
 		cfg.KillEvery = st.cfg.KillEvery * time.Duration(len(casts))
-		cfg.Failing, cfg.Poison = st.cfg.Failing, st.cfg.Poison
+		cfg.Failing, cfg.Poison, cfg.Careful = st.cfg.Failing, st.cfg.Poison, st.cfg.Careful
 		st.apps = append(st.apps, startApp(st.tb, cfg, p))
 	}
 	st.awaitApps()
