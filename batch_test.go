@@ -162,6 +162,23 @@ func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
 	require.Contains(t, dead.Entries[0].LastError, "handler panicked: thirteen")
 }
 
+func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
+	for name, fail := range map[string]func(ctx context.Context) []error{
+		"panic":     func(context.Context) []error { panic("alone") },
+		"none":      func(context.Context) []error { return []error{} },
+		"too many":  func(context.Context) []error { return make([]error, 2) },
+		"timed out": func(ctx context.Context) []error { <-ctx.Done(); return []error{ctx.Err()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			_, seen := batched(t, w, 1, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
+				func(ctx context.Context, _ []int) []error { return fail(ctx) })
+			require.Equal(t, 1, w.ended(compensator.Dead, 2))
+			require.Len(t, seen.of(0), 2, "a run for each attempt")
+		})
+	}
+}
+
 func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	w := newWorld(t)
 	c := w.new(w.quick())

@@ -75,7 +75,11 @@ func (d *dispatcher) start(t *handlerType, attempts []*attempt) bool {
 		}
 	}
 	for chunk := range slices.Chunk(batch, t.cfg.BatchSize) {
-		go d.runBatch(t, chunk)
+		if len(chunk) == 1 {
+			go d.run(chunk[0]) // alone already: what comes of it counts
+		} else {
+			go d.runBatch(t, chunk)
+		}
 	}
 	return true
 }
@@ -178,7 +182,7 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 // only is the verdict of a batch of one.
 func only(verdicts []error) error {
 	switch {
-	case len(verdicts) == 0:
+	case verdicts == nil:
 		return nil
 	case len(verdicts) != 1:
 		return fmt.Errorf("batch handler answered with %d errors for 1 entry", len(verdicts))

@@ -132,9 +132,10 @@ type Item[T any] struct {
 	Value T
 }
 
-// HandleBatch is Handle for a handler of several entries at once. Its context is the batch's: it ends with
-// ErrTimeout or ErrStopping, but not when one of the entries is cancelled or its lease lost. A batch that panics, times out or answers
-// with another number of errors spends no attempt: each of its entries is run again alone, and that counts.
+// HandleBatch is Handle for a handler of several entries at once; nil says that all have succeeded. Its context is
+// the batch's: it ends with ErrTimeout or ErrStopping, but not when one of several entries is cancelled or its lease
+// lost. A batch of several that panics, times out or answers with another number of errors spends no attempt: each
+// of its entries is run again alone, and that counts.
 func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}

@@ -339,8 +339,8 @@ func (p *producer) planMostlyWell(j *job, businessType string) {
 	case n < p.cfg.Poison+p.cfg.Failing:
 		j.Fails = 1
 	}
-	if businessType == typeSlow {
-		j.SleepMS = 500 + p.rand.IntN(1000) // renewed, but within the queue's lease, which is not
+	if businessType == typeSlow { // renewed, but within the queue's lease, which is not
+		j.SleepMS, j.How = 500+p.rand.IntN(1000), ""
 	}
 }
 
