@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -184,9 +185,15 @@ func (c *Compensator) headers(ctx context.Context) ([]byte, error) {
 
 // draft validates an entry and fills in what it leaves open.
 func (c *Compensator) draft(e NewEntry) (Draft, error) {
-	delay, delayErr := e.delay()
-	problems := []error{validateType(e.BusinessType), delayErr}
+	var problems []error
 	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	if err := validateType(e.BusinessType); err != nil {
+		problems = append(problems, err)
+	}
+	delay, err := e.delay()
+	if err != nil {
+		problems = append(problems, err)
+	}
 	if e.IdempotentID == "" {
 		e.IdempotentID = newIdempotentID()
 	}
@@ -306,5 +313,12 @@ func newIdempotentID() string {
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
 	b[6] = b[6]&0x0f | 0x70
 	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
+	var text [36]byte
+	hex.Encode(text[0:], b[0:4])
+	hex.Encode(text[9:], b[4:6])
+	hex.Encode(text[14:], b[6:8])
+	hex.Encode(text[19:], b[8:10])
+	hex.Encode(text[24:], b[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A statement of ours holds at most this many rows and about this many bytes of content.
@@ -129,16 +130,23 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 func (in *insertion) statement(places []int) (string, []any) {
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + in.s.table.quoted("") + " " + insertColumns + " VALUES ")
-	args := make([]any, 0, 12*len(places))
+	args := make([]any, 0, 13*len(places))
+	tuple, lease := in.s.d.tuple(0), time.Duration(0)
+	b.Grow((len(places) + 1) * (len(tuple) + len("(?,")))
 	for n, i := range places {
 		d := &in.drafts[i]
-		key := "?"
-		if n > 0 {
-			b.WriteByte(',')
-		} else if in.guarded {
-			key = in.s.d.guardedKey
+		if d.Lease != lease { // most rows are alike
+			tuple, lease = in.s.d.tuple(millis(d.Lease)), d.Lease
 		}
-		b.WriteString("(" + key + in.s.d.tuple(millis(d.Lease)))
+		key := "(?"
+		switch {
+		case n > 0:
+			key = ",(?"
+		case in.guarded:
+			key = "(" + in.s.d.guardedKey
+		}
+		b.WriteString(key)
+		b.WriteString(tuple)
 		args = append(args, d.IdempotentID, d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
 			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (millis(d.Delay)+999)/1000, d.Token[:], dueAfter(d.Delay))
 	}

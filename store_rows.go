@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// columns lists what scanRow reads.
+// columns lists what a rowScanner reads.
 func (s *sqlStore) columns() string {
 	return "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 		"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
@@ -33,8 +33,9 @@ func (s *sqlStore) queryRows(ctx context.Context, tx Tx, query string, args ...a
 	}
 	defer rows.Close()
 	var found []Row
+	scan := newRowScanner()
 	for rows.Next() {
-		row, err := scanRow(rows)
+		row, err := scan.row(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -43,25 +44,40 @@ func (s *sqlStore) queryRows(ctx context.Context, tx Tx, query string, args ...a
 	return found, rows.Err()
 }
 
-func scanRow(rows *sql.Rows) (Row, error) {
-	var (
-		r                                      Row
-		headers, token                         []byte
-		next, created, updated, dueIn, leaseIn int64
-	)
-	err := rows.Scan(&r.ID.row, &r.IdempotentID, &r.BusinessType, &r.BatchID, &r.BusinessID, &r.BusinessExtID, &r.UserID, &r.UserName,
-		&r.Content, &headers, &r.State, &r.ProcessCount, &r.MaxProcessCount, &r.CompensateCount, &r.DeliveryCount, &r.Version, &r.Epoch,
-		&next, &r.EndedBy, &r.LastError, &created, &updated, &token, &dueIn, &leaseIn)
-	if err != nil {
-		return r, err
+// rowScanner reads one row after the other into the same place: what database/sql needs for it, it needs once a
+// query, and an int64 is taken as it is where any other size is written out and parsed.
+type rowScanner struct {
+	Row
+	headers, token                          sql.RawBytes
+	state, failed, most, undone, deliveries int64
+	epoch                                   int64
+	next, created, updated, dueIn, leaseIn  int64
+	into                                    []any
+}
+
+func newRowScanner() *rowScanner {
+	v := new(rowScanner)
+	v.into = []any{&v.ID.row, &v.IdempotentID, &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
+		&v.Content, &v.headers, &v.state, &v.failed, &v.most, &v.undone, &v.deliveries, &v.Version, &v.epoch,
+		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.dueIn, &v.leaseIn}
+	return v
+}
+
+func (v *rowScanner) row(rows *sql.Rows) (Row, error) {
+	if err := rows.Scan(v.into...); err != nil {
+		return Row{}, err
 	}
-	if len(headers) > 0 {
-		_ = json.Unmarshal(headers, &r.Headers) // written by us; a row somebody edited must still run
+	v.Headers = nil
+	if len(v.headers) > 0 {
+		_ = json.Unmarshal(v.headers, &v.Headers) // written by us; a row somebody edited must still run
 	}
-	copy(r.Token[:], token)
-	r.NextAt, r.CreatedAt, r.UpdatedAt = unixMilli(next), unixMilli(created), unixMilli(updated)
-	r.DueIn, r.LeaseLeft = time.Duration(dueIn)*time.Millisecond, time.Duration(leaseIn)*time.Millisecond
-	return r, nil
+	v.Token = Token{}
+	copy(v.Token[:], v.token)
+	v.State, v.Epoch = State(v.state), uint32(v.epoch)
+	v.ProcessCount, v.MaxProcessCount, v.CompensateCount, v.DeliveryCount = int(v.failed), int(v.most), int(v.undone), int(v.deliveries)
+	v.NextAt, v.CreatedAt, v.UpdatedAt = unixMilli(v.next), unixMilli(v.created), unixMilli(v.updated)
+	v.DueIn, v.LeaseLeft = time.Duration(v.dueIn)*time.Millisecond, time.Duration(v.leaseIn)*time.Millisecond
+	return v.Row, nil
 }
 
 func unixMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -14,23 +14,28 @@ local longest, limit, near = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV
 local members = redis.call('ZCARD', KEYS[1])
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 local earliest = math.huge
+local place, moved = {}, {} -- where an entry is now; due time and id in turn. An id may come twice
 
 for i = 4, #ARGV, 2 do
   local id, wait = ARGV[i], tonumber(ARGV[i + 1])
   local due = wait > 0 and later + wait or now
-  local place = redis.call('ZSCORE', KEYS[1], id)
-  if place then
-    if tonumber(place) > later + wait + longest then
-      redis.call('ZADD', KEYS[1], due, id)
-      earliest = math.min(earliest, due)
-    end
-  elseif wait <= near or limit == 0 or members < limit then
-    redis.call('ZADD', KEYS[1], due, id)
+  local was = place[id] or tonumber(redis.call('ZSCORE', KEYS[1], id))
+  local pulled = was and was > later + wait + longest
+  local added = not was and (wait <= near or limit == 0 or members < limit)
+  if added then
     members = members + 1
+  end
+  if pulled or added then
+    place[id] = due
+    moved[#moved + 1] = due
+    moved[#moved + 1] = id
     earliest = math.min(earliest, due)
   end
 end
 
+if moved[1] then
+  redis.call('ZADD', KEYS[1], unpack(moved))
+end
 if earliest < (tonumber(head) or math.huge) then
   return 1
 end

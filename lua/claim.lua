@@ -15,10 +15,12 @@ local beyond = redis.call('ZRANGE', KEYS[1], #ids, #ids, 'WITHSCORES')[2]
 -- At maxmemory Redis refuses ZADD as the first write of a script, though moving an entry needs no memory.
 -- ZREM is allowed, and after it the rest is, so a full Redis still drains.
 if ids[1] then
+  local leased = {}
+  for i, id in ipairs(ids) do
+    leased[2 * i - 1], leased[2 * i] = token, id
+  end
   redis.call('ZREM', KEYS[1], ids[1])
-end
-for i = 1, #ids do
-  redis.call('ZADD', KEYS[1], token, ids[i])
+  redis.call('ZADD', KEYS[1], unpack(leased))
 end
 
 if beyond then

@@ -9,20 +9,38 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
 local settled = 0
+local touched, place = {}, {} -- ids, and where each is now; an id may come twice
 
 for i = 1, #ARGV, 3 do
   local id, token, wait = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local due = wait > 0 and later + wait or now
-  local place = tonumber(redis.call('ZSCORE', KEYS[1], id))
-  if place and (place == token or wait >= 0 and place > due) then
-    -- ZREM comes first even for an entry that stays: Redis at maxmemory refuses ZADD as the first write.
-    redis.call('ZREM', KEYS[1], id)
-    if wait >= 0 then
-      redis.call('ZADD', KEYS[1], due, id)
+  local was = place[id]
+  if was == nil then
+    was = tonumber(redis.call('ZSCORE', KEYS[1], id))
+  end
+  if was and (was == token or wait >= 0 and was > due) then
+    if place[id] == nil then
+      touched[#touched + 1] = id
     end
-    if place == token then
+    place[id] = wait >= 0 and due
+    if was == token then
       settled = settled + 1
     end
   end
+end
+
+-- ZREM comes first even for entries that stay: Redis at maxmemory refuses ZADD as the first write.
+local again = {}
+for _, id in ipairs(touched) do
+  if place[id] then
+    again[#again + 1] = place[id]
+    again[#again + 1] = id
+  end
+end
+if touched[1] then
+  redis.call('ZREM', KEYS[1], unpack(touched))
+end
+if again[1] then
+  redis.call('ZADD', KEYS[1], unpack(again))
 end
 return settled

@@ -39,8 +39,7 @@ func announcing() []mutant {
 			name: "plain-zadd", oracle: duplicates,
 			what: "an announcement makes an entry due that somebody has just leased from the queue",
 			edits: []edit{
-				{"lua/announce.lua", "  if place then\n", "  if false then\n"},
-				{"lua/announce.lua", "  elseif wait <= near or limit == 0 or members < limit then", "  elseif place or wait <= near or limit == 0 or members < limit then"},
+				{"lua/announce.lua", "local pulled = was and was > later + wait + longest", "local pulled = was"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
 			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce").and(model, "h:announce-overwrites"),
@@ -49,7 +48,7 @@ func announcing() []mutant {
 			name: "unconditional-removal", oracle: lateness,
 			what: "a settle removes an entry from the queue that somebody else has leased since",
 			edits: []edit{
-				{"lua/settle.lua", "if place and (place == token or wait >= 0 and place > due) then", "if place then"},
+				{"lua/settle.lua", "if was and (was == token or wait >= 0 and was > due) then", "if was then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/SettleRemovesOnlyUnderItsOwnToken"),
 			survives: tests("TestFrozenProcessThatComesBackChangesNothing", "TestManyInstancesRunEachEntryOnce").and(model, "h:ack-without-token"),
