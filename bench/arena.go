@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -92,22 +93,32 @@ func (a *arena) watched(n int) *sql.DB { return a.open(n, true) }
 
 func (a *arena) open(n int, watched bool) *sql.DB {
 	a.Helper()
-	cfg, err := mysql.ParseDSN(a.dsn)
+	db, err := openPool(a.dsn, n, watched)
 	a.must(err)
-	connector, err := mysql.NewConnector(cfg)
-	a.must(err)
-	var db *sql.DB
-	if watched {
-		db = sql.OpenDB(compensator.Connector(connector))
-	} else {
-		db = sql.OpenDB(connector)
-	}
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
 	a.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-func (a *arena) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: a.redis.Addr(), MaxRetries: -1})
+func openPool(dsn string, n int, watched bool) (*sql.DB, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	var connector driver.Connector
+	if connector, err = mysql.NewConnector(cfg); err != nil {
+		return nil, err
+	}
+	if watched {
+		connector = compensator.Connector(connector)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db, nil
+}
+
+func (a *arena) client() *redis.Client { return newClient(a.redis.Addr()) }
+
+func newClient(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 }

@@ -16,4 +16,7 @@ var (
 	out   = flag.String("out", "../build/bench.json", "where the table goes as JSON")
 )
 
-func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
+func TestMain(m *testing.M) {
+	runVictim()
+	os.Exit(testservers.Main(m))
+}

@@ -27,19 +27,29 @@ type library struct {
 // ours makes one for a figure. handler nil means that this process only records.
 func (a *arena) ours(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
-	l := &library{a: a, db: a.watched(producers + 4), client: a.client(), stop: func() {}}
+	return a.oursWith(compensator.TypeConfig{Concurrency: concurrency}, handler)
+}
+
+func (a *arena) oursWith(cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) *library {
+	a.Helper()
+	l, err := openLibrary(a.watched(producers+4), a.client(), cfg, handler)
+	a.must(err)
+	l.a = a
+	return l
+}
+
+func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) (*library, error) {
+	l := &library{db: db, client: client, stop: func() {}}
 	var err error
-	l.Compensator, err = compensator.New(a.Context(), compensator.Config{
+	l.Compensator, err = compensator.New(context.Background(), compensator.Config{
 		DB: l.db, Redis: l.client, Logger: slog.New(slog.DiscardHandler),
 		Observer: compensator.Observer{Settled: func(compensator.SettledEvent) { l.settled.Add(1) }},
 	})
-	a.must(err)
-	if handler != nil {
-		_, err = compensator.Handle(l.Compensator, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) },
-			compensator.TypeConfig{Concurrency: concurrency, Codec: asIs{}})
-		a.must(err)
+	if err == nil && handler != nil {
+		cfg.Codec = asIs{}
+		_, err = compensator.Handle(l.Compensator, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, cfg)
 	}
-	return l
+	return l, err
 }
 
 // run starts its scanners; close stops them.

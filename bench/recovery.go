@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +14,7 @@ import (
 
 // recovery is how the library comes back, and what it costs meanwhile.
 type recovery struct {
+	Killed      []killed      `json:"killed"`
 	Announced   int           `json:"announced"`          // entries within the horizon when Redis forgot everything
 	Seconds     float64       `json:"announced_seconds"`  // from the first of them that Redis knew again to the last
 	Bytes       float64       `json:"redis_bytes"`        // that Redis needs for each
@@ -24,15 +26,24 @@ type recovery struct {
 }
 
 func (r recovery) String() string {
-	return fmt.Sprintf("| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| announced again after a FLUSHALL, of %d | %.0f /s |\n"+
+	var b strings.Builder
+	b.WriteString(killedHead + "\n")
+	for _, k := range r.Killed {
+		fmt.Fprintln(&b, k)
+	}
+	fmt.Fprintf(&b, "\n| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| announced again after a FLUSHALL, of %d | %.0f /s |\n"+
 		"| backlog of %d worked off, while %d new ones a second come | %.0f /s |\n| commit → handler of the new ones, p50 / p99 | %s / %s ms |",
 		r.Bytes, r.Announced, float64(r.Announced)/r.Seconds, r.Backlog, r.NewRate, r.BacklogRate,
 		strconv.FormatFloat(r.NewP50.Seconds()*1000, 'f', 1, 64), strconv.FormatFloat(r.NewP99.Seconds()*1000, 'f', 1, 64))
+	return b.String()
 }
 
 func (a *arena) recovery(announced, backlog int) recovery {
 	a.Helper()
 	r := recovery{Announced: announced, Backlog: backlog, NewRate: 500}
+	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default, and a short one
+		r.Killed = append(r.Killed, a.killed(lease, 100))
+	}
 	a.forgotten(&r)
 	a.outage(&r)
 	return r
@@ -91,11 +102,16 @@ func (a *arena) outage(r *recovery) {
 	quit := make(chan struct{})
 	from := make(map[string]time.Time)
 	go func() {
-		a.until(func() bool { return l.settled.Load() >= int64(r.Backlog) })
+		for l.settled.Load() < int64(r.Backlog) && a.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
 		done <- float64(r.Backlog) / time.Since(began).Seconds()
 		close(quit)
 	}()
 	for open := true; open; {
+		if time.Since(began) > 5*time.Minute {
+			a.Fatalf("%d of %d entries settled after %v", l.settled.Load(), r.Backlog, time.Since(began))
+		}
 		for id, at := range atRate(r.NewRate, r.NewRate, func() (string, time.Time) {
 			receipt, err := l.record(a.Context(), 1, compensator.Options{BusinessID: "new"})
 			a.must(err)

@@ -7,14 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
 // startLimit is generous: a loaded machine must not turn into a failed run.
 const startLimit = 90 * time.Second
+
+// childAttributes lets no child outlive the benchmark, however that ends.
+func childAttributes() *syscall.SysProcAttr { return child.Attributes(nil, syscall.SIGKILL) }
 
 // startProgram runs a server in a process group of its own until the test ends, and returns when ask is content.
 func startProgram(tb testing.TB, cmd *exec.Cmd, dir string, ask func() error) error {
@@ -24,10 +28,7 @@ func startProgram(tb testing.TB, cmd *exec.Cmd, dir string, ask func() error) er
 		return err
 	}
 	defer log.Close()
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = childAttributes()
-	}
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, log, log, childAttributes()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -60,18 +61,14 @@ func awaitProgram(ask func() error, over <-chan struct{}, log string) error {
 	return nil
 }
 
-// findProgram looks where an ordinary PATH does not lead, too; of several versions it takes the last.
-func findProgram(name string, patterns ...string) (string, error) {
-	for _, pattern := range patterns {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			return slices.Max(found), nil
+// findProgram looks where an ordinary PATH does not lead, too, and there first.
+func findProgram(name string, elsewhere ...string) (string, error) {
+	for _, file := range append(elsewhere, name) {
+		if path, err := exec.LookPath(file); err == nil {
+			return path, nil
 		}
 	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("%w: no %s", errNotHere, name)
-	}
-	return path, nil
+	return "", fmt.Errorf("%w: no %s", errNotHere, name)
 }
 
 // freePorts returns ports of 127.0.0.1 nobody listens on now.

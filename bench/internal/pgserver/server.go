@@ -1,0 +1,230 @@
+// Package pgserver starts a PostgreSQL that is thrown away when the test ends.
+package pgserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/compensator-go/compensator/bench/internal/child"
+)
+
+// ErrNotHere is the error of Start on a machine that cannot run PostgreSQL.
+var ErrNotHere = errors.New("no PostgreSQL")
+
+// Server is a running server.
+type Server struct {
+	URL     string // of a superuser
+	Version string
+
+	dir        string
+	attributes *syscall.SysProcAttr
+}
+
+const (
+	dirPrefix = "compensator-bench-postgres-"
+
+	// startLimit is generous: a loaded machine must not turn into a failed run.
+	startLimit = 90 * time.Second
+)
+
+// Start returns when the server answers. Where no setting, name=value, says otherwise it has its defaults: fsync and
+// synchronous_commit are on.
+func Start(tb testing.TB, settings ...string) (*Server, error) {
+	programs, err := findPrograms()
+	if err != nil {
+		return nil, err
+	}
+	owner, err := findOwner()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := makeDir(tb, owner)
+	if err != nil {
+		return nil, err
+	}
+	// To the postmaster SIGQUIT is an immediate end with all its children, which SIGKILL would leave.
+	s := &Server{dir: dir, attributes: child.Attributes(owner, syscall.SIGQUIT)}
+	if err := s.initialize(filepath.Join(programs, "initdb")); err != nil {
+		return nil, err
+	}
+	return s, s.serve(tb, filepath.Join(programs, "postgres"), settings)
+}
+
+// findPrograms returns the directory of the newest server here. Debian keeps it out of PATH.
+func findPrograms() (string, error) {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if len(found) == 0 {
+		return "", ErrNotHere
+	}
+	version := func(path string) int {
+		n, _ := strconv.Atoi(strings.Split(path, "/")[4])
+		return n
+	}
+	return filepath.Dir(slices.MaxFunc(found, func(x, y string) int { return version(x) - version(y) })), nil
+}
+
+// findOwner returns whom the server runs as: it refuses to be root's. nil: this process's user.
+func findOwner() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		found, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(found.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(found.Gid, 10, 32)
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+	}
+	return nil, fmt.Errorf("%w: neither postgres nor nobody is a user here, and root may not run it", ErrNotHere)
+}
+
+// makeDir makes no TempDir of the test's, because nobody but this process's user could enter that.
+func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
+	sweepDirs()
+	dir, err := os.MkdirTemp("", dirPrefix)
+	if err != nil {
+		return "", err
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if owner == nil {
+		return dir, nil
+	}
+	return dir, os.Chown(dir, int(owner.Uid), int(owner.Gid))
+}
+
+// sweepDirs removes what benchmarks that were killed have left: gigabytes. A minute is long enough for a server
+// to say that it uses its directory.
+func sweepDirs() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err == nil && time.Since(info.ModTime()) > time.Minute && !served(dir) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// served reports whether the process that the server's lock file names is there.
+func served(dir string) bool {
+	lock, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		return false
+	}
+	first, _, _ := strings.Cut(string(lock), "\n")
+	pid, err := strconv.Atoi(first)
+	return err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) logPath() string { return filepath.Join(s.dir, "log") }
+
+func (s *Server) initialize(initdb string) error {
+	cmd := exec.Command(initdb, "--pgdata="+s.data(), "--username=bench", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+	cmd.Dir, cmd.SysProcAttr = s.dir, s.attributes
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w:\n%s", initdb, err, output)
+	}
+	return nil
+}
+
+// serve starts the server, to end with the test, and returns when it answers.
+func (s *Server) serve(tb testing.TB, postgres string, settings []string) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	args := []string{"-D", s.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-c", "unix_socket_directories="}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	log, err := os.Create(s.logPath())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(postgres, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.dir, log, log, s.attributes
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	tb.Cleanup(func() { end(cmd.Process, ended) })
+	s.URL = fmt.Sprintf("postgres://bench@127.0.0.1:%d/postgres?sslmode=disable", port)
+	return s.await(tb.Context(), ended)
+}
+
+// end asks for a fast shutdown, which waits for no client, and for an immediate one when that takes too long.
+func end(process *os.Process, ended <-chan struct{}) {
+	_ = process.Signal(syscall.SIGINT)
+	select {
+	case <-ended:
+	case <-time.After(15 * time.Second):
+		_ = process.Signal(syscall.SIGQUIT)
+		<-ended
+	}
+}
+
+// await looks whether the server has ended after an answer, too: its port may be another's by now.
+func (s *Server) await(ctx context.Context, ended <-chan struct{}) error {
+	for limit := time.Now().Add(startLimit); ; {
+		answer := s.ask(ctx)
+		select {
+		case <-ended:
+			return fmt.Errorf("PostgreSQL ended at its start:\n%s", s.log())
+		case <-time.After(50 * time.Millisecond):
+		}
+		if answer == nil {
+			return nil
+		}
+		if time.Now().After(limit) {
+			return fmt.Errorf("PostgreSQL does not answer after %v: %w:\n%s", startLimit, answer, s.log())
+		}
+	}
+}
+
+func (s *Server) ask(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.URL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return conn.QueryRow(ctx, "SHOW server_version").Scan(&s.Version)
+}
+
+func (s *Server) log() string {
+	text, _ := os.ReadFile(s.logPath())
+	return string(text)
+}
+
+// freePort returns a port that nobody listens on now.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/bench/internal/child"
+)
+
+// killed is how long entries wait whose process dies while it runs them. Nobody can tell a dead process from a slow
+// one sooner than its leases end.
+type killed struct {
+	Lease   time.Duration `json:"lease_ns"`
+	Entries int           `json:"entries"`
+	P50     time.Duration `json:"p50_ns"` // from kill -9 to the next attempt
+	Max     time.Duration `json:"max_ns"`
+}
+
+const killedHead = "| lease | entries | kill -9 → next attempt, p50 s | most s |\n| ---: | ---: | ---: | ---: |"
+
+func (k killed) String() string {
+	s := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) }
+	return fmt.Sprintf("| %v | %d | %s | %s |", k.Lease, k.Entries, s(k.P50), s(k.Max))
+}
+
+// victimEnv holds the victim of a re-executed test binary.
+const victimEnv = "BENCH_VICTIM"
+
+// victim is a process that runs entries until it is killed.
+type victim struct {
+	DSN, Redis string
+	Lease      time.Duration
+	Entries    int
+}
+
+// killed has a process killed that runs entries, beside one that takes them over.
+func (a *arena) killed(lease time.Duration, entries int) killed {
+	a.Helper()
+	a.empty()
+	seen := newStarts()
+	successor := a.oursWith(compensator.TypeConfig{Concurrency: entries, Lease: lease}, func(_ context.Context, e *compensator.Entry) error {
+		seen.note(e.ID.String())
+		return nil
+	})
+	defer successor.close()
+	kill := a.startVictim(victim{a.dsn, a.redis.Addr(), lease, entries})
+	at := make(map[string]time.Time, entries)
+	ids, err := successor.List(a.Context(), compensator.Filter{BusinessType: benchType, Limit: entries})
+	a.must(err)
+	successor.run()
+	time.Sleep(time.Second) // the successor is at work, and finds nothing to do
+	now := kill()
+	for _, e := range ids.Entries {
+		at[e.ID.String()] = now
+	}
+	a.until(func() bool { return seen.count() >= entries })
+	l := lagsOf("", 0, seen.since(at, lease))
+	return killed{lease, entries, l.P50, l.Max}
+}
+
+// startVictim returns once the victim runs all its entries.
+func (a *arena) startVictim(v victim) (kill func() time.Time) {
+	a.Helper()
+	text, err := json.Marshal(v)
+	a.must(err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimEnv+"="+string(text))
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, child.Attributes(nil, syscall.SIGKILL)
+	ready, err := cmd.StdoutPipe()
+	a.must(err)
+	a.must(cmd.Start())
+	once := sync.OnceValue(func() time.Time {
+		now := time.Now()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return now
+	})
+	a.Cleanup(func() { once() })
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		a.Fatalf("the process to be killed did not come up: %v", err)
+	}
+	return once
+}
+
+// runVictim is what a re-executed test binary does instead of its tests: it never returns. It returns at once when
+// this process is no victim.
+func runVictim() {
+	text := os.Getenv(victimEnv)
+	if text == "" {
+		return
+	}
+	var v victim
+	err := json.Unmarshal([]byte(text), &v)
+	if err == nil {
+		err = v.run()
+	}
+	fmt.Fprintln(os.Stderr, "bench victim:", err)
+	os.Exit(2)
+}
+
+func (v victim) run() error {
+	db, err := openPool(v.DSN, producers+4, true)
+	if err != nil {
+		return err
+	}
+	var started sync.WaitGroup
+	started.Add(v.Entries)
+	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, func(context.Context, *compensator.Entry) error {
+		started.Done()
+		select {}
+	})
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if _, err := l.record(ctx, v.Entries, compensator.Options{}); err != nil {
+		return err
+	}
+	go func() {
+		started.Wait()
+		fmt.Print("r")
+	}()
+	return l.Run(ctx)
+}
