@@ -1,6 +1,9 @@
 package compensator
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+)
 
 // batcher is group commit without a timer: what arrives while one batch is being flushed is the next batch.
 // A lone item is flushed at once. Its goroutines live only while there is work.
@@ -13,6 +16,7 @@ type batcher[T any] struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []T
 	running int
+	flushed int           // items of the last flush
 	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
 }
 
@@ -22,6 +26,9 @@ func (b *batcher[T]) add(items ...T) bool {
 	defer b.mu.Unlock()
 	if b.bound > 0 && len(b.waiting)+len(items) > b.bound {
 		return false
+	}
+	if b.waiting == nil {
+		b.waiting = make([]T, 0, max(len(items), b.flushed)) // as many may come as last time
 	}
 	b.waiting = append(b.waiting, items...)
 	if len(b.waiting) > 0 && b.running < b.workers {
@@ -33,11 +40,29 @@ func (b *batcher[T]) add(items ...T) bool {
 
 func (b *batcher[T]) work() {
 	for {
+		b.gather()
 		batch := b.next()
 		if batch == nil {
 			return
 		}
 		b.flush(batch)
+	}
+}
+
+// mostYields bounds gather where others never stop adding.
+const mostYields = 16
+
+// gather lets those who are about to add do so first: what is ready to run, runs, and nobody waits for a moment to
+// pass. Of hundreds of handlers that return together the first would else be a batch of its own.
+func (b *batcher[T]) gather() {
+	before := b.size()
+	for range mostYields {
+		runtime.Gosched()
+		now := b.size()
+		if now == before || now >= b.max {
+			return
+		}
+		before = now
 	}
 }
 
@@ -54,6 +79,7 @@ func (b *batcher[T]) next() []T {
 		return nil
 	}
 	n := min(len(b.waiting), b.max)
+	b.flushed = n
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
 		b.waiting = nil // an idle lane must not keep what has passed through it

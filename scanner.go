@@ -98,7 +98,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	next := s.peek
 	for _, name := range s.names {
 		scan, t := s.types[name], s.c.types.named(name)
-		for s.wantsLocked(scan, now) {
+		for s.wantsLocked(scan, now) && (scan.claiming == 0 || t.slots.free() >= worthwhile(t)) {
 			n := t.slots.take(maxStatementRows)
 			if n == 0 {
 				break
@@ -117,6 +117,9 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 func (s *scanner) wantsLocked(scan *scan, now time.Time) bool {
 	return scan.claiming == 0 && !now.Before(scan.due) || scan.full && scan.claiming < claimsInFlight
 }
+
+// worthwhile is how many free slots are worth a claim beside one under way: that one wakes the scanner when it ends.
+func worthwhile(t *handlerType) int { return min(t.cfg.Concurrency/4, maxStatementRows/2) }
 
 // expect makes the scanner look at a type in at most in.
 func (s *scanner) expect(businessType string, in time.Duration) {
@@ -147,7 +150,7 @@ func (scan *scan) hear(due time.Time) bool {
 func (s *scanner) freed(businessType string) {
 	s.mu.Lock()
 	scan := s.types[businessType]
-	hungry := scan != nil && scan.claiming == 0 && (scan.full || !time.Now().Before(scan.due))
+	hungry := scan != nil && (scan.claiming == 0 && !time.Now().Before(scan.due) || scan.full && scan.claiming < claimsInFlight)
 	s.mu.Unlock()
 	if hungry {
 		s.poke()

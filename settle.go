@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -23,19 +24,17 @@ type ack struct {
 func (c *Compensator) settleBatch(batch []settlement) {
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
 	seen := make(map[EntryID]bool, len(batch))
-	first := batch[:0:0]
-	for _, s := range batch {
-		if seen[s.outcome.ID] {
+	batch = slices.DeleteFunc(batch, func(s settlement) bool {
+		again := seen[s.outcome.ID]
+		if seen[s.outcome.ID] = true; again {
 			twice = append(twice, s)
-			continue
 		}
-		seen[s.outcome.ID] = true
-		first = append(first, s)
-	}
+		return again
+	})
 	if len(twice) > 0 {
 		c.settleLane.add(twice...)
 	}
-	byToken := groupBy(first, func(s settlement) Token { return s.token })
+	byToken := groupBy(batch, func(s settlement) Token { return s.token })
 	for _, token := range byToken.order {
 		if group := byToken.groups[token]; token == (Token{}) {
 			c.settleUnder(newToken(), group)

@@ -43,19 +43,23 @@ type claim struct {
 }
 
 func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
-	rows, err := c.s.queryRows(ctx, tx, c.s.selectFrom(c.s.byID(), "id IN ("+idList(c.ids)+") ORDER BY id")+c.s.d.skipLocked)
+	rows, err := c.s.queryRows(ctx, tx, len(c.ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(c.ids)+") ORDER BY id")+c.s.d.skipLocked)
 	if err != nil {
 		return err
 	}
-	mine := c.choose(rows, accept)
-	if err := c.lookAtUnread(ctx, tx, rows); err != nil || len(mine) == 0 {
+	if err := c.lookAtUnread(ctx, tx, rows); err != nil {
 		return err
+	}
+	mine := c.choose(rows, accept)
+	if len(mine) == 0 {
+		return nil
 	}
 	return c.take(ctx, tx, mine)
 }
 
-// choose sorts the locked rows into what can be claimed and what cannot.
+// choose sorts the locked rows into what can be claimed and what cannot. It moves those it returns to the front.
 func (c *claim) choose(rows []Row, accept func(*Row) bool) (mine []Row) {
+	mine = rows[:0]
 	for i := range rows {
 		row := &rows[i]
 		switch {

@@ -187,7 +187,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row
 		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
 	}
 	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + in.s.d.share
-	rows, err := in.s.queryRows(ctx, in.tx, query, anySlice(keys)...)
+	rows, err := in.s.queryRows(ctx, in.tx, len(keys), query, anySlice(keys)...)
 	if err != nil {
 		return nil, err
 	}

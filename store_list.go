@@ -102,7 +102,7 @@ func (l *listing) chooseOrder() error {
 
 // readInOrder reads the rows as one index gives them.
 func (l *listing) readInOrder(ctx context.Context) (rows []Row, next string, err error) {
-	rows, err = l.s.queryRows(ctx, l.s.pool(), l.inOrder())
+	rows, err = l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.inOrder())
 	if err != nil || len(rows) <= l.limit {
 		return rows, "", err
 	}

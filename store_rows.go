@@ -25,14 +25,14 @@ func (s *sqlStore) selectFrom(table, where string) string {
 	return "SELECT " + s.columns() + " FROM " + table + " WHERE " + where
 }
 
-// queryRows reads rows; ids by another order than asked for are the caller's to match.
-func (s *sqlStore) queryRows(ctx context.Context, tx Tx, query string, args ...any) ([]Row, error) {
+// queryRows reads rows, some n of them; ids by another order than asked for are the caller's to match.
+func (s *sqlStore) queryRows(ctx context.Context, tx Tx, n int, query string, args ...any) ([]Row, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var found []Row
+	found := make([]Row, 0, n)
 	scan := newRowScanner()
 	for rows.Next() {
 		row, err := scan.row(rows)
@@ -129,7 +129,7 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.queryRows(ctx, s.pool(), s.selectRows("id IN ("+idList(ids)+")"))
+	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.selectRows("id IN ("+idList(ids)+")"))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: load %d entries: %w", len(ids), err)
 	}
@@ -165,7 +165,7 @@ func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, 
 	default:
 		return Row{}, &FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
 	}
-	rows, err := s.queryRows(ctx, tx, s.selectRows(where)+lock, arg)
+	rows, err := s.queryRows(ctx, tx, 1, s.selectRows(where)+lock, arg)
 	switch {
 	case err != nil:
 		return Row{}, err
