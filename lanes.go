@@ -36,9 +36,10 @@ func (c *Compensator) queueCall() (context.Context, context.CancelFunc) {
 }
 
 // route sends entries whose transaction has committed on their way: born claimed to be read back, due now
-// and with a free slot here to be claimed by id, all others to the queue.
+// and with a free slot here to be claimed by id, all others to the queue. It keeps fresh.
 func (c *Compensator) route(fresh []freshEntry) {
-	var announce, verify, claim []freshEntry
+	announce := fresh[:0]
+	var verify, claim []freshEntry
 	for _, f := range fresh {
 		t := c.accepting(f.businessType)
 		switch {
@@ -62,7 +63,7 @@ func (c *Compensator) route(fresh []freshEntry) {
 // announceFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
 // rest in time.
 func (c *Compensator) announceFresh(fresh []freshEntry) {
-	var items []Announcement
+	items := make([]Announcement, 0, len(fresh))
 	for _, f := range fresh {
 		in := time.Until(f.due)
 		switch {

@@ -139,7 +139,7 @@ type freshEntry struct {
 // fresh lists what was really inserted, due not before atLeast from now.
 func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
 	earliest := time.Now().Add(atLeast)
-	var list []freshEntry
+	list := make([]freshEntry, 0, len(rec.drafts))
 	for i, d := range rec.drafts {
 		if rec.inserted[i].Duplicate {
 			if credit := rec.credits[i]; credit != nil {

@@ -136,7 +136,7 @@ type recording struct {
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
 	headers, err := c.headers(ctx)
 	problems := []error{err}
-	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
+	rec := &recording{c: c, drafts: make([]Draft, 0, len(entries)), place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
 	token := newToken()
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {

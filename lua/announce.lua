@@ -12,31 +12,39 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
 local longest, limit, near = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local members = redis.call('ZCARD', KEYS[1])
-local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-local earliest = math.huge
-local place, moved = {}, {} -- where an entry is now; due time and id in turn. An id may come twice
 
+local function earliest()
+  return tonumber(redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]) or math.huge
+end
+
+local before = earliest()
+local entries = {} -- due time, id, due time, id …
 for i = 4, #ARGV, 2 do
-  local id, wait = ARGV[i], tonumber(ARGV[i + 1])
-  local due = wait > 0 and later + wait or now
-  local was = place[id] or tonumber(redis.call('ZSCORE', KEYS[1], id))
-  local pulled = was and was > later + wait + longest
-  local added = not was and (wait <= near or limit == 0 or members < limit)
-  if added then
-    members = members + 1
-  end
-  if pulled or added then
-    place[id] = due
-    moved[#moved + 1] = due
-    moved[#moved + 1] = id
-    earliest = math.min(earliest, due)
-  end
+  local wait = tonumber(ARGV[i + 1])
+  entries[i - 3] = wait > 0 and later + wait or now
+  entries[i - 2] = ARGV[i]
 end
 
-if moved[1] then
-  redis.call('ZADD', KEYS[1], unpack(moved))
+-- Mostly all of them are new, and there is room: that is one command. A Redis at maxmemory refuses it even for
+-- entries it has; those are looked at below.
+local added = 0
+if limit == 0 or members + #entries / 2 <= limit then
+  local reply = redis.pcall('ZADD', KEYS[1], 'NX', unpack(entries))
+  added = type(reply) == 'number' and reply or 0
 end
-if earliest < (tonumber(head) or math.huge) then
-  return 1
+
+if added < #entries / 2 then
+  for i = 1, #entries, 2 do
+    local due, id, wait = entries[i], entries[i + 1], tonumber(ARGV[i + 4])
+    local place = tonumber(redis.call('ZSCORE', KEYS[1], id))
+    if place then
+      if place > later + wait + longest then
+        redis.call('ZADD', KEYS[1], due, id)
+      end
+    elseif wait <= near or limit == 0 or members < limit then
+      redis.call('ZADD', KEYS[1], due, id)
+      members = members + 1
+    end
+  end
 end
-return 0
+return earliest() < before and 1 or 0
