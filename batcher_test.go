@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,6 +46,28 @@ func TestBatcherFlushesALoneItemAtOnceAndTheRestTogether(t *testing.T) {
 		require.Equal(t, 3*time.Second, time.Since(began))
 		require.Equal(t, 1, f.most)
 	})
+}
+
+func TestBatcherLetsTheReadyAddFirst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const rounds, adders = 50, 100
+	together := 0
+	for range rounds {
+		synctest.Test(t, func(t *testing.T) {
+			var f flushes
+			b := &batcher[int]{max: 500, workers: 1, flush: f.flush}
+			for i := range adders {
+				go b.add(i)
+			}
+			<-b.done()
+			synctest.Wait()
+			<-b.done()
+			if len(f.batches[0]) > adders/2 {
+				together++
+			}
+		})
+	}
+	require.Greater(t, together, rounds/2, "the first flush takes what a hundred goroutines were about to add")
 }
 
 func TestBatcherRunsNoMoreFlushesThanWorkers(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 func TestBench(t *testing.T) {
 	factor, rounds := *size, *pairs
 	if *quick {
-		factor, rounds = factor/5, 3
+		factor, rounds = factor/20, 3
 	}
 	n := func(full int) int { return max(1, int(float64(full)*factor)) }
 	a := newArena(t)
