@@ -86,6 +86,6 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 				assert.Regexp(t, given, string(c[1]), "%s: %s", file.Name(), c[0])
 			}
 		}
-		assert.NotContains(t, string(source), "unpack", "%s: fails beyond 7,999 values", file.Name())
 	}
+	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")
 }

@@ -49,7 +49,7 @@ func newRedisQueue(client redis.UniversalClient, prefix string) (*redisQueue, er
 	return &redisQueue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
 }
 
-// How much one script does at most: Redis serves nobody else meanwhile.
+// How much one script does at most: Redis serves nobody else meanwhile, and Lua's unpack takes 7,999 values.
 const (
 	maxScriptMembers = 1000
 	maxScriptKeys    = 128
