@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"bytes"
 	"embed"
 	"regexp"
 	"strings"
@@ -85,6 +86,9 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 			if string(c[1]) != "'TIME'" {
 				assert.Regexp(t, given, string(c[1]), "%s: %s", file.Name(), c[0])
 			}
+		}
+		if bytes.Contains(source, []byte("unpack(")) {
+			assert.Contains(t, []string{"announce.lua", "claim.lua", "settle.lua"}, file.Name(), "nothing bounds what it is given")
 		}
 	}
 	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")

@@ -101,13 +101,14 @@ func (c *Compensator) giveBack(f freshEntry) {
 
 // cancelCredit frees the slots a credit holds, and free slots that were taken; entries may be waiting for them.
 func (c *Compensator) cancelCredit(businessType string, credit *credit) {
-	c.types.named(businessType).slots.use(credit, 0)
-	c.scanner.freed(businessType)
+	t := c.types.named(businessType)
+	t.slots.use(credit, 0)
+	c.scanner.freed(t)
 }
 
 func (c *Compensator) free(t *handlerType, n int) {
 	t.slots.release(n)
-	c.scanner.freed(t.name)
+	c.scanner.freed(t)
 }
 
 // resolveFresh asks for the ids of a bulk insert, now that its rows are committed.

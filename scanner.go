@@ -98,7 +98,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	next := s.peek
 	for _, name := range s.names {
 		scan, t := s.types[name], s.c.types.named(name)
-		for s.wantsLocked(scan, now) && (scan.claiming == 0 || t.slots.free() >= worthwhile(t)) {
+		for scan.wants(t, now) {
 			n := t.slots.take(maxStatementRows)
 			if n == 0 {
 				break
@@ -114,12 +114,14 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	return max(0, time.Until(next))
 }
 
-func (s *scanner) wantsLocked(scan *scan, now time.Time) bool {
-	return scan.claiming == 0 && !now.Before(scan.due) || scan.full && scan.claiming < claimsInFlight
+// wants reports whether a claim is worth starting. Beside one under way, which wakes the scanner when it ends, that
+// takes more than a few free slots.
+func (scan *scan) wants(t *handlerType, now time.Time) bool {
+	if scan.claiming == 0 {
+		return scan.full || !now.Before(scan.due)
+	}
+	return scan.full && scan.claiming < claimsInFlight && t.slots.free() >= min(t.cfg.Concurrency/4, maxStatementRows/2)
 }
-
-// worthwhile is how many free slots are worth a claim beside one under way: that one wakes the scanner when it ends.
-func worthwhile(t *handlerType) int { return min(t.cfg.Concurrency/4, maxStatementRows/2) }
 
 // expect makes the scanner look at a type in at most in.
 func (s *scanner) expect(businessType string, in time.Duration) {
@@ -147,10 +149,10 @@ func (scan *scan) hear(due time.Time) bool {
 }
 
 // freed tells that a slot of a type is free, which matters only while more entries are due.
-func (s *scanner) freed(businessType string) {
+func (s *scanner) freed(t *handlerType) {
 	s.mu.Lock()
-	scan := s.types[businessType]
-	hungry := scan != nil && (scan.claiming == 0 && !time.Now().Before(scan.due) || scan.full && scan.claiming < claimsInFlight)
+	scan := s.types[t.name]
+	hungry := scan != nil && scan.wants(t, time.Now())
 	s.mu.Unlock()
 	if hungry {
 		s.poke()

@@ -99,14 +99,12 @@ func (a *arena) outage(r *recovery) {
 	began := time.Now()
 	l.run()
 	done := make(chan float64, 1)
-	quit := make(chan struct{})
 	from := make(map[string]time.Time)
 	go func() {
 		for l.settled.Load() < int64(r.Backlog) && a.Context().Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 		done <- float64(r.Backlog) / time.Since(began).Seconds()
-		close(quit)
 	}()
 	for open := true; open; {
 		if time.Since(began) > 5*time.Minute {
@@ -120,12 +118,11 @@ func (a *arena) outage(r *recovery) {
 			from[id] = at
 		}
 		select {
-		case <-quit:
+		case r.BacklogRate = <-done:
 			open = false
 		default:
 		}
 	}
-	r.BacklogRate = <-done
 	a.until(func() bool { return seen.count() >= len(from) })
 	l2 := lagsOf("", 0, seen.since(from, 0))
 	r.NewP50, r.NewP99 = l2.P50, l2.P99

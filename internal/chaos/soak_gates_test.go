@@ -39,9 +39,9 @@ func (s *soak) gates() []gate {
 			all = append(all, steady(what, s.series[what], 3600))
 		case kind == "live heap, MB":
 			all = append(all, steady(what, s.series[what], 0))
-		case what == sqlPrepared:
+		case kind == "goroutines", what == sqlPrepared:
 			all = append(all, flat(what, s.series[what], 8))
-		case kind == "goroutines", kind == "open files", what == sqlConnections: // pools open more after each stall, up to their bounds
+		case kind == "open files", what == sqlConnections: // pools open more after each stall, up to their bounds
 			all = append(all, flat(what, s.series[what], 20))
 		}
 	}

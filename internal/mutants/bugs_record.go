@@ -70,7 +70,7 @@ func recording() []mutant {
 			name: "credits-leak", oracle: leak,
 			what: "the slots a transaction reserved are not given back when it comes to nothing",
 			edits: []edit{
-				{"lanes.go", "	c.types.named(businessType).slots.use(credit, 0)\n", ""},
+				{"lanes.go", "	t.slots.use(credit, 0)\n", ""},
 			},
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},
