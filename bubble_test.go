@@ -191,6 +191,68 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	})
 }
 
+// distantStore takes a while to claim.
+type distantStore struct{ compensator.Store }
+
+func (s distantStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+	time.Sleep(50 * time.Millisecond)
+	return s.Store.Claim(ctx, want, token, lease, accept)
+}
+
+// What comes due while a claim is under way is claimed beside it.
+func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: distantStore{memory}, Queue: compensator.OpenWheel(), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		late := new(lateness)
+		_, err = compensator.Handle(c, "quiet", late.note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(time.Minute)
+		recordDelayedIn(t, c, memory, 1, time.Second).Committed()
+		recordDelayedIn(t, c, memory, 1, time.Second+10*time.Millisecond).Committed()
+		time.Sleep(2 * time.Second)
+		late.requireOnTime(t, 2)
+		assert.Less(t, slices.Max(late.all), 60*time.Millisecond, "by the bubble's clock: one claim, and no part of another")
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// awayStore cannot settle before a moment.
+type awayStore struct {
+	compensator.Store
+	back time.Time
+}
+
+func (s awayStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
+	if time.Now().Before(s.back) {
+		return nil, errors.New("the database is away")
+	}
+	return s.Store.Settle(ctx, token, outcomes)
+}
+
+// A database that is back when Run is to end is found in time, however short that time is.
+func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
+	for range 20 { // waits are drawn
+		synctest.Test(t, func(t *testing.T) {
+			memory := compensatortest.NewMemoryStore()
+			store := awayStore{memory, time.Now().Add(time.Minute)}
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			_, err = compensator.Handle(c, "quiet", new(lateness).note, compensator.TypeConfig{})
+			require.NoError(t, err)
+			stop := compensatortest.Run(t, c)
+			recordDelayedIn(t, c, memory, 1, time.Second).Committed()
+			time.Sleep(time.Until(store.back))
+			stop()
+			require.Equal(t, compensator.Succeeded, memory.Rows()[0].State)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
 // lateness is how late each handler began.
 type lateness struct {
 	mu  sync.Mutex // guards all

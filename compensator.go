@@ -245,7 +245,7 @@ func (c *Compensator) drain() error {
 	await(time.NewTimer(c.cfg.StopTimeout/3), c.resolveLane, c.verifyLane, c.claimLane)
 	stuck := c.dispatcher.drain(c.cfg.StopTimeout - time.Since(began))
 	failpoint.Reach(failpoint.HandlersEnded)
-	patience := time.NewTimer(max(c.cfg.StopTimeout/3, time.Second))
+	patience := time.NewTimer(max(c.cfg.StopTimeout/3, stopPatience))
 	if !await(patience, c.settleLane, c.slowLane) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
@@ -253,6 +253,9 @@ func (c *Compensator) drain() error {
 	await(patience, c.ackLane, c.announceLane, c.moveLane)
 	return stuck
 }
+
+// stopPatience is how long a stop waits for outcomes to be stored, at least.
+const stopPatience = time.Second
 
 // lane is a batcher that can be waited for.
 type lane interface {

@@ -14,14 +14,16 @@ const (
 	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more.
 	peekInterval = 5 * time.Second
 
-	// claimsInFlight is how many claims of one type run at once while each comes back full.
+	// claimsInFlight is how many claims of one type run at once.
 	claimsInFlight = 2
 
 	// behindPause is how long claims wait while the database is behind with outcomes.
 	behindPause = 10 * time.Millisecond
 
-	// wakeSpread keeps instances that woke for the same entry from coming back in step.
-	wakeSpread = 5 * time.Millisecond
+	// wakeSpread keeps instances that wake for the same entry from coming in step: for each claim in a row that came
+	// for nothing, up to mostVain of them, the next one comes up to this much later.
+	wakeSpread = time.Millisecond
+	mostVain   = 5
 )
 
 // scanner claims entries when they come due. It sleeps until the next due moment it knows of, not for an
@@ -42,10 +44,11 @@ type scan struct {
 	closed   time.Time // no claim before, because the database refused one; zero: it did not
 	heard    int       // how often due may have changed
 	claiming int
+	vain     int  // claims in a row that found the queue with nothing due: others were faster
 	full     bool // the last claim took all it asked for: there is more
 	backlog  bool // the database holds due entries the queue does not
 	failures int  // claims in a row that the database refused
-	refused  int  // due entries in the database that must not run here now: others stand behind them
+	ahead    *readAhead
 }
 
 func newScanner(c *Compensator) *scanner {
@@ -79,7 +82,7 @@ func (s *scanner) prepare() {
 	s.names = s.c.types.names()
 	slices.Sort(s.names)
 	for _, name := range s.names {
-		s.types[name] = &scan{due: time.Now()}
+		s.types[name] = &scan{due: time.Now(), ahead: newReadAhead()}
 	}
 }
 
@@ -107,20 +110,34 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 			scan.due = now.Add(2 * peekInterval)
 			claims.Go(func() { s.claim(t, n) })
 		}
-		if scan.claiming == 0 && now.Before(scan.due) && scan.due.Before(next) {
+		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
 		}
 	}
 	return max(0, time.Until(next))
 }
 
-// wants reports whether a claim is worth starting. Beside one under way, which wakes the scanner when it ends, that
-// takes more than a few free slots.
+// wants reports whether a claim is worth starting. What has come due since the one under way asked the queue need not
+// wait for its end; of a backlog, of which that one has taken its share, a second takes more than a few slots.
 func (scan *scan) wants(t *handlerType, now time.Time) bool {
-	if scan.claiming == 0 {
-		return scan.full || !now.Before(scan.due)
+	due := !now.Before(scan.due)
+	switch {
+	case scan.claiming == 0:
+		return due || scan.full
+	case scan.claiming == claimsInFlight:
+		return false
+	case scan.full:
+		return t.slots.free() >= min(t.cfg.Concurrency/4, maxStatementRows/2)
 	}
-	return scan.full && scan.claiming < claimsInFlight && t.slots.free() >= min(t.cfg.Concurrency/4, maxStatementRows/2)
+	return due
+}
+
+// holdBack is how much later than others this process looks at a type: see wakeSpread.
+func (scan *scan) holdBack() time.Duration {
+	if scan.vain == 0 {
+		return 0
+	}
+	return jitter.N(time.Duration(min(scan.vain, mostVain)) * wakeSpread)
 }
 
 // expect makes the scanner look at a type in at most in.
@@ -157,6 +174,17 @@ func (s *scanner) freed(t *handlerType) {
 	if hungry {
 		s.poke()
 	}
+}
+
+// told takes another process's word that an entry is due, which every process hears.
+func (s *scanner) told(businessType string) {
+	var in time.Duration
+	s.mu.Lock()
+	if scan := s.types[businessType]; scan != nil {
+		in = scan.holdBack()
+	}
+	s.mu.Unlock()
+	s.expect(businessType, in)
 }
 
 func (s *scanner) poke() {
@@ -216,10 +244,10 @@ func (s *scanner) postpone(businessType string, heard int, wait time.Duration) {
 	}
 }
 
-// claim claims up to n entries of a type, for which slots are taken, and starts them.
+// claim claims up to n entries of a type, for which slots are taken, and starts them. Slots that turn out to be too
+// many are given back at once: others can use them before the claim is over.
 func (s *scanner) claim(t *handlerType, n int) {
 	got := s.claimDue(t, n)
-	t.slots.release(n - got.started)
 	s.mu.Lock()
 	scan := s.types[t.name]
 	scan.claiming--
@@ -247,7 +275,10 @@ func (scan *scan) next(got claimResult) {
 	}
 	wait := min(max(got.next, 0), 2*peekInterval)
 	if got.nothing {
-		wait += jitter.N(wakeSpread)
+		scan.vain++
+		wait += scan.holdBack()
+	} else {
+		scan.vain = 0
 	}
 	if due := time.Now().Add(wait); due.Before(scan.due) {
 		scan.due = due
@@ -258,7 +289,6 @@ var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)
 
 // claimResult is how a claim went.
 type claimResult struct {
-	started int
 	nothing bool // the queue had nothing due: another instance was faster
 	full    bool // as many were due as asked for
 	drained bool // the database was asked and had less than asked for
@@ -283,16 +313,27 @@ func (s *scanner) claimDue(t *handlerType, n int) claimResult {
 		return s.claimFromStore(t, n)
 	}
 	got, ok := s.claimFromQueue(t, n)
-	if !ok || got.err == nil && backlog && !got.full {
-		more := s.claimFromStore(t, n-got.started)
-		more.started += got.started
-		more.next = min(more.next, got.next)
-		return more
+	if !ok {
+		return s.claimFromStore(t, n)
+	}
+	if backlog && got.err == nil && !got.full {
+		return s.alsoFromStore(t, n, got)
 	}
 	return got
 }
 
-// claimFromQueue returns false when the queue does not answer.
+// alsoFromStore goes on where the queue had less than it was asked for.
+func (s *scanner) alsoFromStore(t *handlerType, n int, got claimResult) claimResult {
+	if n = t.slots.take(n); n == 0 {
+		got.full = true // as soon as a slot is free
+		return got
+	}
+	more := s.claimFromStore(t, n)
+	more.next = min(more.next, got.next)
+	return more
+}
+
+// claimFromQueue returns false, and the slots are the caller's still, when the queue does not answer.
 func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	c := s.c
 	ctx, cancel := c.queueCall()
@@ -302,17 +343,23 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	if err != nil {
 		return claimResult{next: Never}, false
 	}
+	t.slots.release(n - len(leased.IDs))
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, next: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
+	full := len(leased.IDs) == n
+	if !full {
+		s.expect(t.name, leased.Next)
+	}
 	found, err := c.claim(t, unleased(leased.IDs), len(leased.IDs))
 	c.returnToQueue(t, leased, found, err)
+	t.slots.release(len(leased.IDs) - len(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
 	}
 	c.startClaimed(t, found.Mine, leased.Token)
-	return claimResult{started: len(found.Mine), full: len(leased.IDs) == n, next: leased.Next}, true
+	return claimResult{full: full, next: Never}, true
 }
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
@@ -345,28 +392,30 @@ func (c *Compensator) returnToQueue(t *handlerType, leased Leased, found Claimed
 func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	c := s.c
 	s.mu.Lock()
-	ask := n + s.types[t.name].refused
+	ahead := s.types[t.name].ahead
 	s.mu.Unlock()
-	ctx, cancel := c.statement()
-	ids, err := c.store.Due(ctx, t.name, ask)
-	cancel()
-	if err != nil || len(ids) == 0 {
+	share, err := ahead.take(n, func(limit int) ([]EntryID, error) {
+		ctx, cancel := c.statement()
+		defer cancel()
+		return c.store.Due(ctx, t.name, limit)
+	})
+	t.slots.release(max(0, n-len(share.ids)))
+	if err != nil || len(share.ids) == 0 {
 		return claimResult{next: Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	found, err := c.claim(t, unleased(ids), n)
+	found, err := c.claim(t, unleased(share.ids), n)
+	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
+	c.startClaimed(t, found.Mine, 0)
+	ahead.tried(found, err) // it may have to wait for another claim's reading
 	if err != nil {
 		return claimResult{next: Never, err: err}
 	}
-	c.startClaimed(t, found.Mine, 0)
-	s.mu.Lock()
-	s.types[t.name].refused = min(len(found.Refused), maxStatementRows)
-	s.mu.Unlock()
-	// A full answer of which nothing could be claimed is held by others: asking again at once is no use.
-	return claimResult{started: len(found.Mine), full: len(ids) == ask && len(found.Mine) > 0, drained: len(ids) < ask, next: Never}
+	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
+	return claimResult{full: share.more && (len(found.Mine) > 0 || !share.fresh), drained: !share.more, next: Never}
 }
 
 // listen wakes the scanner for entries other processes announced.
 func (c *Compensator) listen(ctx context.Context) {
-	c.queue.Listen(ctx, func(businessType string) { c.scanner.expect(businessType, jitter.N(wakeSpread)) })
+	c.queue.Listen(ctx, c.scanner.told)
 }

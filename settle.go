@@ -84,7 +84,7 @@ const maxWaitingOutcomes = 4 * maxStatementRows
 
 func (c *Compensator) behind() bool { return c.settleLane.size() > maxWaitingOutcomes }
 
-var settleBackoff = Exponential(200*time.Millisecond, 3*time.Second)
+var settleBackoff = Exponential(200*time.Millisecond, stopPatience/2) // a stop sees one more try
 
 // pause waits, and returns false when the Compensator is closed meanwhile.
 func (c *Compensator) pause(d time.Duration) bool {

@@ -74,6 +74,26 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	require.Zero(t, c.scanner.types["close_order"].claiming)
 }
 
+// Every process hears that an entry is due, and one gets it: those that come for nothing come later the next time, and
+// not in step.
+func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
+	c, typ := waiting(t, 0)
+	scan := c.scanner.types[typ.name]
+	require.Zero(t, scan.holdBack())
+	for range 2 * mostVain {
+		scan.next(claimResult{nothing: true, next: Never})
+	}
+	drawn := make(map[time.Duration]bool)
+	for range 100 {
+		wait := scan.holdBack()
+		require.Less(t, wait, mostVain*wakeSpread)
+		drawn[wait] = true
+	}
+	require.Greater(t, len(drawn), 50)
+	scan.next(claimResult{next: Never})
+	require.Zero(t, scan.holdBack())
+}
+
 func TestIdleLaneKeepsNothingThatPassedThroughIt(t *testing.T) {
 	b := &batcher[*int]{max: 10, workers: 1, flush: func([]*int) {}}
 	b.add(make([]*int, 25)...)

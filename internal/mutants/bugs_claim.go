@@ -75,7 +75,7 @@ func claiming() []mutant {
 			name: "slots-leak-on-claim-error", oracle: leak,
 			what: "a claim that fails keeps the slots it was to fill",
 			edits: []edit{
-				{"scanner.go", "	t.slots.release(n - got.started)\n", "	if got.err == nil {\n		t.slots.release(n - got.started)\n	}\n"},
+				{"scanner.go", "	t.slots.release(len(leased.IDs) - len(found.Mine))\n", "	if err == nil {\n		t.slots.release(len(leased.IDs) - len(found.Mine))\n	}\n"},
 			},
 			sees: tests("TestFailedClaimsGiveTheirSlotsBack").and(simulation, "300"),
 		},

@@ -58,7 +58,7 @@ func reconciling() []mutant {
 			what: "a queue that does not answer is asked again and again, and the database is not",
 			edits: []edit{
 				{"scanner.go", "	if !s.c.health.up() {\n		return s.claimFromStore(t, n)\n", "	if false {\n		return s.claimFromStore(t, n)\n"},
-				{"scanner.go", "	if !ok || got.err == nil && backlog && !got.full {\n", "	if ok && got.err == nil && backlog && !got.full {\n"},
+				{"scanner.go", "	if !ok {\n		return s.claimFromStore(t, n)\n", "	if !ok {\n		t.slots.release(n)\n		return got\n"},
 			},
 			sees: tests("TestQueueThatFailsIsNoFailureOfTheCommit"),
 		},

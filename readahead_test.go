@@ -1,0 +1,118 @@
+package compensator
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// dueRows is a table whose first rows are due, for readAhead to read.
+type dueRows struct {
+	left  []EntryID
+	reads []int // what each reading asked for
+}
+
+func newDueRows(n int) *dueRows {
+	d := &dueRows{}
+	for i := range n {
+		d.left = append(d.left, RowID(uint64(i+1)))
+	}
+	return d
+}
+
+func (d *dueRows) read(limit int) ([]EntryID, error) {
+	d.reads = append(d.reads, limit)
+	return append([]EntryID(nil), d.left[:min(limit, len(d.left))]...), nil
+}
+
+// claim takes a share's entries off the table.
+func (d *dueRows) claim(s share) Claimed {
+	var found Claimed
+	for _, id := range s.ids {
+		found.Mine = append(found.Mine, Row{Entry: Entry{ID: id}})
+	}
+	d.left = without(d.left, s.ids)
+	return found
+}
+
+func TestBacklogIsReadForManyClaimsAtOnce(t *testing.T) {
+	rows, ahead := newDueRows(10_000), newReadAhead()
+	claims := 0
+	for more := true; more; claims++ {
+		s, err := ahead.take(100, rows.read)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(s.ids), 100)
+		ahead.tried(rows.claim(s), nil)
+		more = s.more
+	}
+	require.Empty(t, rows.left)
+	require.Equal(t, 100, claims)
+	require.LessOrEqual(t, len(rows.reads), 12)
+	require.Nil(t, ahead.ids, "what is over must not be kept")
+}
+
+func TestClaimsAtOnceShareWhatIsRead(t *testing.T) {
+	rows, ahead := newDueRows(10_000), newReadAhead()
+	ahead.claims = mostReadAhead
+	var group sync.WaitGroup
+	shares := make([]share, mostReadAhead)
+	for i := range shares {
+		group.Go(func() { shares[i], _ = ahead.take(100, rows.read) })
+	}
+	group.Wait()
+	seen := make(map[EntryID]bool)
+	for _, s := range shares {
+		for _, id := range s.ids {
+			require.False(t, seen[id])
+			seen[id] = true
+		}
+	}
+	require.Len(t, seen, 100*mostReadAhead)
+	require.Equal(t, []int{100 * mostReadAhead}, rows.reads)
+}
+
+func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
+	for name, others := range map[string]func(s share) (Claimed, error){
+		"gone":   func(s share) (Claimed, error) { return Claimed{Gone: s.ids}, nil },
+		"locked": func(s share) (Claimed, error) { return Claimed{Waiting: make([]Scheduled, len(s.ids))}, nil },
+		"failed": func(share) (Claimed, error) { return Claimed{}, errors.New("the database is away") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows, ahead := newDueRows(10_000), newReadAhead()
+			ahead.claims = mostReadAhead
+			s, err := ahead.take(100, rows.read)
+			require.NoError(t, err)
+			ahead.tried(rows.claim(s), nil)
+			s, err = ahead.take(100, rows.read)
+			require.NoError(t, err)
+			require.False(t, s.fresh)
+			ahead.tried(others(s))
+			s, err = ahead.take(100, rows.read)
+			require.NoError(t, err)
+			require.True(t, s.fresh)
+			require.Equal(t, []int{100 * mostReadAhead, 100}, rows.reads)
+		})
+	}
+}
+
+func TestEntriesBehindRefusedOnesAreRead(t *testing.T) {
+	rows, ahead := newDueRows(50), newReadAhead()
+	s, err := ahead.take(10, rows.read)
+	require.NoError(t, err)
+	ahead.tried(Claimed{Refused: make([]Row, len(s.ids))}, nil)
+	s, err = ahead.take(10, rows.read)
+	require.NoError(t, err)
+	require.Len(t, s.ids, 20)
+}
+
+func TestFailedReadingIsToldAndForgotten(t *testing.T) {
+	away := errors.New("the database is away")
+	rows, ahead := newDueRows(50), newReadAhead()
+	_, err := ahead.take(10, func(int) ([]EntryID, error) { return nil, away })
+	require.ErrorIs(t, err, away)
+	s, err := ahead.take(10, rows.read)
+	require.NoError(t, err)
+	require.Len(t, s.ids, 10)
+}
