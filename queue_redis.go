@@ -320,11 +320,11 @@ func wholeMillis(d time.Duration) int64 {
 	return int64((d-1)/time.Millisecond) + 1
 }
 
-// untilDue reads the milliseconds a script answered; -1 stands for Never.
+// untilDue reads the microseconds a script answered; -1 stands for Never.
 func untilDue(reply any) (wait time.Duration, ok bool) {
-	ms, ok := reply.(int64)
-	if ms < 0 || ms > int64(Never/time.Millisecond) {
+	us, ok := reply.(int64)
+	if us < 0 || us > int64(Never/time.Microsecond) {
 		return Never, ok
 	}
-	return time.Duration(ms) * time.Millisecond, ok
+	return time.Duration(us) * time.Microsecond, ok
 }

@@ -1,10 +1,9 @@
 package bench
 
 import (
+	"maps"
 	"slices"
 	"time"
-
-	"github.com/compensator-go/compensator"
 )
 
 // calm asks what producers pay for handlers: the 99th percentile of a business transaction with an entry, at a
@@ -22,17 +21,7 @@ func (a *arena) calm(seconds int) contest {
 			defer worker.close()
 			worker.run()
 			time.Sleep(time.Second)
-			took := make([]time.Duration, 0, 500*seconds)
-			for _, d := range atRate(500, 500*seconds, func() (string, time.Duration) {
-				began := time.Now()
-				receipt, err := worker.record(a.Context(), 1, compensator.Options{Delay: time.Hour})
-				a.must(err)
-				return receipt.ID().String(), time.Since(began)
-			}) {
-				took = append(took, d)
-			}
-			slices.Sort(took)
-			return 1 / took[len(took)*99/100].Seconds()
+			return 1 / lagsOf("", 0, slices.Collect(maps.Values(a.timedRecords(worker, seconds)))).P99.Seconds()
 		}
 	}
 	return contest{

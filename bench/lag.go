@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -45,13 +46,14 @@ func (l lags) String() string {
 	if l.Absent {
 		return fmt.Sprintf("| %s | %s | | | | | | |", l.Work, notHere)
 	}
-	ms := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) }
 	goal := ""
 	if l.Goal > 0 {
 		goal = "≤ " + ms(l.Goal)
 	}
 	return fmt.Sprintf("| %s | %d%s | %s | %s | %s | %d | %s | %s |", l.Work, l.N, lostNote(l.Lost), ms(l.P50), ms(l.P99), ms(l.Max), l.Less, goal, l.verdict())
 }
+
+func ms(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) }
 
 func (l lags) verdict() string {
 	switch {
@@ -149,6 +151,28 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 		a.until(func() bool { return seen.count() >= len(from) })
 		return lagsOf(plan.work, plan.goal, seen.since(from, plan.delay))
 	}}
+}
+
+// commits is what the disk has to do with every latency: how long a business transaction with an entry takes, at the
+// same 500 a second.
+func (a *arena) commits(seconds int) latency {
+	const work = "for comparison: a business transaction + 1 entry, 500/s"
+	return latency{work, func() lags {
+		a.empty()
+		l := a.ours(0, nil)
+		defer l.close()
+		return lagsOf(work, 0, slices.Collect(maps.Values(a.timedRecords(l, seconds))))
+	}}
+}
+
+// timedRecords records 500 entries a second, of which none is due, and tells how long each transaction took.
+func (a *arena) timedRecords(l *library, seconds int) map[string]time.Duration {
+	return atRate(500, 500*seconds, func() (string, time.Duration) {
+		began := time.Now()
+		receipt, err := l.record(a.Context(), 1, compensator.Options{Delay: time.Hour})
+		a.must(err)
+		return receipt.ID().String(), time.Since(began)
+	})
 }
 
 // atRate calls do n times, evenly spread over n/rate seconds, however long each takes.

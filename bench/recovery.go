@@ -34,7 +34,7 @@ func (r recovery) String() string {
 	fmt.Fprintf(&b, "\n| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| announced again after a FLUSHALL, of %d | %.0f /s |\n"+
 		"| backlog of %d worked off, while %d new ones a second come | %.0f /s |\n| commit → handler of the new ones, p50 / p99 | %s / %s ms |",
 		r.Bytes, r.Announced, float64(r.Announced)/r.Seconds, r.Backlog, r.NewRate, r.BacklogRate,
-		strconv.FormatFloat(r.NewP50.Seconds()*1000, 'f', 1, 64), strconv.FormatFloat(r.NewP99.Seconds()*1000, 'f', 1, 64))
+		ms(r.NewP50), ms(r.NewP99))
 	return b.String()
 }
 

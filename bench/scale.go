@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -39,7 +38,6 @@ const growthHead = "| waiting + settled | record /s | drain /s | purge /s | star
 	"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 
 func (g growth) String() string {
-	ms := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) }
 	return fmt.Sprintf("| %d + %d | %.0f | %.0f | %.0f | %s | %s | %s | %s | %.2f | %.0f | %.2f | %.2f | %.1f | %.0f |",
 		g.Entries, g.Entries, g.Record, g.Drain, g.Purge, ms(g.Start), ms(g.List), ms(g.Deep), ms(g.Count),
 		g.Idle.Statements, g.Idle.Rows, g.Idle.Redis, g.Idle.CPU, float64(g.Heap)/1e6, float64(g.TableSize)/1e6)

@@ -82,7 +82,7 @@ func latencies(a *arena, n func(full int) int) []latency {
 	if *quick {
 		return nil
 	}
-	var all []latency
+	all := []latency{a.commits(n(20))}
 	for _, plan := range []lagPlan{
 		{work: "commit → handler, 500/s, same process", goal: 2 * time.Millisecond, instances: 1},
 		{work: "commit → handler, 500/s, another process's entries", goal: 5 * time.Millisecond, instances: 1, apart: true},

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
 -- ARGV[1] most entries to lease   ARGV[2] lease, ms, > 0
--- Returns {token, ms until the next entry beyond these is due, 0: now, -1: there is none, ids claimed,
+-- Returns {token, µs until the next entry beyond these is due, 0: now, -1: there is none, ids claimed,
 -- earliest due first}; token = the lease end written, unix ms.
 
 local time = redis.call('TIME')
@@ -24,6 +24,6 @@ if ids[1] then
 end
 
 if beyond then
-  return {token, math.max(0, tonumber(beyond) - now), ids}
+  return {token, math.max(0, beyond * 1000 - (time[1] * 1000000 + time[2])), ids}
 end
 return {token, -1, ids}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
 // startRabbitMQ runs a server of the benchmark's own and returns its URL. Erlang's name service, which would
@@ -23,20 +25,20 @@ func startRabbitMQ(tb testing.TB) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ports, err := freePorts(3)
+	ports, err := child.FreePorts(3)
 	if err != nil {
 		return "", err
 	}
 	dir := tb.TempDir()
 	env := rabbitEnv(dir, ports[0], ports[1], ports[2])
 	epmd := exec.Command(names, "-port", fmt.Sprint(ports[0]), "-address", "127.0.0.1")
-	if err := startProgram(tb, epmd, dir, func() error { return dial(ports[0]) }); err != nil {
+	if err := serve(tb, epmd, dir, func() error { return dial(ports[0]) }); err != nil {
 		return "", err
 	}
 	broker := exec.Command(server, "-noinput")
 	broker.Env = env
 	url := fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", ports[1])
-	return url, startProgram(tb, broker, dir, func() error {
+	return url, serve(tb, broker, dir, func() error {
 		conn, err := amqp.Dial(url)
 		if err != nil {
 			return err

@@ -1,4 +1,3 @@
-// Package child says how a benchmark's child processes run.
 package child
 
 import "syscall"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -34,12 +33,7 @@ type Server struct {
 	attributes *syscall.SysProcAttr
 }
 
-const (
-	dirPrefix = "compensator-bench-postgres-"
-
-	// startLimit is generous: a loaded machine must not turn into a failed run.
-	startLimit = 90 * time.Second
-)
+const dirPrefix = "compensator-bench-postgres-"
 
 // Start returns when the server answers. Where no setting, name=value, says otherwise it has its defaults: fsync and
 // synchronous_commit are on.
@@ -134,8 +128,7 @@ func served(dir string) bool {
 	return err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
-func (s *Server) logPath() string { return filepath.Join(s.dir, "log") }
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) initialize(initdb string) error {
 	cmd := exec.Command(initdb, "--pgdata="+s.data(), "--username=bench", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
@@ -148,32 +141,18 @@ func (s *Server) initialize(initdb string) error {
 
 // serve starts the server, to end with the test, and returns when it answers.
 func (s *Server) serve(tb testing.TB, postgres string, settings []string) error {
-	port, err := freePort()
+	ports, err := child.FreePorts(1)
 	if err != nil {
 		return err
 	}
-	args := []string{"-D", s.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-c", "unix_socket_directories="}
+	args := []string{"-D", s.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(ports[0]), "-c", "unix_socket_directories="}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
-	log, err := os.Create(s.logPath())
-	if err != nil {
-		return err
-	}
-	defer log.Close()
+	s.URL = fmt.Sprintf("postgres://bench@127.0.0.1:%d/postgres?sslmode=disable", ports[0])
 	cmd := exec.Command(postgres, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.dir, log, log, s.attributes
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	tb.Cleanup(func() { end(cmd.Process, ended) })
-	s.URL = fmt.Sprintf("postgres://bench@127.0.0.1:%d/postgres?sslmode=disable", port)
-	return s.await(tb.Context(), ended)
+	cmd.Dir, cmd.SysProcAttr = s.dir, s.attributes
+	return child.Serve(tb, cmd, func() error { return s.ask(tb.Context()) }, end)
 }
 
 // end asks for a fast shutdown, which waits for no client, and for an immediate one when that takes too long.
@@ -187,24 +166,6 @@ func end(process *os.Process, ended <-chan struct{}) {
 	}
 }
 
-// await looks whether the server has ended after an answer, too: its port may be another's by now.
-func (s *Server) await(ctx context.Context, ended <-chan struct{}) error {
-	for limit := time.Now().Add(startLimit); ; {
-		answer := s.ask(ctx)
-		select {
-		case <-ended:
-			return fmt.Errorf("PostgreSQL ended at its start:\n%s", s.log())
-		case <-time.After(50 * time.Millisecond):
-		}
-		if answer == nil {
-			return nil
-		}
-		if time.Now().After(limit) {
-			return fmt.Errorf("PostgreSQL does not answer after %v: %w:\n%s", startLimit, answer, s.log())
-		}
-	}
-}
-
 func (s *Server) ask(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL)
 	if err != nil {
@@ -212,19 +173,4 @@ func (s *Server) ask(ctx context.Context) error {
 	}
 	defer conn.Close(ctx)
 	return conn.QueryRow(ctx, "SHOW server_version").Scan(&s.Version)
-}
-
-func (s *Server) log() string {
-	text, _ := os.ReadFile(s.logPath())
-	return string(text)
-}
-
-// freePort returns a port that nobody listens on now.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
