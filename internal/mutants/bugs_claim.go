@@ -80,6 +80,14 @@ func claiming() []mutant {
 			sees: tests("TestFailedClaimsGiveTheirSlotsBack").and(simulation, "300"),
 		},
 		{
+			name: "claims-one-by-one", oracle: lateness,
+			what: "what comes due while a claim is under way waits for its end",
+			edits: []edit{
+				{"scanner.go", "	return due\n", "	return false\n"},
+			},
+			sees: tests("TestEntryDueDuringAClaimNeedNotWaitForItsEnd"),
+		},
+		{
 			name: "unknown-claim-kept", oracle: lateness,
 			what: "a claim whose answer was lost is not given back: its entries wait until the lease ends, and that counts as a crash",
 			edits: []edit{

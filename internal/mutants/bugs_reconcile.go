@@ -54,6 +54,14 @@ func reconciling() []mutant {
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},
 		{
+			name: "stale-backlog-kept", oracle: lateness,
+			what: "a backlog that was read ahead is tried to its end, although others have been faster with it",
+			edits: []edit{
+				{"readahead.go", "		r.ids, r.claims = nil, 1\n", ""},
+			},
+			sees: tests("TestWhatOthersAreFasterWithIsReadAnew"),
+		},
+		{
 			name: "queue-relied-on-while-down", oracle: lateness,
 			what: "a queue that does not answer is asked again and again, and the database is not",
 			edits: []edit{

@@ -56,6 +56,14 @@ func settling() []mutant {
 			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300"),
 		},
 		{
+			name: "settle-waits-past-the-stop", oracle: duplicates,
+			what: "an outcome waits longer for its next try than a stop waits for it: the database is back, and the entry runs again all the same",
+			edits: []edit{
+				{"settle.go", "Exponential(200*time.Millisecond, stopPatience/2)", "Exponential(200*time.Millisecond, 3*stopPatience)"},
+			},
+			sees: tests("TestStopStoresOutcomesInADatabaseThatIsBack"),
+		},
+		{
 			name: "exhausted-early", oracle: safety,
 			what: "an entry is exhausted one failure too soon",
 			edits: []edit{
