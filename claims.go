@@ -21,11 +21,13 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 	defer cancel()
 	found, err := c.store.Claim(ctx, want, token, t.cfg.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
-	p.settle(found.Mine)
 	if err != nil {
+		p.settle(nil)
 		c.releaseUnknown(want, token)
+		return Claimed{}, err
 	}
-	return found, err
+	p.settle(found.Mine)
+	return found, nil
 }
 
 // picker takes of the claimable entries only what this process can run, and of those that may have killed a

@@ -260,7 +260,7 @@ func (c *Compensator) announceNow(ctx context.Context, batch []Announcement, max
 	}
 	elsewhere := slices.DeleteFunc(heads, func(head string) bool {
 		t := c.accepting(head)
-		return t != nil && t.slots.free() > 0
+		return t != nil && c.scanner.canClaim(t)
 	})
 	if len(elsewhere) > 0 && !c.local {
 		_ = c.queue.Notify(ctx, elsewhere) // a hint; every scanner looks by itself before long

@@ -1,17 +1,27 @@
 package compensator
 
+import (
+	"slices"
+	"sync"
+)
+
 // readAhead is due entries of one type that were found in the database and that no claim has tried yet. Read claim by
 // claim, a backlog would be searched from its start each time, past all that is claimed and not yet settled, or
 // settled and not yet purged by the server; and two claims at once would find the same entries.
 type readAhead struct {
-	turn    chan struct{} // full while somebody has his turn at the fields below, or reads: claims share what is found
-	ids     []EntryID     // earliest due first
-	more    bool          // as many were found as were asked for
-	claims  int           // how many claims' worth is read at once
-	refused int           // of what was read last, entries that must not run here now: others stand behind them
+	turn chan struct{} // full while somebody takes his share, and reads for it: the next one shares what he finds
+
+	mu      sync.Mutex           // guards the fields below
+	ids     []EntryID            // earliest due first
+	out     map[EntryID]struct{} // taken and not tried yet: the database offers them still
+	more    bool                 // as many were found as were asked for
+	claims  int                  // how many claims' worth is read at once
+	refused int                  // of what was read last, entries that must not run here now: others stand behind them
 }
 
-func newReadAhead() *readAhead { return &readAhead{turn: make(chan struct{}, 1), claims: 1} }
+func newReadAhead() *readAhead {
+	return &readAhead{turn: make(chan struct{}, 1), out: make(map[EntryID]struct{}), claims: 1}
+}
 
 // mostReadAhead bounds readAhead.claims.
 const mostReadAhead = 16
@@ -20,36 +30,69 @@ const mostReadAhead = 16
 type share struct {
 	ids   []EntryID
 	fresh bool // read for this claim
-	more  bool // others remain, here or in the database
+	more  bool // others may remain, here or in the database
 }
 
 // take hands out up to n entries, and as many more as were refused before; read finds those that are due.
 func (r *readAhead) take(n int, read func(limit int) ([]EntryID, error)) (share, error) {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
-	fresh := len(r.ids) == 0
-	if fresh {
-		limit := n*r.claims + r.refused
+	limit := r.missing(n)
+	if limit > 0 {
 		found, err := read(limit)
 		if err != nil {
 			return share{}, err
 		}
-		r.ids, r.more = found, len(found) == limit
-		n, r.refused = n+r.refused, 0
+		n += r.fill(found, limit)
 	}
+	return r.hand(n, limit > 0), nil
+}
+
+// missing is how many entries are to be read before n can be handed out: none while any are left.
+func (r *readAhead) missing(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ids) > 0 {
+		return 0
+	}
+	return n*r.claims + r.refused + len(r.out)
+}
+
+// fill keeps what was read, and returns how many of it were refused before.
+func (r *readAhead) fill(found []EntryID, limit int) (refused int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.more = len(found) == limit
+	r.ids = slices.DeleteFunc(found, func(id EntryID) bool {
+		_, out := r.out[id]
+		return out
+	})
+	refused, r.refused = r.refused, 0
+	return refused
+}
+
+func (r *readAhead) hand(n int, fresh bool) share {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	n = min(n, len(r.ids))
 	ids := r.ids[:n:n]
 	if r.ids = r.ids[n:]; len(r.ids) == 0 {
 		r.ids = nil
 	}
-	return share{ids, fresh, r.more || len(r.ids) > 0}, nil
+	for _, id := range ids {
+		r.out[id] = struct{}{}
+	}
+	return share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // what was read a while ago is not all there is now
 }
 
 // tried notes how the claim of a share went. While each brings what it was for, more is read at once; where others
 // were faster with most of it, they are with the rest as well.
-func (r *readAhead) tried(found Claimed, err error) {
-	r.turn <- struct{}{}
-	defer func() { <-r.turn }()
+func (r *readAhead) tried(s share, found Claimed, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range s.ids {
+		delete(r.out, id)
+	}
 	r.refused = min(r.refused+len(found.Refused), maxStatementRows)
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused) {
 		r.ids, r.claims = nil, 1

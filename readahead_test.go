@@ -44,11 +44,11 @@ func TestBacklogIsReadForManyClaimsAtOnce(t *testing.T) {
 		s, err := ahead.take(100, rows.read)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(s.ids), 100)
-		ahead.tried(rows.claim(s), nil)
+		ahead.tried(s, rows.claim(s), nil)
 		more = s.more
 	}
 	require.Empty(t, rows.left)
-	require.Equal(t, 100, claims)
+	require.Equal(t, 101, claims, "one that finds nothing")
 	require.LessOrEqual(t, len(rows.reads), 12)
 	require.Nil(t, ahead.ids, "what is over must not be kept")
 }
@@ -84,11 +84,12 @@ func TestWhatOthersAreFasterWithIsReadAnew(t *testing.T) {
 			ahead.claims = mostReadAhead
 			s, err := ahead.take(100, rows.read)
 			require.NoError(t, err)
-			ahead.tried(rows.claim(s), nil)
+			ahead.tried(s, rows.claim(s), nil)
 			s, err = ahead.take(100, rows.read)
 			require.NoError(t, err)
 			require.False(t, s.fresh)
-			ahead.tried(others(s))
+			found, err := others(s)
+			ahead.tried(s, found, err)
 			s, err = ahead.take(100, rows.read)
 			require.NoError(t, err)
 			require.True(t, s.fresh)
@@ -101,7 +102,7 @@ func TestEntriesBehindRefusedOnesAreRead(t *testing.T) {
 	rows, ahead := newDueRows(50), newReadAhead()
 	s, err := ahead.take(10, rows.read)
 	require.NoError(t, err)
-	ahead.tried(Claimed{Refused: make([]Row, len(s.ids))}, nil)
+	ahead.tried(s, Claimed{Refused: make([]Row, len(s.ids))}, nil)
 	s, err = ahead.take(10, rows.read)
 	require.NoError(t, err)
 	require.Len(t, s.ids, 20)
@@ -115,4 +116,58 @@ func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	s, err := ahead.take(10, rows.read)
 	require.NoError(t, err)
 	require.Len(t, s.ids, 10)
+}
+
+// What came due since is not among what was read.
+func TestLastShareOfAReadingIsNotTheDatabasesLastWord(t *testing.T) {
+	rows, ahead := newDueRows(150), newReadAhead()
+	ahead.claims = 2
+	s, err := ahead.take(100, rows.read)
+	require.NoError(t, err)
+	require.True(t, s.more)
+	ahead.tried(s, rows.claim(s), nil)
+	s, err = ahead.take(100, rows.read)
+	require.NoError(t, err)
+	require.Len(t, s.ids, 50)
+	require.True(t, s.more)
+	ahead.tried(s, rows.claim(s), nil)
+	s, err = ahead.take(100, rows.read)
+	require.NoError(t, err)
+	require.Empty(t, s.ids)
+	require.False(t, s.more)
+}
+
+// The database offers what is being claimed until that has been committed.
+func TestReadingLeavesOutWhatAnotherClaimIsAt(t *testing.T) {
+	rows, ahead := newDueRows(1000), newReadAhead()
+	first, err := ahead.take(100, rows.read)
+	require.NoError(t, err)
+	second, err := ahead.take(100, rows.read)
+	require.NoError(t, err)
+	require.Len(t, second.ids, 100)
+	require.Equal(t, second.ids, without(second.ids, first.ids))
+	ahead.tried(first, Claimed{}, errors.New("the database is away"))
+	third, err := ahead.take(100, rows.read)
+	require.NoError(t, err)
+	require.Equal(t, first.ids, third.ids)
+}
+
+func TestClaimOfABacklogDoesNotWaitForAnothersReading(t *testing.T) {
+	rows, ahead := newDueRows(1000), newReadAhead()
+	s, err := ahead.take(100, rows.read)
+	require.NoError(t, err)
+	reading, end := make(chan struct{}), make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = ahead.take(100, func(int) ([]EntryID, error) {
+			close(reading)
+			<-end
+			return nil, nil
+		})
+	}()
+	<-reading
+	ahead.tried(s, rows.claim(s), nil)
+	close(end)
+	<-over
 }

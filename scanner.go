@@ -45,7 +45,8 @@ type scan struct {
 	heard    int       // how often due may have changed
 	claiming int
 	vain     int  // claims in a row that found the queue with nothing due: others were faster
-	full     bool // the last claim took all it asked for: there is more
+	full     bool // a claim took all it asked for, and none that began after it found less: there is more
+	fulls    int  // how many claims did
 	backlog  bool // the database holds due entries the queue does not
 	failures int  // claims in a row that the database refused
 	ahead    *readAhead
@@ -108,7 +109,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 			}
 			scan.claiming++
 			scan.due = now.Add(2 * peekInterval)
-			claims.Go(func() { s.claim(t, n) })
+			fulls := scan.fulls
+			claims.Go(func() { s.claim(t, n, fulls) })
 		}
 		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
@@ -163,6 +165,14 @@ func (scan *scan) hear(due time.Time) bool {
 	}
 	scan.due = due
 	return true
+}
+
+// canClaim reports whether a claim of a type could begin now.
+func (s *scanner) canClaim(t *handlerType) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scan := s.types[t.name]
+	return scan != nil && scan.claiming < claimsInFlight && !time.Now().Before(scan.closed) && t.slots.free() > 0
 }
 
 // freed tells that a slot of a type is free, which matters only while more entries are due.
@@ -245,23 +255,35 @@ func (s *scanner) postpone(businessType string, heard int, wait time.Duration) {
 }
 
 // claim claims up to n entries of a type, for which slots are taken, and starts them. Slots that turn out to be too
-// many are given back at once: others can use them before the claim is over.
-func (s *scanner) claim(t *handlerType, n int) {
+// many are given back at once: others can use them before the claim is over. fulls is scan.fulls as it was before.
+func (s *scanner) claim(t *handlerType, n, fulls int) {
 	got := s.claimDue(t, n)
 	s.mu.Lock()
 	scan := s.types[t.name]
-	scan.claiming--
-	scan.heard++
-	scan.full = got.full
-	scan.backlog = scan.backlog && !got.drained
-	scan.failures = got.failures(scan.failures)
-	scan.next(got)
+	scan.ended(got, fulls)
 	first := scan.failures == 1
 	s.mu.Unlock()
 	if first {
 		s.c.log.Warn("compensator: claims fail; trying again", "type", t.name, "err", got.err)
 	}
 	s.poke()
+}
+
+// ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
+// began.
+func (scan *scan) ended(got claimResult, fulls int) {
+	scan.claiming--
+	scan.heard++
+	switch {
+	case got.full:
+		scan.full = true
+		scan.fulls++
+	case scan.fulls == fulls:
+		scan.full = false
+	}
+	scan.backlog = scan.backlog && !(got.drained && scan.fulls == fulls)
+	scan.failures = got.failures(scan.failures)
+	scan.next(got)
 }
 
 // next sets when the type is worth a claim again.
@@ -324,13 +346,12 @@ func (s *scanner) claimDue(t *handlerType, n int) claimResult {
 
 // alsoFromStore goes on where the queue had less than it was asked for.
 func (s *scanner) alsoFromStore(t *handlerType, n int, got claimResult) claimResult {
+	s.expect(t.name, got.next)
 	if n = t.slots.take(n); n == 0 {
 		got.full = true // as soon as a slot is free
 		return got
 	}
-	more := s.claimFromStore(t, n)
-	more.next = min(more.next, got.next)
-	return more
+	return s.claimFromStore(t, n)
 }
 
 // claimFromQueue returns false, and the slots are the caller's still, when the queue does not answer.
@@ -343,7 +364,7 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	if err != nil {
 		return claimResult{next: Never}, false
 	}
-	t.slots.release(n - len(leased.IDs))
+	c.free(t, n-len(leased.IDs))
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, next: leased.Next}, true
 	}
@@ -399,7 +420,7 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 		defer cancel()
 		return c.store.Due(ctx, t.name, limit)
 	})
-	t.slots.release(max(0, n-len(share.ids)))
+	c.free(t, max(0, n-len(share.ids)))
 	if err != nil || len(share.ids) == 0 {
 		return claimResult{next: Never, drained: err == nil, err: err}
 	}
@@ -407,7 +428,7 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	found, err := c.claim(t, unleased(share.ids), n)
 	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
 	c.startClaimed(t, found.Mine, 0)
-	ahead.tried(found, err) // it may have to wait for another claim's reading
+	ahead.tried(share, found, err)
 	if err != nil {
 		return claimResult{next: Never, err: err}
 	}

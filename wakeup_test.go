@@ -74,6 +74,20 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	require.Zero(t, c.scanner.types["close_order"].claiming)
 }
 
+func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
+	c, typ := waiting(t, 0)
+	scan := c.scanner.types[typ.name]
+	scan.due = time.Now().Add(time.Hour)
+	scan.claiming = 2
+	before := scan.fulls
+	scan.ended(claimResult{full: true, next: Never}, before)
+	scan.ended(claimResult{next: Never}, before) // it asked the queue first
+	require.True(t, scan.wants(typ, time.Now()))
+	scan.claiming = 1
+	scan.ended(claimResult{next: Never}, scan.fulls)
+	require.False(t, scan.wants(typ, time.Now()))
+}
+
 // Every process hears that an entry is due, and one gets it: those that come for nothing come later the next time, and
 // not in step.
 func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
