@@ -74,6 +74,22 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	require.Zero(t, c.scanner.types["close_order"].claiming)
 }
 
+// Who cannot claim what he announces has to tell the others.
+func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
+	for name, hinder := range map[string]func(scan *scan, typ *handlerType){
+		"two claims under way": func(scan *scan, _ *handlerType) { scan.claiming = claimsInFlight },
+		"the database refuses": func(scan *scan, _ *handlerType) { scan.closed = time.Now().Add(time.Hour) },
+		"no slot is free":      func(_ *scan, typ *handlerType) { typ.slots.take(typ.slots.size) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, typ := waiting(t, 0)
+			require.True(t, c.scanner.canClaim(typ))
+			hinder(c.scanner.types[typ.name], typ)
+			require.False(t, c.scanner.canClaim(typ))
+		})
+	}
+}
+
 func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	c, typ := waiting(t, 0)
 	scan := c.scanner.types[typ.name]

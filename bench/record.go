@@ -15,16 +15,7 @@ func (a *arena) records(transactions, perTx int) contest {
 	}
 	return contest{
 		work: work, other: "floor: the same statements", unit: "entries/s", goal: goal, entries: transactions * perTx,
-		ours: func() float64 {
-			l := a.ours(0, nil)
-			defer l.close()
-			rate, err := share(transactions, producers, func(int) error {
-				_, err := l.record(a.Context(), perTx, compensator.Options{Delay: time.Second})
-				return err
-			})
-			a.must(err)
-			return rate * float64(perTx)
-		},
+		ours: func() float64 { return a.recordRate(a.ours(0, nil), transactions, perTx) },
 		theirs: func() float64 {
 			db := a.plain(producers)
 			defer db.Close()
@@ -36,6 +27,32 @@ func (a *arena) records(transactions, perTx int) contest {
 			return rate * float64(perTx)
 		},
 	}
+}
+
+func (a *arena) recordRate(l *library, transactions, perTx int) float64 {
+	defer l.close()
+	rate, err := share(transactions, producers, func(int) error {
+		receipt, err := l.record(a.Context(), perTx, compensator.Options{Delay: time.Second})
+		if err == nil {
+			receipt.Committed()
+		}
+		return err
+	})
+	a.must(err)
+	return rate * float64(perTx)
+}
+
+// withoutConnector is the same through a plain pool, where MySQL has to be asked whether a transaction is open.
+func (a *arena) withoutConnector(transactions int) contest {
+	c := a.records(transactions, 1)
+	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0
+	c.ours = func() float64 {
+		l, err := openLibrary(a.plain(producers+4), a.client(), compensator.TypeConfig{}, nil)
+		a.must(err)
+		l.a = a
+		return a.recordRate(l, transactions, 1)
+	}
+	return c
 }
 
 // withoutEntry shows what the entry costs the business transaction: the library against no entry at all.

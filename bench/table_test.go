@@ -59,6 +59,7 @@ func contests(a *arena, n func(full int) int) []contest {
 	againstRiver.goal = 2
 	// The slow ones get less to do. What is compared is the rate.
 	return append(all,
+		a.withoutConnector(n(50_000)),
 		a.recordsAgainst(river, n(50_000), 1),
 		a.recordsAgainst(river, n(2_000), 100),
 		a.sustainedAgainst(river, n(10_000)),
