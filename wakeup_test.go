@@ -74,6 +74,15 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	require.Zero(t, c.scanner.types["close_order"].claiming)
 }
 
+func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
+	c, typ := waiting(t, 0)
+	c.scanner.types[typ.name].due = time.Now().Add(time.Hour)
+	c.scanner.expect(typ.name, 2*time.Hour)
+	require.False(t, woken(c.scanner))
+	c.scanner.expect(typ.name, time.Minute)
+	require.True(t, woken(c.scanner))
+}
+
 // Who cannot claim what he announces has to tell the others.
 func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	for name, hinder := range map[string]func(scan *scan, typ *handlerType){

@@ -33,7 +33,7 @@ func announcing() []mutant {
 			edits: []edit{
 				{"scanner.go", "	if earlier {\n		s.poke()\n", "	if earlier {\n"},
 			},
-			sees: tests("TestDelaysOfAnyLengthEndOnTimeAndNeverEarly"),
+			sees: tests("TestSleepingScannerIsWokenForAnEarlierEntry"),
 		},
 		{
 			name: "plain-zadd", oracle: duplicates,
