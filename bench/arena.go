@@ -36,7 +36,8 @@ type arena struct {
 // the disk's reads. flags are more for the SQL server, and win.
 func newArena(tb testing.TB, flags ...string) *arena {
 	a := &arena{TB: tb}
-	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G",
+	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G",
+		"--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G", // MariaDB's name for it, and MySQL's
 		"--max-connections=500", "--innodb-print-all-deadlocks=1"}, flags...)...)
 	a.redis = testservers.NewRedis(tb)
 	a.dsn = a.sql.Database(tb, "interpolateParams=true")
