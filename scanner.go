@@ -14,16 +14,8 @@ const (
 	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more.
 	peekInterval = 5 * time.Second
 
-	// claimsInFlight is how many claims of one type run at once.
-	claimsInFlight = 2
-
 	// behindPause is how long claims wait while the database is behind with outcomes.
 	behindPause = 10 * time.Millisecond
-
-	// wakeSpread keeps instances that wake for the same entry from coming in step: for each claim in a row that came
-	// for nothing, up to mostVain of them, the next one comes up to this much later.
-	wakeSpread = time.Millisecond
-	mostVain   = 5
 )
 
 // scanner claims entries when they come due. It sleeps until the next due moment it knows of, not for an
@@ -36,20 +28,6 @@ type scanner struct {
 	mu    sync.Mutex // guards the fields below
 	types map[string]*scan
 	peek  time.Time // when to peek next
-}
-
-// scan is what the scanner knows of one type.
-type scan struct {
-	due      time.Time // the next moment worth a claim; far away when nothing is known
-	closed   time.Time // no claim before, because the database refused one; zero: it did not
-	heard    int       // how often due may have changed
-	claiming int
-	vain     int  // claims in a row that found the queue with nothing due: others were faster
-	full     bool // a claim took all it asked for, and none that began after it found less: there is more
-	fulls    int  // how many claims did
-	backlog  bool // the database holds due entries the queue does not
-	failures int  // claims in a row that the database refused
-	ahead    *readAhead
 }
 
 func newScanner(c *Compensator) *scanner {
@@ -119,29 +97,6 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	return max(0, time.Until(next))
 }
 
-// wants reports whether a claim is worth starting. What has come due since the one under way asked the queue need not
-// wait for its end; of a backlog, of which that one has taken its share, a second takes more than a few slots.
-func (scan *scan) wants(t *handlerType, now time.Time) bool {
-	due := !now.Before(scan.due)
-	switch {
-	case scan.claiming == 0:
-		return due || scan.full
-	case scan.claiming == claimsInFlight:
-		return false
-	case scan.full:
-		return t.slots.free() >= min(t.cfg.Concurrency/4, maxStatementRows/2)
-	}
-	return due
-}
-
-// holdBack is how much later than others this process looks at a type: see wakeSpread.
-func (scan *scan) holdBack() time.Duration {
-	if scan.vain == 0 {
-		return 0
-	}
-	return jitter.N(time.Duration(min(scan.vain, mostVain)) * wakeSpread)
-}
-
 // expect makes the scanner look at a type in at most in.
 func (s *scanner) expect(businessType string, in time.Duration) {
 	due := time.Now().Add(max(0, in))
@@ -152,19 +107,6 @@ func (s *scanner) expect(businessType string, in time.Duration) {
 	if earlier {
 		s.poke()
 	}
-}
-
-// hear takes note of a due moment, and reports whether it is the earliest so far.
-func (scan *scan) hear(due time.Time) bool {
-	scan.heard++
-	if due.Before(scan.closed) {
-		due = scan.closed
-	}
-	if !due.Before(scan.due) {
-		return false
-	}
-	scan.due = due
-	return true
 }
 
 // canClaim reports whether a claim of a type could begin now.
@@ -267,62 +209,6 @@ func (s *scanner) claim(t *handlerType, n, fulls int) {
 		s.c.log.Warn("compensator: claims fail; trying again", "type", t.name, "err", got.err)
 	}
 	s.poke()
-}
-
-// ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
-// began.
-func (scan *scan) ended(got claimResult, fulls int) {
-	scan.claiming--
-	scan.heard++
-	switch {
-	case got.full:
-		scan.full = true
-		scan.fulls++
-	case scan.fulls == fulls:
-		scan.full = false
-	}
-	scan.backlog = scan.backlog && !(got.drained && scan.fulls == fulls)
-	scan.failures = got.failures(scan.failures)
-	scan.next(got)
-}
-
-// next sets when the type is worth a claim again.
-func (scan *scan) next(got claimResult) {
-	scan.closed = time.Time{}
-	if got.err != nil {
-		scan.full = false
-		scan.closed = time.Now().Add(claimBackoff.delay(scan.failures))
-		scan.due = scan.closed // whatever was heard meanwhile
-		return
-	}
-	wait := min(max(got.next, 0), 2*peekInterval)
-	if got.nothing {
-		scan.vain++
-		wait += scan.holdBack()
-	} else {
-		scan.vain = 0
-	}
-	if due := time.Now().Add(wait); due.Before(scan.due) {
-		scan.due = due
-	}
-}
-
-var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)
-
-// claimResult is how a claim went.
-type claimResult struct {
-	nothing bool // the queue had nothing due: another instance was faster
-	full    bool // as many were due as asked for
-	drained bool // the database was asked and had less than asked for
-	next    time.Duration
-	err     error // of the database
-}
-
-func (r claimResult) failures(before int) int {
-	if r.err == nil {
-		return 0
-	}
-	return before + 1
 }
 
 // claimDue takes what the queue says is due and, where the queue is silent or holds only a part of the

@@ -161,18 +161,18 @@ func (a *arena) commits(seconds int) latency {
 		a.empty()
 		l := a.ours(0, nil)
 		defer l.close()
-		return lagsOf(work, 0, slices.Collect(maps.Values(a.timedRecords(l, seconds))))
+		return lagsOf(work, 0, a.timedRecords(l, seconds))
 	}}
 }
 
 // timedRecords records 500 entries a second, of which none is due, and tells how long each transaction took.
-func (a *arena) timedRecords(l *library, seconds int) map[string]time.Duration {
-	return atRate(500, 500*seconds, func() (string, time.Duration) {
+func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
+	return slices.Collect(maps.Values(atRate(500, 500*seconds, func() (string, time.Duration) {
 		began := time.Now()
 		receipt, err := l.record(a.Context(), 1, compensator.Options{Delay: time.Hour})
 		a.must(err)
 		return receipt.ID().String(), time.Since(began)
-	})
+	})))
 }
 
 // atRate calls do n times, evenly spread over n/rate seconds, however long each takes.

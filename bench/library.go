@@ -32,7 +32,12 @@ func (a *arena) ours(concurrency int, handler func(context.Context, *compensator
 
 func (a *arena) oursWith(cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
-	l, err := openLibrary(a.watched(producers+4), a.client(), cfg, handler)
+	return a.oursOn(a.watched(producers+4), cfg, handler)
+}
+
+func (a *arena) oursOn(db *sql.DB, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) *library {
+	a.Helper()
+	l, err := openLibrary(db, a.client(), cfg, handler)
 	a.must(err)
 	l.a = a
 	return l

@@ -47,10 +47,7 @@ func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0
 	c.ours = func() float64 {
-		l, err := openLibrary(a.plain(producers+4), a.client(), compensator.TypeConfig{}, nil)
-		a.must(err)
-		l.a = a
-		return a.recordRate(l, transactions, 1)
+		return a.recordRate(a.oursOn(a.plain(producers+4), compensator.TypeConfig{}, nil), transactions, 1)
 	}
 	return c
 }

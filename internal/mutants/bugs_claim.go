@@ -83,7 +83,7 @@ func claiming() []mutant {
 			name: "claims-one-by-one", oracle: lateness,
 			what: "what comes due while a claim is under way waits for its end",
 			edits: []edit{
-				{"scanner.go", "	return due\n", "	return false\n"},
+				{"scan.go", "	return due\n", "	return false\n"},
 			},
 			sees: tests("TestEntryDueDuringAClaimNeedNotWaitForItsEnd"),
 		},
