@@ -69,6 +69,7 @@ func (p *program) startLocked() error {
 	}
 	cmd := exec.Command(p.path, p.argv...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, output, output
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+p.dir) // an SQL server that starts sweeps it: shared, it would be other servers' files
 	child, err := startProcess(cmd)
 	if err != nil {
 		return err

@@ -158,7 +158,9 @@ func (p sqlProgram) initialize(data string) error {
 			return err
 		}
 	}
-	if output, err := exec.Command(path, p.initFlags(data)...).CombinedOutput(); err != nil {
+	cmd := exec.Command(path, p.initFlags(data)...)
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // swept, as by a server that starts
+	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))
 	}
 	return nil

@@ -3,6 +3,8 @@ package testservers
 import (
 	"context"
 	"database/sql"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -70,6 +72,20 @@ func TestFlagsOfTheTestWinOverTheUsualOnes(t *testing.T) {
 	db := open(t, server.DSN(""))
 	assert.Equal(t, 20, queryInt(t, db, "SELECT @@max_connections"))
 	assert.Equal(t, 1, queryInt(t, db, "SELECT @@innodb_flush_log_at_trx_commit"))
+}
+
+// A server that starts removes what it takes for its own leftovers from its directory of temporary files:
+// in a directory they shared, the temporary tables of all the others.
+func TestAServerThatStartsSparesTheTemporaryFilesOfOthers(t *testing.T) {
+	t.Parallel()
+	db := open(t, NewSQL(t).DSN(""))
+	var dir string
+	require.NoError(t, db.QueryRow("SELECT @@tmpdir").Scan(&dir))
+	temporary := filepath.Join(dir, "#sql-temptable-of-a-neighbour.MAI")
+	require.NoError(t, os.WriteFile(temporary, nil, 0o600))
+	t.Cleanup(func() { _ = os.Remove(temporary) })
+	NewSQL(t)
+	assert.FileExists(t, temporary)
 }
 
 func TestDatabasesOfTheSharedServerAreApartAndDropped(t *testing.T) {
