@@ -97,6 +97,14 @@ func (a *arena) open(n int, watched bool) *sql.DB {
 	db, err := openPool(a.dsn, n, watched)
 	a.must(err)
 	a.Cleanup(func() { _ = db.Close() })
+	conns := make([]*sql.Conn, n) // opened now: a short run is not about them
+	for i := range conns {
+		conns[i], err = db.Conn(a.Context())
+		a.must(err)
+	}
+	for _, conn := range conns {
+		a.must(conn.Close())
+	}
 	return db
 }
 

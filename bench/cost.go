@@ -67,6 +67,13 @@ func (a *arena) serverWork() serverWork {
 	return work
 }
 
+// status is one of the database's own counters.
+func (a *arena) status(name string) (value float64) {
+	a.Helper()
+	a.must(a.admin.QueryRowContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name=?", name).Scan(&name, &value))
+	return value
+}
+
 // redisCalls counts what clients have asked for. What a script asks for within is no call of its own.
 func (a *arena) redisCalls() (calls float64) {
 	a.Helper()

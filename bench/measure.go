@@ -18,7 +18,8 @@ type contest struct {
 	unit        string
 	entries     int     // of each run; 0: its cost is not asked
 	goal        float64 // ours ÷ other, at least; 0: shown only
-	prepare     func()  // before each run, not measured; may be nil
+	reset       func()  // before each run: nil: every table and key is emptied
+	prepare     func()  // then, not measured; may be nil
 	ours        func() float64
 	theirs      func() float64 // nil: a program that it needs is not here
 }
@@ -59,11 +60,14 @@ func (c contest) hold(a *arena, pairs int) row {
 	if c.theirs == nil {
 		return row{Work: c.work, Other: c.other, Unit: c.unit, Goal: c.goal, Absent: true}
 	}
+	if c.reset == nil {
+		c.reset = a.empty
+	}
 	a.lost = 0
 	var ours, theirs, ratios []float64
 	var oursCost, theirsCost cost
 	side := func(run func() float64, to *[]float64, asked *cost) {
-		a.empty()
+		c.reset()
 		if c.prepare != nil {
 			c.prepare()
 		}

@@ -19,12 +19,18 @@ func TestScale(t *testing.T) {
 	fmt.Print("\n", growthHead, "\n")
 	for _, entries := range []int{10_000, 100_000, 1_000_000, 10_000_000} {
 		if entries <= *most {
-			g := a.grow(entries, *still)
+			g := a.grow(entries)
 			result.Growth = append(result.Growth, g)
 			fmt.Println(g)
+			result.Idle = append(result.Idle, a.idle(entries, 1, *still))
 		}
 	}
 	a.empty()
+	result.Idle = append(result.Idle, a.idle(0, 1, *still), a.idle(0, 1000, *still))
+	fmt.Print("\n", idleHead, "\n")
+	for _, i := range result.Idle {
+		fmt.Println(i)
+	}
 	fmt.Print("\n", crowdHead, "\n")
 	for _, instances := range []int{1, 2, 4, 8} {
 		c := a.crowd(instances, 40_000, 100_000)
@@ -38,6 +44,7 @@ func TestScale(t *testing.T) {
 
 type scale struct {
 	Growth   []growth `json:"growth"`
+	Idle     []idle   `json:"idle"`
 	Crowd    []crowd  `json:"crowd"`
 	Recovery recovery `json:"recovery"`
 }

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// idle is what a process at rest asks for, a second.
+type idle struct {
+	Entries    int     `json:"entries"` // waiting, beyond the horizon, and as many settled
+	Types      int     `json:"types"`
+	Statements float64 `json:"statements"`
+	Rows       float64 `json:"rows_read"`
+	Redis      float64 `json:"redis_calls"`
+	Database   float64 `json:"database_cpu_percent"`
+	Process    float64 `json:"process_cpu_percent"`
+	Heap       uint64  `json:"heap_bytes"` // after a collection
+}
+
+const idleHead = "| at rest: waiting + settled | types | statements /s | rows read /s | Redis calls /s | database CPU % | process CPU % | heap MB |\n" +
+	"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+
+func (i idle) String() string {
+	return fmt.Sprintf("| %d + %d | %d | %.2f | %.0f | %.2f | %.2f | %.2f | %.1f |",
+		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
+}
+
+// idle watches a process with nothing to do for that long, with so many entries in the table.
+func (a *arena) idle(entries, types int, rest time.Duration) idle {
+	a.Helper()
+	l := a.ours(100, nothing)
+	defer l.close()
+	for n := range types - 1 {
+		_, err := compensator.Handle(l.Compensator, fmt.Sprintf("%s %d", benchType, n),
+			func(context.Context, *compensator.Entry, raw) error { return nil }, compensator.TypeConfig{Codec: asIs{}})
+		a.must(err)
+	}
+	l.run()
+	time.Sleep(3 * time.Second) // its start is over
+	before, spent := a.serverWork(), processCPU()
+	time.Sleep(rest)
+	used := processCPU() - spent
+	after := a.serverWork()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	seconds := rest.Seconds()
+	return idle{
+		Entries: entries, Types: types,
+		Statements: (after.statements - before.statements - 2) / seconds, // two are our own questions
+		Rows:       (after.rows - before.rows) / seconds,
+		Redis:      (after.redis - before.redis) / seconds,
+		Database:   100 * (after.cpu - before.cpu) / seconds,
+		Process:    100 * used / seconds,
+		Heap:       memory.HeapAlloc,
+	}
+}
+
+// processCPU is the processor time of this process, in seconds.
+func processCPU() float64 {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+}
