@@ -3,20 +3,23 @@ package compensator
 import (
 	"runtime"
 	"sync"
+	"time"
 )
 
-// batcher is group commit without a timer: what arrives while one batch is being flushed is the next batch.
-// A lone item is flushed at once. Its goroutines live only while there is work.
+// batcher is group commit: what arrives while one batch is being flushed is the next batch. A lone item after a rest is
+// flushed at once. Its goroutines live only while there is work.
 type batcher[T any] struct {
-	max     int // items a flush
-	workers int // flushes at the same time
-	bound   int // items waiting; 0: unbounded, because the callers bound them
+	max     int           // items a flush
+	workers int           // flushes at the same time
+	bound   int           // items waiting; 0: unbounded, because the callers bound them
+	pace    time.Duration // least time between the begins of two flushes, unless there is enough for a full one; 0: none
 	flush   func(batch []T)
 
 	mu      sync.Mutex // guards the fields below
 	waiting []T
 	running int
 	flushed int           // items of the last flush
+	began   time.Time     // when the last flush did
 	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
 }
 
@@ -41,6 +44,7 @@ func (b *batcher[T]) add(items ...T) bool {
 func (b *batcher[T]) work() {
 	for {
 		b.gather()
+		b.keepPace()
 		batch := b.next()
 		if batch == nil {
 			return
@@ -66,6 +70,27 @@ func (b *batcher[T]) gather() {
 	}
 }
 
+// keepPace waits while a flush would come too soon after the last one. A lone item after a rest never waits.
+func (b *batcher[T]) keepPace() {
+	for {
+		early := b.early()
+		if early <= 0 {
+			return
+		}
+		time.Sleep(early)
+	}
+}
+
+// early is how much too soon a flush would be now.
+func (b *batcher[T]) early() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pace == 0 || len(b.waiting) == 0 || len(b.waiting) >= b.max {
+		return 0
+	}
+	return b.pace - time.Since(b.began)
+}
+
 // next takes the next batch, or ends the worker.
 func (b *batcher[T]) next() []T {
 	b.mu.Lock()
@@ -79,7 +104,7 @@ func (b *batcher[T]) next() []T {
 		return nil
 	}
 	n := min(len(b.waiting), b.max)
-	b.flushed = n
+	b.flushed, b.began = n, time.Now()
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
 		b.waiting = nil // an idle lane must not keep what has passed through it

@@ -70,6 +70,37 @@ func TestBatcherLetsTheReadyAddFirst(t *testing.T) {
 	require.Greater(t, together, rounds/2, "the first flush takes what a hundred goroutines were about to add")
 }
 
+func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pace = 5 * time.Millisecond
+		began := time.Now()
+		type flushed struct {
+			items int
+			at    time.Duration
+		}
+		var all []flushed
+		b := &batcher[int]{max: 3, workers: 1, pace: pace, flush: func(batch []int) {
+			all = append(all, flushed{len(batch), time.Since(began)})
+		}}
+		b.add(1)
+		synctest.Wait()
+		require.Equal(t, []flushed{{1, 0}}, all, "after a rest nothing waits")
+		b.add(2)
+		synctest.Wait()
+		time.Sleep(pace / 2)
+		b.add(3)
+		<-b.done()
+		require.Equal(t, flushed{2, pace}, all[1], "what comes soon after waits for company")
+		b.add(4, 5, 6, 7)
+		<-b.done()
+		require.Equal(t, []flushed{{3, pace}, {1, 2 * pace}}, all[2:], "a full one does not")
+		time.Sleep(pace)
+		b.add(8)
+		<-b.done()
+		require.Equal(t, flushed{1, 3 * pace}, all[4])
+	})
+}
+
 func TestBatcherRunsNoMoreFlushesThanWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes

@@ -14,12 +14,17 @@ const (
 	// for nothing, up to mostVain of them, the next one comes up to this much later.
 	wakeSpread = time.Millisecond
 	mostVain   = 5
+
+	// claimPace is the least time between the begins of two claims, unless there is more due than one takes: entries
+	// that come due one by one would be a transaction and a synced write each, for which producers would wait.
+	claimPace = 2 * time.Millisecond
 )
 
 // scan is what the scanner knows of one type; scanner.mu guards it.
 type scan struct {
 	due      time.Time // the next moment worth a claim; far away when nothing is known
 	closed   time.Time // no claim before, because the database refused one; zero: it did not
+	began    time.Time // when the last claim did
 	heard    int       // how often due may have changed
 	claiming int
 	vain     int  // claims in a row that found the queue with nothing due: others were faster
@@ -56,6 +61,15 @@ func (scan *scan) holdBack() time.Duration {
 // hear takes note of a due moment, and reports whether it is the earliest so far.
 func (scan *scan) hear(due time.Time) bool {
 	scan.heard++
+	return scan.sooner(due)
+}
+
+// sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
+// before a claim may begin.
+func (scan *scan) sooner(due time.Time) bool {
+	if paced := scan.began.Add(claimPace); due.Before(paced) {
+		due = paced
+	}
 	if due.Before(scan.closed) {
 		due = scan.closed
 	}
@@ -99,9 +113,7 @@ func (scan *scan) next(got claimResult) {
 	} else {
 		scan.vain = 0
 	}
-	if due := time.Now().Add(wait); due.Before(scan.due) {
-		scan.due = due
-	}
+	scan.sooner(time.Now().Add(wait))
 }
 
 var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)

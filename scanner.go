@@ -86,6 +86,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 				break
 			}
 			scan.claiming++
+			scan.began = now
 			scan.due = now.Add(2 * peekInterval)
 			fulls := scan.fulls
 			claims.Go(func() { s.claim(t, n, fulls) })
