@@ -12,7 +12,7 @@ type batcher[T any] struct {
 	max     int           // items a flush
 	workers int           // flushes at the same time
 	bound   int           // items waiting; 0: unbounded, because the callers bound them
-	pace    time.Duration // least time between the begins of two flushes, unless there is enough for a full one; 0: none
+	pace    time.Duration // how long a flush waits for company at most: see early; 0: not at all
 	flush   func(batch []T)
 
 	mu      sync.Mutex // guards the fields below
@@ -20,6 +20,7 @@ type batcher[T any] struct {
 	running int
 	flushed int           // items of the last flush
 	began   time.Time     // when the last flush did
+	took    time.Duration // how long the last one that ended did
 	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
 }
 
@@ -49,8 +50,16 @@ func (b *batcher[T]) work() {
 		if batch == nil {
 			return
 		}
+		began := time.Now()
 		b.flush(batch)
+		b.note(time.Since(began))
 	}
+}
+
+func (b *batcher[T]) note(took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.took = took
 }
 
 // mostYields bounds gather where others never stop adding.
@@ -81,14 +90,15 @@ func (b *batcher[T]) keepPace() {
 	}
 }
 
-// early is how much too soon a flush would be now.
+// early is how much too soon a flush would be now. Unless it is full, one begins twice as long after the begin of the
+// last one as that takes, at most pace: what comes one by one keeps nobody busy for more than half of the time.
 func (b *batcher[T]) early() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pace == 0 || len(b.waiting) == 0 || len(b.waiting) >= b.max {
 		return 0
 	}
-	return b.pace - time.Since(b.began)
+	return min(2*b.took, b.pace) - time.Since(b.began)
 }
 
 // next takes the next batch, or ends the worker.

@@ -72,32 +72,38 @@ func TestBatcherLetsTheReadyAddFirst(t *testing.T) {
 
 func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pace = 5 * time.Millisecond
+		const takes, most = 2 * time.Millisecond, 5 * time.Millisecond
 		began := time.Now()
 		type flushed struct {
 			items int
 			at    time.Duration
 		}
 		var all []flushed
-		b := &batcher[int]{max: 3, workers: 1, pace: pace, flush: func(batch []int) {
+		slow := takes
+		b := &batcher[int]{max: 3, workers: 1, pace: most, flush: func(batch []int) {
 			all = append(all, flushed{len(batch), time.Since(began)})
+			time.Sleep(slow)
 		}}
-		b.add(1)
-		synctest.Wait()
+		add := func(items ...int) {
+			b.add(items...)
+			synctest.Wait()
+		}
+		add(1)
 		require.Equal(t, []flushed{{1, 0}}, all, "after a rest nothing waits")
-		b.add(2)
-		synctest.Wait()
-		time.Sleep(pace / 2)
-		b.add(3)
+		add(2)
+		time.Sleep(takes)
+		add(3)
 		<-b.done()
-		require.Equal(t, flushed{2, pace}, all[1], "what comes soon after waits for company")
-		b.add(4, 5, 6, 7)
+		require.Equal(t, flushed{2, 2 * takes}, all[1], "what comes soon after waits for company")
+		slow = time.Second
+		add(4, 5, 6, 7)
 		<-b.done()
-		require.Equal(t, []flushed{{3, pace}, {1, 2 * pace}}, all[2:], "a full one does not")
-		time.Sleep(pace)
-		b.add(8)
+		require.Equal(t, []flushed{{3, 3 * takes}, {1, 3*takes + slow}}, all[2:], "a full one does not, nor what comes after a long one")
+		slow = 0
+		add(8)
+		add(9)
 		<-b.done()
-		require.Equal(t, flushed{1, 3 * pace}, all[4])
+		require.Equal(t, []flushed{{1, 3*takes + 2*time.Second}, {1, 3*takes + 2*time.Second}}, all[4:], "where work takes no time nothing waits")
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// transactionCounter counts those that run and settle entries.
+// transactionCounter counts those that claim and settle entries, and takes the time of real ones.
 type transactionCounter struct {
 	compensator.Store
 	claims, settles atomic.Int64
@@ -23,15 +23,16 @@ type transactionCounter struct {
 
 func (s *transactionCounter) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
 	s.claims.Add(1)
+	time.Sleep(time.Millisecond)
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
 
 func (s *transactionCounter) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
 	s.settles.Add(1)
+	time.Sleep(3 * time.Millisecond)
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// In a bubble work takes no time, so that each entry would be a claim and an outcome of its own.
 func TestEntriesThatComeDueOneByOneShareTheirTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()

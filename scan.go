@@ -15,17 +15,19 @@ const (
 	wakeSpread = time.Millisecond
 	mostVain   = 5
 
-	// claimPace is the least time between the begins of two claims, unless there is more due than one takes: entries
-	// that come due one by one would be a transaction and a synced write each, for which producers would wait.
+	// claimPace is the most that a claim waits after one that had entries: twice as long as that one's transaction took,
+	// unless there is more due than one claim takes. Entries that come due one by one would be a transaction and a synced
+	// write each, for which producers would wait.
 	claimPace = 2 * time.Millisecond
 )
 
 // scan is what the scanner knows of one type; scanner.mu guards it.
 type scan struct {
-	due      time.Time // the next moment worth a claim; far away when nothing is known
-	closed   time.Time // no claim before, because the database refused one; zero: it did not
-	began    time.Time // when the last claim did
-	heard    int       // how often due may have changed
+	due      time.Time     // the next moment worth a claim; far away when nothing is known
+	closed   time.Time     // no claim before, because the database refused one; zero: it did not
+	began    time.Time     // when the last transaction of a claim did
+	took     time.Duration // how long the last one that ended did
+	heard    int           // how often due may have changed
 	claiming int
 	vain     int  // claims in a row that found the queue with nothing due: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
@@ -67,7 +69,7 @@ func (scan *scan) hear(due time.Time) bool {
 // sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
 // before a claim may begin.
 func (scan *scan) sooner(due time.Time) bool {
-	if paced := scan.began.Add(claimPace); due.Before(paced) {
+	if paced := scan.began.Add(min(2*scan.took, claimPace)); due.Before(paced) {
 		due = paced
 	}
 	if due.Before(scan.closed) {

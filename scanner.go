@@ -86,7 +86,6 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 				break
 			}
 			scan.claiming++
-			scan.began = now
 			scan.due = now.Add(2 * peekInterval)
 			fulls := scan.fulls
 			claims.Go(func() { s.claim(t, n, fulls) })
@@ -256,11 +255,13 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 		return claimResult{nothing: true, next: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
+	began := s.began(t)
 	full := len(leased.IDs) == n
 	if !full {
 		s.expect(t.name, leased.Next)
 	}
 	found, err := c.claim(t, unleased(leased.IDs), len(leased.IDs))
+	s.took(t, time.Since(began))
 	c.returnToQueue(t, leased, found, err)
 	t.slots.release(len(leased.IDs) - len(found.Mine))
 	if err != nil {
@@ -268,6 +269,21 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	}
 	c.startClaimed(t, found.Mine, leased.Token)
 	return claimResult{full: full, next: Never}, true
+}
+
+// began notes that the transaction of a claim begins.
+func (s *scanner) began(t *handlerType) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scan := s.types[t.name]
+	scan.began = time.Now()
+	return scan.began
+}
+
+func (s *scanner) took(t *handlerType, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.types[t.name].took = took
 }
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
