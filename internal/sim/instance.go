@@ -223,7 +223,7 @@ func (n *instance) judged(ctx context.Context, c class, op, args string, do func
 		n.reply(v)
 		return v, errBroken
 	case v.fault == hangBefore:
-		return v, n.hang(ctx)
+		return v, n.hang(ctx, v)
 	}
 	err := do(v)
 	if v.fault == twice {
@@ -231,7 +231,7 @@ func (n *instance) judged(ctx context.Context, c class, op, args string, do func
 	}
 	switch v.fault {
 	case hangAfter:
-		return v, n.hang(ctx)
+		return v, n.hang(ctx, v)
 	case crashAfter:
 		n.die()
 	case errAfter:
@@ -285,12 +285,14 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// hang is no answer at all.
-func (n *instance) hang(ctx context.Context) error {
+// hang is no answer at all. That the context has ended is noticed as late as an answer would be: at the very instant
+// other timers of the engine may end, and the order of those is the runtime's own choice.
+func (n *instance) hang(ctx context.Context, v verdict) error {
 	n.w.hanging.Add(1)
 	defer n.w.hanging.Add(-1)
 	select {
 	case <-ctx.Done():
+		n.reply(v)
 	case <-n.died:
 	}
 	if n.dead.Load() {
