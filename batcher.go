@@ -9,18 +9,16 @@ import (
 // batcher is group commit: what arrives while one batch is being flushed is the next batch. A lone item after a rest is
 // flushed at once. Its goroutines live only while there is work.
 type batcher[T any] struct {
-	max     int           // items a flush
-	workers int           // flushes at the same time
-	bound   int           // items waiting; 0: unbounded, because the callers bound them
-	pace    time.Duration // how long a flush waits for company at most: see early; 0: not at all
+	max     int // items a flush
+	workers int // flushes at the same time
+	bound   int // items waiting; 0: unbounded, because the callers bound them
 	flush   func(batch []T)
 
 	mu      sync.Mutex // guards the fields below
 	waiting []T
 	running int
 	flushed int           // items of the last flush
-	began   time.Time     // when the last flush did
-	took    time.Duration // how long the last one that ended did
+	pace    pace          // of flushes that are not full
 	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
 }
 
@@ -52,14 +50,14 @@ func (b *batcher[T]) work() {
 		}
 		began := time.Now()
 		b.flush(batch)
-		b.note(time.Since(began))
+		b.ended(time.Since(began))
 	}
 }
 
-func (b *batcher[T]) note(took time.Duration) {
+func (b *batcher[T]) ended(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.took = took
+	b.pace.end(took)
 }
 
 // mostYields bounds gather where others never stop adding.
@@ -79,7 +77,7 @@ func (b *batcher[T]) gather() {
 	}
 }
 
-// keepPace waits while a flush would come too soon after the last one. A lone item after a rest never waits.
+// keepPace waits while a flush would come too soon after the last one.
 func (b *batcher[T]) keepPace() {
 	for {
 		early := b.early()
@@ -90,15 +88,14 @@ func (b *batcher[T]) keepPace() {
 	}
 }
 
-// early is how much too soon a flush would be now. Unless it is full, one begins twice as long after the begin of the
-// last one as that takes, at most pace: what comes one by one keeps nobody busy for more than half of the time.
+// early is how much too soon a flush would be now; a full one never is.
 func (b *batcher[T]) early() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.pace == 0 || len(b.waiting) == 0 || len(b.waiting) >= b.max {
+	if len(b.waiting) == 0 || len(b.waiting) >= b.max {
 		return 0
 	}
-	return min(2*b.took, b.pace) - time.Since(b.began)
+	return time.Until(b.pace.next())
 }
 
 // next takes the next batch, or ends the worker.
@@ -114,7 +111,8 @@ func (b *batcher[T]) next() []T {
 		return nil
 	}
 	n := min(len(b.waiting), b.max)
-	b.flushed, b.began = n, time.Now()
+	b.flushed = n
+	b.pace.begin(time.Now())
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
 		b.waiting = nil // an idle lane must not keep what has passed through it

@@ -80,7 +80,7 @@ func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 		}
 		var all []flushed
 		slow := takes
-		b := &batcher[int]{max: 3, workers: 1, pace: most, flush: func(batch []int) {
+		b := &batcher[int]{max: 3, workers: 1, pace: pace{most: most}, flush: func(batch []int) {
 			all = append(all, flushed{len(batch), time.Since(began)})
 			time.Sleep(slow)
 		}}

@@ -14,8 +14,8 @@ const (
 	queueTimeout     = 2 * time.Second
 )
 
-// settlePace keeps outcomes that come one by one from being a statement and a synced write each, for which producers
-// would wait: a handler that has returned has left its slot already, and nobody waits for its outcome.
+// settlePace is how long an outcome waits for others at most: its handler has left its slot already, and nobody waits
+// for it.
 const settlePace = 5 * time.Millisecond
 
 // openLanes makes the batchers an entry passes on its way. Callers hand over and go on; what piles up while
@@ -26,7 +26,7 @@ func (c *Compensator) openLanes() {
 	c.claimLane = &batcher[freshEntry]{max: maxStatementRows, workers: 1, flush: c.claimFresh}
 	c.announceLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.announceBatch}
 	c.moveLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.moveBatch}
-	c.settleLane = &batcher[settlement]{max: maxStatementRows, workers: 2, pace: settlePace, flush: c.settleBatch}
+	c.settleLane = &batcher[settlement]{max: maxStatementRows, workers: 2, pace: pace{most: settlePace}, flush: c.settleBatch}
 	c.slowLane = &batcher[settlement]{max: maxStatementRows, workers: 1, flush: c.settleSlowly}
 	c.ackLane = &batcher[ack]{max: 1000, workers: 1, bound: 100_000, flush: c.ackBatch}
 }

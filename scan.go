@@ -15,19 +15,17 @@ const (
 	wakeSpread = time.Millisecond
 	mostVain   = 5
 
-	// claimPace is the most that a claim waits after one that had entries: twice as long as that one's transaction took,
-	// unless there is more due than one claim takes. Entries that come due one by one would be a transaction and a synced
-	// write each, for which producers would wait.
+	// claimPace is how long a claim waits at most after the transaction of another has begun, unless there is more due than
+	// one takes.
 	claimPace = 2 * time.Millisecond
 )
 
 // scan is what the scanner knows of one type; scanner.mu guards it.
 type scan struct {
-	due      time.Time     // the next moment worth a claim; far away when nothing is known
-	closed   time.Time     // no claim before, because the database refused one; zero: it did not
-	began    time.Time     // when the last transaction of a claim did
-	took     time.Duration // how long the last one that ended did
-	heard    int           // how often due may have changed
+	due      time.Time // the next moment worth a claim; far away when nothing is known
+	closed   time.Time // no claim before, because the database refused one; zero: it did not
+	pace     pace      // of the claims' transactions
+	heard    int       // how often due may have changed
 	claiming int
 	vain     int  // claims in a row that found the queue with nothing due: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
@@ -69,7 +67,7 @@ func (scan *scan) hear(due time.Time) bool {
 // sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
 // before a claim may begin.
 func (scan *scan) sooner(due time.Time) bool {
-	if paced := scan.began.Add(min(2*scan.took, claimPace)); due.Before(paced) {
+	if paced := scan.pace.next(); due.Before(paced) {
 		due = paced
 	}
 	if due.Before(scan.closed) {

@@ -61,7 +61,7 @@ func (s *scanner) prepare() {
 	s.names = s.c.types.names()
 	slices.Sort(s.names)
 	for _, name := range s.names {
-		s.types[name] = &scan{due: time.Now(), ahead: newReadAhead()}
+		s.types[name] = &scan{due: time.Now(), pace: pace{most: claimPace}, ahead: newReadAhead()}
 	}
 }
 
@@ -255,13 +255,14 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 		return claimResult{nothing: true, next: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
-	began := s.began(t)
+	began := time.Now()
+	s.began(t, began)
 	full := len(leased.IDs) == n
 	if !full {
 		s.expect(t.name, leased.Next)
 	}
 	found, err := c.claim(t, unleased(leased.IDs), len(leased.IDs))
-	s.took(t, time.Since(began))
+	s.ended(t, time.Since(began))
 	c.returnToQueue(t, leased, found, err)
 	t.slots.release(len(leased.IDs) - len(found.Mine))
 	if err != nil {
@@ -272,18 +273,17 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 }
 
 // began notes that the transaction of a claim begins.
-func (s *scanner) began(t *handlerType) time.Time {
+func (s *scanner) began(t *handlerType, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	scan := s.types[t.name]
-	scan.began = time.Now()
-	return scan.began
+	s.types[t.name].pace.begin(now)
 }
 
-func (s *scanner) took(t *handlerType, took time.Duration) {
+// ended notes that it is over.
+func (s *scanner) ended(t *handlerType, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.types[t.name].took = took
+	s.types[t.name].pace.end(took)
 }
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the

@@ -18,7 +18,7 @@ type contest struct {
 	unit        string
 	entries     int     // of each run; 0: its cost is not asked
 	goal        float64 // ours ÷ other, at least; 0: shown only
-	reset       func()  // before each run: nil: every table and key is emptied
+	reset       func()  // before each run; nil: every table and key is emptied
 	prepare     func()  // then, not measured; may be nil
 	ours        func() float64
 	theirs      func() float64 // nil: a program that it needs is not here

@@ -52,10 +52,7 @@ func (a *arena) grow(entries int) growth {
 
 // onTop holds a contest on top of what is filled.
 func (a *arena) onTop(filled uint64, c contest) row {
-	c.reset = func() {
-		a.forget(filled)
-		a.awaitPurge()
-	}
+	c.reset = func() { a.forget(filled) }
 	return c.hold(a, 5)
 }
 
@@ -90,7 +87,8 @@ func (a *arena) filled() (id uint64) {
 	return id
 }
 
-// forget removes what a measurement has left: all rows after the filled ones, and what Redis knows.
+// forget removes what a measurement has left, so that the next one does not pay for it: all rows after the filled ones,
+// and what Redis knows.
 func (a *arena) forget(filled uint64) {
 	a.Helper()
 	a.exec("DELETE FROM common_process_log WHERE id>?", filled)
@@ -98,6 +96,7 @@ func (a *arena) forget(filled uint64) {
 	client := a.client()
 	defer client.Close()
 	a.must(client.FlushAll(a.Context()).Err())
+	a.awaitPurge()
 }
 
 // fill brings the table to so many waiting rows, due from an hour to 30 days from now, and as many settled ones. Ids
