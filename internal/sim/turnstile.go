@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// request is a step that waits for its turn. What orders requests is what they are about, never who came first
-// or a token: the scheduler of goroutines is not seeded.
+// request is a step that waits for its turn. What orders requests is what they are about and where in the code they
+// come from, never who came first or a token: the scheduler of goroutines is not seeded.
 type request struct {
 	from   *instance
 	class  class
 	op     string
 	args   string
+	origin [originDepth]uintptr // the innermost callers
 	answer chan verdict
 
 	ready   time.Time // when its turn comes; set once it was admitted
@@ -39,6 +40,13 @@ type turnstile struct {
 	pending []*request // admitted; the world's own goroutine only
 }
 
+// The innermost callers, without Callers and pass itself, tell two claims of one entry apart of which the queue has named
+// one and the database the other.
+const (
+	originSkip  = 2
+	originDepth = 8
+)
+
 func newTurnstile() *turnstile { return &turnstile{arrived: make(chan struct{}, 1)} }
 
 // pass waits for the turn of a step.
@@ -47,6 +55,7 @@ func (t *turnstile) pass(r *request) verdict {
 		return verdict{dead: true}
 	}
 	r.answer = make(chan verdict, 1)
+	runtime.Callers(originSkip, r.origin[:])
 	t.mu.Lock()
 	t.arrivals = append(t.arrivals, r)
 	t.mu.Unlock()
@@ -74,7 +83,8 @@ func (t *turnstile) take() []*request {
 }
 
 func compareRequests(a, b *request) int {
-	return cmp.Or(cmp.Compare(a.from.number, b.from.number), cmp.Compare(a.op, b.op), cmp.Compare(a.args, b.args))
+	return cmp.Or(cmp.Compare(a.from.number, b.from.number), cmp.Compare(a.op, b.op), cmp.Compare(a.args, b.args),
+		slices.Compare(a.origin[:], b.origin[:]))
 }
 
 // first is the pending request whose turn comes next, and its place.

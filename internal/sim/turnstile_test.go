@@ -1,0 +1,33 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What comes at the same nanosecond and asks for the same thing is told apart by where in the code it comes from.
+func TestStepsAreOrderedByWhereTheyComeFromNotByWhoWasFirst(t *testing.T) {
+	ask := func(gate *turnstile) { gate.pass(&request{from: &instance{}, op: "claim", args: "4"}) }
+	fromQueue := func(gate *turnstile) { ask(gate) }
+	fromStore := func(gate *turnstile) { ask(gate) }
+
+	order := func(first, second func(*turnstile)) (origins [][originDepth]uintptr) {
+		synctest.Test(t, func(*testing.T) {
+			gate := newTurnstile()
+			for _, ask := range []func(*turnstile){first, second} {
+				go ask(gate)
+				synctest.Wait()
+			}
+			for _, r := range gate.take() {
+				origins = append(origins, r.origin)
+				r.answer <- verdict{}
+			}
+		})
+		return origins
+	}
+	there, back := order(fromQueue, fromStore), order(fromStore, fromQueue)
+	require.NotEqual(t, there[0], there[1])
+	require.Equal(t, there, back)
+}
