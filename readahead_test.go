@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -170,4 +172,36 @@ func TestClaimOfABacklogDoesNotWaitForAnothersReading(t *testing.T) {
 	ahead.tried(s, rows.claim(s), nil)
 	close(end)
 	<-over
+}
+
+// A locked row is worth another look after a while; until then the rows behind it are read.
+func TestLockedRowsArePassedOverForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows, ahead := newDueRows(10), newReadAhead()
+		locked := func(s share) Claimed {
+			return Claimed{Waiting: []Scheduled{{ID: s.ids[0], In: lockedRetry}}}
+		}
+		first, err := ahead.take(1, rows.read)
+		require.NoError(t, err)
+		require.True(t, ahead.tried(first, locked(first), nil), "others stand behind it")
+		second, err := ahead.take(1, rows.read)
+		require.NoError(t, err)
+		require.NotEqual(t, first.ids, second.ids)
+		require.False(t, ahead.tried(second, rows.claim(second), nil))
+		time.Sleep(lockedRetry)
+		third, err := ahead.take(1, rows.read)
+		require.NoError(t, err)
+		require.Equal(t, first.ids, third.ids)
+	})
+}
+
+func TestGoingOnPastLockedRowsEnds(t *testing.T) {
+	rows, ahead := newDueRows(100), newReadAhead()
+	claims := 0
+	for goOn := true; goOn; claims++ {
+		s, err := ahead.take(1, rows.read)
+		require.NoError(t, err)
+		goOn = ahead.tried(s, Claimed{Waiting: []Scheduled{{ID: s.ids[0], In: lockedRetry}}}, nil)
+	}
+	require.Equal(t, mostVainBacklog+1, claims)
 }

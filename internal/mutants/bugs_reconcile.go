@@ -62,6 +62,14 @@ func reconciling() []mutant {
 			sees: tests("TestWhatOthersAreFasterWithIsReadAnew"),
 		},
 		{
+			name: "stuck-behind-locked-row", oracle: lateness,
+			what: "one locked row in front of a single slot keeps all that the database alone knows from running",
+			edits: []edit{
+				{"scanner.go", " || !share.fresh || goOn)", " || !share.fresh || false && goOn)"},
+			},
+			sees: tests("TestLockedHeadOfABacklogDoesNotHoldUpTheRest"),
+		},
+		{
 			name: "queue-relied-on-while-down", oracle: lateness,
 			what: "a queue that does not answer is asked again and again, and the database is not",
 			edits: []edit{
