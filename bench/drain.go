@@ -44,19 +44,31 @@ func (a *arena) backlog(n int) {
 	a.Helper()
 	var last uint64
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log").Scan(&last))
+	a.insert(n)
+	a.announce(last)
+}
+
+// insert fills the table with n due rows of which Redis knows nothing.
+func (a *arena) insert(n int) {
+	a.Helper()
 	for left := n; left > 0; left -= floorBatch {
 		_, err := floorRecord(a.Context(), a.admin, min(left, floorBatch), floorTuple, 0)
 		a.must(err)
 	}
-	rows, err := a.admin.QueryContext(a.Context(), "SELECT id FROM common_process_log WHERE id>?", last)
+}
+
+// announce tells Redis of the rows after an id.
+func (a *arena) announce(after uint64) {
+	a.Helper()
+	rows, err := a.admin.QueryContext(a.Context(), "SELECT id, next_at FROM common_process_log WHERE id>?", after)
 	a.must(err)
 	defer rows.Close()
 	var members []redis.Z
-	now := float64(time.Now().UnixMilli())
 	for rows.Next() {
 		var id uint64
-		a.must(rows.Scan(&id))
-		members = append(members, redis.Z{Score: now, Member: id})
+		var due float64
+		a.must(rows.Scan(&id, &due))
+		members = append(members, redis.Z{Score: due, Member: id})
 	}
 	a.must(rows.Err())
 	client := a.client()
