@@ -27,6 +27,7 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 		return Claimed{}, err
 	}
 	p.settle(found.Mine)
+	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)] // nothing is wrong with what came too late
 	return found, nil
 }
 
@@ -35,12 +36,17 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 type picker struct {
 	t        *handlerType
 	room     int
+	spare    int // came when there was no room left
 	suspects chan struct{}
 	suspect  EntryID // the one that was let in
 }
 
 func (p *picker) accept(row *Row) bool {
-	if p.room == 0 || row.BusinessType != p.t.name || row.State == Compensating && !p.t.compensates() {
+	if p.room == 0 {
+		p.spare++
+		return false
+	}
+	if row.BusinessType != p.t.name || row.State == Compensating && !p.t.compensates() {
 		return false
 	}
 	dangerous := row.DeliveryCount >= suspectAfter && row.DeliveryCount < crashBudget // beyond, it is taken out, not run

@@ -355,13 +355,16 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 
 func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
 	w := newWorld(t).withRedis()
-	leader := w.new(w.quick())
+	idle := w.quick()
+	idle.ReconcileInterval = time.Hour // it leads, and announces nothing more
+	leader := w.new(idle)
 	numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
 	w.run(leader)
 	w.waitInQueue(w.recordDelayed(leader, time.Minute))
 	w.eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
 
 	cfg, ready := w.quick(), make(chan struct{}, 1)
+	cfg.ReconcileInterval = 3 * time.Second // announces what is due within four of them
 	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
 		select {
 		case ready <- struct{}{}:
@@ -369,8 +372,8 @@ func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *test
 		}
 	}
 	down := make(chan struct{})
-	var once sync.Once
-	cfg.Observer.QueueDown = func(error) { once.Do(func() { close(down) }) }
+	first := sync.OnceFunc(func() { close(down) })
+	cfg.Observer.QueueDown = func(error) { first() }
 	proxy := w.throughProxy(&cfg)
 	other := w.new(cfg)
 	numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
@@ -378,7 +381,7 @@ func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *test
 	w.wait(ready, "what a process does at its start is done")
 	proxy.Refuse()
 	w.wait(down, "Redis is missed")
-	missed := w.recordDelayed(other, time.Minute)
+	missed := w.recordDelayed(other, 12*time.Second)
 	proxy.Heal()
 	w.waitInQueue(missed)
 }

@@ -1,10 +1,8 @@
 package compensator
 
 import (
-	"maps"
 	"slices"
 	"sync"
-	"time"
 )
 
 // readAhead is due entries of one type that were found in the database and that no claim has tried yet. Read claim by
@@ -13,23 +11,20 @@ import (
 type readAhead struct {
 	turn chan struct{} // full while somebody takes his share, and reads for it: the next one shares what he finds
 
-	mu      sync.Mutex            // guards the fields below
-	ids     []EntryID             // earliest due first
-	out     map[EntryID]time.Time // left out of what is read, although the database offers it: see passOver
-	more    bool                  // as many were found as were asked for
-	claims  int                   // how many claims' worth is read at once
-	refused int                   // of what was read last, entries that must not run here now: others stand behind them
-	vain    int                   // claims in a row that met only rows which somebody holds locked
+	mu      sync.Mutex           // guards the fields below
+	ids     []EntryID            // earliest due first
+	out     map[EntryID]struct{} // taken and not tried yet: the database offers them still
+	more    bool                 // as many were found as were asked for
+	claims  int                  // how many claims' worth is read at once
+	inFront int                  // of what was read last, entries that cannot run here now: others stand behind them
 }
 
 func newReadAhead() *readAhead {
-	return &readAhead{turn: make(chan struct{}, 1), out: make(map[EntryID]time.Time), claims: 1}
+	return &readAhead{turn: make(chan struct{}, 1), out: make(map[EntryID]struct{}), claims: 1}
 }
 
-const (
-	mostReadAhead   = 16 // bounds readAhead.claims
-	mostVainBacklog = 16 // claims in a row that go on past locked rows, before the next poll
-)
+// mostReadAhead bounds readAhead.claims.
+const mostReadAhead = 16
 
 // share is one claim's part of what was read.
 type share struct {
@@ -38,7 +33,7 @@ type share struct {
 	more  bool // others may remain, here or in the database
 }
 
-// take hands out up to n entries, and as many more as were refused before; read finds those that are due.
+// take hands out up to n entries, and as many more as stood in front of others before; read finds those that are due.
 func (r *readAhead) take(n int, read func(limit int) ([]EntryID, error)) (share, error) {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
@@ -60,13 +55,11 @@ func (r *readAhead) missing(n int) int {
 	if len(r.ids) > 0 {
 		return 0
 	}
-	now := time.Now()
-	maps.DeleteFunc(r.out, func(_ EntryID, until time.Time) bool { return !until.IsZero() && !now.Before(until) })
-	return n*r.claims + r.refused + len(r.out)
+	return n*r.claims + r.inFront + len(r.out)
 }
 
-// fill keeps what was read, and returns how many of it were refused before.
-func (r *readAhead) fill(found []EntryID, limit int) (refused int) {
+// fill keeps what was read, and returns how many of it stood in front of others before.
+func (r *readAhead) fill(found []EntryID, limit int) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.more = len(found) == limit
@@ -74,8 +67,8 @@ func (r *readAhead) fill(found []EntryID, limit int) (refused int) {
 		_, out := r.out[id]
 		return out
 	})
-	refused, r.refused = r.refused, 0
-	return refused
+	inFront, r.inFront = r.inFront, 0
+	return inFront
 }
 
 func (r *readAhead) hand(n int, fresh bool) share {
@@ -87,44 +80,39 @@ func (r *readAhead) hand(n int, fresh bool) share {
 		r.ids = nil
 	}
 	for _, id := range ids {
-		r.out[id] = time.Time{} // until it was tried
+		r.out[id] = struct{}{}
 	}
 	return share{ids, fresh, r.more || len(r.ids) > 0 || !fresh} // what was read a while ago is not all there is now
 }
 
 // tried notes how the claim of a share went. While each brings what it was for, more is read at once; where others
-// were faster with most of it, they are with the rest as well. It reports whether it is worth going on past rows that
-// somebody holds locked, although this claim took nothing: in front of a single free slot one of them would else keep
-// everything behind it from running.
-func (r *readAhead) tried(s share, found Claimed, err error) (goOn bool) {
+// were faster with most of it, they are with the rest as well.
+func (r *readAhead) tried(s share, found Claimed, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range s.ids {
 		delete(r.out, id)
 	}
-	goOn = r.passOver(found)
-	r.refused = min(r.refused+len(found.Refused), maxStatementRows)
+	r.inFront = min(r.inFront+standing(found), maxStatementRows)
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused) {
 		r.ids, r.claims = nil, 1
-		return goOn
+		return
 	}
 	r.claims = min(2*r.claims, mostReadAhead)
-	return goOn
 }
 
-// passOver leaves locked rows out of what is read until they are worth another look.
-func (r *readAhead) passOver(found Claimed) (goOn bool) {
-	locked := 0
+// standing is how many entries are to be looked past next time: those that must not run here, and those whose rows
+// somebody holds locked. Without, a single free slot would meet the same row for as long as it is locked. Where they were
+// all there was, nobody knows how many more there are.
+func standing(found Claimed) int {
+	n := len(found.Refused)
 	for _, w := range found.Waiting {
 		if w.In <= lockedRetry {
-			r.out[w.ID] = time.Now().Add(w.In)
-			locked++
+			n++
 		}
 	}
-	if locked == 0 || len(found.Mine) > 0 || r.vain == mostVainBacklog {
-		r.vain = 0
-		return false
+	if len(found.Mine) == 0 {
+		n *= 2
 	}
-	r.vain++
-	return true
+	return n
 }

@@ -331,12 +331,12 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	found, err := c.claim(t, unleased(share.ids), n)
 	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
 	c.startClaimed(t, found.Mine, 0)
-	goOn := ahead.tried(share, found, err)
+	ahead.tried(share, found, err)
 	if err != nil {
 		return claimResult{next: Never, err: err}
 	}
-	// What was just read, and can be claimed in no part, is held by others: asking for the same again at once is no use.
-	return claimResult{full: share.more && (len(found.Mine) > 0 || !share.fresh || goOn), drained: !share.more, next: Never}
+	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
+	return claimResult{full: share.more && (len(found.Mine) > 0 || !share.fresh), drained: !share.more, next: Never}
 }
 
 // listen wakes the scanner for entries other processes announced.

@@ -54,6 +54,14 @@ func reconciling() []mutant {
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},
 		{
+			name: "outage-forgotten", oracle: lateness,
+			what: "what could not be announced while the queue was away is left to the process that leads",
+			edits: []edit{
+				{"reconciler.go", "	if c.health.takeGaps() {\n		r.owes = true\n", "	if c.health.takeGaps() {\n"},
+			},
+			sees: tests("TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads"),
+		},
+		{
 			name: "stale-backlog-kept", oracle: lateness,
 			what: "a backlog that was read ahead is tried to its end, although others have been faster with it",
 			edits: []edit{
@@ -65,7 +73,7 @@ func reconciling() []mutant {
 			name: "stuck-behind-locked-row", oracle: lateness,
 			what: "one locked row in front of a single slot keeps all that the database alone knows from running",
 			edits: []edit{
-				{"scanner.go", " || !share.fresh || goOn)", " || !share.fresh || false && goOn)"},
+				{"readahead.go", "		if w.In <= lockedRetry {\n", "		if false {\n"},
 			},
 			sees: tests("TestLockedHeadOfABacklogDoesNotHoldUpTheRest"),
 		},
