@@ -152,7 +152,7 @@ type Wanted struct {
 type Claimed struct {
 	Mine    []Row       // leased to the caller; as after the claim
 	Refused []Row       // claimable, but accept said no
-	Waiting []Scheduled // not due, leased or locked by another; In says when to look again
+	Waiting []Scheduled // not due, leased or locked by another; In says when to look again: when locked, in at most 50 ms
 	Gone    []EntryID   // terminal, or no such row
 }
 

@@ -2,10 +2,6 @@ package bench
 
 import "time"
 
-// calmLead is how long before its first entry is due the backlog of calm is there: what filling the table costs the
-// server is over by then.
-const calmLead = 15 * time.Second
-
 // calm asks what producers pay for handlers: the 99th percentile of a business transaction with an entry, at a
 // fixed 500 a second, while the library claims, runs and settles 1,000 other entries a second beside it,
 // against the same with nothing to run. The figure is transactions a second at that percentile, 1/p99, so that
@@ -13,11 +9,11 @@ const calmLead = 15 * time.Second
 func (a *arena) calm(seconds int) contest {
 	side := func(busy bool) func() float64 {
 		return func() float64 {
-			begins := time.Now().Add(calmLead)
+			// By then the server has paid for filling the table.
+			begins := time.Now().Add(time.Second + time.Duration(seconds)*time.Second/2)
 			if busy {
 				a.insert(1000 * seconds)
-				wait := time.Until(begins).Milliseconds()
-				a.exec("UPDATE common_process_log SET next_at=next_at+?+MOD(id,?)", wait, 1000*seconds) // evenly over the time
+				a.exec("UPDATE common_process_log SET next_at=?+MOD(id,?)", begins.UnixMilli(), 1000*seconds) // evenly over the time
 				a.announce(0)
 				a.awaitPurge()
 			}
@@ -25,6 +21,9 @@ func (a *arena) calm(seconds int) contest {
 			worker := a.ours(100, nothing)
 			defer worker.close()
 			worker.run()
+			if time.Now().After(begins) {
+				a.Fatal("the backlog came too late: its entries are overdue")
+			}
 			time.Sleep(time.Until(begins))
 			return 1 / lagsOf("", 0, a.timedRecords(worker, seconds)).P99.Seconds()
 		}

@@ -126,6 +126,7 @@ func (t *storeTest) claimNeverWaitsForALockedRow() {
 	require.Len(t, found.Waiting, 1)
 	assert.Equal(t, held.ID, found.Waiting[0].ID)
 	assert.Greater(t, found.Waiting[0].In, time.Duration(0))
+	assert.LessOrEqual(t, found.Waiting[0].In, 50*time.Millisecond)
 	require.NoError(t, tx.Rollback())
 	t.claim(held.ID, token(1), time.Minute)
 }
