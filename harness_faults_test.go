@@ -68,19 +68,19 @@ func readTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// following matches a request of kind then that comes after one of kind first: the COMMIT of the transaction
-// that ran a statement, as long as nobody else commits through the proxy meanwhile.
+// following matches a request of kind then that comes after one of kind first on the same connection: the COMMIT of the
+// transaction that ran a statement.
 func following(first, then faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex
-	seen := false
+	seen := make(map[uint64]bool) // by connection
 	return func(r faultproxy.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case first(r):
-			seen = true
-		case seen && then(r):
-			seen = false
+			seen[r.Connection] = true
+		case seen[r.Connection] && then(r):
+			seen[r.Connection] = false
 			return true
 		}
 		return false

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 )
 
 // MySQL forwards the MySQL protocol, one message at a time, and breaks the requests its traps name. It
 // takes TLS and compression out of the server's offer; a client that insists on them cannot connect.
 type MySQL struct {
 	proxy
+	connections atomic.Uint64 // so far
 
 	trapsMu sync.Mutex // guards traps
 	traps   []*Trap
@@ -19,7 +21,7 @@ type MySQL struct {
 func NewMySQL(target string) (*MySQL, error) {
 	p := new(MySQL)
 	return p, p.start(target, func(l *link) {
-		s := &session{link: l, trap: p.trap, texts: make(map[uint32]string)}
+		s := &session{link: l, number: p.connections.Add(1), trap: p.trap, texts: make(map[uint32]string)}
 		l.both(s.requests, s.replies)
 	})
 }
@@ -60,7 +62,8 @@ func (p *MySQL) trap(r Request) *Trap {
 // answer before it sends the next command.
 type session struct {
 	*link
-	trap func(Request) *Trap
+	number uint64
+	trap   func(Request) *Trap
 
 	mu       sync.Mutex // guards the fields below
 	noEOF    bool
@@ -123,7 +126,7 @@ func (s *session) request(m message) bool {
 func (s *session) read(m message) Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	req := Request{Command: m.payload[0]}
+	req := Request{Connection: s.number, Command: m.payload[0]}
 	body := m.payload[1:]
 	s.prepared = nil
 	switch req.Command {

@@ -21,8 +21,9 @@ const (
 
 // Request is a command of a client.
 type Request struct {
-	Command byte   // as in the protocol: 0x03 is COM_QUERY
-	Text    string // of COM_QUERY, COM_STMT_PREPARE and, as prepared, COM_STMT_EXECUTE
+	Connection uint64 // of the client, counted from 1
+	Command    byte   // as in the protocol: 0x03 is COM_QUERY
+	Text       string // of COM_QUERY, COM_STMT_PREPARE and, as prepared, COM_STMT_EXECUTE
 }
 
 // Runs reports whether the request executes its Text.
