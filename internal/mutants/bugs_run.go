@@ -39,7 +39,7 @@ func running() []mutant {
 				{"settle.go", "		ctx, cancel := c.statement()\n		results", "		ctx, cancel := context.WithTimeout(c.dispatcher.base, statementTimeout)\n		results"},
 				{"settle.go", "import (\n", "import (\n	\"context\"\n"},
 			},
-			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded").and(simulation, "2000"),
+			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded").and(simulation, "10000"),
 		},
 		{
 			name: "stop-drops-outcomes", oracle: safety,
@@ -89,7 +89,7 @@ func running() []mutant {
 			edits: []edit{
 				{"dispatcher.go", "				d.again(a)\n", "				d.finish(a, ending{err: errNoVerdict})\n"},
 			},
-			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt").and(simulation, "2000"),
+			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt").and(simulation, "10000"),
 		},
 	}
 }
