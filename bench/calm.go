@@ -9,15 +9,17 @@ import "time"
 func (a *arena) calm(seconds int) contest {
 	side := func(busy bool) func() float64 {
 		return func() float64 {
-			// By then the server has paid for filling the table.
-			begins := time.Now().Add(time.Second + time.Duration(seconds)*time.Second/2)
+			a.writeBack() // what others have left
+			begins := time.Now().Add(time.Second)
 			if busy {
+				// By then the server has paid for filling the table.
+				begins = time.Now().Add(3*time.Second + time.Duration(seconds)*time.Second/2)
 				a.insert(1000 * seconds)
 				a.exec("UPDATE common_process_log SET next_at=?+MOD(id,?)", begins.UnixMilli(), 1000*seconds) // evenly over the time
 				a.announce(0)
 				a.awaitPurge()
+				a.writeBack()
 			}
-			a.writeBack()
 			worker := a.ours(100, nothing)
 			defer worker.close()
 			worker.run()
