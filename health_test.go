@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
 func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
@@ -48,13 +46,9 @@ func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t).withRedis()
 	sqlProxy, db := w.proxied(true)
-	redisProxy, err := faultproxy.NewTCP(w.Redis.Options().Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = redisProxy.Close() })
-	client := redis.NewClient(&redis.Options{Addr: redisProxy.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
 	cfg := w.quick()
-	cfg.DB, cfg.Redis = db, client
+	cfg.DB = db
+	redisProxy := w.throughProxy(&cfg)
 	c := w.new(cfg)
 	require.NoError(t, errors.Join(c.Health(t.Context()).Database, c.Health(t.Context()).Queue))
 
@@ -89,13 +83,9 @@ func panicking() compensator.Observer {
 
 func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	w := newWorld(t).withRedis()
-	proxy, err := faultproxy.NewTCP(w.Redis.Options().Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = proxy.Close() })
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
 	cfg := w.quick()
-	cfg.Redis, cfg.Observer = client, panicking()
+	cfg.Observer = panicking()
+	proxy := w.throughProxy(&cfg)
 	c := w.new(cfg)
 	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0), MaxProcessCount: 3,
 		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, func(e *compensator.Entry, call int) error {

@@ -5,12 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
 // A payment that holds an entry's row when it comes due, and then rolls back, must not cost the entry more
@@ -62,19 +60,14 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 // one at a time.
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	w := newWorld(t).withRedis()
-	proxy, err := faultproxy.NewTCP(w.Redis.Options().Addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = proxy.Close() })
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
 	cfg := w.quick()
-	cfg.Redis = client
+	proxy := w.throughProxy(&cfg)
 	c := w.new(cfg)
 	numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
 	proxy.Refuse()
 	w.backlog("close_order", 30)
 	console := w.begin(w.DB)
-	_, err = console.ExecContext(t.Context(), "SELECT id FROM common_process_log ORDER BY id LIMIT 3 FOR UPDATE")
+	_, err := console.ExecContext(t.Context(), "SELECT id FROM common_process_log ORDER BY id LIMIT 3 FOR UPDATE")
 	require.NoError(t, err)
 	w.run(c)
 	w.eventually(func() bool { return w.ended(compensator.Succeeded, 0) == 27 }, "what is not locked has run")
