@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -59,6 +60,7 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 			due = append(due, a)
 		}
 	}
+	due = d.newestLocked(due)
 	d.mu.Unlock()
 	for _, a := range stuck {
 		d.leaveLane(a) // it has not killed the process, and may never return
@@ -66,8 +68,34 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 		d.c.log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
 		tell(d.c, d.c.cfg.Observer.Stuck, event)
 	}
-	slices.SortFunc(due, func(a, b *attempt) int { return compareIDs(a.row.ID, b.row.ID) })
 	return groupBy(due, func(a *attempt) time.Duration { return a.t.cfg.Lease })
+}
+
+// newestLocked sorts attempts by id and keeps the last claimed of each entry. Where there are several, a person has
+// requeued the entry while the others ran on: their leases have gone, and what the store tells of lost ones, by id, must
+// not be taken for news of the new one.
+func (d *dispatcher) newestLocked(due []*attempt) []*attempt {
+	slices.SortFunc(due, func(a, b *attempt) int {
+		return cmp.Or(compareIDs(a.row.ID, b.row.ID), cmp.Compare(b.row.Version, a.row.Version))
+	})
+	newest := due[:0]
+	for _, a := range due {
+		if n := len(newest); n > 0 && newest[n-1].row.ID == a.row.ID {
+			d.loseLocked(a)
+		} else {
+			newest = append(newest, a)
+		}
+	}
+	return newest
+}
+
+// loseLocked deals with a lease that has gone.
+func (d *dispatcher) loseLocked(a *attempt) {
+	if a.returned {
+		delete(d.running, a) // its outcome is being stored, or will be found out of date
+	} else {
+		a.cancel(ErrLeaseLost)
+	}
 }
 
 func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {
@@ -91,13 +119,10 @@ func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, a := range attempts {
-		switch {
-		case !gone[a.row.ID]:
+		if gone[a.row.ID] {
+			d.loseLocked(a)
+		} else {
 			a.leaseEnd = asked.Add(lease)
-		case a.returned:
-			delete(d.running, a) // its outcome is being stored, or will be found out of date
-		default:
-			a.cancel(ErrLeaseLost)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more.
+	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more. See peekEvery.
 	peekInterval = 5 * time.Second
 
 	// behindPause is how long claims wait while the database is behind with outcomes.
@@ -54,6 +54,12 @@ func (s *scanner) run(ctx context.Context) {
 	}
 }
 
+// peekEvery lets no lease of the queue end of which a scanner has not heard. What is announced behind such a one wakes
+// nobody: an earlier one is due already.
+func (c *Compensator) peekEvery() time.Duration {
+	return min(peekInterval, c.types.leaseRange().shortest)
+}
+
 func (s *scanner) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +77,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	defer s.mu.Unlock()
 	now := time.Now()
 	if !now.Before(s.peek) {
-		s.peek = now.Add(peekInterval)
+		s.peek = now.Add(s.c.peekEvery())
 		claims.Go(func() { s.look(ctx) })
 	}
 	if s.c.behind() {

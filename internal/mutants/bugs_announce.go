@@ -28,6 +28,14 @@ func announcing() []mutant {
 			sees: tests("TestAnnouncedEntryWakesAnotherProcess"),
 		},
 		{
+			name: "peeks-rarer-than-leases", oracle: lateness,
+			what: "a lease of the queue that is shorter than the time between two looks at it ends unheard, and hides what is announced behind it",
+			edits: []edit{
+				{"scanner.go", "return min(peekInterval, c.types.leaseRange().shortest)\n", "return peekInterval\n"},
+			},
+			sees: tests("TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime"),
+		},
+		{
 			name: "scanner-not-poked", oracle: lateness,
 			what: "a sleeping scanner is told of an earlier entry and sleeps on",
 			edits: []edit{

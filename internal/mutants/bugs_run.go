@@ -12,6 +12,14 @@ func running() []mutant {
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},
 		{
+			name: "overtaken-attempt-renewed", oracle: duplicates,
+			what: "an attempt that a person's requeue has overtaken is renewed beside the new one, which is then taken for lost, too",
+			edits: []edit{
+				{"lease.go", "		if n := len(newest); n > 0 && newest[n-1].row.ID == a.row.ID {\n", "		if n := len(newest); n < 0 {\n"},
+			},
+			sees: tests("TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook"),
+		},
+		{
 			name: "renewal-without-fence", oracle: lateness,
 			what: "a renewal asks for neither version nor state: a handler whose entry was cancelled is not told",
 			edits: []edit{

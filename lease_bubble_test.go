@@ -1,0 +1,91 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// A person requeues an entry while a handler that ignores its context works on it. The lease of that attempt is gone;
+// the one of the new attempt, in the same process, is not.
+func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Lease: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		var fresh atomic.Int64
+		both := make(chan struct{})
+		_, err = compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, _ order) error {
+			switch {
+			case e.ProcessCount == 0 && e.Epoch == 0:
+				return errors.New("again") // only what has failed can be requeued
+			case e.Epoch == 0:
+				<-both // whatever its context says
+				return nil
+			}
+			fresh.Add(1)
+			select {
+			case <-both:
+				return nil
+			case <-ctx.Done():
+				assert.Fail(t, "the new attempt is interrupted", "%v", context.Cause(ctx))
+				return ctx.Err()
+			}
+		}, compensator.TypeConfig{Retry: compensator.Fixed(time.Second), Timeout: time.Minute})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		id := recordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}).ID()
+		time.Sleep(5 * time.Second)
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "somebody", Reason: "it hangs"}}))
+		time.Sleep(20 * time.Second) // several leases
+		synctest.Wait()
+		assert.EqualValues(t, 1, fresh.Load())
+		close(both)
+		synctest.Wait()
+		stop()
+		require.Equal(t, compensator.Succeeded, store.Rows()[0].State)
+		require.NoError(t, c.Close())
+	})
+}
+
+// The queue's lease of an entry ends while its handler runs on: only the database's is renewed. Another process that
+// announces an entry then wakes nobody, since an earlier one is due already.
+func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
+		open := func() *compensator.Compensator {
+			c, err := compensator.New(t.Context(), compensator.Config{
+				Store: store, Queue: queue.Client(), Lease: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			return c
+		}
+		c, recorder := open(), open()
+		late := new(lateness)
+		_, err := compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, o order) error {
+			_ = late.note(ctx, e, o)
+			<-ctx.Done()
+			return ctx.Err()
+		}, compensator.TypeConfig{Timeout: time.Minute})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(10*time.Second + 100*time.Millisecond)
+		recordDelayedIn(t, recorder, store, 1, 0).Committed()
+		time.Sleep(2500 * time.Millisecond)
+		recordDelayedIn(t, recorder, store, 1, 0).Committed()
+		time.Sleep(10 * time.Second)
+		late.requireOnTime(t, 2)
+		stop()
+		require.NoError(t, recorder.Close())
+		require.NoError(t, c.Close())
+	})
+}
