@@ -303,7 +303,7 @@ func ExampleParseDelayLevels() {
 	// 5 1m0s
 	// 6 1h0m0s
 	// 100 1h0m0s
-	// compensator: delay levels: "5x": want a number and s, m, h or d, at most 30 days
+	// compensator: delay levels: "5x": want a number and s, m, h or d, at most 100 years
 }
 
 // Middleware wraps handlers as in net/http. Use comes before the types it is for.

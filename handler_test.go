@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -211,15 +212,38 @@ func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 	}
 }
 
-func TestSnoozeBeyondAllMeaningIsBounded(t *testing.T) {
-	w := newWorld(t)
+func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
+	const day = 24 * time.Hour
+	down := errors.New("downstream is down")
+	verdicts := []error{
+		compensator.Snooze(90 * day), compensator.RetryAfter(90*day, down), compensator.Snooze(100 * 365 * day), compensator.Snooze(math.MaxInt64), down,
+	}
+	wants := []time.Duration{90 * day, 90 * day, 100 * 365 * day, 100 * 365 * day, 400 * day}
+	inEveryMode(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c := w.new(cfg)
+		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o order) error { return verdicts[o.Number] },
+			compensator.TypeConfig{Retry: compensator.Fixed(400 * day)})
+		require.NoError(t, err)
+		w.run(c)
+		for i, want := range wants {
+			id := put(w, orders, i, compensator.Options{})
+			w.eventually(func() bool { e := w.entry(c, id); return e.DeliveryCount == 0 && e.NextAt.After(e.CreatedAt.Add(day)) }, "its outcome is stored")
+			e := w.entry(c, id)
+			require.False(t, e.NextAt.Before(e.CreatedAt.Add(want)), "%v: due %v after it was recorded, want %v", verdicts[i], e.NextAt.Sub(e.CreatedAt), want)
+			require.WithinDuration(t, e.UpdatedAt.Add(want), e.NextAt, time.Second)
+		}
+	})
+}
+
+func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
+	w := newWorld(t).withRedis()
 	c := w.new(w.quick())
-	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return compensator.Snooze(1<<63 - 1) })
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
 	w.run(c)
 	id := put(w, orders, 1, compensator.Options{})
-	w.eventually(func() bool {
-		return w.count("common_process_log WHERE id=? AND next_at > (UNIX_TIMESTAMP()+86400*29)*1000 AND next_at < (UNIX_TIMESTAMP()+86400*31)*1000", id.Row()) == 1
-	}, "the entry sleeps for a month, not for ever and not into the past")
+	w.eventually(func() bool { return w.entry(c, id).NextAt.After(w.entry(c, id).CreatedAt.Add(time.Minute)) }, "it waits as after a first failure")
+	require.Equal(t, 1, ran.of(id))
+	require.Zero(t, w.entry(c, id).ProcessCount)
 }
 
 func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {

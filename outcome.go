@@ -13,18 +13,21 @@ import (
 // Permanent says that trying again is pointless: the entry is compensated, or waits for a person.
 func Permanent(err error) error { return &verdict{kind: permanent, err: orUnnamed(err)} }
 
-// RetryAfter is a failure whose next attempt is due after d instead of what the type's schedule says.
+// RetryAfter is a failure whose next attempt is due after d instead of what the type's schedule says. d is kept
+// as given, from 100 ms to 100 years: less is raised, more is cut to that. Nothing or less is the type's schedule.
 func RetryAfter(d time.Duration, err error) error {
 	return &verdict{kind: retryAfter, after: d, err: orUnnamed(err)}
 }
 
-// Snooze is not a failure: the handler wants to be called again after d. It spends no attempt.
+// Snooze is not a failure: the handler wants to be called again after d. It spends no attempt. d has the bounds
+// of RetryAfter's; nothing or less is the type's schedule, which does not grow: as after the last failure, or as
+// after a first one.
 func Snooze(d time.Duration) error {
 	return &verdict{kind: snooze, after: d, err: fmt.Errorf("compensator: snoozed for %v", d)}
 }
 
 // Unavailable says that something the handler needs is down. It spends no attempt, so the type's schedule
-// does not grow: the next attempt comes as after a first failure, but not before 2 to 4 seconds have passed.
+// does not grow: the next attempt comes as after Snooze(0), but not before 2 to 4 seconds have passed.
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
 
 // unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
@@ -49,7 +52,7 @@ const (
 // verdict is a handler's error with what it asks for.
 type verdict struct {
 	kind  verdictKind
-	after time.Duration
+	after time.Duration // until the next attempt; ≤ 0: the type's schedule
 	err   error
 }
 
@@ -104,10 +107,10 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		return o // due at once, for somebody else
 	case v.kind == snooze:
 		o.LastError = row.LastError
-		o.After = min(max(v.after, 0), maxBackoff)
+		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		return o
 	case v.kind == unavailable:
-		o.After = max(t.cfg.Retry.delay(max(1, row.ProcessCount)), unavailablePause+jitter.N(unavailablePause))
+		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 		return o
 	case row.State == Compensating:
 		return o.compensationFailed(t, v)
@@ -196,8 +199,8 @@ func (t *handlerType) crashed(row *Row) Outcome {
 }
 
 func (t *handlerType) backoff(v *verdict, failures int) time.Duration {
-	if v.kind == retryAfter {
-		return min(max(v.after, 0), maxBackoff)
+	if v.after > 0 {
+		return boundedWait(v.after)
 	}
 	return t.cfg.Retry.delay(failures)
 }

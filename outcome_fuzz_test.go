@@ -158,7 +158,7 @@ func requireLegal(t *testing.T, handled *handlerType, row *Row, o Outcome) {
 	t.Helper()
 	require.Equal(t, []any{row.ID, row.Epoch, row.Version}, []any{o.ID, o.Epoch, o.Version}, "fences are the claim's")
 	require.GreaterOrEqual(t, o.After, time.Duration(0))
-	require.LessOrEqual(t, o.After, maxBackoff)
+	require.LessOrEqual(t, o.After, maxDelay)
 	failed, undone := o.ProcessCount-row.ProcessCount, o.CompensateCount-row.CompensateCount
 	require.Contains(t, []int{0, 1}, failed+undone)
 	require.GreaterOrEqual(t, min(failed, undone), 0)

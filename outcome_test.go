@@ -64,13 +64,18 @@ func outcomeCases() []outcomeCase {
 
 		{"retry after", false, fresh, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Second, LastError: failed}},
 		{"retry after, exhausted", false, last, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: failed}},
-		{"retry before", false, fresh, RetryAfter(-time.Hour, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, LastError: failed}},
-		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: maxBackoff, LastError: failed}},
+		{"retry before", false, fresh, RetryAfter(-time.Hour, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
+		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: maxDelay, LastError: failed}},
+		{"retry in 90 days", false, fresh, RetryAfter(90*24*time.Hour, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: 90 * 24 * time.Hour, LastError: failed}},
+		{"retry in no time", false, fresh, RetryAfter(1, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: minBackoff, LastError: failed}},
 		{"retry after in the compensation", true, undo, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Second, LastError: failed}},
 
 		{"snooze", false, last, Snooze(time.Hour), nil, Outcome{To: Retrying, ProcessCount: 2, After: time.Hour, LastError: "the failure before"}},
-		{"snooze backwards", false, fresh, Snooze(-1), nil, Outcome{To: Pending, LastError: "the failure before"}},
-		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, Outcome{To: Pending, After: maxBackoff, LastError: "the failure before"}},
+		{"snooze for 90 days", false, fresh, Snooze(90 * 24 * time.Hour), nil, Outcome{To: Pending, After: 90 * 24 * time.Hour, LastError: "the failure before"}},
+		{"snooze for no time", false, fresh, Snooze(1), nil, Outcome{To: Pending, After: minBackoff, LastError: "the failure before"}},
+		{"snooze of nothing", false, fresh, Snooze(0), nil, Outcome{To: Pending, After: time.Minute, LastError: "the failure before"}},
+		{"snooze backwards", false, fresh, Snooze(-1), nil, Outcome{To: Pending, After: time.Minute, LastError: "the failure before"}},
+		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, Outcome{To: Pending, After: maxDelay, LastError: "the failure before"}},
 		{"snooze in the compensation", true, lastUndo, Snooze(time.Hour), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Hour, LastError: "the failure before"}},
 		{"unavailable", false, last, Unavailable(errDownstream), nil, Outcome{To: Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
 		{"unavailable in the compensation", true, lastUndo, Unavailable(errDownstream), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
@@ -138,13 +143,16 @@ func TestVerdictsWithoutAReasonStillHaveOne(t *testing.T) {
 func TestNoScheduleMakesAHotLoop(t *testing.T) {
 	for _, c := range []struct{ schedule, least, most time.Duration }{
 		{math.MinInt64, minBackoff, minBackoff}, {-1, minBackoff, minBackoff}, {0, minBackoff, minBackoff},
-		{time.Hour, time.Hour, time.Hour}, {math.MaxInt64, maxBackoff, maxBackoff},
+		{time.Hour, time.Hour, time.Hour}, {90 * 24 * time.Hour, 90 * 24 * time.Hour, 90 * 24 * time.Hour}, {math.MaxInt64, maxDelay, maxDelay},
 	} {
 		typ := outcomeType(false)
 		typ.cfg.Retry = Fixed(c.schedule)
 		failed := typ.outcomeOf(attempted(Pending, 0, 0), errDownstream, nil).After
 		require.GreaterOrEqual(t, failed, c.least)
 		require.LessOrEqual(t, failed, c.most)
+		snoozed := typ.outcomeOf(attempted(Pending, 0, 0), Snooze(0), nil).After
+		require.GreaterOrEqual(t, snoozed, c.least)
+		require.LessOrEqual(t, snoozed, c.most)
 		down := typ.outcomeOf(attempted(Pending, 0, 0), Unavailable(errDownstream), nil).After
 		require.GreaterOrEqual(t, down, max(c.least, unavailablePause))
 		require.LessOrEqual(t, down, max(c.most, 2*unavailablePause))

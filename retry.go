@@ -10,23 +10,24 @@ import (
 )
 
 // Retry is the schedule of a type's attempts: how long to wait after the failures-th failure, counted from 1.
-// It is called concurrently. Whatever it returns is kept between 100 ms and 30 days.
+// It is called concurrently. Whatever it returns is kept between 100 ms and 100 years.
 type Retry func(failures int) time.Duration
 
-const (
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = 30 * 24 * time.Hour
-)
+const minBackoff = 100 * time.Millisecond
 
-// delay is the schedule's answer within its bounds, so that no arithmetic of a schedule makes a hot loop.
-func (r Retry) delay(failures int) time.Duration {
-	return min(max(r(failures), minBackoff), maxBackoff)
-}
+// delay is the schedule's answer within the bounds of a wait, so that no arithmetic of a schedule makes a hot loop.
+func (r Retry) delay(failures int) time.Duration { return boundedWait(r(failures)) }
+
+// boundedWait is a wait that is no hot loop, and that the table and the queues can count.
+func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), maxDelay) }
 
 // Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter, which
 // spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter", 2015).
 func Exponential(base, limit time.Duration) Retry {
 	return func(failures int) time.Duration {
+		if base <= 0 || limit <= 0 {
+			return 0
+		}
 		ceiling := base
 		for range failures - 1 {
 			if ceiling >= limit/2 {
@@ -35,11 +36,7 @@ func Exponential(base, limit time.Duration) Retry {
 			}
 			ceiling *= 2
 		}
-		ceiling = min(ceiling, limit, maxBackoff)
-		if ceiling <= 0 {
-			return 0
-		}
-		return jitter.N(ceiling + 1)
+		return jitter.N(min(ceiling, limit, maxDelay) + 1)
 	}
 }
 
@@ -82,8 +79,8 @@ func parseDelayLevel(level string) (time.Duration, error) {
 	last := len(level) - 1
 	unit := delayUnits[level[last]]
 	n, err := strconv.ParseUint(level[:last], 10, 32)
-	if err != nil || unit == 0 || n == 0 || time.Duration(n) > maxBackoff/unit {
-		return 0, &FieldError{Field: "delay levels", Reason: fmt.Sprintf("%q: want a number and s, m, h or d, at most 30 days", level)}
+	if err != nil || unit == 0 || n == 0 || time.Duration(n) > maxDelay/unit {
+		return 0, &FieldError{Field: "delay levels", Reason: fmt.Sprintf("%q: want a number and s, m, h or d, at most 100 years", level)}
 	}
 	return time.Duration(n) * unit, nil
 }

@@ -39,6 +39,7 @@ var queuePromises = []queuePromise{
 	{"SettlePutsOffOnlyUnderItsOwnToken", (*queueTest).settlePutsOffOnlyUnderItsOwnToken},
 	{"SettlePullsInUnderAnyToken", (*queueTest).settlePullsInUnderAnyToken},
 	{"SettledEntryComesDueAgainNotEarly", (*queueTest).settledEntryComesDueAgainNotEarly},
+	{"SettledEntryMayWaitForTheLongestTime", (*queueTest).settledEntryMayWaitForTheLongestTime},
 	{"SettledEntryMayBeDueAgainAtOnce", (*queueTest).settledEntryMayBeDueAgainAtOnce},
 	{"KnownEntryKeepsItsPlace", (*queueTest).knownEntryKeepsItsPlace},
 	{"LeasedEntryKeepsItsLeaseWhenAnnounced", (*queueTest).leasedEntryKeepsItsLeaseWhenAnnounced},

@@ -137,6 +137,16 @@ func (t *queueTest) twoLeases() (old, current int64) {
 	return first.Token, t.awaitClaim("order", 1, time.Hour).Token
 }
 
+func (t *queueTest) settledEntryMayWaitForTheLongestTime() {
+	t.announce(dueIn("order", 1, 0))
+	leased := t.claim("order", 1, time.Minute)
+	t.settle("order", compensator.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, In: farthest})
+	t.within(farthest, t.peek("order"))
+	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
+	t.announce(dueIn("order", 1, time.Hour))
+	t.within(time.Hour, t.peek("order"))
+}
+
 func (t *queueTest) settledEntryComesDueAgainNotEarly() {
 	const wait = 60 * time.Millisecond
 	t.announce(dueIn("order", 1, 0))

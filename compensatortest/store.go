@@ -80,6 +80,7 @@ var storePromises = []storePromise{
 	{"ReleaseUndoesOnlyItsOwnClaim", false, (*storeTest).releaseUndoesOnlyItsOwnClaim},
 	{"RenewKeepsTheVersionAndTellsWhatIsLost", false, (*storeTest).renewKeepsTheVersionAndTellsWhatIsLost},
 	{"OutcomesGoWhereTheContractSays", false, (*storeTest).outcomesGoWhereTheContractSays},
+	{"OutcomeOfTheLongestWaitIsStoredAsGiven", false, (*storeTest).outcomeOfTheLongestWaitIsStoredAsGiven},
 	{"FencedOutcomeOfAStaleClaimIsDropped", false, (*storeTest).fencedOutcomeOfAStaleClaimIsDropped},
 	{"SuccessIsAbsorbedWithinItsEpochOnly", false, (*storeTest).successIsAbsorbedWithinItsEpochOnly},
 	{"SettlingTwiceUnderOneTokenAppliesOnce", false, (*storeTest).settlingTwiceUnderOneTokenAppliesOnce},

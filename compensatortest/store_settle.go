@@ -41,6 +41,24 @@ func (t *storeTest) outcomesGoWhereTheContractSays() {
 	}
 }
 
+// farthest is the longest wait there is.
+const farthest = 100 * 365 * 24 * time.Hour
+
+func (t *storeTest) outcomeOfTheLongestWaitIsStoredAsGiven() {
+	claimed := t.claim(t.insertOne("far").ID, token(1), time.Minute)
+	o := outcome(claimed, compensator.Retrying)
+	o.After = farthest
+	require.True(t, t.settle(token(2), o).Applied)
+	row := t.load(claimed.ID)
+	t.follows(claimed, row)
+	assert.InDelta(t, farthest, row.DueIn, float64(time.Hour))
+	assert.WithinDuration(t, row.UpdatedAt.Add(farthest), row.NextAt, time.Second)
+	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
+	require.NoError(t, err)
+	require.Len(t, found.Waiting, 1)
+	assert.InDelta(t, farthest, found.Waiting[0].In, float64(time.Hour))
+}
+
 func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
 	row := t.insertOne("stale")
 	first := t.claim(row.ID, token(1), 50*time.Millisecond)

@@ -171,6 +171,9 @@ type verdict struct {
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
+// leastWait is what the library raises shorter waits to.
+const leastWait = 100 * time.Millisecond
+
 var errAsPlanned = errors.New("failed as planned")
 
 // do does what the plan says about this attempt.
@@ -184,7 +187,7 @@ func (p *appProcess) do(ctx context.Context, e *compensator.Entry, j job) verdic
 	case ctx.Err() != nil:
 		return interrupted(ctx)
 	case j.Evades && rand.IntN(6) == 0:
-		after := rand.N(500 * time.Millisecond)
+		after := leastWait + rand.N(500*time.Millisecond)
 		return verdict{history.OutcomeSnooze, compensator.Snooze(after), after}
 	case j.Evades && rand.IntN(6) == 0:
 		return verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(errAsPlanned)}
@@ -201,7 +204,7 @@ func (j job) fail(ctx context.Context) verdict {
 	case failPermanently:
 		return verdict{outcome: history.OutcomePermanent, err: compensator.Permanent(errAsPlanned)}
 	case failLater:
-		after := rand.N(time.Second)
+		after := leastWait + rand.N(time.Second)
 		return verdict{history.OutcomeRetryAfter, compensator.RetryAfter(after, errAsPlanned), after}
 	case failLoudly:
 		panic("failed as planned")

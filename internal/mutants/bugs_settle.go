@@ -111,6 +111,22 @@ func settling() []mutant {
 			sees: tests("TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
 		},
 		{
+			name: "snooze-cut", oracle: safety,
+			what: "a handler that asks to be called in 90 days is called in 30: early",
+			edits: []edit{
+				{"retry.go", "min(max(d, minBackoff), maxDelay)", "min(max(d, minBackoff), 30*24*time.Hour)"},
+			},
+			sees: tests("TestOutcomeFollowsTheContract", "TestWaitThatAHandlerAsksForIsStoredAsGiven"),
+		},
+		{
+			name: "snooze-hot-loop", oracle: duplicates,
+			what: "a handler that asks to be called in no time is called as fast as it can return",
+			edits: []edit{
+				{"outcome.go", "	if v.after > 0 {\n", "	if v.after > 0 || v.kind == snooze {\n"},
+			},
+			sees: tests("TestSnoozeOfNothingFollowsTheTypesSchedule"),
+		},
+		{
 			name: "queue-before-database", oracle: safety,
 			what: "the queue forgets an entry before the database has its outcome; a process that dies in between leaves it to the reconciler alone",
 			edits: []edit{
