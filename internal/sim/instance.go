@@ -159,7 +159,11 @@ func (w *world) bury() {
 		w.gate.pending = kept
 		w.deathsSeen++
 		n.stop()
-		w.later(time.Duration(w.rng.Int64N(int64(3*time.Second))), n.hangUp)
+		noticed := time.Duration(w.rng.Int64N(int64(3 * time.Second)))
+		if w.healed.Load() {
+			noticed = 0
+		}
+		w.later(noticed, n.hangUp)
 		switch wait := time.Duration(w.rng.Int64N(int64(4 * time.Second))); {
 		case w.oracle.failed.Load():
 		case !w.healed.Load() && n.runs && w.rng.IntN(4) > 0:

@@ -44,7 +44,11 @@ func (o *oracle) promptlyClaimedLocked(l *life, before compensator.Row) {
 		return
 	}
 	o.sights[sawPrompt]++
-	if late := min(-before.DueIn, time.Since(l.last().at)); late > promptness {
+	late := min(-before.DueIn, time.Since(l.last().at))
+	if l.last().op.change.Action == compensator.ActionReschedule { // the lease of an attempt that it found under way stands
+		late = min(late, -before.LeaseLeft)
+	}
+	if late > promptness {
 		o.failLocked("G17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
 }

@@ -114,13 +114,13 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	_ = tx.Commit()
 }
 
-// lockRows has a transaction hold rows for a while, as a caller's own does.
+// lockRows has a transaction hold rows for a while, as a caller's own does, or until everything is healed.
 func (w *world) lockRows(e event) {
 	token := compensator.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)
 	rows := w.store.Rows()
 	w.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), e.span)
+		ctx, cancel := context.WithTimeout(w.trouble, e.span)
 		defer cancel()
 		tx, err := w.store.BeginTx(ctx)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,8 @@ type world struct {
 	launched  int
 
 	healed  atomic.Bool
+	trouble context.Context // until everything is healed
+	calmed  context.CancelFunc
 	hanging atomic.Int64 // steps without an answer
 	barrier *barrier
 	wg      sync.WaitGroup // of every goroutine of the simulation's own
@@ -81,6 +84,7 @@ func newWorld(seed uint64) *world {
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newTurnstile(), done: make(chan struct{}),
 		store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue(),
 	}
+	w.trouble, w.calmed = context.WithCancel(context.Background())
 	w.oracle = newOracle(w)
 	w.store.Watch(w.oracle.saw)
 	jitter.Seed(seed)
@@ -256,6 +260,8 @@ func (w *world) heal() {
 	w.asWorld(func() {
 		now := time.Now()
 		w.storeDown, w.queueDown = now, now
+		w.calmed()
+		w.hangUpTheDead()
 		for _, n := range w.living() {
 			n.pausedUntil.Store(now.UnixNano())
 		}
@@ -263,6 +269,18 @@ func (w *world) heal() {
 		close(ready)
 	})
 	<-ready
+}
+
+// hangUpTheDead ends all that those who have died hold locked.
+func (w *world) hangUpTheDead() {
+	w.mu.Lock()
+	instances := slices.Clone(w.instances)
+	w.mu.Unlock()
+	for _, n := range instances {
+		if n.dead.Load() {
+			n.hangUp()
+		}
+	}
 }
 
 // someoneWorks starts an instance if none is left that runs.
