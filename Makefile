@@ -68,8 +68,11 @@ bench-scale: ## measure what growth to MOST waiting entries costs (10000000), an
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
 
 .PHONY: sim
-sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1
-	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(or $(SEEDS),10000) -from=$(or $(FROM),1)
+sim: seeds := $(or $(SEEDS),10000)
+sim: from := $(or $(FROM),$(shell od -An -N5 -tu8 /dev/urandom | tr -d ' '))
+sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1, or drawn
+	@echo "the same seeds again: make sim SEEDS=$(seeds) FROM=$(from)"
+	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(seeds) -from=$(from)
 
 .PHONY: model
 model: ## check the model of the protocol, and its mutants; needs spin and gcc

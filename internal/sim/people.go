@@ -20,8 +20,13 @@ type deed struct {
 	holds time.Duration
 }
 
-// requeueDeed is the one that starts a new epoch under a running attempt.
-const requeueDeed = 3
+const (
+	requeueDeed = 3 // starts a new epoch under a running attempt
+	purgeDeed   = 6
+)
+
+// purgeAge is how long an entry is kept after its end, at least.
+const purgeAge = time.Minute
 
 // drawDeeds draws what services and people do.
 func (w *world) drawDeeds() (deeds []deed) {
@@ -31,6 +36,9 @@ func (w *world) drawDeeds() (deeds []deed) {
 			delay: time.Duration(w.rng.Int64N(int64(10 * time.Second))), inTx: w.rng.IntN(2) == 0, fails: w.rng.IntN(4) == 0,
 			holds: time.Duration(w.rng.Int64N(int64(w.plan.holds))),
 		})
+	}
+	if w.plan.chaos > purgeAge { // long enough for a purge to find something
+		deeds = append(deeds, deed{at: w.plan.chaos - time.Second, what: purgeDeed})
 	}
 	return deeds
 }
@@ -74,8 +82,8 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 		}
 	case 5:
 		_ = n.c.SettleByHand(ctx, ref, by)
-	case 6:
-		_, _ = n.c.Purge(ctx, time.Minute)
+	case purgeDeed:
+		_, _ = n.c.Purge(ctx, purgeAge)
 	}
 }
 

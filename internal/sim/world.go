@@ -115,7 +115,7 @@ func (w *world) drawPlan() {
 	p.runners, p.recorders = 1+w.rng.IntN(3), w.rng.IntN(3)/2
 	p.chaos = w.between(12*time.Second, 35*time.Second)
 	if w.rng.IntN(25) == 0 {
-		p.chaos += 70 * time.Second // long enough for a purge
+		p.chaos += purgeAge + 10*time.Second
 	}
 	p.rate = []float64{0, 0.03, 0.1, 0.3}[w.rng.IntN(4)]
 	p.meddling = []float64{0, 0, 0.1, 0.3}[w.rng.IntN(4)]
