@@ -35,6 +35,7 @@ type dialect struct {
 	qualified  bool                       // the table may be named database.table
 	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell
 
+	keyed  func(keys []string) string               // condition: the row's idempotent id is one of keys
 	groups func(from string, states []State) string // the states and types that occur, without reading every row
 
 	probe func(ctx context.Context, tx Tx) error                     // ErrNoTransaction unless open

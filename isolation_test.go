@@ -159,7 +159,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&entries))
 	w.effect(tx, "handler")
 	require.NoError(t, c.Reschedule(t.Context(), receipt.ID(), time.Hour))
-	err = store.SettleTx(t.Context(), tx, compensator.Token{9}, compensator.Outcome{ID: receipt.ID(), Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+	err = store.SettleTx(t.Context(), tx, compensator.Token{9}, compensator.Outcome{ID: receipt.ID(), IdempotentID: receipt.Entries[0].IdempotentID, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	require.ErrorIs(t, err, compensator.ErrLeaseLost)
 	if aborts {
 		w.requireNumber(err, 1020) // what this test is about, not just no row to change

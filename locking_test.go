@@ -48,7 +48,7 @@ var inFlight = map[string]func(ctx context.Context, s compensator.Store, ids []c
 	"settle": func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error {
 		var done []compensator.Outcome
 		for _, id := range ids {
-			done = append(done, compensator.Outcome{ID: id, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+			done = append(done, compensator.Outcome{ID: id, IdempotentID: "close_order" + id.String(), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 		}
 		_, err := s.Settle(ctx, compensator.Token{1}, done)
 		return err

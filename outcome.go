@@ -89,7 +89,7 @@ func lostLeases(row *Row) int { return row.DeliveryCount - 1 }
 // did. Nothing here is computed from anything but the row as claimed.
 func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 	o := Outcome{
-		ID: row.ID, Epoch: row.Epoch, Version: row.Version, To: row.State,
+		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: row.State,
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 	}
 	if err == nil {
@@ -188,7 +188,7 @@ func (o Outcome) giveUp(t *handlerType, why EndedBy) Outcome {
 // is unknown, so compensating it is the type's choice.
 func (t *handlerType) crashed(row *Row) Outcome {
 	o := Outcome{
-		ID: row.ID, Epoch: row.Epoch, Version: row.Version, To: Dead, EndedBy: EndedByCrash,
+		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: Dead, EndedBy: EndedByCrash,
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: the process died, or the handler never returned", lostLeases(row)),
 	}

@@ -146,9 +146,9 @@ var protocol = []struct {
 	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
 		var outcomes []Outcome
 		for i, id := range idRange(101, 500) {
-			o := Outcome{ID: id, Version: 1, To: Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
+			o := Outcome{ID: id, IdempotentID: "key " + id.String(), Version: 1, To: Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
 			if i >= 100 {
-				o = Outcome{ID: id, Absorb: true, To: Succeeded, EndedBy: EndedByHandler}
+				o = Outcome{ID: id, IdempotentID: "key " + id.String(), Absorb: true, To: Succeeded, EndedBy: EndedByHandler}
 			}
 			outcomes = append(outcomes, o)
 		}

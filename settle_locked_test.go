@@ -27,7 +27,7 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	holder := w.begin(w.DB)
 	var outcomes []compensator.Outcome
 	for i, e := range receipt.Entries {
-		outcomes = append(outcomes, compensator.Outcome{ID: e.ID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
+		outcomes = append(outcomes, compensator.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
 		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
 		require.NoError(t, err)
 	}

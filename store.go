@@ -165,8 +165,9 @@ type Held struct {
 // Outcome is what an attempt came to, computed from the row as claimed. Nothing is computed from stored
 // counts in SQL, where the order of assignments would decide.
 type Outcome struct {
-	ID    EntryID
-	Epoch uint32
+	ID           EntryID
+	IdempotentID string // fences the write as well: a database that has gone back gives ids out again
+	Epoch        uint32
 
 	// Version fences the write. Absorb replaces that fence by "same epoch, still pending or retrying": a
 	// success is true whoever holds the lease now.

@@ -346,6 +346,7 @@ type outcomeOf struct {
 	Entry               int
 	Behind, BehindEpoch int
 	Absorb              bool
+	Stranger            string // what its idempotent id has more than the entry's
 	To                  compensator.State
 	EndedBy             compensator.EndedBy // of a terminal state
 	Processed, Undone   int
@@ -359,6 +360,7 @@ func drawOutcome(t *rapid.T) outcomeOf {
 		Processed: rapid.IntRange(0, 3).Draw(t, "processed"), Undone: rapid.IntRange(0, 3).Draw(t, "undone"), After: drawSpan(t, "after"),
 		LastError: pick(t, "error", "", "it's \"down\" \\", "\xff\xfe\x00ü", strings.Repeat("ü", 1001)),
 	}
+	o.Stranger = pick(t, "stranger", "", "", "", "", "'s heir")
 	if o.Absorb = rapid.Bool().Draw(t, "absorb"); o.Absorb {
 		o.To = compensator.Succeeded
 	}
@@ -372,7 +374,7 @@ func drawOutcome(t *rapid.T) outcomeOf {
 func (o outcomeOf) made(m *storeTwins, n int) compensator.Outcome {
 	row, _ := m.stored(n)
 	return compensator.Outcome{
-		Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
+		IdempotentID: row.IdempotentID + o.Stranger, Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
 		To: o.To, EndedBy: o.EndedBy, ProcessCount: o.Processed, CompensateCount: o.Undone, After: o.After, LastError: o.LastError,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"strconv"
 	"strings"
 
 	"github.com/compensator-go/compensator/migrations"
@@ -38,6 +40,7 @@ func mysqlDialect(version string) *dialect {
 		share:      " LOCK IN SHARE MODE",
 		shareNow:   " FOR SHARE NOWAIT",
 		qualified:  true,
+		keyed:      mysqlKeyed,
 		probe:      probeMySQL,
 		begin:      beginMySQL,
 		check:      checkMySQL,
@@ -50,6 +53,18 @@ func mysqlDialect(version string) *dialect {
 		d.returning = true
 	}
 	return d
+}
+
+// mysqlKeyed compares checksums, a tenth of the text that the keys are.
+func mysqlKeyed(keys []string) string {
+	b := []byte("CRC32(idempotent_id) IN (")
+	for i, key := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(crc32.ChecksumIEEE([]byte(key))), 10)
+	}
+	return string(append(b, ')'))
 }
 
 // Server errors by number.

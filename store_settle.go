@@ -86,6 +86,16 @@ func (g settleGroup) where(v rowValues) string {
 	return "version=" + v.number(func(o *Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
 }
 
+// sameEntries is the condition that the rows are the entries they were claimed as: a database that has gone back gives
+// the ids of what it has lost to others.
+func (s *sqlStore) sameEntries(v rowValues) string {
+	keys := make([]string, len(v.ids))
+	for i, id := range v.ids {
+		keys[i] = v.of(id).IdempotentID
+	}
+	return " AND " + s.d.keyed(keys)
+}
+
 // rowValues writes expressions whose value depends on the row.
 type rowValues struct {
 	ids      []EntryID
@@ -124,7 +134,7 @@ func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token
 	}
 	changed, busy, err := write(ctx, ids, func(ids []EntryID) string {
 		v := rowValues{ids, place, outcomes}
-		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v)
+		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v) + s.sameEntries(v)
 	})
 	if err != nil {
 		return false, err
@@ -136,7 +146,7 @@ func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token
 		result[place[id]] = Settled{Busy: true}
 	}
 	if changed < int64(len(ids)-len(busy)) {
-		err = s.explain(ctx, token, without(ids, busy), place, result)
+		err = s.explain(ctx, token, without(ids, busy), place, outcomes, result)
 	}
 	return len(busy) > 0, err
 }
@@ -161,7 +171,7 @@ func sanitizeError(text string) string {
 	return text
 }
 
-func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, place map[EntryID]int, result []Settled) error {
+func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, place map[EntryID]int, outcomes []Outcome, result []Settled) error {
 	rows, err := s.Load(ctx, ids)
 	if err != nil {
 		return err
@@ -170,7 +180,9 @@ func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, plac
 		result[place[id]] = Settled{Missing: true}
 	}
 	for _, row := range rows {
-		result[place[row.ID]] = Settled{Applied: row.Token == token, State: row.State}
+		if i := place[row.ID]; row.IdempotentID == outcomes[i].IdempotentID {
+			result[i] = Settled{Applied: row.Token == token, State: row.State}
+		}
 	}
 	return nil
 }
@@ -186,7 +198,7 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 	o.Absorb = false // effect and outcome stand and fall with the fence
 	g, v := groupOf(o), rowValues{[]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o}}
 	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
-		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.d.settleOpen)
+		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.d.settleOpen)
 	switch {
 	case isRecordChanged(err): // since this transaction's snapshot: the fence, in MariaDB's words
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)

@@ -32,12 +32,21 @@ func sqliteDialect() *dialect {
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
 		returning:  true,
 		unseenEnd:  true,
+		keyed:      sqliteKeyed,
 		groups:     sqliteGroups,
 		probe:      probeSQLite,
 		begin:      beginSQLite,
 		check:      checkSQLite,
 		fault:      sqliteFault,
 	}
+}
+
+func sqliteKeyed(keys []string) string {
+	literals := make([]string, len(keys))
+	for i, key := range keys {
+		literals[i] = "CAST(" + hexLiteral([]byte(key)) + " AS TEXT)"
+	}
+	return "idempotent_id IN (" + strings.Join(literals, ",") + ")"
 }
 
 // sqliteGroups jumps through the due index from one business type to the next; GROUP BY would read every row.

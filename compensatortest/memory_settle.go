@@ -39,6 +39,9 @@ func (s *MemoryStore) settleLocked(row *memoryRow, token compensator.Token, outc
 		return compensator.Settled{Missing: true}
 	}
 	before := row.committed
+	if before.entry.IdempotentID != outcome.IdempotentID {
+		return compensator.Settled{Missing: true}
+	}
 	if !before.admits(outcome) {
 		return compensator.Settled{Applied: before.token == token, State: before.entry.State}
 	}
@@ -73,7 +76,7 @@ func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token com
 	switch {
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
-	case row == nil || !row.seenBy(own).admits(outcome):
+	case row == nil || row.key != outcome.IdempotentID || !row.seenBy(own).admits(outcome):
 		return compensator.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)

@@ -83,6 +83,7 @@ var storePromises = []storePromise{
 	{"OutcomeOfTheLongestWaitIsStoredAsGiven", false, (*storeTest).outcomeOfTheLongestWaitIsStoredAsGiven},
 	{"FencedOutcomeOfAStaleClaimIsDropped", false, (*storeTest).fencedOutcomeOfAStaleClaimIsDropped},
 	{"SuccessIsAbsorbedWithinItsEpochOnly", false, (*storeTest).successIsAbsorbedWithinItsEpochOnly},
+	{"OutcomeNeverEndsAnEntryThatGotItsId", false, (*storeTest).outcomeNeverEndsAnEntryThatGotItsID},
 	{"SettlingTwiceUnderOneTokenAppliesOnce", false, (*storeTest).settlingTwiceUnderOneTokenAppliesOnce},
 	{"AnyErrorTextIsStored", false, (*storeTest).anyErrorTextIsStored},
 	{"SettleTxCommitsWithItsTransaction", false, (*storeTest).settleTxCommitsWithItsTransaction},
@@ -189,7 +190,7 @@ func (t *storeTest) claim(id compensator.EntryID, by compensator.Token, lease ti
 
 // outcome is an outcome of a claimed row, fenced by its version.
 func outcome(row compensator.Row, to compensator.State) compensator.Outcome {
-	o := compensator.Outcome{ID: row.ID, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
+	o := compensator.Outcome{ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {
 		o.EndedBy = compensator.EndedByHandler
 	}

@@ -103,6 +103,21 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	assert.Equal(t, compensator.Settled{State: compensator.Cancelled}, t.settle(token(5), success))
 }
 
+// A database that has gone back gives the ids of what it has lost to other entries.
+func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
+	for _, to := range []compensator.State{compensator.Succeeded, compensator.Retrying, compensator.Dead} {
+		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)
+		lost.IdempotentID += " of another history"
+		success := outcome(lost, to)
+		success.Absorb = to == compensator.Succeeded
+		assert.Equal(t, compensator.Settled{Missing: true}, t.settle(token(2), success), "to %s", to)
+		tx := t.begin()
+		assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(3), success), compensator.ErrLeaseLost, "to %s", to)
+		require.NoError(t, tx.Rollback())
+		assert.Equal(t, lost.Version, t.load(lost.ID).Version, "to %s", to)
+	}
+}
+
 func (t *storeTest) settlingTwiceUnderOneTokenAppliesOnce() {
 	a, b := t.insertOne("twice"), t.insertOne("twice")
 	failed := outcome(t.claim(a.ID, token(1), time.Minute), compensator.Retrying)

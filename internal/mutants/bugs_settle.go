@@ -30,6 +30,16 @@ func settling() []mutant {
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly").and(model, "m:epoch-ignored"),
 		},
 		{
+			name: "outcome-of-another-entry", oracle: safety,
+			what: "an outcome is written to whatever row has the id of its entry: in a database that has gone back, to another entry",
+			edits: []edit{
+				{"store_settle.go", "return \" AND \" + s.d.keyed(keys)", "return \"\""},
+				{"compensatortest/memory_settle.go", "before.entry.IdempotentID != outcome.IdempotentID", "false"},
+				{"compensatortest/memory_settle.go", "row == nil || row.key != outcome.IdempotentID || ", "row == nil || "},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/OutcomeNeverEndsAnEntryThatGotItsId"),
+		},
+		{
 			name: "success-absorbed-while-compensating", oracle: safety,
 			what: "a late success ends an entry whose compensation is under way: done and undone",
 			edits: []edit{

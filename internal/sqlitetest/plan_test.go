@@ -43,8 +43,8 @@ var work = map[string]func(t *testing.T, s compensator.Store) error{
 		}
 		assert.Equal(t, []compensator.EntryID{second.ID}, lost)
 		settled, err := s.Settle(t.Context(), token, []compensator.Outcome{
-			{ID: first.ID, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
-			{ID: second.ID, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},
+			{ID: first.ID, IdempotentID: first.IdempotentID, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
+			{ID: second.ID, IdempotentID: second.IdempotentID, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},
 		})
 		if err != nil {
 			return err
