@@ -39,7 +39,7 @@ func (s *MemoryStore) settleLocked(row *memoryRow, token compensator.Token, outc
 		return compensator.Settled{Missing: true}
 	}
 	before := row.committed
-	if before.entry.IdempotentID != outcome.IdempotentID {
+	if !before.of(outcome) {
 		return compensator.Settled{Missing: true}
 	}
 	if !before.admits(outcome) {
@@ -51,10 +51,18 @@ func (s *MemoryStore) settleLocked(row *memoryRow, token compensator.Token, outc
 
 // admits asks the outcome's fence.
 func (v *version) admits(outcome compensator.Outcome) bool {
+	if !v.of(outcome) {
+		return false
+	}
 	if outcome.Absorb {
 		return v.entry.Epoch == outcome.Epoch && (v.entry.State == compensator.Pending || v.entry.State == compensator.Retrying)
 	}
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
+}
+
+// of reports whether the row is the entry that the outcome is about.
+func (v *version) of(outcome compensator.Outcome) bool {
+	return v.entry.IdempotentID == outcome.IdempotentID
 }
 
 // SettleTx implements compensator.Store. It waits for a transaction that holds the row until that one or ctx
@@ -76,7 +84,7 @@ func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token com
 	switch {
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
-	case row == nil || row.key != outcome.IdempotentID || !row.seenBy(own).admits(outcome):
+	case row == nil || !row.seenBy(own).admits(outcome):
 		return compensator.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
