@@ -89,3 +89,31 @@ func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// Whoever reschedules an entry does not set it free from the attempt under way.
+func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		cfg := compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Lease: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		began := make(chan time.Time, 2)
+		_, err = compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, _ order) error {
+			began <- time.Now()
+			if len(began) == 2 {
+				return nil
+			}
+			assert.NoError(t, c.Reschedule(ctx, e.ID, 3*time.Second))
+			return errors.New("too late to count")
+		}, compensator.TypeConfig{MaxProcessCount: 1})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		recordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})
+		time.Sleep(time.Minute)
+		stop()
+		require.Equal(t, compensator.Succeeded, store.Rows()[0].State)
+		first, second := <-began, <-began
+		assert.InDelta(t, cfg.Lease, second.Sub(first), float64(100*time.Millisecond), "by the bubble's clock")
+		require.NoError(t, c.Close())
+	})
+}

@@ -43,7 +43,8 @@ func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResul
 }
 
 // Reschedule makes a pending or retrying entry due after delay from now, earlier or later than before. A
-// failure of an attempt under way is then dropped.
+// failure of an attempt under way is then dropped, and the entry does not run again before the lease of that
+// attempt has ended, which is renewed no more.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
