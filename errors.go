@@ -21,6 +21,10 @@ var (
 	// with Options.FailOnDuplicate; otherwise the receipt tells.
 	ErrDuplicate = errors.New("compensator: idempotent id already recorded")
 
+	// ErrOtherContent: an entry with this idempotent id exists, with other content. Record returns it only for
+	// types that say TypeConfig.RefuseOtherContent; otherwise the receipt tells.
+	ErrOtherContent = errors.New("compensator: idempotent id already recorded with other content")
+
 	// ErrNotRecorded: Commit refused, and rolled back, because an entry of this transaction could not be
 	// written. Connector and InTx return it, so that a swallowed error of Record never commits half.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
@@ -67,6 +71,18 @@ type FieldError struct {
 }
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
+
+// OtherTypeError reports an idempotent id that stands for an event of another business type. Record returns it, and
+// the changes made through a Type.
+type OtherTypeError struct {
+	IdempotentID string
+	Recorded     string // the business type of the entry that has the id
+	Asked        string // the one that the call named
+}
+
+func (e *OtherTypeError) Error() string {
+	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotentID, e.Recorded, e.Asked)
+}
 
 // StateError reports an action that the entry's present state does not allow.
 type StateError struct {

@@ -216,14 +216,15 @@ func ExampleCompensator_Record() {
 }
 
 // The order was paid: the transaction that says so also says that it need not be closed any more.
-func ExampleCompensator_CancelTx() {
-	var c *compensator.Compensator // made by New
+func ExampleType_CancelTx() {
+	var c *compensator.Compensator               // made by New
+	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42); err != nil {
 			return err
 		}
-		_, err := c.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
+		_, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
 		var late *compensator.StateError
 		if errors.As(err, &late) {
 			return fmt.Errorf("too late: the order is %v", late.State) // and the payment is rolled back

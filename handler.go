@@ -64,6 +64,12 @@ type TypeConfig struct {
 	// Codec reads and writes the content of a typed handler. Default JSON.
 	Codec Codec
 
+	// RefuseOtherContent makes Record return ErrOtherContent when an idempotent id comes again with other
+	// content, and the transaction unable to commit. Otherwise the receipt tells, and the log once for each
+	// type: a new field of a struct changes the content of the same event, too. A codec that writes one value
+	// in several ways, as maps in any order, never matches.
+	RefuseOtherContent bool
+
 	// Middleware wraps the handler and Compensate of this type; BatchMiddleware a batch handler.
 	Middleware      []Middleware
 	BatchMiddleware []BatchMiddleware
@@ -144,12 +150,12 @@ func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx co
 }
 
 // Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only
-// Codec is used.
+// Codec and RefuseOtherContent are used.
 func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
 	if err := validateType(businessType); err != nil {
 		return nil, err
 	}
-	return &Type[T]{c: c, name: businessType, codec: cfg.withDefaults(c.cfg.Lease).Codec}, nil
+	return newType[T](c, businessType, cfg.withDefaults(c.cfg.Lease)), nil
 }
 
 // Typed makes a HandlerFunc, for Compensate too, of a function that wants the decoded value.
@@ -253,5 +259,12 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, set fu
 	if err := c.addType(t); err != nil {
 		return nil, err
 	}
-	return &Type[T]{c: c, name: businessType, codec: t.cfg.Codec}, nil
+	return newType[T](c, businessType, cfg), nil
+}
+
+func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
+	if cfg.RefuseOtherContent {
+		c.types.refuseOtherContent(name)
+	}
+	return &Type[T]{c: c, name: name, codec: cfg.Codec}
 }

@@ -1,10 +1,13 @@
 package compensator_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -291,18 +294,15 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 			_, err := c.Record(t.Context(), tx, entry)
 			require.NoError(t, err)
 		})
-		otherContent, otherType := entry, entry
+		otherContent := entry
 		otherContent.Content = []byte(`{"number":2}`)
-		otherType.BusinessType = "take_stock"
-		for want, e := range map[bool][]compensator.NewEntry{true: {entry}, false: {otherContent, otherType}} {
-			for _, e := range e {
-				w.inTx(db, func(tx *sql.Tx) {
-					receipt, err := c.Record(t.Context(), tx, e)
-					require.NoError(t, err)
-					assert.True(t, receipt.Entries[0].Duplicate)
-					assert.Equal(t, want, receipt.Entries[0].ContentMatches)
-				})
-			}
+		for want, e := range map[bool]compensator.NewEntry{true: entry, false: otherContent} {
+			w.inTx(db, func(tx *sql.Tx) {
+				receipt, err := c.Record(t.Context(), tx, e)
+				require.NoError(t, err)
+				assert.True(t, receipt.Entries[0].Duplicate)
+				assert.Equal(t, want, receipt.Entries[0].ContentMatches)
+			})
 		}
 		strict := otherContent
 		strict.FailOnDuplicate = true
@@ -315,6 +315,178 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 		assert.Equal(t, 1, w.count("effects"), "the transaction stays usable")
 		assert.Equal(t, 3, w.count("common_process_log"), "the others of the call are recorded")
 		assert.Equal(t, 1, w.count("common_process_log WHERE idempotent_id='key' AND business_type='close_order' AND content=?", entry.Content))
+	})
+}
+
+func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotentID: "order-42"}}
+		notice := closing
+		notice.BusinessType = "notify"
+		notice.FailOnDuplicate = true // what is refused is more than a duplicate
+		requireRefused := func(err error) {
+			t.Helper()
+			var other *compensator.OtherTypeError
+			require.ErrorAs(t, err, &other)
+			require.Equal(t, compensator.OtherTypeError{IdempotentID: "order-42", Recorded: "close_order", Asked: "notify"}, *other)
+			for _, part := range []string{`"order-42"`, `"close_order"`, `"notify"`} {
+				require.ErrorContains(t, err, part)
+			}
+		}
+		refusedIn := func(entries ...compensator.NewEntry) {
+			t.Helper()
+			tx := w.begin(db)
+			w.effect(tx, "business")
+			receipt, err := c.Record(t.Context(), tx, entries...)
+			requireRefused(err)
+			require.Nil(t, receipt)
+			require.NoError(t, tx.Rollback())
+			requireRefused(c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := c.Record(ctx, tx, entries...)
+				return err
+			}))
+		}
+		refusedIn(closing, notice) // of one call
+		require.Zero(t, w.count("common_process_log"))
+		w.inTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, closing)
+			require.NoError(t, err)
+		})
+		refusedIn(notice)
+		refusedIn(append(untyped(3), notice, closing)...)
+		require.Equal(t, 1, w.count("common_process_log"))
+		require.Zero(t, w.count("effects"))
+	})
+}
+
+func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	closing := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order-42"}}
+	w.inTx(w.DB, func(tx *sql.Tx) {
+		_, err := c.Record(t.Context(), tx, closing)
+		require.NoError(t, err)
+	})
+	notice := closing
+	notice.BusinessType = "notify"
+	swallow := func(tx compensator.Tx) {
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES ('business')")
+		require.NoError(t, err)
+		_, _ = c.Record(t.Context(), tx, append(untyped(2), notice)...)
+	}
+	tx := w.begin(w.DB) // a Connector's
+	swallow(tx)
+	var other *compensator.OtherTypeError
+	err := tx.Commit()
+	require.ErrorIs(t, err, compensator.ErrNotRecorded)
+	require.ErrorAs(t, err, &other)
+	err = c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { swallow(tx); return nil })
+	require.ErrorIs(t, err, compensator.ErrNotRecorded)
+	require.ErrorAs(t, err, &other)
+	require.Zero(t, w.count("effects"))
+	require.Equal(t, 1, w.count("common_process_log"))
+}
+
+func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	var log bytes.Buffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c := w.new(cfg)
+	record := func(entries ...compensator.NewEntry) {
+		w.inTx(w.DB, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, entries...)
+			require.NoError(t, err)
+		})
+	}
+	for _, of := range []string{"close_order", "notify"} {
+		e := compensator.NewEntry{BusinessType: of, Content: []byte("1"), Options: compensator.Options{IdempotentID: of + "-42"}}
+		record(e)
+		record(e)
+		require.NotContains(t, log.String(), e.IdempotentID)
+		e.Content = []byte("2")
+		record(e)
+		record(e)
+		record(e, e)
+		require.Equal(t, 1, strings.Count(log.String(), e.IdempotentID), log.String())
+	}
+	require.NotContains(t, log.String(), "panic")
+}
+
+func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	strict := compensator.TypeConfig{RefuseOtherContent: true}
+	handled, _ := numbered(t, c, "close_order", strict, nil)
+	declared, err := compensator.Declare[order](c, "notify", strict)
+	require.NoError(t, err)
+	for _, of := range []*compensator.Type[order]{handled, declared} {
+		opts := compensator.Options{IdempotentID: of.Name()}
+		w.inTx(w.DB, func(tx *sql.Tx) {
+			_, err := of.Record(t.Context(), tx, order{Number: 1}, opts)
+			require.NoError(t, err)
+			receipt, err := of.Record(t.Context(), tx, order{Number: 1}, opts)
+			require.NoError(t, err, "the same event again")
+			require.True(t, receipt.Entries[0].ContentMatches)
+		})
+		fresh := compensator.Options{IdempotentID: of.Name() + "-fresh"}
+		one, err := of.Entry(order{Number: 1}, fresh)
+		require.NoError(t, err)
+		two, err := of.Entry(order{Number: 2}, fresh)
+		require.NoError(t, err)
+		stored := two
+		stored.IdempotentID = opts.IdempotentID
+		for _, entries := range [][]compensator.NewEntry{{stored}, {one, two}} {
+			tx := w.begin(w.DB)
+			w.effect(tx, "business")
+			_, err = c.Record(t.Context(), tx, entries...)
+			require.ErrorIs(t, err, compensator.ErrOtherContent)
+			require.ErrorContains(t, err, entries[0].IdempotentID)
+			require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, "half of it")
+		}
+	}
+	require.Zero(t, w.count("effects"))
+	require.Equal(t, 2, w.count("common_process_log"))
+}
+
+func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
+	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		closings, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		notices, _ := numbered(t, c, "notify", compensator.TypeConfig{}, nil)
+		for key, change := range map[string]func(of *compensator.Type[order], tx *sql.Tx, ref compensator.Ref) error{
+			"cancel": func(of *compensator.Type[order], tx *sql.Tx, ref compensator.Ref) error {
+				_, err := of.CancelTx(t.Context(), tx, ref)
+				return err
+			},
+			"complete": func(of *compensator.Type[order], tx *sql.Tx, ref compensator.Ref) error {
+				return of.CompleteTx(t.Context(), tx, ref)
+			},
+		} {
+			var receipt *compensator.Receipt
+			w.inTx(db, func(tx *sql.Tx) {
+				var err error
+				receipt, err = closings.Record(t.Context(), tx, order{}, compensator.Options{IdempotentID: key, Delay: time.Hour})
+				require.NoError(t, err)
+			})
+			w.inTx(db, func(tx *sql.Tx) {
+				for _, ref := range []compensator.Ref{receipt.ID(), compensator.IdempotentID(key)} {
+					var other *compensator.OtherTypeError
+					require.ErrorAs(t, change(notices, tx, ref), &other)
+					require.Equal(t, compensator.OtherTypeError{IdempotentID: key, Recorded: "close_order", Asked: "notify"}, *other)
+				}
+				w.effect(tx, key)
+			})
+			require.Equal(t, compensator.Pending, w.state(receipt.ID()))
+			require.Equal(t, 1, w.count("effects WHERE what=?", key), "the transaction stays usable")
+			w.inTx(db, func(tx *sql.Tx) { require.NoError(t, change(closings, tx, compensator.IdempotentID(key))) })
+			require.True(t, w.state(receipt.ID()).Terminal())
+		}
 	})
 }
 

@@ -42,6 +42,19 @@ func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResul
 	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
 }
 
+// CompleteTx is Compensator.CompleteTx for an entry of this type. The error for one of another is an
+// *OtherTypeError, which changes nothing and leaves the transaction usable.
+func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) error {
+	_, err := t.c.changeTx(ctx, tx, Change{Ref: ref, BusinessType: t.name, Action: ActionComplete})
+	return err
+}
+
+// CancelTx is Compensator.CancelTx for an entry of this type; see CompleteTx.
+func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
+	before, err := t.c.changeTx(ctx, tx, Change{Ref: ref, BusinessType: t.name, Action: ActionCancel})
+	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
+}
+
 // Reschedule makes a pending or retrying entry due after delay from now, earlier or later than before. A
 // failure of an attempt under way is then dropped, and the entry does not run again before the lease of that
 // attempt has ended, which is renewed no more.

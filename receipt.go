@@ -3,6 +3,7 @@ package compensator
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,7 +30,8 @@ type Recorded struct {
 	IdempotentID string
 
 	// Duplicate: an entry with this idempotent id exists, or stands earlier in the same call. It was left
-	// as it is; State and ContentMatches (type and content equal this one's) tell about it.
+	// as it is; State and ContentMatches (its content equals this one's) tell about it. It is of the same
+	// business type: another is an *OtherTypeError.
 	Duplicate      bool
 	State          State
 	ContentMatches bool
@@ -43,28 +45,58 @@ func (r *Receipt) ID() EntryID {
 	return r.Entries[0].ID
 }
 
-func (rec *recording) receipt(watched bool) *Receipt {
+func (rec *recording) receipt(entries []NewEntry, watched bool) *Receipt {
 	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec, watched: watched}
 	for i, p := range rec.place {
-		in, draft := rec.inserted[p], rec.drafts[p]
+		in, draft := &rec.inserted[p], &rec.drafts[p]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotentID: draft.IdempotentID, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
+		if rec.repeated[i] {
+			r.Entries[i].Duplicate = true
+			r.Entries[i].ContentMatches = bytes.Equal(draft.Content, entries[i].Content) && (in.ContentMatches || !in.Duplicate)
+		}
 	}
 	return r
 }
 
-// refuseDuplicates is Options.FailOnDuplicate.
-func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
-	seen := make(map[int]int, len(entries)) // draft -> the entry it was made of
+// refuseOtherEvents reports idempotent ids that stand for something else already.
+func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
+	var problems []error
 	for i, p := range r.rec.place {
-		if r.rec.repeated[i] {
-			first, stored := entries[seen[p]], r.rec.inserted[p]
-			r.Entries[i].Duplicate = true
-			r.Entries[i].ContentMatches = first.BusinessType == entries[i].BusinessType && bytes.Equal(first.Content, entries[i].Content) &&
-				(stored.ContentMatches || !stored.Duplicate)
-		} else {
-			seen[p] = i
+		if !r.Entries[i].Duplicate {
+			continue
+		}
+		if err := r.rec.otherEvent(p, &entries[i], &r.Entries[i]); err != nil {
+			problems = append(problems, nameEntry(i, len(entries), err))
 		}
 	}
+	return errors.Join(problems...)
+}
+
+// otherEvent compares a duplicate with what has its id: what is stored or, in the same call, the draft at p. Content
+// may differ because the type's struct has a new field, so that is only warned about unless the type says otherwise.
+func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
+	recorded := rec.drafts[p].BusinessType
+	if rec.inserted[p].Duplicate {
+		recorded = rec.inserted[p].BusinessType
+	}
+	if recorded != e.BusinessType {
+		return &OtherTypeError{IdempotentID: told.IdempotentID, Recorded: recorded, Asked: e.BusinessType}
+	}
+	if told.ContentMatches {
+		return nil
+	}
+	if rec.c.types.refusesOtherContent(e.BusinessType) {
+		return fmt.Errorf("%q: %w", told.IdempotentID, ErrOtherContent)
+	}
+	if rec.c.types.firstOtherContent(e.BusinessType) {
+		rec.c.log.Warn("compensator: an idempotent id was recorded again with other content, which was not stored; further ones of this type are not logged",
+			"type", e.BusinessType, "idempotent_id", told.IdempotentID, "entry", told.ID)
+	}
+	return nil
+}
+
+// refuseDuplicates is Options.FailOnDuplicate.
+func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	for i, e := range r.Entries {
 		if e.Duplicate && entries[i].FailOnDuplicate {
 			return fmt.Errorf("%q: %w", e.IdempotentID, ErrDuplicate)

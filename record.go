@@ -19,7 +19,8 @@ import (
 // Options say how an entry is to be processed. The zero value: as soon as the transaction commits.
 type Options struct {
 	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and
-	// its receipt says Duplicate. Empty draws a unique, time-ordered one. At most 191 characters, no
+	// its receipt says Duplicate. It stands for one event of one business type, so put the type into it:
+	// "close-42" and "notify-42". Empty draws a unique, time-ordered one. At most 191 characters, no
 	// trailing space. It holds as long as the entry is kept: see Purge.
 	IdempotentID string
 
@@ -91,7 +92,8 @@ func (t *Type[T]) Entry(v T, opts Options) (NewEntry, error) {
 // it returns ErrNoTransaction. All entries are checked before anything is sent, and a *FieldError leaves the
 // transaction as it was. After any other error roll back: a Connector or InTx makes sure of it.
 //
-// A repeated idempotent id, in the table or among entries, is no error: see Receipt.
+// A repeated idempotent id, in the table or among entries, is the same event told again, and no error: see Receipt.
+// That of an entry of another business type is an *OtherTypeError: it would leave this event without an entry.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, ErrClosed
@@ -107,7 +109,8 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if watch != nil {
 		rec.reserve() // only where the transaction's end is seen can its slots be given back
 	}
-	if err := rec.insert(ctx, tx, watch != nil && watch.fullyWatched()); err != nil {
+	receipt, err := rec.insert(ctx, tx, entries, watch)
+	if err != nil {
 		rec.rolledBack()
 		if watch != nil {
 			watch.taint(err)
@@ -115,7 +118,6 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		return nil, err
 	}
 	failpoint.Reach(failpoint.EntryInserted)
-	receipt := rec.receipt(watch != nil)
 	if watch != nil {
 		watch.onEnd(receipt.ended)
 	}
@@ -281,13 +283,17 @@ func (rec *recording) reserve() {
 	}
 }
 
-func (rec *recording) insert(ctx context.Context, tx Tx, proven bool) error {
+func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, watch transactionEnd) (*Receipt, error) {
 	var err error
 	if len(rec.drafts) > 0 {
-		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, proven)
+		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, watch != nil && watch.fullyWatched())
 	}
 	rec.at = time.Now()
-	return err
+	if err != nil {
+		return nil, err
+	}
+	receipt := rec.receipt(entries, watch != nil)
+	return receipt, receipt.refuseOtherEvents(entries)
 }
 
 // rolledBack gives the reserved slots back.

@@ -12,6 +12,9 @@ type registry struct {
 	mu     sync.RWMutex // guards the fields below
 	byName map[string]*handlerType
 	leases leaseRange
+
+	strict  map[string]bool // types, also declared ones, that refuse other content under an idempotent id
+	blurred map[string]bool // types of which other content was seen
 }
 
 // leaseRange is the shortest and the longest lease among the types.
@@ -37,6 +40,36 @@ func (r *registry) add(t *handlerType) error {
 	r.leases.shortest = min(r.leases.shortest, t.cfg.Lease)
 	r.leases.longest = max(r.leases.longest, t.cfg.Lease)
 	return nil
+}
+
+// refuseOtherContent notes a type's TypeConfig.RefuseOtherContent.
+func (r *registry) refuseOtherContent(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.strict == nil {
+		r.strict = make(map[string]bool)
+	}
+	r.strict[name] = true
+}
+
+func (r *registry) refusesOtherContent(name string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.strict[name]
+}
+
+// firstOtherContent is true once for each type.
+func (r *registry) firstOtherContent(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.blurred[name] {
+		return false
+	}
+	if r.blurred == nil {
+		r.blurred = make(map[string]bool)
+	}
+	r.blurred[name] = true
+	return true
 }
 
 func (r *registry) names() []string {

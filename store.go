@@ -90,7 +90,7 @@ type Store interface {
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
-	// Insert), and returns the row as it was before. ErrNotFound, *StateError and, without tx, ErrBusy are
+	// Insert), and returns the row as it was before. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are
 	// its refusals; they change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
@@ -129,8 +129,9 @@ type Inserted struct {
 
 	// Of a duplicate, the existing entry:
 	Duplicate      bool
+	BusinessType   string
 	State          State
-	ContentMatches bool // its business type and content equal the draft's
+	ContentMatches bool // its content equals the draft's
 }
 
 // Row is an entry with what the engine needs beside it.
@@ -204,13 +205,14 @@ const (
 
 // Change is one action on one entry.
 type Change struct {
-	Ref        Ref
-	Action     Action
-	Token      Token
-	Delay      time.Duration // reschedule, requeue: until due
-	Compensate bool          // requeue: run the compensation again instead of the handler
-	Actor      string        // requeue, settle by hand: who, kept in the audit table
-	Reason     string        // and why
+	Ref          Ref
+	BusinessType string // when given, an entry of another type is refused
+	Action       Action
+	Token        Token
+	Delay        time.Duration // reschedule, requeue: until due
+	Compensate   bool          // requeue: run the compensation again instead of the handler
+	Actor        string        // requeue, settle by hand: who, kept in the audit table
+	Reason       string        // and why
 }
 
 // changeRules are the lines of the table's contract that a Change may use.
@@ -226,9 +228,12 @@ var changeRules = map[Action]struct {
 	ActionSettleByHand: {from: []State{Dead, Retrying, Compensating}, to: SettledByHand, by: EndedByPerson},
 }
 
-// After is the row as the change leaves it, or a *StateError when the contract has no such line. It is the
-// one place where the rules of a person's and a service's actions are written.
+// After is the row as the change leaves it, a *StateError when the contract has no such line, or an *OtherTypeError.
+// It is the one place where the rules of a person's and a service's actions are written.
 func (ch Change) After(before Row) (Row, error) {
+	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
+		return before, &OtherTypeError{IdempotentID: before.IdempotentID, Recorded: before.BusinessType, Asked: ch.BusinessType}
+	}
 	rule := changeRules[ch.Action]
 	allowed := false
 	for _, s := range rule.from {

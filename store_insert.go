@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -207,7 +208,9 @@ func (in *insertion) answerDuplicates(places []int, existing map[string]Row) []i
 			rest = append(rest, i)
 			continue
 		}
-		in.result[i] = Inserted{ID: row.ID, Duplicate: true, State: row.State, ContentMatches: sameContent(row, in.drafts[i])}
+		in.result[i] = Inserted{
+			ID: row.ID, Duplicate: true, BusinessType: row.BusinessType, State: row.State, ContentMatches: bytes.Equal(row.Content, in.drafts[i].Content),
+		}
 	}
 	return rest
 }

@@ -142,7 +142,7 @@ func (c insertCommand) answers(s twinSide, inserted []compensator.Inserted) []st
 	answers := []string{}
 	for _, in := range inserted {
 		if in.Duplicate {
-			answers = append(answers, fmt.Sprintf("duplicate of %d, %s, same %t", s.ours(in.ID), in.State, in.ContentMatches))
+			answers = append(answers, fmt.Sprintf("duplicate of %d, %s, %s, same %t", s.ours(in.ID), in.BusinessType, in.State, in.ContentMatches))
 		} else {
 			answers = append(answers, "new")
 		}

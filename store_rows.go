@@ -1,7 +1,6 @@
 package compensator
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -173,9 +172,4 @@ func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, 
 		return Row{}, fmt.Errorf("%v: %w", ref, ErrNotFound)
 	}
 	return rows[0], nil
-}
-
-// sameContent compares what a draft would have stored with what is stored.
-func sameContent(row Row, d Draft) bool {
-	return row.BusinessType == d.BusinessType && bytes.Equal(row.Content, d.Content)
 }

@@ -66,8 +66,9 @@ func (s *MemoryStore) insertLocked(tx *MemoryTx, draft compensator.Draft, now in
 	if row := s.keys[draft.IdempotentID]; row != nil {
 		tx.shareLocked(row)
 		entry := &row.seenBy(tx).entry
-		same := entry.BusinessType == draft.BusinessType && bytes.Equal(entry.Content, draft.Content)
-		return compensator.Inserted{ID: row.id, Duplicate: true, State: entry.State, ContentMatches: same}
+		return compensator.Inserted{
+			ID: row.id, Duplicate: true, BusinessType: entry.BusinessType, State: entry.State, ContentMatches: bytes.Equal(entry.Content, draft.Content),
+		}
 	}
 	s.lastID++
 	row := &memoryRow{id: compensator.RowID(s.lastID), key: draft.IdempotentID}

@@ -197,7 +197,7 @@ func TestInsertWaitsForAKeyThatWasTakenWhileItWaitedForAnother(t *testing.T) {
 		require.Empty(t, waiting, "it still waits, for the third")
 		require.NoError(t, third.Commit())
 		inserted := <-waiting
-		assert.Equal(t, compensator.Inserted{ID: a, Duplicate: true, ContentMatches: true}, inserted[0])
+		assert.Equal(t, compensator.Inserted{ID: a, Duplicate: true, BusinessType: draft("a").BusinessType, ContentMatches: true}, inserted[0])
 		assert.False(t, inserted[1].Duplicate)
 		require.NoError(t, second.Commit())
 	})

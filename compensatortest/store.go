@@ -89,6 +89,7 @@ var storePromises = []storePromise{
 	{"SettleTxCommitsWithItsTransaction", false, (*storeTest).settleTxCommitsWithItsTransaction},
 	{"SettleTxIsFenced", false, (*storeTest).settleTxIsFenced},
 	{"EveryActionIsAllowedAsTheContractSays", false, (*storeTest).everyActionIsAllowedAsTheContractSays},
+	{"ChangeForAnotherTypeIsRefused", false, (*storeTest).changeForAnotherTypeIsRefused},
 	{"ActionsOfPeopleAreKept", false, (*storeTest).actionsOfPeopleAreKept},
 	{"ChangeInATransactionEndsWithIt", false, (*storeTest).changeInATransactionEndsWithIt},
 	{"ChangeOfALockedRowIsBusy", true, (*storeTest).changeOfALockedRowIsBusy},

@@ -57,6 +57,27 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 	}
 }
 
+func (t *storeTest) changeForAnotherTypeIsRefused() {
+	row := t.insertOne("order")
+	change := compensator.Change{Ref: row.ID, BusinessType: "mail", Action: compensator.ActionCancel, Token: token(1)}
+	tx := t.begin()
+	fresh := t.draft("order")
+	for _, in := range []compensator.Tx{nil, tx} {
+		_, err := t.Store.Change(t.ctx, in, false, change)
+		var other *compensator.OtherTypeError
+		require.ErrorAs(t, err, &other)
+		assert.Equal(t, compensator.OtherTypeError{IdempotentID: row.IdempotentID, Recorded: "order", Asked: "mail"}, *other)
+	}
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{fresh}, false)
+	require.NoError(t, err, "the transaction stays usable")
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, row.Version, t.load(row.ID).Version)
+	change.BusinessType = "order"
+	_, err = t.Store.Change(t.ctx, nil, false, change)
+	require.NoError(t, err)
+	assert.Equal(t, compensator.Cancelled, t.load(row.ID).State)
+}
+
 func (t *storeTest) actionsOfPeopleAreKept() {
 	row := t.inState(compensator.Dead)
 	requeue := newChange(row.ID, compensator.ActionRequeue)

@@ -117,8 +117,8 @@ func (t *storeTest) manyDraftsKeepTheirOrder() {
 func (t *storeTest) duplicateChangesNothingAndIsTold() {
 	first := t.insert(t.draft("first"))[0]
 	dead := t.inState(compensator.Dead)
-	same, other, fresh, gone := t.draft("first"), t.draft("first"), t.draft("first"), t.draft("states")
-	same.IdempotentID, other.IdempotentID, gone.IdempotentID = first.IdempotentID, first.IdempotentID, dead.IdempotentID
+	same, other, typed, fresh, gone := t.draft("first"), t.draft("first"), t.draft("second"), t.draft("first"), t.draft("states")
+	same.IdempotentID, other.IdempotentID, typed.IdempotentID, gone.IdempotentID = first.IdempotentID, first.IdempotentID, first.IdempotentID, dead.IdempotentID
 	other.Content = []byte("different")
 	for _, c := range []struct {
 		name    string
@@ -129,6 +129,7 @@ func (t *storeTest) duplicateChangesNothingAndIsTold() {
 	}{
 		{"alone", []compensator.Draft{same}, true, compensator.Pending, first},
 		{"with other content", []compensator.Draft{other}, false, compensator.Pending, first},
+		{"of another type", []compensator.Draft{typed}, true, compensator.Pending, first},
 		{"among new ones", []compensator.Draft{same, fresh}, true, compensator.Pending, first},
 		{"of a dead entry", []compensator.Draft{gone}, true, compensator.Dead, dead},
 	} {
@@ -137,9 +138,9 @@ func (t *storeTest) duplicateChangesNothingAndIsTold() {
 		require.NoError(t, err, c.name)
 		require.NoError(t, tx.Commit(), c.name)
 		got := inserted[0]
-		assert.Equal(t, compensator.Inserted{ID: c.was.ID, Duplicate: true, State: c.state, ContentMatches: c.matches}, got, c.name)
+		assert.Equal(t, compensator.Inserted{ID: c.was.ID, Duplicate: true, BusinessType: c.was.BusinessType, State: c.state, ContentMatches: c.matches}, got, c.name)
 		now := t.load(c.was.ID)
-		assert.Equal(t, []any{c.was.Version, c.was.State, c.was.Content}, []any{now.Version, now.State, now.Content}, c.name)
+		assert.Equal(t, []any{c.was.Version, c.was.State, c.was.BusinessType, c.was.Content}, []any{now.Version, now.State, now.BusinessType, now.Content}, c.name)
 	}
 	ids, err := t.Store.IDs(t.ctx, nil, []string{fresh.IdempotentID})
 	require.NoError(t, err)

@@ -154,7 +154,7 @@ func (t *storeTest) duplicateOfItsOwnTransactionIsTold() {
 	again, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{fresh, first}, false)
 	require.NoError(t, err)
 	assert.False(t, again[0].Duplicate)
-	assert.Equal(t, compensator.Inserted{ID: inserted[0].ID, Duplicate: true, ContentMatches: true}, again[1])
+	assert.Equal(t, compensator.Inserted{ID: inserted[0].ID, Duplicate: true, BusinessType: "own", ContentMatches: true}, again[1])
 	require.NoError(t, tx.Commit())
 	assert.Zero(t, t.load(inserted[0].ID).Version)
 }

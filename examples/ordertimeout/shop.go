@@ -111,7 +111,7 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	if !paid {
 		return s.explainUnpaid(ctx, tx, id)
 	}
-	_, err = s.log.CancelTx(ctx, tx, closeKey(id))
+	_, err = s.closing.CancelTx(ctx, tx, closeKey(id))
 	var moved *compensator.StateError // a dead entry, say: it closes nothing any more
 	if err != nil && !errors.As(err, &moved) {
 		return order{}, err

@@ -78,7 +78,7 @@ func (s *shop) pay(ctx context.Context, o Order) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'paid' WHERE id = ?", o.ID); err != nil {
 		return err
 	}
-	if _, err := s.CancelTx(ctx, tx, o.closing()); err != nil {
+	if _, err := s.closeUnpaid.CancelTx(ctx, tx, o.closing()); err != nil {
 		return err
 	}
 	shipping := s.packParcel

@@ -7,7 +7,7 @@ func announcing() []mutant {
 			name: "announced-before-commit", oracle: lateness,
 			what: "the queue is told of an entry before its transaction has committed: it hints at a row that may never be",
 			edits: []edit{
-				{"record.go", "	receipt := rec.receipt(watch != nil)\n", "	receipt := rec.receipt(watch != nil)\n	c.announceFresh(rec.fresh(0))\n"},
+				{"record.go", "	failpoint.Reach(failpoint.EntryInserted)\n", "	failpoint.Reach(failpoint.EntryInserted)\n	c.announceFresh(rec.fresh(0))\n"},
 			},
 			survives: tests("TestRolledBackEntryNeverRuns", "TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestEntryRolledBackToASavepointNeverRuns"),
 		},

@@ -28,6 +28,14 @@ func managing() []mutant {
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
 		},
 		{
+			name: "change-of-any-type", oracle: safety,
+			what: "what a service cancels or completes as one type's is done to another type's entry",
+			edits: []edit{
+				{"store.go", "	if ch.BusinessType != \"\" && ch.BusinessType != before.BusinessType {\n", "	if ch.BusinessType != \"\" && before.BusinessType == \"\" {\n"},
+			},
+			sees: tests("TestChangeThroughATypeRefusesEntriesOfAnother"),
+		},
+		{
 			name: "cancellation-untold", oracle: duplicates,
 			what: "a running handler is not told that its entry was cancelled",
 			edits: []edit{

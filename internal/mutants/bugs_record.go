@@ -67,6 +67,30 @@ func recording() []mutant {
 			sees: tests("TestUnknownCommitIsResolvedToWhatHappened"),
 		},
 		{
+			name: "other-type-is-a-duplicate", oracle: safety,
+			what: "an idempotent id that an entry of another type has counts as a duplicate: the second event has no entry, and nobody is told",
+			edits: []edit{
+				{"receipt.go", "	if recorded != e.BusinessType {\n", "	if recorded == \"\" {\n"},
+			},
+			sees: tests("TestKeyOfAnotherTypeIsRefusedByName", "TestTransactionWithAKeyOfAnotherTypeCommitsNothing"),
+		},
+		{
+			name: "other-content-is-a-duplicate", oracle: safety,
+			what: "a type's wish to have other content under a known idempotent id refused is not obeyed",
+			edits: []edit{
+				{"receipt.go", "	if rec.c.types.refusesOtherContent(e.BusinessType) {\n", "	if false {\n"},
+			},
+			sees: tests("TestOtherContentIsRefusedWhereItsTypeSaysSo"),
+		},
+		{
+			name: "refused-event-commits", oracle: safety,
+			what: "a swallowed refusal of an event leaves the transaction free to commit without it",
+			edits: []edit{
+				{"record.go", "			watch.taint(err)\n", "			if rec.inserted == nil {\n				watch.taint(err)\n			}\n"},
+			},
+			sees: tests("TestTransactionWithAKeyOfAnotherTypeCommitsNothing"),
+		},
+		{
 			name: "credits-leak", oracle: leak,
 			what: "the slots a transaction reserved are not given back when it comes to nothing",
 			edits: []edit{
