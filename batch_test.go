@@ -86,6 +86,81 @@ func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 	}
 }
 
+func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
+	w := newWorld(t).withRedis()
+	cfg := w.quick()
+	cfg.Propagator = tracing{}
+	c := w.new(cfg)
+	tenant := func(number int) string { return fmt.Sprint("tenant ", number) }
+	type stepKey struct{}
+	var seen batches
+	var mu sync.Mutex // guards owns
+	var owns []context.Context
+	orders, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[order]) []error {
+		seen.add(items)
+		assert.Nil(t, ctx.Value(traceKey{}), "the batch of %d has one entry's values", len(items))
+		for _, item := range items {
+			own := item.Context()
+			assert.Equal(t, tenant(item.Value.Number), own.Value(traceKey{}))
+			assert.Equal(t, "seen by middleware", own.Value(stepKey{}))
+			assert.NoError(t, own.Err())
+			mu.Lock()
+			owns = append(owns, own)
+			mu.Unlock()
+		}
+		return nil
+	}, compensator.TypeConfig{BatchMiddleware: []compensator.BatchMiddleware{func(next compensator.BatchFunc) compensator.BatchFunc {
+		return func(ctx context.Context, entries []*compensator.Entry) []error {
+			assert.Nil(t, ctx.Value(traceKey{}))
+			for _, e := range entries {
+				assert.Equal(t, e.Headers["trace"], e.Context(ctx).Value(traceKey{}))
+			}
+			return next(context.WithValue(ctx, stepKey{}, "seen by middleware"), entries)
+		}
+	}}})
+	require.NoError(t, err)
+	record := func(number int) {
+		ctx := context.WithValue(t.Context(), traceKey{}, tenant(number))
+		require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := orders.Record(ctx, tx, order{Number: number}, compensator.Options{})
+			return err
+		}))
+	}
+	for number := range 4 {
+		record(number)
+	}
+	w.run(c)
+	w.waitAllEnded()
+	record(4) // alone
+	w.waitAllEnded()
+	require.Equal(t, 5, w.ended(compensator.Succeeded, 0))
+	require.Greater(t, seen.largest(), 1, "no batch of several")
+	require.Equal(t, []int{1}, seen.of(4))
+	mu.Lock()
+	defer mu.Unlock()
+	for _, own := range owns {
+		require.Error(t, own.Err(), "it outlives its batch")
+	}
+}
+
+func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	cfg.Propagator = trippedUp{}
+	c := w.new(cfg)
+	orders, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[order]) []error {
+		for _, item := range items {
+			assert.Equal(t, ctx, item.Context(), "the batch's own, with nothing more")
+		}
+		return nil
+	}, compensator.TypeConfig{MaxProcessCount: 1})
+	require.NoError(t, err)
+	putMany(w, c, orders, 3, compensator.Options{})
+	w.run(c)
+	w.waitAllEnded()
+	require.Equal(t, 3, w.ended(compensator.Succeeded, 0))
+}
+
 func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 	w := newWorld(t)
 	bad := []int{2, 5, 7}

@@ -104,17 +104,25 @@ func (d *dispatcher) admit(attempts []*attempt) bool {
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
 // ended by a lost lease, by Cancel, or when Run gives up waiting.
 func (d *dispatcher) prepare(a *attempt) {
-	ctx, cancel := d.handlerContext(a.t, a.row.Headers)
+	own := &a.row.Entry
+	if a.t.runBatch != nil && a.row.State != Compensating {
+		own = nil // alone in its batch or not: a batch carries nothing of one entry
+	}
+	ctx, cancel := d.handlerContext(a.t, own)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	a.row.engine = d.c
 	a.ctx, a.cancel, a.started = ctx, cancel, time.Now()
 }
 
-func (d *dispatcher) handlerContext(t *handlerType, headers map[string]string) (context.Context, context.CancelCauseFunc) {
+// handlerContext is a handler's context, with what travelled with an entry if one is given.
+func (d *dispatcher) handlerContext(t *handlerType, e *Entry) (context.Context, context.CancelCauseFunc) {
 	d.mu.Lock()
 	ctx := d.base
 	d.mu.Unlock()
-	ctx = d.c.extract(ctx, headers) // the user's code: not under the mutex
+	if e != nil {
+		ctx = d.c.extract(ctx, e.Headers) // the user's code: not under the mutex
+	}
 	ctx, endTimeout := context.WithTimeoutCause(ctx, t.cfg.Timeout, ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, func(cause error) { cancel(cause); endTimeout() }
@@ -196,7 +204,7 @@ func only(verdicts []error) error {
 func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 	var verdicts []error
 	whole := false
-	ctx, cancel := d.handlerContext(t, batch[0].row.Headers)
+	ctx, cancel := d.handlerContext(t, nil)
 	defer func() {
 		cancel(nil)
 		for i, a := range batch {

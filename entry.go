@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -136,7 +137,18 @@ type Entry struct {
 	CreatedAt time.Time // UTC, milliseconds
 	UpdatedAt time.Time // UTC, milliseconds
 
-	codec Codec
+	codec  Codec
+	engine *Compensator // of a handler's entry
+}
+
+// Context is parent with the values that travelled with the entry, by Config.Propagator. They are extracted at each
+// call. A handler of single entries is given them already; the context of a batch carries those of none. Of an entry
+// that was not given to a handler it is parent itself.
+func (e *Entry) Context(parent context.Context) context.Context {
+	if e.engine == nil {
+		return parent
+	}
+	return e.engine.extract(parent, e.Headers)
 }
 
 // Attempt counts the runs of this epoch that were recorded, this one included: 1 on the first.

@@ -23,7 +23,7 @@ type BatchFunc func(ctx context.Context, entries []*Entry) []error
 // Middleware wraps a handler, as in net/http. Those given to Use run outside those of the type.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// BatchMiddleware is Middleware for batch handlers.
+// BatchMiddleware is Middleware for batch handlers. The values that travelled with an entry are in Entry.Context.
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
 // TypeConfig says how the entries of one business type are run. The zero value works.
@@ -136,11 +136,22 @@ func HandleTx[T any](c *Compensator, businessType string, handler func(ctx conte
 type Item[T any] struct {
 	Entry *Entry
 	Value T
+
+	batch context.Context
+}
+
+// Context is the batch's context with the values that travelled with this entry; see Entry.Context. It ends with the
+// batch's.
+func (i Item[T]) Context() context.Context {
+	if i.batch == nil { // made by hand, in a test
+		return i.Entry.Context(context.Background())
+	}
+	return i.Entry.Context(i.batch)
 }
 
 // HandleBatch is Handle for a handler of several entries at once; nil says that all have succeeded. Its context is
-// the batch's: it ends with ErrTimeout or ErrStopping, but not when one of several entries is cancelled or its lease
-// lost. A batch of several that panics, times out or answers with another number of errors spends no attempt: each
+// the batch's: it carries nothing that travelled with one entry, which Item.Context has, and ends with ErrTimeout or
+// ErrStopping, but not when one of several entries is cancelled or its lease lost. A batch of several that panics, times out or answers with another number of errors spends no attempt: each
 // of its entries is run again alone, and that counts.
 func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
@@ -192,7 +203,7 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 				verdicts[i] = err
 				continue
 			}
-			items, places = append(items, Item[T]{Entry: e, Value: v}), append(places, i)
+			items, places = append(items, Item[T]{Entry: e, Value: v, batch: ctx}), append(places, i)
 		}
 		if len(items) == 0 {
 			return verdicts

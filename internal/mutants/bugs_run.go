@@ -92,6 +92,14 @@ func running() []mutant {
 			sees: tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease").and(model, "m:unknown-is-success"),
 		},
 		{
+			name: "batch-in-first-context", oracle: safety,
+			what: "a batch runs in the values that travelled with its first entry: one tenant's work is done as another's",
+			edits: []edit{
+				{"dispatcher.go", "d.handlerContext(t, nil)", "d.handlerContext(t, &batch[0].row.Entry)"},
+			},
+			sees: tests("TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn"),
+		},
+		{
 			name: "batch-failure-spreads", oracle: safety,
 			what: "a batch that came to no verdict fails each of its entries",
 			edits: []edit{
