@@ -101,6 +101,10 @@ func (w *world) outage(c class) fault {
 	switch c {
 	case classOwn:
 		return none
+	case classRead:
+		if w.storeReads {
+			return none
+		}
 	case classQueue:
 		until = w.queueDown
 	}
@@ -116,6 +120,7 @@ type event struct {
 	fault fault
 	whom  int           // which instance, row or snapshot: modulo how many there are
 	span  time.Duration // how long, how far
+	reads bool          // the database that is down answers reads
 	after func()        // instead of a fault: what follows from an earlier event
 }
 
@@ -160,7 +165,7 @@ func (w *world) fire(e event) {
 	case storeCrash:
 		w.store.Crash()
 	case storeDown:
-		w.storeDown = now.Add(e.span)
+		w.storeDown, w.storeReads = now.Add(e.span), e.reads
 	case queueDown:
 		w.queueDown = now.Add(e.span)
 	case lockStorm:

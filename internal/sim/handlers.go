@@ -29,7 +29,7 @@ func transactional(businessType string) bool {
 	return businessType == txType || businessType == undoTxType
 }
 
-// register registers every type.
+// register registers every type that the instance handles.
 func (n *instance) register(c *compensator.Compensator) error {
 	type content = json.RawMessage
 	plain := func(ctx context.Context, e *compensator.Entry, _ content) error { return n.attempt(ctx, e) }
@@ -39,12 +39,15 @@ func (n *instance) register(c *compensator.Compensator) error {
 	cfg := n.w.plan.types
 	_, err1 := compensator.Handle(c, plainType, plain, cfg)
 	_, err2 := compensator.HandleTx(c, txType, inTx, cfg)
-	_, err3 := compensator.HandleBatch(c, batchType, n.attemptBatch, cfg)
 	undo := cfg
 	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
-	_, err4 := compensator.Handle(c, undoType, plain, undo)
+	_, err3 := compensator.Handle(c, undoType, plain, undo)
+	if !n.handlesAll() {
+		return errors.Join(err1, err2, err3)
+	}
 	undoTx := cfg
 	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
+	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, cfg)
 	_, err5 := compensator.HandleTx(c, undoTxType, inTx, undoTx)
 	return errors.Join(err1, err2, err3, err4, err5)
 }
@@ -73,6 +76,7 @@ type behaviour struct {
 	chain  bool // a transactional one records an entry of its own
 	after  time.Duration
 	kills  bool // its process dies of it
+	jams   bool // it returns when all is healed
 	deed   int  // from 1: while it runs, somebody does this to its entry
 }
 
@@ -82,6 +86,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	}
 	if e.IdempotentID == w.plan.killer {
 		return behaviour{kills: true}
+	}
+	if e.IdempotentID == w.apart.jammed {
+		return behaviour{manner: fine, jams: true}
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(e.IdempotentID))
@@ -189,6 +196,15 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, 
 	if b.kills {
 		n.die()
 		return errDead
+	}
+	if b.jams {
+		n.w.oracle.note(func(o *oracle) { o.sights[sawJammed]++ })
+		select {
+		case <-n.w.trouble.Done():
+			return nil
+		case <-n.died:
+			return errDead
+		}
 	}
 	if b.deed > 0 {
 		n.meddle(e, b)

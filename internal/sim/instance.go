@@ -45,7 +45,7 @@ func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true}
 	n.store = &gatedStore{from: n, store: w.store}
-	cfg := w.plan.config
+	cfg := w.configOf(n)
 	cfg.Store, cfg.Observer, cfg.Logger = n.store, w.oracle.observer(n), w.logger
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -62,6 +62,9 @@ func (w *world) launch(runs bool) *instance {
 		panic(err)
 	}
 	n.c, n.opening = c, false
+	if runs && !n.handlesAll() {
+		w.oracle.note(func(o *oracle) { o.sights[sawFormer]++ })
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
 	w.mu.Lock()

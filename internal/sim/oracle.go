@@ -239,6 +239,9 @@ func (o *oracle) changedLocked(before, after compensator.Row) {
 	if l.kind == strayType && op.kind != opChange {
 		o.failLocked("G18: entry %s of a type nobody handles was touched", after.ID)
 	}
+	if op.kind == opClaim && !op.from.handles(l.kind) {
+		o.failLocked("G18: entry %s of %s was claimed by instance %d, which does not handle it", after.ID, l.kind, op.from.number)
+	}
 	t := transition{op: op, row: after, at: time.Now()}
 	switch op.kind {
 	case opClaim:

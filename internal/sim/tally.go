@@ -24,6 +24,8 @@ const (
 	sawInterrupted
 	sawPrompt
 	sawLost
+	sawJammed
+	sawFormer
 	sights
 )
 
@@ -33,6 +35,7 @@ var sightNames = [sights]string{
 	sawAnnounced: "entries announced by the reconciler", sawRebuilt: "rebuilt queues", sawPolled: "entries polled",
 	sawQuarantined: "entries taken out as killers", sawCompensated: "compensations", sawDead: "dead entries", sawActions: "actions of people",
 	sawPurged: "purged entries", sawInterrupted: "interrupted attempts", sawPrompt: "starts held to a bound", sawLost: "attempts that were told of a lost lease",
+	sawJammed: "handlers that heard nothing", sawFormer: "instances of a former version",
 }
 
 // tally counts faults and sights.

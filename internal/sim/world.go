@@ -21,6 +21,7 @@ type world struct {
 	seed   uint64
 	rng    *rand.Rand // of the world's own goroutine
 	plan   plan
+	apart  apart
 	began  time.Time
 	logger *slog.Logger // nil: silence
 
@@ -36,6 +37,7 @@ type world struct {
 	events                 []event // by time
 	snapshots              []compensatortest.MemoryQueueState
 	storeDown, queueDown   time.Time
+	storeReads             bool // all the same
 	storeShift, queueShift time.Duration
 	deathsSeen             int
 	answered               time.Time // when the last of the steps so far will have been
@@ -89,6 +91,7 @@ func newWorld(seed uint64) *world {
 	w.store.Watch(w.oracle.saw)
 	jitter.Seed(seed)
 	w.drawPlan()
+	w.drawApart()
 	return w
 }
 
@@ -221,7 +224,7 @@ func (w *world) script() {
 	w.await(w.plan.chaos, func() bool { return false })
 	w.heal()
 	w.actors.Wait()
-	w.await(2*time.Minute, func() bool { return w.hanging.Load() == 0 })
+	w.await(2*time.Minute, w.noneHangs)
 	if w.plan.active[slow] {
 		w.await(2*slowest, func() bool { return false }) // those on their way
 	}
@@ -271,6 +274,8 @@ func (w *world) heal() {
 	<-ready
 }
 
+func (w *world) noneHangs() bool { return w.hanging.Load() == 0 }
+
 // hangUpTheDead ends all that those who have died hold locked.
 func (w *world) hangUpTheDead() {
 	w.mu.Lock()
@@ -283,14 +288,15 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// someoneWorks starts an instance if none is left that runs.
+// someoneWorks starts an instance if none is left that runs, and handles every type.
 func (w *world) someoneWorks() {
 	for _, n := range w.living() {
-		if n.runs {
+		if n.runs && n.handlesAll() {
 			return
 		}
 	}
-	w.launch(true)
+	for !w.launch(true).handlesAll() {
+	}
 }
 
 // asWorld has the world's own goroutine do something at its next turn.
@@ -385,10 +391,11 @@ func (w *world) fillEverySlot() {
 	// A slow step from before the healing would stand in the way of an orderly stop. A nanosecond more: timers that end at
 	// the same instant end in the order that the runtime likes.
 	time.Sleep(time.Until(answered) + 1)
+	w.await(2*time.Minute, w.noneHangs) // of those that a pause kept from being sent before the healing
 	runners := w.living()
 	var last *instance
 	for _, n := range runners {
-		if n.runs {
+		if n.runs && n.handlesAll() {
 			last = n
 		}
 	}

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// apart is what some seeds are like beside their plan. It is drawn from a stream of its own, so that the others stay the
+// lives they were. Calm seeds have nothing of it.
+type apart struct {
+	jammed string          // idempotent id of an entry whose handlers hear nothing and return only when all is healed
+	former int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
+	leases []time.Duration // of one instance after the other, in place of the configured one
+}
+
+// formerLacks are the types that a former version has no handlers for.
+var formerLacks = map[string]bool{batchType: true, undoTxType: true}
+
+func (w *world) drawApart() {
+	if w.plan.calm {
+		return
+	}
+	rng := rand.New(rand.NewPCG(w.seed, 2))
+	a, lease := &w.apart, w.plan.config.Lease
+	if rng.IntN(6) == 0 {
+		a.jammed = "e" + strconv.Itoa(1+rng.IntN(4))
+	}
+	if rng.IntN(6) == 0 {
+		a.former = 1 + rng.IntN(3)
+	}
+	if rng.IntN(6) == 0 {
+		a.leases = []time.Duration{lease, max(time.Second, lease/time.Duration(2+rng.IntN(3)))}
+	}
+	if rng.IntN(6) == 0 { // for longer than leases last
+		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: storeDown, reads: rng.IntN(2) == 0,
+			span: lease + time.Duration(rng.Int64N(int64(3*lease)))})
+	}
+}
+
+// configOf is an instance's configuration.
+func (w *world) configOf(n *instance) compensator.Config {
+	cfg := w.plan.config
+	if leases := w.apart.leases; len(leases) > 0 {
+		cfg.Lease = leases[n.number%len(leases)]
+	}
+	return cfg
+}
+
+// handles reports whether an instance has a handler for a type.
+func (n *instance) handles(businessType string) bool {
+	former := n.w.apart.former > 0 && n.number%3 == n.w.apart.former-1
+	return businessType != strayType && !(former && formerLacks[businessType])
+}
+
+// handlesAll reports whether an instance has all handlers.
+func (n *instance) handlesAll() bool { return n.handles(batchType) }
