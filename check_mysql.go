@@ -14,7 +14,7 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
-	s.maxContent = session.contentLimit()
+	s.version, s.maxContent = session.version, session.contentLimit()
 	problems := session.problems()
 	if session.lockWait == 0 && s.own == nil {
 		problems = append(problems, &FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
@@ -24,7 +24,10 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
 	}
-	return append(problems, table.problems(s.table)...)
+	if problems = append(problems, table.problems(s.table)...); len(problems) > 0 {
+		return problems // what follows would fail for the same reasons
+	}
+	return checkInstruments(ctx, s)
 }
 
 // mysqlSession is what the safety of our statements depends on.
@@ -41,10 +44,34 @@ type mysqlSession struct {
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
-	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet, @@log_bin, @@binlog_format, @@global.read_only").
-		Scan(&m.version, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket, &m.logBin, &m.binlogFormat, &m.readOnly)
-	return m, err
+	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
+		Scan(&m.version, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
+	if err != nil {
+		return m, err
+	}
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only')")
+	if err != nil {
+		return m, err
+	}
+	defer rows.Close()
+	for rows.Next() { // an engine has those it has
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return m, err
+		}
+		switch strings.ToLower(name) {
+		case "log_bin":
+			m.logBin = isOn(value)
+		case "binlog_format":
+			m.binlogFormat = value
+		case "read_only":
+			m.readOnly = value
+		}
+	}
+	return m, rows.Err()
 }
+
+func isOn(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
 
 func (m mysqlSession) problems() []error {
 	var problems []error
@@ -61,7 +88,7 @@ func (m mysqlSession) problems() []error {
 	if m.logBin && strings.EqualFold(m.binlogFormat, "STATEMENT") {
 		refuse("binlog_format", "is STATEMENT: writes at READ COMMITTED fail (error 1665); want ROW or MIXED")
 	}
-	if m.readOnly != "0" && m.readOnly != "OFF" {
+	if m.readOnly != "" && m.readOnly != "0" && m.readOnly != "OFF" {
 		refuse("read_only", "the server is a read-only replica: entries must be read and written on the primary")
 	}
 	return problems

@@ -110,8 +110,13 @@ func (c *Compensator) check(ctx context.Context) error {
 	if err := c.store.Check(ctx); err != nil {
 		return err
 	}
-	if s, ok := c.store.(*sqlStore); ok && s.maxContent > 0 && c.cfg.MaxContent > s.maxContent {
-		return &FieldError{Field: "MaxContent", Reason: fmt.Sprintf("%d: the server's max_allowed_packet leaves room for %d bytes", c.cfg.MaxContent, s.maxContent)}
+	if s, ok := c.store.(*sqlStore); ok {
+		for _, note := range s.notes {
+			c.log.Warn("compensator: "+note, "server", s.version)
+		}
+		if s.maxContent > 0 && c.cfg.MaxContent > s.maxContent {
+			return &FieldError{Field: "MaxContent", Reason: fmt.Sprintf("%d: the server's max_allowed_packet leaves room for %d bytes", c.cfg.MaxContent, s.maxContent)}
+		}
 	}
 	var err error
 	if c.fingerprint, err = c.store.Fingerprint(ctx); err != nil {

@@ -324,6 +324,9 @@ type racingStore struct {
 	contested *atomic.Int32
 }
 
+// Check passes: New would refuse such a server.
+func (s *racingStore) Check(context.Context) error { return nil }
+
 func (s *racingStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
 	accepted := 0
 	found, err := s.Store.Claim(ctx, want, token, lease, func(row *compensator.Row) bool {

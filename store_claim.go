@@ -43,7 +43,9 @@ type claim struct {
 }
 
 func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
-	rows, err := c.s.queryRows(ctx, tx, len(c.ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(c.ids)+") ORDER BY id")+c.s.d.skipLocked)
+	rows, err := readFree(ctx, c.s, c.ids, func(ids []EntryID, lock string) ([]Row, error) {
+		return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
+	})
 	if err != nil {
 		return err
 	}

@@ -79,6 +79,7 @@ const (
 	errBeforeCommit       = 3100 // Group Replication, in the commit hook
 	errRolledBackOnCommit = 3101
 	errNoWait             = 3572
+	errResolveLock        = 9004 // TiDB: a lock held by a transaction in flight
 )
 
 func mysqlFault(err error) fault {
@@ -95,7 +96,7 @@ func mysqlFault(err error) fault {
 	switch server.Number {
 	case errDuplicateKey:
 		return faultDuplicate
-	case errLockWaitTimeout, errNoWait:
+	case errLockWaitTimeout, errNoWait, errResolveLock:
 		return faultBusy
 	case errDeadlock, errRecordChanged, errDuringCommit, errBeforeCommit, errRolledBackOnCommit:
 		return faultAborted
@@ -120,6 +121,23 @@ func probeMySQL(ctx context.Context, tx Tx) error {
 		return ErrNoTransaction
 	case errors.As(err, &server) && server.Number == errCharacteristics:
 		return nil
+	}
+	return fmt.Errorf("compensator: probe the transaction: %w", err)
+}
+
+// probeSavepoint is for servers that take SET TRANSACTION anywhere, as TiDB and Vitess do: only inside a transaction
+// does a savepoint live long enough to be released.
+func probeSavepoint(ctx context.Context, tx Tx) error {
+	_, err := tx.ExecContext(ctx, doubtSavepoint)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, doubtRelease)
+	}
+	var server *mysql.MySQLError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &server) && server.Number == noSuchSavepoint:
+		return ErrNoTransaction
 	}
 	return fmt.Errorf("compensator: probe the transaction: %w", err)
 }

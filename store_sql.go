@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
 )
 
 // sqlStore is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect.
@@ -22,7 +24,10 @@ type sqlStore struct {
 	db    *sql.DB // the user's: its sessions are as the user made them
 	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
 
-	maxContent int // what a packet of the server leaves room for; 0: no limit. Check finds it out
+	// Check finds these out.
+	version    string   // the server's
+	maxContent int      // what a packet of the server leaves room for; 0: no limit
+	notes      []string // what a person should know about this server
 }
 
 // OpenStore makes the Store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
@@ -124,7 +129,7 @@ func (s *sqlStore) inOwn(ctx context.Context, work func(tx Transaction) error) e
 // never waits long for a lock: ids whose rows are locked by others come back as busy, untouched.
 func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error) {
 	slices.SortFunc(ids, compareIDs)
-	if s.own != nil {
+	if s.own != nil && !s.d.halves {
 		changed, err = execCount(ctx, s.own, update(ids))
 		if s.d.fault(err) != faultBusy {
 			return changed, nil, err
@@ -158,12 +163,16 @@ func (s *sqlStore) lockFree(ctx context.Context, tx Tx, ids []EntryID) ([]EntryI
 	if s.d.skipLocked == "" {
 		return ids, nil // the transaction holds the whole database
 	}
-	query := "SELECT id FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
-	locked, err := queryIDs(ctx, tx, query+s.d.skipLocked)
+	query := func(ids []EntryID) string {
+		return "SELECT id FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
+	}
+	locked, err := readFree(ctx, s, ids, func(ids []EntryID, lock string) ([]EntryID, error) {
+		return queryIDs(ctx, tx, query(ids)+lock)
+	})
 	if err != nil || len(locked) == len(ids) {
 		return locked, err
 	}
-	present, err := queryIDs(ctx, tx, query)
+	present, err := queryIDs(ctx, tx, query(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +180,31 @@ func (s *sqlStore) lockFree(ctx context.Context, tx Tx, ids []EntryID) ([]EntryI
 	free := append(locked, missing...)
 	slices.SortFunc(free, compareIDs)
 	return free, nil
+}
+
+// readFree reads by id, and locks, what nobody else holds. read appends the lock to its query.
+func readFree[T any](ctx context.Context, s *sqlStore, ids []EntryID, read func(ids []EntryID, lock string) ([]T, error)) ([]T, error) {
+	if !s.d.halves {
+		return read(ids, s.d.skipLocked)
+	}
+	rows, err := read(ids, s.d.lockNow)
+	if s.d.fault(err) != faultBusy {
+		return rows, err
+	}
+	if len(ids) == 1 {
+		return nil, nil
+	}
+	select { // rivals that split the same rows up at the same time would all find some of them locked, again and again
+	case <-time.After(jitter.N(4 * time.Millisecond)):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	rows, err = readFree(ctx, s, ids[:len(ids)/2], read)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := readFree(ctx, s, ids[len(ids)/2:], read)
+	return append(rows, rest...), err
 }
 
 func compareIDs(a, b EntryID) int {

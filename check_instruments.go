@@ -1,0 +1,351 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// checkInstruments tries on this very server what our statements rely on. Engines and proxies that speak MySQL's
+// protocol accept every one of these statements, and some do not do what they say. What does not behave is
+// replaced by a form that does, or refused.
+//
+// All of it happens on rows under random keys that are never committed, so instances that start at the same time do
+// not meet each other's, and with the rights of run time. It uses up a few ids.
+func checkInstruments(ctx context.Context, s *sqlStore) []error {
+	p := &proof{s: s, key: "compensator-check-" + newIdempotentID()}
+	for _, try := range []func(ctx context.Context) error{p.inOneSession, p.acrossSessions} {
+		if err := try(ctx); err != nil {
+			return append(p.problems, fmt.Errorf("compensator: try the server's locks and transactions: %w", err))
+		}
+	}
+	return p.problems
+}
+
+// proof is one checkInstruments under way. Its methods return an error only for what they could not try.
+type proof struct {
+	s        *sqlStore
+	key      string
+	problems []error
+}
+
+// proofPatience is how long another session may take for its look, by a statement that must wait for nobody.
+const proofPatience = 3 * time.Second
+
+// atOnce is less than our sessions wait for a lock.
+const atOnce = time.Second
+
+// refuse names the server, what it did, and the remedy.
+func (p *proof) refuse(found, remedy string) {
+	p.problems = append(p.problems, &FieldError{Field: "server " + p.s.version, Reason: found + "; " + remedy})
+}
+
+func (p *proof) note(found, instead string) {
+	p.s.notes = append(p.s.notes, found+"; "+instead)
+}
+
+func (p *proof) draft(suffix string) Draft {
+	return Draft{NewEntry: NewEntry{BusinessType: "compensator.check", Options: Options{IdempotentID: p.key + suffix}}}
+}
+
+// inOneSession tries, on a connection as the user's are, what has to tell whether a transaction is open, and what
+// an INSERT and an UPDATE answer.
+func (p *proof) inOneSession(ctx context.Context) error {
+	conn, err := p.s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	outside := p.probes(ctx, conn, ErrNoTransaction)
+	guarded := p.guardRefuses(ctx, conn)
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	inside := p.probes(ctx, tx, nil)
+	p.chooseProbe(outside, inside)
+	if err := p.writes(ctx, tx, guarded); err != nil {
+		return err
+	}
+	return p.returning(ctx, tx)
+}
+
+// mysqlProbes are the ways to ask whether a transaction is open, the cheapest first.
+var mysqlProbes = []func(ctx context.Context, tx Tx) error{probeMySQL, probeSavepoint}
+
+// probes tells which of them answer want.
+func (p *proof) probes(ctx context.Context, tx Tx, want error) []bool {
+	answers := make([]bool, len(mysqlProbes))
+	for i, probe := range mysqlProbes {
+		answers[i] = errors.Is(probe(ctx, tx), want)
+	}
+	return answers
+}
+
+func (p *proof) chooseProbe(outside, inside []bool) {
+	for i, probe := range mysqlProbes {
+		if outside[i] && inside[i] {
+			p.s.d.probe = probe
+			return
+		}
+	}
+	p.refuse("does not tell whether a transaction is open: neither SET TRANSACTION nor SAVEPOINT answers differently inside and outside of one",
+		"entries would become durable without their transaction; connect to the database itself")
+}
+
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row is one that no server in
+// strict mode takes, guarded or not.
+func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
+	if p.s.d.guardedKey == "" {
+		return false
+	}
+	impossible := p.draft("")
+	impossible.BusinessType = strings.Repeat("x", maxName+1)
+	_, err := p.s.Insert(ctx, conn, []Draft{impossible}, false)
+	return errors.Is(err, ErrNoTransaction)
+}
+
+// writes tries a single INSERT and an outcome, guarded as far as the guard has proven itself.
+func (p *proof) writes(ctx context.Context, tx Tx, guarded bool) error {
+	d := p.s.d
+	id, err := p.insert(ctx, tx, "", !guarded)
+	if guarded && (err != nil || p.update(ctx, tx, id, 0, d.settleOpen) != 1) {
+		guarded = false
+		id, err = p.insert(ctx, tx, "-unguarded", true)
+	}
+	if err != nil {
+		return err
+	}
+	if !guarded {
+		if d.guardedKey != "" {
+			p.note("@@in_transaction does not tell inside a statement whether a transaction is open", "asking beforehand costs a statement for each INSERT on a plain pool and each HandleTx")
+		}
+		d.guardedKey, d.settleOpen = "", ""
+		p.update(ctx, tx, id, 0, "")
+	}
+	if p.update(ctx, tx, id, 0, d.settleOpen) != 0 || p.update(ctx, tx, id, 1, d.settleOpen) != 1 {
+		p.refuse("does not tell how many rows an UPDATE has changed", "the fence of every write depends on it; connect to the database itself")
+	}
+	return nil
+}
+
+func (p *proof) insert(ctx context.Context, tx Tx, suffix string, proven bool) (EntryID, error) {
+	d := p.draft(suffix)
+	inserted, err := p.s.Insert(ctx, tx, []Draft{d}, proven)
+	if err != nil {
+		return EntryID{}, err
+	}
+	ids, err := p.s.IDs(ctx, tx, []string{d.IdempotentID})
+	if err == nil && ids[d.IdempotentID] != inserted[0].ID {
+		p.refuse(fmt.Sprintf("gave an INSERT the id %s and stored the row as %s", inserted[0].ID, ids[d.IdempotentID]), "connect to the database itself")
+	}
+	return ids[d.IdempotentID], err
+}
+
+// update is how many rows a write under this fence has changed, -1 if it failed.
+func (p *proof) update(ctx context.Context, tx Tx, id EntryID, version int, open string) int64 {
+	changed, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET version=version+1 WHERE id=%s AND version=%d%s", p.s.byID(), id, version, open))
+	if err != nil {
+		return -1
+	}
+	return changed
+}
+
+func (p *proof) returning(ctx context.Context, tx Tx) error {
+	if !p.s.d.returning {
+		return nil
+	}
+	two := []Draft{p.draft("-1"), p.draft("-2")}
+	inserted, err := p.s.Insert(ctx, tx, two, true)
+	if err != nil {
+		return err
+	}
+	ids, err := p.s.IDs(ctx, tx, []string{two[0].IdempotentID, two[1].IdempotentID})
+	if err == nil && (inserted[0].ID != ids[two[0].IdempotentID] || inserted[1].ID != ids[two[1].IdempotentID]) {
+		p.s.d.returning = false
+		p.note("INSERT … RETURNING does not return the rows", "ids of entries recorded together are read afterwards")
+	}
+	return err
+}
+
+// acrossSessions holds a row in one session and looks at it from others.
+func (p *proof) acrossSessions(ctx context.Context) error {
+	holder, err := p.s.beginOwn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = holder.Rollback() }()
+	id, err := p.insert(ctx, holder, "-held", true)
+	if err != nil {
+		return err
+	}
+	for _, try := range []func(ctx context.Context, id EntryID) error{p.locks, p.skips, p.isolation} {
+		if err := try(ctx, id); err == errNoSecond {
+			p.note("the pool had no second connection to spare", "whether locks and isolation levels behave could not be tried")
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNoSecond = errors.New("no second connection")
+
+// look runs work in a transaction of another session, which is then thrown away: on Vitess a level that was asked
+// for one transaction stays.
+func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx Tx) error) error {
+	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
+		return errNoSecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, proofPatience)
+	defer cancel()
+	conn, err := db.Conn(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errNoSecond
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	return work(ctx, tx)
+}
+
+// locks tries what must tell at once that somebody holds a row.
+func (p *proof) locks(ctx context.Context, id EntryID) error {
+	d := p.s.d
+	held, err := p.held(ctx, id, d.lockNow)
+	if !held && err == nil {
+		p.refuse("does not tell at once, asked with"+d.lockNow+", that another transaction holds the row it has inserted",
+			"one in flight could not be told from one rolled back; on TiDB set tidb_txn_mode=pessimistic")
+	}
+	if !held {
+		return err
+	}
+	held, err = p.held(ctx, IdempotentID(p.key+"-held"), d.shareNow)
+	if held || err != nil {
+		return err
+	}
+	p.note("shared locks do not lock", "exclusive ones are taken in their place")
+	d.share, d.shareNow = d.lock, d.lockNow
+	held, err = p.held(ctx, IdempotentID(p.key+"-held"), d.shareNow)
+	if !held && err == nil {
+		p.refuse("does not tell at once, asked by idempotent id with"+d.shareNow+", that another transaction holds the row it has inserted",
+			"one in flight could not be told from one rolled back")
+	}
+	return err
+}
+
+// held reports whether a locking read of the row is told at once that somebody holds it. A busy server may need
+// some tries for that.
+func (p *proof) held(ctx context.Context, ref Ref, lock string) (bool, error) {
+	for range 3 {
+		var answer error
+		began := time.Now()
+		err := p.look(ctx, p.s.pool(), sql.LevelReadCommitted, func(ctx context.Context, tx Tx) error {
+			_, answer = p.s.find(ctx, tx, ref, lock)
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
+		if p.s.d.fault(answer) == faultBusy && time.Since(began) < atOnce {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// skips tries SKIP LOCKED where a read that locks nothing would see the row.
+func (p *proof) skips(ctx context.Context, id EntryID) error {
+	visible, skipped := false, false
+	err := p.look(ctx, p.s.pool(), sql.LevelReadUncommitted, func(ctx context.Context, tx Tx) error {
+		read := func(lock string) ([]EntryID, error) {
+			return queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String()+lock)
+		}
+		rows, err := read("")
+		visible = len(rows) == 1
+		if err == nil && visible {
+			rows, err = read(p.s.d.skipLocked)
+			skipped = err == nil && len(rows) == 0
+		}
+		return nil
+	})
+	if err = unlessRefused(err); err != nil || skipped {
+		return err
+	}
+	p.s.d.halves = true
+	p.note("SKIP LOCKED does not skip what is locked, or could not be seen to", "locked rows are found by NOWAIT, in halves, which costs statements where rows are locked")
+	return nil
+}
+
+// isolation tries whether a level that is asked for is what a transaction gets.
+func (p *proof) isolation(ctx context.Context, id EntryID) error {
+	if p.s.own != nil {
+		level, err := readIsolation(ctx, p.s.own)
+		if err != nil {
+			return err
+		}
+		p.refuseLevel(level, "connections of the library's own")
+	}
+	committed, err := p.sees(ctx, id, sql.LevelReadCommitted)
+	if err != nil {
+		return err
+	}
+	if committed {
+		p.refuse("shows uncommitted rows to a transaction at READ COMMITTED", "an entry could run that is rolled back later; connect to the database itself")
+		return nil
+	}
+	uncommitted, err := p.sees(ctx, id, sql.LevelReadUncommitted)
+	if err = unlessRefused(err); err != nil || uncommitted {
+		return err // one level is taken as asked
+	}
+	level, err := readIsolation(ctx, p.s.db)
+	p.refuseLevel(level, "the pool's connections")
+	return err
+}
+
+func (p *proof) refuseLevel(level, whose string) {
+	if !strings.EqualFold(level, "READ-COMMITTED") {
+		p.refuse("does not set the isolation level of a transaction as asked, and that of "+whose+" is "+level,
+			"set transaction_isolation='READ-COMMITTED' in the DSN or on the server")
+	}
+}
+
+// sees reports whether a plain read in a transaction of this level, in the user's pool, shows the uncommitted row.
+func (p *proof) sees(ctx context.Context, id EntryID, level sql.IsolationLevel) (seen bool, err error) {
+	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx Tx) error {
+		rows, err := queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String())
+		seen = len(rows) == 1
+		return err
+	})
+	return seen, err
+}
+
+// unlessRefused drops an error by which the server itself has answered.
+func unlessRefused(err error) error {
+	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) {
+		return nil
+	}
+	return err
+}
+
+// readIsolation is the level of a session's transactions.
+func readIsolation(ctx context.Context, db *sql.DB) (level string, err error) {
+	var name string
+	err = db.QueryRowContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation','tx_isolation')").Scan(&name, &level)
+	return level, err
+}
