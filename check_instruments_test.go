@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -158,6 +159,28 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 	_, err := compensator.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "whether a transaction is open")
 	require.ErrorContains(t, err, "isolation level")
+}
+
+// TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks: each tries its own rows, on both kinds of pool.
+func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
+	w := newWorld(t)
+	var log strings.Builder // slog takes turns
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	var starting sync.WaitGroup
+	for i := range 40 {
+		cfg := w.quick()
+		cfg.Logger = logger
+		cfg.DB = w.open([]func(string) func() (*sql.DB, error){compensatorOn, plain}[i%2](w.DSN))
+		starting.Go(func() {
+			c, err := compensator.New(t.Context(), cfg)
+			if assert.NoError(t, err) {
+				assert.NoError(t, c.Close())
+			}
+		})
+	}
+	starting.Wait()
+	assert.Empty(t, log.String())
+	assert.Equal(t, 0, w.count("common_process_log"))
 }
 
 // harmless are lies in whose place New takes another form; want is what it says then.

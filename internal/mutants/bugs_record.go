@@ -115,6 +115,22 @@ func recording() []mutant {
 			},
 			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew"),
 		},
+		{
+			name: "instruments-trusted", oracle: safety,
+			what: "New does not try what tells whether a transaction is open, and what locks: where they do not, entries are durable without their transaction",
+			edits: []edit{
+				{"check_mysql.go", "return checkInstruments(ctx, s)", "return nil"},
+			},
+			sees: tests("TestNewRefusesAServerWhose", "TestEntriesRunOnAServerWhose"),
+		},
+		{
+			name: "halves-not-taken", oracle: lateness,
+			what: "a server whose SKIP LOCKED waits is asked with it all the same",
+			edits: []edit{
+				{"store_sql.go", "if !s.d.halves {\n		return read", "if true {\n		return read"},
+			},
+			sees: tests("TestStoreKeepsEveryPromiseOnAServerOfManyLies/connector/ClaimNeverWaitsForALockedRow"),
+		},
 	}
 }
 
