@@ -7,8 +7,8 @@ import "time"
 type Config struct {
 	Seed uint64 // draws the schedule of faults and each app's load; what happens then is up to the machine
 
-	// Duration is how long load and faults last; longer when not every kind of fault has had its turn by
-	// then. Starting, coming to rest and checking add a minute or so. Default 60 s.
+	// Duration is how long load and faults last; longer when not every kind of fault has struck by then, which a
+	// minute is enough for unless the machine is slow. Starting, coming to rest and checking add a minute or so. Default 60 s.
 	Duration time.Duration
 
 	Dir string // the history's; emptied first

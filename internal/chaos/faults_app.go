@@ -12,8 +12,8 @@ import (
 )
 
 var appFaults = []fault{
-	{kind: "app killed", touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).killApp},
-	{kind: "app paused", touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).pauseApp},
+	{kind: "app killed", takes: 4 * time.Second, touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).killApp},
+	{kind: "app paused", takes: 6 * time.Second, touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).pauseApp},
 }
 
 // killApp ends an app as a power cut would. Its keeper starts it again.
@@ -40,17 +40,17 @@ var (
 
 // proxyFaults befall one app's own way to a server, so that the apps see different worlds.
 var proxyFaults = []fault{
-	{kind: "commit request dropped", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
 	}},
-	{kind: "commit reply dropped", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+	{kind: "commit reply dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropReply})
 	}},
-	{kind: "commit delayed", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+	{kind: "commit delayed", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		delay := []faultproxy.Fault{faultproxy.DelayRequest, faultproxy.DelayReply}[k.rand.IntN(2)]
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: delay, Delay: k.between(0.2, 1.5, lease.Seconds())})
 	}},
-	{kind: "statement hung", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+	{kind: "statement hung", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		drop := []faultproxy.Fault{faultproxy.DropRequest, faultproxy.DropReply}[k.rand.IntN(2)]
 		return k.breakStatements(0.02, faultproxy.Rule{Match: faultproxy.Request.Runs, Fault: drop, Hang: true})
 	}},
@@ -59,7 +59,7 @@ var proxyFaults = []fault{
 		k.app.proxies.sql.Cut()
 		return nil
 	}},
-	{kind: "sql partition", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+	{kind: "sql partition", holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		k.begin("")
 		k.app.proxies.sql.Refuse()
 		k.hold(1)
@@ -71,17 +71,17 @@ var proxyFaults = []fault{
 		k.app.proxies.redis.Cut()
 		return nil
 	}},
-	{kind: "redis partition", touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+	{kind: "redis partition", holds: 1, touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
 		k.begin("")
 		k.app.proxies.redis.Refuse()
 		return k.healRedisProxy()
 	}},
-	{kind: "redis replies swallowed", touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+	{kind: "redis replies swallowed", holds: 1, touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
 		k.begin("")
 		k.app.proxies.redis.SwallowReplies()
 		return k.healRedisProxy()
 	}},
-	{kind: "redis latency", touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+	{kind: "redis latency", holds: 1, touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
 		d := k.between(0.05, 1, 1)
 		k.begin("", d)
 		k.app.proxies.redis.Latency(d)
@@ -108,6 +108,7 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 		return errNothingHit
 	}
 	k.hold(1)
+	defer k.app.proxies.sql.HangUp() // a transaction that nobody ends would be in the way of the faults to come
 	for trap.Fired() < enough && ctx.Err() == nil {
 		wait(ctx, 10*time.Millisecond)
 	}

@@ -17,29 +17,29 @@ var (
 )
 
 var redisFaults = []fault{
-	{kind: "redis killed", touches: queueLost, needs: redisPair, strike: func(k *strike) error {
+	{kind: "redis killed", takes: time.Second, holds: 0.5, touches: queueLost, needs: redisPair, strike: func(k *strike) error {
 		k.begin("redis")
 		k.redis[k.main].Kill()
 		k.hold(0.5)
 		k.redis[k.main].Restart(k.tb)
 		return nil
 	}},
-	{kind: "redis paused", touches: wholeQueue, needs: redisPair, strike: func(k *strike) error {
+	{kind: "redis paused", holds: 1, touches: wholeQueue, needs: redisPair, strike: func(k *strike) error {
 		k.begin("redis")
 		k.redis[k.main].Pause()
 		k.hold(1)
 		k.redis[k.main].Resume()
 		return nil
 	}},
-	{kind: "redis failover, lossy", touches: queueLost, needs: redisPair, strike: (*strike).failOver},
+	{kind: "redis failover, lossy", takes: 2 * time.Second, holds: 0.5, touches: queueLost, needs: redisPair, strike: (*strike).failOver},
 	{kind: "redis flushed", touches: queueLost, shares: redisPair, strike: func(k *strike) error {
 		return k.tellRedis(func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
 	}},
 	{kind: "redis scripts flushed", touches: nil, shares: redisPair, strike: func(k *strike) error {
 		return k.tellRedis(func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
 	}},
-	{kind: "redis clients paused", touches: wholeQueue, shares: redisPair, strike: func(k *strike) error {
-		d := k.between(0.25, 1.75, k.cfg.Faults.Hold.Seconds())
+	{kind: "redis clients paused", holds: 1, touches: wholeQueue, shares: redisPair, strike: func(k *strike) error {
+		d := k.lasting(1)
 		return k.tellRedis(func(ctx context.Context, c *redis.Client) error {
 			if err := c.ClientPause(ctx, d).Err(); err != nil {
 				return err
@@ -48,7 +48,7 @@ var redisFaults = []fault{
 			return nil
 		})
 	}},
-	{kind: "redis full", touches: wholeQueue, needs: "redis memory", shares: redisPair, strike: func(k *strike) error {
+	{kind: "redis full", holds: 1, touches: wholeQueue, needs: "redis memory", shares: redisPair, strike: func(k *strike) error {
 		return k.tellRedis(func(ctx context.Context, c *redis.Client) error {
 			if err := c.ConfigSet(ctx, "maxmemory", "1mb").Err(); err != nil {
 				return err
@@ -57,7 +57,7 @@ var redisFaults = []fault{
 			return c.ConfigSet(ctx, "maxmemory", "0").Err()
 		})
 	}},
-	{kind: redisClockMoved, touches: []string{history.TouchesQueueClock}, needs: redisClockMoved, strike: func(k *strike) error {
+	{kind: redisClockMoved, holds: 1, touches: []string{history.TouchesQueueClock}, needs: redisClockMoved, strike: func(k *strike) error {
 		return k.moveClock(redisClock)
 	}},
 }

@@ -22,35 +22,35 @@ var (
 )
 
 var sqlFaults = []fault{
-	{kind: "database killed", touches: wholeDatabase, needs: sqlServer, strike: func(k *strike) error {
+	{kind: "database killed", takes: 3 * time.Second, holds: 0.5, touches: wholeDatabase, needs: sqlServer, strike: func(k *strike) error {
 		k.begin("database")
 		k.sql.Kill()
 		k.hold(0.5)
 		k.sql.Restart(k.tb)
 		return nil
 	}},
-	{kind: "database restarted", touches: wholeDatabase, needs: sqlServer, strike: func(k *strike) error {
+	{kind: "database restarted", takes: 3 * time.Second, holds: 0.5, touches: wholeDatabase, needs: sqlServer, strike: func(k *strike) error {
 		k.begin("database")
 		k.sql.Stop()
 		k.hold(0.5)
 		k.sql.Restart(k.tb)
 		return nil
 	}},
-	{kind: "database paused", touches: wholeDatabase, needs: sqlServer, strike: func(k *strike) error {
+	{kind: "database paused", holds: 1, touches: wholeDatabase, needs: sqlServer, strike: func(k *strike) error {
 		k.begin("database")
 		k.sql.Pause()
 		k.hold(1)
 		k.sql.Resume()
 		return nil
 	}},
-	{kind: "database read-only", touches: wholeDatabase, needs: "read-only", shares: sqlServer, strike: (*strike).makeReadOnly},
-	{kind: "connections killed", touches: wholeDatabase, shares: sqlServer, strike: (*strike).killConnections},
-	{kind: "rows locked", touches: rowLocks, shares: sqlServer, strike: (*strike).lockRows},
-	{kind: "rows locked crosswise", touches: rowLocks, shares: sqlServer, strike: (*strike).lockCrosswise},
-	{kind: "old read view", touches: nil, shares: sqlServer, strike: (*strike).keepReadView},
-	{kind: "table altered", touches: []string{history.TouchesLocks, history.TouchesDatabase}, needs: "table", shares: sqlServer, strike: (*strike).alterTable},
-	{kind: "purge", touches: nil, needs: "read-only", shares: sqlServer, strike: (*strike).purge},
-	{kind: sqlClockMoved, touches: []string{history.TouchesDBClock}, needs: sqlClockMoved, strike: func(k *strike) error {
+	{kind: "database read-only", takes: time.Second, holds: 0.7, touches: wholeDatabase, needs: "read-only", shares: sqlServer, strike: (*strike).makeReadOnly},
+	{kind: "connections killed", takes: time.Second, touches: wholeDatabase, shares: sqlServer, strike: (*strike).killConnections},
+	{kind: "rows locked", takes: 3 * time.Second, holds: 1, touches: rowLocks, shares: sqlServer, strike: (*strike).lockRows},
+	{kind: "rows locked crosswise", takes: 500 * time.Millisecond, holds: 0.5, touches: rowLocks, shares: sqlServer, strike: (*strike).lockCrosswise},
+	{kind: "old read view", holds: 3, touches: nil, shares: sqlServer, strike: (*strike).keepReadView},
+	{kind: "table altered", takes: 2 * time.Second, holds: 0.3, touches: []string{history.TouchesLocks, history.TouchesDatabase}, needs: "table", shares: sqlServer, strike: (*strike).alterTable},
+	{kind: "purge", takes: 500 * time.Millisecond, holds: 1, touches: nil, needs: "read-only", shares: sqlServer, strike: (*strike).purge},
+	{kind: sqlClockMoved, holds: 1, touches: []string{history.TouchesDBClock}, needs: sqlClockMoved, strike: func(k *strike) error {
 		return k.moveClock(sqlClock)
 	}},
 }
@@ -71,7 +71,7 @@ func (k *strike) moveClock(clock string) error {
 
 func (k *strike) makeReadOnly() error {
 	k.begin("database")
-	if err := k.insist("SET GLOBAL read_only=1"); err != nil {
+	if err := k.insist(3, "SET GLOBAL read_only=1"); err != nil {
 		return err
 	}
 	k.hold(0.7)
@@ -146,7 +146,7 @@ func (k *strike) someEntries(n int) ([]uint64, error) {
 // lockRows holds random entries locked, again and again others.
 func (k *strike) lockRows() error {
 	k.begin("database")
-	until := time.Now().Add(k.between(1, 2, k.cfg.Faults.Hold.Seconds()))
+	until := time.Now().Add(k.lasting(1))
 	for time.Now().Before(until) && k.ctx.Err() == nil {
 		err := k.inRootTx(func(tx *sql.Tx) error {
 			ids, err := k.someEntries(50)
@@ -169,7 +169,7 @@ func (k *strike) lockRows() error {
 // lockCrosswise locks entries against the library's order, so that somebody becomes the victim of a deadlock.
 func (k *strike) lockCrosswise() error {
 	k.begin("database")
-	until := time.Now().Add(k.between(0.5, 1, k.cfg.Faults.Hold.Seconds()))
+	until := time.Now().Add(k.lasting(0.5))
 	for time.Now().Before(until) && k.ctx.Err() == nil {
 		err := k.inRootTx(func(tx *sql.Tx) error {
 			ids, err := k.someEntries(6)
@@ -222,19 +222,23 @@ func (k *strike) keepReadView() error {
 // takes it away again.
 func (k *strike) alterTable() error {
 	k.begin("database")
-	if err := k.insist("ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {
+	if err := k.insist(3, "ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {
 		return err
 	}
 	k.hold(0.3)
-	return k.insist("ALTER TABLE common_process_log DROP COLUMN extra")
+	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist repeats a statement that waits for everybody's transactions, until it gets its lock.
-func (k *strike) insist(query string) error {
+// insist repeats a statement that waits for everybody's transactions, until it gets its lock. Meanwhile everybody waits
+// for it.
+func (k *strike) insist(most int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)
-		if err == nil || tries == 20 || !isServerError(err, 1205, 1213) {
+		switch {
+		case err == nil || !isServerError(err, 1205, 1213):
 			return err
+		case tries == most:
+			return fmt.Errorf("%w: %w", errNothingHit, err)
 		}
 		wait(k.ctx, 200*time.Millisecond)
 	}
@@ -251,7 +255,7 @@ func (k *strike) purge() error {
 		return err
 	}
 	defer c.Close()
-	until := time.Now().Add(k.between(0.25, 1.75, k.cfg.Faults.Hold.Seconds()))
+	until := time.Now().Add(k.lasting(1))
 	for time.Now().Before(until) && k.ctx.Err() == nil {
 		if _, err := c.Purge(k.ctx, purgeAge); err != nil && !isServerError(err, 1205, 1213) {
 			return err

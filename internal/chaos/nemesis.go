@@ -19,6 +19,18 @@ type fault struct {
 	needs   string   // what it has for itself while it lasts; some there is one of for each app
 	shares  string   // what must be there, for others, too
 	strike  func(*strike) error
+
+	// How long it takes, at most as a rule: a time of its own, and so many times what the run's faults last.
+	takes time.Duration
+	holds float64
+}
+
+// need names what the fault has for itself.
+func (s planned) need() string {
+	if perApp(s.needs) {
+		return fmt.Sprint(s.needs, " of ", s.victim)
+	}
+	return s.needs
 }
 
 // The things that faults need.
@@ -51,35 +63,39 @@ func (st *stage) available() (can []fault, why map[string]string) {
 	return can, why
 }
 
-// nemesis deals faults from a shuffled deck, so that every kind has its turn.
+// nemesis carries out a plan.
 type nemesis struct {
 	*stage
-	kinds []fault
-	rand  *rand.Rand
-	deck  []fault
+	plan *plan
 
-	mu   sync.Mutex      // guards left
-	left map[string]bool // the kinds that have not had their turn
+	mu    sync.Mutex     // guards the fields below
+	left  map[string]int // the kinds that have not struck yet, and how often they were tried
+	tried []fault        // came to nothing in this round
 }
 
+// mostTries is how often a kind of fault may come to nothing.
+const mostTries = 10
+
 func (st *stage) newNemesis() *nemesis {
-	n := &nemesis{stage: st, rand: rand.New(rand.NewPCG(st.cfg.Seed, 1)), left: make(map[string]bool)}
-	n.kinds, _ = st.available()
-	for _, f := range n.kinds {
-		n.left[f.kind] = true
+	kinds, _ := st.available()
+	n := &nemesis{stage: st, plan: newPlan(st.cfg, kinds, len(st.apps)), left: make(map[string]int)}
+	for _, f := range kinds {
+		n.left[f.kind] = 0
 	}
 	return n
 }
 
-// run strikes until over is closed and every kind has had its turn; but not when the test has failed.
+// run strikes until over is closed and every kind has struck; but not when the test has failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
-	if len(n.kinds) == 0 {
+	if len(n.plan.kinds) == 0 {
 		<-over
 		return
 	}
-	for round := uint64(1); ctx.Err() == nil && !n.tb.Failed() && !(isClosed(over) && n.allStruck()); round++ {
-		n.round(ctx, round)
-		wait(ctx, time.Duration(n.rand.ExpFloat64()*float64(n.cfg.Faults.Calm)))
+	for number := uint64(1); ctx.Err() == nil && !n.tb.Failed() && !(isClosed(over) && n.allStruck()); number++ {
+		r := n.plan.next()
+		n.round(ctx, number, r)
+		n.tryAgain()
+		wait(ctx, r.calm)
 	}
 }
 
@@ -90,54 +106,44 @@ func (n *nemesis) allStruck() bool {
 }
 
 // round lets a few faults go on at once.
-func (n *nemesis) round(ctx context.Context, number uint64) {
-	taken := &resources{needed: make(map[string]bool), shared: make(map[string]bool)}
+func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	var strikes sync.WaitGroup
-	for i := range 1 + n.rand.IntN(n.cfg.Faults.Most) {
-		f, victim, ok := n.deal(taken)
-		if !ok {
-			break
+	for i, s := range r.strikes {
+		k := &strike{stage: n.stage, nemesis: n, ctx: ctx, planned: s, rand: rand.New(rand.NewPCG(n.cfg.Seed, number<<8|uint64(i)<<4|2))}
+		if perApp(s.needs) {
+			k.app = n.apps[s.victim]
 		}
-		k := &strike{stage: n.stage, nemesis: n, ctx: ctx, fault: f, app: victim, rand: rand.New(rand.NewPCG(n.cfg.Seed, number<<8|uint64(i)<<4|2))}
 		strikes.Go(k.run)
 	}
 	strikes.Wait()
 }
 
-// deal takes the next fault of the deck that goes with those of this round.
-func (n *nemesis) deal(taken *resources) (f fault, victim *app, ok bool) {
-	if len(n.deck) == 0 {
-		n.deck = slices.Clone(n.kinds)
-		n.rand.Shuffle(len(n.deck), func(i, j int) { n.deck[i], n.deck[j] = n.deck[j], n.deck[i] })
+// struck notes what came of a strike.
+func (n *nemesis) struck(f fault, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	tries, first := n.left[f.kind]
+	switch {
+	case err == nil:
+		delete(n.left, f.kind)
+	case !errors.Is(err, errNothingHit):
+		n.tb.Errorf("nemesis: %s: %v", f.kind, err)
+	case first && tries+1 == mostTries:
+		n.tb.Errorf("nemesis: %s, %d times: %v", f.kind, mostTries, err)
+	case first:
+		n.left[f.kind]++
+		n.tried = append(n.tried, f)
 	}
-	for i, f := range n.deck {
-		need, victim := f.needs, (*app)(nil)
-		if perApp(need) {
-			victim = n.apps[n.rand.IntN(len(n.apps))]
-			need += " of " + victim.name
-		}
-		if taken.take(need, f.shares) {
-			n.deck = slices.Delete(n.deck, i, i+1)
-			return f, victim, true
-		}
-	}
-	return fault{}, nil, false
 }
 
-// resources are what the faults of a round hold.
-type resources struct{ needed, shared map[string]bool }
-
-func (r *resources) take(needs, shares string) bool {
-	if r.needed[needs] || r.shared[needs] || r.needed[shares] {
-		return false
+// tryAgain gives the kinds that came to nothing another turn, until they have struck once.
+func (n *nemesis) tryAgain() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range n.tried {
+		n.plan.again(f)
 	}
-	if needs != "" {
-		r.needed[needs] = true
-	}
-	if shares != "" {
-		r.shared[shares] = true
-	}
-	return true
+	n.tried = nil
 }
 
 // strike is one fault under way.
@@ -145,17 +151,17 @@ type strike struct {
 	*stage
 	nemesis *nemesis
 	ctx     context.Context
-	fault   fault
-	app     *app // the victim, of a fault that has one
-	rand    *rand.Rand
-	n       uint64 // 0: not begun
+	planned
+	app  *app // the victim, of a fault that has one
+	rand *rand.Rand
+	n    uint64 // 0: not begun
 }
 
-// errNothingHit: the fault lay in wait and nothing came by.
+// errNothingHit: the fault lay in wait and nothing came by, or it did not get the locks it needs.
 var errNothingHit = errors.New("nothing was hit")
 
 func (k *strike) run() {
-	wait(k.ctx, k.between(0, 0.5, 1))
+	wait(k.ctx, k.after)
 	if k.ctx.Err() != nil {
 		return
 	}
@@ -167,18 +173,9 @@ func (k *strike) run() {
 		}
 		k.write(end)
 	}
-	switch {
-	case err == nil:
-		k.nemesis.struck(k.fault.kind)
-	case err != errNothingHit && k.ctx.Err() == nil:
-		k.tb.Errorf("nemesis: %s: %v", k.fault.kind, err)
+	if k.ctx.Err() == nil {
+		k.nemesis.struck(k.fault, err)
 	}
-}
-
-func (n *nemesis) struck(kind string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.left, kind)
 }
 
 // begin writes down that the fault begins. target tells what it hits, unless that is an app.
@@ -194,9 +191,13 @@ func (k *strike) begin(target string, params ...any) {
 	k.write(f)
 }
 
-// hold lets the fault last: a random time around scale times what the run's faults last on average.
-func (k *strike) hold(scale float64) {
-	wait(k.ctx, k.between(0.25, 1.75, scale*k.cfg.Faults.Hold.Seconds()))
+// hold lets the fault last, by scale times what its plan gives it.
+func (k *strike) hold(scale float64) { wait(k.ctx, k.lasting(scale)) }
+
+// lasting is how long something of the fault lasts: a quarter to one and three quarters of scale times what the run's
+// faults last on average, less where all of them have to fit into a short run.
+func (k *strike) lasting(scale float64) time.Duration {
+	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }
 
 // between draws a time from low to high, in units of scale seconds.

@@ -1,66 +1,138 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// rounds deals as a nemesis of that seed does, on a stage with three apps.
-func rounds(seed uint64, n int) (dealt [][]string) {
-	st := &stage{servers: &servers{clocks: new(clocks)}, cfg: Config{Seed: seed}.withDefaults(), apps: []*app{{name: "a"}, {name: "b"}, {name: "c"}}}
-	nemesis := st.newNemesis()
+// aPlan is that of a run of a minute, with three apps and every kind of fault.
+func aPlan(seed uint64) *plan { return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3) }
+
+// told is what a plan says about its next rounds: everything, or only what strikes whom.
+func (p *plan) told(n int, times bool) (list []string) {
 	for range n {
-		taken := &resources{needed: make(map[string]bool), shared: make(map[string]bool)}
-		var round []string
-		for range 3 {
-			f, victim, ok := nemesis.deal(taken)
-			if !ok {
-				break
+		r := p.next()
+		for _, s := range r.strikes {
+			list = append(list, fmt.Sprint(s.kind, ", app ", s.victim))
+			if times {
+				list = append(list, fmt.Sprint(s.after, s.held))
 			}
-			name := f.kind
-			if victim != nil {
-				name += " of " + victim.name
-			}
-			round = append(round, name)
 		}
-		dealt = append(dealt, round)
+		if times {
+			list = append(list, r.calm.String())
+		}
+		list = append(list, "")
 	}
-	return dealt
+	return list
+}
+
+func TestEveryFaultHasItsTurnWithinAMinuteWhateverTheSeed(t *testing.T) {
+	for seed := range uint64(10_000) {
+		p := aPlan(seed)
+		cfg := p.cfg
+		require.LessOrEqual(t, p.takes(), cfg.Duration, "seed %d", seed)
+		turns := make(map[string]int)
+		for n := len(p.rounds); n > 0; n-- {
+			r := p.next()
+			require.NotEmpty(t, r.strikes)
+			require.LessOrEqual(t, len(r.strikes), cfg.Faults.Most)
+			taken := &resources{needed: make(map[string]bool), shared: make(map[string]bool)}
+			for _, s := range r.strikes {
+				turns[s.kind]++
+				require.True(t, taken.take(s.need(), s.shares), "seed %d: %s has what it needs in %v", seed, s.kind, r)
+				require.GreaterOrEqual(t, s.held*cfg.Faults.Hold.Seconds(), 0.1, "seed %d: %s has time to take effect", seed, s.kind)
+			}
+		}
+		require.Len(t, turns, len(faultKinds()), "seed %d", seed)
+		for kind, n := range turns {
+			require.Equal(t, 1, n, "seed %d: %s", seed, kind)
+		}
+	}
 }
 
 func TestEveryFaultHasItsTurnBeforeAnyComesAgain(t *testing.T) {
+	p := aPlan(3)
 	turns := make(map[string]int)
-	st := &stage{servers: &servers{clocks: new(clocks)}, cfg: Config{Seed: 3}.withDefaults(), apps: []*app{{name: "a"}}}
-	nemesis := st.newNemesis()
-	for range 3 * len(nemesis.kinds) {
-		f, _, ok := nemesis.deal(&resources{needed: make(map[string]bool), shared: make(map[string]bool)})
-		require.True(t, ok)
-		turns[f.kind]++
-		least := 3
-		for _, f := range nemesis.kinds {
+	for range 100 {
+		for _, s := range p.next().strikes {
+			turns[s.kind]++
+		}
+		least := 100
+		for _, f := range faultKinds() {
 			least = min(least, turns[f.kind])
 		}
-		require.LessOrEqual(t, turns[f.kind], least+1, f.kind)
+		for kind, n := range turns {
+			require.LessOrEqual(t, n, least+1, kind)
+		}
 	}
-	require.Len(t, turns, len(faultKinds()))
 }
 
-func TestScheduleOfFaultsFollowsTheSeed(t *testing.T) {
-	require.Equal(t, rounds(7, 40), rounds(7, 40))
-	require.NotEqual(t, rounds(7, 40), rounds(8, 40))
+func TestPlanFollowsTheSeed(t *testing.T) {
+	require.Equal(t, aPlan(7).told(40, true), aPlan(7).told(40, true))
+	require.NotEqual(t, aPlan(7).told(40, false), aPlan(8).told(40, false))
+	for victim := range 3 {
+		require.Contains(t, aPlan(7).told(400, false), fmt.Sprint("sql partition, app ", victim))
+	}
+}
+
+func TestLongRunsPlanIsNotShortened(t *testing.T) {
+	cfg := Config{Seed: 7, Duration: time.Hour}.withDefaults()
+	short, long := aPlan(7), newPlan(cfg, faultKinds(), 3)
+	require.Greater(t, long.takes(), short.takes())
+	require.Equal(t, long.told(10, false), short.told(10, false), "the same faults")
+}
+
+func TestFaultThatCameToNothingComesAgain(t *testing.T) {
+	p := aPlan(7)
+	missed := p.next().strikes[0].fault
+	p.again(missed)
+	require.Equal(t, missed.kind, p.next().strikes[0].kind)
+}
+
+func TestFaultThatNeverHitsFailsTheRun(t *testing.T) {
+	verdict := new(listener)
+	n := (&stage{tb: verdict, servers: &servers{clocks: new(clocks)}, cfg: Config{}.withDefaults(), apps: []*app{{}}}).newNemesis()
+	for _, f := range n.plan.kinds[1:] {
+		n.struck(f, nil)
+	}
+	require.False(t, n.allStruck())
+	for try := 1; try < mostTries; try++ {
+		n.struck(n.plan.kinds[0], fmt.Errorf("%w: locked", errNothingHit))
+		require.Empty(t, verdict.said, "it may come again")
+		n.tryAgain()
+		require.Equal(t, n.plan.kinds[0].kind, n.plan.next().strikes[0].kind)
+	}
+	n.struck(n.plan.kinds[0], errNothingHit)
+	require.Len(t, verdict.said, 1)
+	require.Contains(t, verdict.said[0], n.plan.kinds[0].kind)
+}
+
+// listener hears what a run says is wrong.
+type listener struct {
+	testing.TB
+	said []string
+}
+
+func (l *listener) Errorf(format string, args ...any) {
+	l.said = append(l.said, fmt.Sprintf(format, args...))
 }
 
 func TestNoFaultIsMadeOfWhatAnotherHasTakenAway(t *testing.T) {
 	kills := []string{"database killed", "database paused", "database restarted"}
 	needing := []string{"rows locked", "rows locked crosswise", "database read-only", "table altered", "purge", "connections killed", "old read view"}
 	for seed := range uint64(50) {
-		for _, round := range rounds(seed, 20) {
-			gone := slices.ContainsFunc(round, func(f string) bool { return slices.Contains(kills, f) })
-			asked := slices.ContainsFunc(round, func(f string) bool { return slices.Contains(needing, f) })
-			require.False(t, gone && asked, round)
+		p := aPlan(seed)
+		for range 20 {
+			strikes := p.next().strikes
+			among := func(kinds []string) bool {
+				return slices.ContainsFunc(strikes, func(s planned) bool { return slices.Contains(kinds, s.kind) })
+			}
+			require.False(t, among(kills) && among(needing), strikes)
 		}
 	}
 }
@@ -99,4 +171,6 @@ func TestHoldVariesAroundWhatIsAskedFor(t *testing.T) {
 		d := k.between(0.5, 2, 3)
 		require.True(t, d >= 1500*1e6 && d <= 6000*1e6, d)
 	}
+	k = &strike{stage: &stage{cfg: Config{}.withDefaults()}, planned: planned{held: 1.5}}
+	require.Equal(t, 6*time.Second, k.lasting(2), "of 2 s")
 }

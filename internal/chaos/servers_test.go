@@ -27,7 +27,7 @@ func TestServers(t *testing.T) {
 	strike := func(kind string) *strike {
 		for _, f := range faultKinds() {
 			if f.kind == kind {
-				return &strike{stage: st, nemesis: st.newNemesis(), ctx: t.Context(), fault: f, rand: rand.New(rand.NewPCG(1, 1))}
+				return &strike{stage: st, ctx: t.Context(), planned: planned{fault: f, held: 1}, rand: rand.New(rand.NewPCG(1, 1))}
 			}
 		}
 		require.FailNow(t, "no such fault: "+kind)

@@ -130,7 +130,7 @@ func FuzzMySQLSession(f *testing.F) {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			s := &session{link: l, trap: p.trap, texts: make(map[uint32]string)}
+			s := &session{link: l, proxy: p, texts: make(map[uint32]string)}
 			l.both(s.requests, s.replies)
 		}()
 		atServer, atClient := hear(server), hear(client)

@@ -13,16 +13,18 @@ type MySQL struct {
 	proxy
 	connections atomic.Uint64 // so far
 
-	trapsMu sync.Mutex // guards traps
+	trapsMu sync.Mutex // guards the fields below
 	traps   []*Trap
+	hanging map[*session]struct{}
 }
 
 // NewMySQL starts a proxy to target, host:port.
 func NewMySQL(target string) (*MySQL, error) {
 	p := new(MySQL)
 	return p, p.start(target, func(l *link) {
-		s := &session{link: l, number: p.connections.Add(1), trap: p.trap, texts: make(map[uint32]string)}
+		s := &session{link: l, number: p.connections.Add(1), proxy: p, texts: make(map[uint32]string)}
 		l.both(s.requests, s.replies)
+		p.ended(s)
 	})
 }
 
@@ -46,6 +48,31 @@ func (p *MySQL) Heal() {
 	p.traps = nil
 }
 
+// HangUp ends the server's side of all connections that hang: it rolls their transactions back. The clients go on
+// waiting.
+func (p *MySQL) HangUp() {
+	p.trapsMu.Lock()
+	defer p.trapsMu.Unlock()
+	for s := range p.hanging {
+		_ = s.server.Close()
+	}
+}
+
+func (p *MySQL) hangs(s *session) {
+	p.trapsMu.Lock()
+	defer p.trapsMu.Unlock()
+	if p.hanging == nil {
+		p.hanging = make(map[*session]struct{})
+	}
+	p.hanging[s] = struct{}{}
+}
+
+func (p *MySQL) ended(s *session) {
+	p.trapsMu.Lock()
+	defer p.trapsMu.Unlock()
+	delete(p.hanging, s)
+}
+
 func (p *MySQL) trap(r Request) *Trap {
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
@@ -63,7 +90,7 @@ func (p *MySQL) trap(r Request) *Trap {
 type session struct {
 	*link
 	number uint64
-	trap   func(Request) *Trap
+	proxy  *MySQL
 
 	mu       sync.Mutex // guards the fields below
 	noEOF    bool
@@ -98,7 +125,7 @@ func (s *session) requests() {
 // request springs the traps on a command and reports whether to forward it.
 func (s *session) request(m message) bool {
 	req := s.read(m)
-	t := s.trap(req)
+	t := s.proxy.trap(req)
 	if t == nil || t.rule.Fault == Count {
 		return true
 	}
@@ -149,8 +176,9 @@ func (s *session) read(m message) Request {
 
 func (s *session) hang() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.hung = true
+	s.mu.Unlock()
+	s.proxy.hangs(s)
 }
 
 func (s *session) replies() {

@@ -109,6 +109,26 @@ func TestHangingRequestReachesNobody(t *testing.T) {
 	assert.Zero(t, count(t, past))
 }
 
+func TestHangUpEndsTheTransactionAndLeavesTheClientWaiting(t *testing.T) {
+	proxy, through, past := proxied(t)
+	trap := proxy.Arm(Rule{Match: Commit(), Fault: DropRequest, Hang: true})
+	ended := make(chan error, 1)
+	go func() { ended <- insertAndCommit(t, through) }()
+	require.NoError(t, trap.Await(wait(t)))
+	_, err := past.Exec("SET innodb_lock_wait_timeout=1")
+	require.NoError(t, err)
+	proxy.HangUp()
+	require.Eventually(t, func() bool {
+		var open int
+		err := past.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx").Scan(&open)
+		return err == nil && open == 0
+	}, 30*time.Second, 10*time.Millisecond, "the server still has the transaction")
+	assert.Zero(t, count(t, past))
+	assert.Empty(t, ended, "the client was told")
+	proxy.Cut()
+	require.Error(t, <-ended)
+}
+
 func TestDelaysArriveLate(t *testing.T) {
 	for name, fault := range map[string]Fault{"request": DelayRequest, "reply": DelayReply} {
 		t.Run(name, func(t *testing.T) {

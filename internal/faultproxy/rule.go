@@ -64,7 +64,7 @@ type Rule struct {
 	Fault Fault
 	Delay time.Duration
 
-	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close. The default is to
+	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close; see HangUp. The default is to
 	// close it on both sides.
 	Hang bool
 }

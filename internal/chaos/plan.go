@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// plan is what the nemesis does, drawn from the seed alone: rounds of faults that go on side by side, and calm between
+// them. Every kind has its turn before any comes again. The first turn ends before the run does, whatever the seed: what
+// it draws for it is cut to the time there is.
+type plan struct {
+	cfg   Config
+	rand  *rand.Rand
+	kinds []fault
+	apps  int // how many there are to choose a victim from
+
+	rounds []round // of the turn that is going on
+}
+
+// round is a few faults at once.
+type round struct {
+	strikes []planned
+	calm    time.Duration // after it
+}
+
+// planned is a fault that has its place.
+type planned struct {
+	fault
+	victim int           // of a fault that has one: which app
+	after  time.Duration // the round's beginning
+	held   float64       // how long it is to last; see strike.lasting
+}
+
+// inTime is the share of a run that the first turn may take, by what its faults usually take. Machines are slow, too.
+const inTime = 0.9
+
+func newPlan(cfg Config, kinds []fault, apps int) *plan {
+	p := &plan{cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), kinds: kinds, apps: apps}
+	p.rounds = p.turn()
+	for scale := 1.0; p.takes() > time.Duration(inTime*float64(cfg.Duration)) && scale > 0.1; scale *= 0.9 {
+		p.shorten(0.9)
+	}
+	return p
+}
+
+// next is what to do now. There is always more, if there is any kind of fault.
+func (p *plan) next() round {
+	if len(p.rounds) == 0 {
+		p.rounds = p.turn()
+	}
+	r := p.rounds[0]
+	p.rounds = p.rounds[1:]
+	return r
+}
+
+// again puts a fault that came to nothing before all others, for another victim to have a chance.
+func (p *plan) again(f fault) {
+	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
+}
+
+// turn deals every kind once, in rounds of one to Most that leave each other what they need.
+func (p *plan) turn() (rounds []round) {
+	deck := slices.Clone(p.kinds)
+	p.rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	for len(deck) > 0 {
+		r := round{calm: time.Duration(min(4, p.rand.ExpFloat64()) * float64(p.cfg.Faults.Calm))}
+		taken := &resources{needed: make(map[string]bool), shared: make(map[string]bool)}
+		for range 1 + p.rand.IntN(p.cfg.Faults.Most) {
+			if at, s, ok := p.fitting(deck, taken); ok {
+				r.strikes, deck = append(r.strikes, s), slices.Delete(deck, at, at+1)
+			}
+		}
+		rounds = append(rounds, r)
+	}
+	return rounds
+}
+
+// fitting is the first fault of the deck that goes with those that have taken what they need.
+func (p *plan) fitting(deck []fault, taken *resources) (at int, s planned, ok bool) {
+	for at, f := range deck {
+		if s := p.place(f); taken.take(s.need(), f.shares) {
+			return at, s, true
+		}
+	}
+	return 0, planned{}, false
+}
+
+func (p *plan) place(f fault) planned {
+	s := planned{fault: f, after: time.Duration(p.rand.Float64() * 0.5 * float64(time.Second)), held: 0.25 + 1.5*p.rand.Float64()}
+	if perApp(f.needs) {
+		s.victim = p.rand.IntN(p.apps)
+	}
+	return s
+}
+
+// takes is how long the rounds ahead take.
+func (p *plan) takes() (d time.Duration) {
+	for _, r := range p.rounds {
+		d += r.takes(p.cfg) + r.calm
+	}
+	return d
+}
+
+func (r round) takes(cfg Config) (d time.Duration) {
+	for _, s := range r.strikes {
+		d = max(d, s.after+s.takes+time.Duration(s.held*s.holds*float64(cfg.Faults.Hold)))
+	}
+	return d
+}
+
+func (p *plan) shorten(by float64) {
+	for i := range p.rounds {
+		r := &p.rounds[i]
+		r.calm = time.Duration(by * float64(r.calm))
+		for j := range r.strikes {
+			r.strikes[j].after = time.Duration(by * float64(r.strikes[j].after))
+			r.strikes[j].held *= by
+		}
+	}
+}
+
+// resources are what the faults of a round hold.
+type resources struct{ needed, shared map[string]bool }
+
+func (r *resources) take(needs, shares string) bool {
+	if r.needed[needs] || r.shared[needs] || r.needed[shares] {
+		return false
+	}
+	if needs != "" {
+		r.needed[needs] = true
+	}
+	if shares != "" {
+		r.shared[shares] = true
+	}
+	return true
+}
