@@ -17,7 +17,7 @@ func running() []mutant {
 			edits: []edit{
 				{"lease.go", "		if n := len(newest); n > 0 && newest[n-1].row.ID == a.row.ID {\n", "		if n := len(newest); n < 0 {\n"},
 			},
-			sees: tests("TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook"),
+			sees: tests("TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook").and(simulation, "3000"),
 		},
 		{
 			name: "renewal-without-fence", oracle: lateness,

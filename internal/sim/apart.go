@@ -9,8 +9,11 @@ import (
 )
 
 // apart is what some seeds are like beside their plan. It is drawn from a stream of its own, so that the others stay the
-// lives they were. Calm seeds have nothing of it.
+// lives they were.
 type apart struct {
+	requeues bool // in a calm seed: a person requeues what runs again after a failure
+
+	// In the others:
 	jammed string          // idempotent id of an entry whose handlers hear nothing and return only when all is healed
 	former int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
 	leases []time.Duration // of one instance after the other, in place of the configured one
@@ -20,11 +23,12 @@ type apart struct {
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
 
 func (w *world) drawApart() {
-	if w.plan.calm {
-		return
-	}
 	rng := rand.New(rand.NewPCG(w.seed, 2))
 	a, lease := &w.apart, w.plan.config.Lease
+	if w.plan.calm {
+		a.requeues = rng.IntN(3) == 0
+		return
+	}
 	if rng.IntN(6) == 0 {
 		a.jammed = "e" + strconv.Itoa(1+rng.IntN(4))
 	}

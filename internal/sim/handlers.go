@@ -101,8 +101,11 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	timeout := w.plan.types.Timeout
+	if w.apart.requeues && e.State == compensator.Retrying && rng.IntN(2) == 0 {
+		b.deed = 1 + requeueDeed
+	}
 	if e.BusinessType == w.plan.hog {
-		return behaviour{manner: fine, took: timeout * 2, deaf: rng.IntN(2) == 0}
+		return behaviour{manner: fine, took: timeout * 2, deaf: rng.IntN(2) == 0, deed: b.deed, after: b.after}
 	}
 	switch rng.IntN(8) {
 	case 0, 1, 2:

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -81,7 +83,7 @@ func (o *oracle) lost(n *instance, held []compensator.Held, lost []compensator.E
 	defer o.mu.Unlock()
 	for _, h := range held {
 		l := o.lives[h.ID]
-		if l == nil || !slices.Contains(lost, h.ID) {
+		if l == nil || !slices.Contains(lost, h.ID) || l.holdsLocked(h.Version) { // the answer is by id, of attempts of any version
 			continue
 		}
 		for _, a := range l.attempts {
@@ -93,14 +95,23 @@ func (o *oracle) lost(n *instance, held []compensator.Held, lost []compensator.E
 	}
 }
 
-// ending judges the end of a handler: it was told, through its context, if its lease was lost. A batch is not, for
-// the sake of its other entries.
+// holdsLocked reports whether the row is still as the claim of a version left it.
+func (l *life) holdsLocked(version uint64) bool {
+	return l.last().row.Version == version && !l.last().row.State.Terminal()
+}
+
+// ending judges the end of a handler: it was told, through its context, if its lease was lost, and only then. A batch is
+// not, for the sake of its other entries.
 func (o *oracle) ending(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	unaware := a.ctx.Err() == nil && !a.lostAt.IsZero() && time.Since(a.lostAt) > time.Millisecond
 	if unaware && (a.kind != batchType || a.compensate) {
 		o.failLocked("G16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
+	}
+	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
+	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // as renewedLocked
+		o.failLocked("G16: the handler of entry %s, version %d, was told that its lease was lost; it was not", a.id, a.version)
 	}
 }
 
