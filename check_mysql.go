@@ -27,7 +27,22 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	if problems = append(problems, table.problems(s.table)...); len(problems) > 0 {
 		return problems // what follows would fail for the same reasons
 	}
+	if s.own == nil && session.replicated && keepsReadOnly(ctx, s) {
+		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover nothing is written through them; set rejectReadOnly=true in the DSN, or open the database on Connector")
+	}
 	return checkInstruments(ctx, s)
+}
+
+// keepsReadOnly reports whether the driver hands out an error by which a server says that it is read-only, instead of
+// giving the connection up as rejectReadOnly has it do. Nothing is written: there is no entry 0.
+func keepsReadOnly(ctx context.Context, s *sqlStore) bool {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return false // an engine without such transactions
+	}
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(ctx, "UPDATE "+s.byID()+" SET version=version+1 WHERE id=0")
+	return isReadOnly(err)
 }
 
 // mysqlSession is what the safety of our statements depends on.
@@ -40,6 +55,7 @@ type mysqlSession struct {
 	logBin       bool
 	binlogFormat string
 	readOnly     string // a flag, or a word in newer servers
+	replicated   bool   // another server may take over
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
@@ -49,7 +65,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	if err != nil {
 		return m, err
 	}
-	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only')")
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on')")
 	if err != nil {
 		return m, err
 	}
@@ -62,8 +78,11 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		switch strings.ToLower(name) {
 		case "log_bin":
 			m.logBin = isOn(value)
+			m.replicated = m.replicated || m.logBin
 		case "binlog_format":
 			m.binlogFormat = value
+		case "wsrep_on":
+			m.replicated = m.replicated || isOn(value)
 		case "read_only":
 			m.readOnly = value
 		}

@@ -20,9 +20,11 @@ import (
 //   - db.Driver() and sql.Conn.Raw give the wrapper, not the driver's own types.
 //   - Commit refuses, and rolls back, a transaction in which an entry could not be written
 //     (ErrNotRecorded) or which the server has already rolled back on its own (ErrTxAborted).
+//   - A connection on which a statement was refused because the server is read-only (1290, 1792, 1836) is closed
+//     once it comes back to the pool: after a switchover the next one leads to the new primary.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
-// The last two concern only transactions an entry was recorded in. How statements and errors change a
+// Commit's refusals and ErrCommitUnknown concern only transactions an entry was recorded in. How statements and errors change a
 // transaction is known of MySQL, MariaDB and what speaks like them.
 func Connector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {

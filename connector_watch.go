@@ -26,7 +26,7 @@ const (
 type txWatch struct {
 	state    txState
 	implicit bool       // autocommit was touched: with no BEGIN, a transaction may be open all the same
-	discard  bool       // a rollback of ours failed, so the connection must not be used again
+	discard  bool       // a rollback of ours failed, or the server is read-only: the connection must not be used again
 	watched  *watchedTx // nil until an entry asks for it
 }
 
@@ -83,6 +83,7 @@ func (t *txWatch) committedImplicitly(err error) {
 
 // committed follows a COMMIT and returns the error to give to the caller.
 func (t *txWatch) committed(err error) error {
+	t.discard = t.discard || isReadOnly(err)
 	enlisted, outcome := t.watched != nil, classifyCommit(err)
 	t.end(outcome)
 	if enlisted && outcome == commitUnknown {
@@ -135,6 +136,7 @@ func (t *txWatch) reset() {
 
 // failed follows an error of any statement.
 func (t *txWatch) failed(err error) {
+	t.discard = t.discard || isReadOnly(err)
 	if t.state == txClosed {
 		return
 	}

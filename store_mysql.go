@@ -73,6 +73,9 @@ const (
 	errDuplicateKey       = 1062
 	errLockWaitTimeout    = 1205
 	errDeadlock           = 1213
+	errPrevented          = 1290 // by an option: --read-only, --super-read-only, or another
+	errReadOnlyTx         = 1792
+	errReadOnly           = 1836
 	errCharacteristics    = 1568 // SET TRANSACTION while a transaction is in progress
 	errRecordChanged      = 1020 // MariaDB: the row changed since this transaction's snapshot
 	errDuringCommit       = 1180
@@ -109,6 +112,22 @@ func mysqlFault(err error) fault {
 func isRecordChanged(err error) bool {
 	var server *mysql.MySQLError
 	return errors.As(err, &server) && server.Number == errRecordChanged
+}
+
+// isReadOnly reports whether the server takes no writes, as a former primary does after a switchover. It goes on
+// answering reads, of what is soon out of date, so the connection must not be used again.
+func isReadOnly(err error) bool {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		return false
+	}
+	switch server.Number {
+	case errReadOnlyTx, errReadOnly:
+		return true
+	case errPrevented:
+		return strings.Contains(server.Message, "read-only") || strings.Contains(server.Message, "read_only")
+	}
+	return false
 }
 
 // probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
@@ -160,6 +179,16 @@ func openOwn(inner driver.Connector) *sql.DB {
 	db.SetMaxOpenConns(ownPoolSize)
 	db.SetMaxIdleConns(ownPoolSize)
 	return db
+}
+
+// dropReadOnly closes our idle connections to a server that has become read-only: the next are opened to where writes
+// go now. One that is in use meets its own error.
+func (s *sqlStore) dropReadOnly(err error) error {
+	if s.own != nil && isReadOnly(err) {
+		s.own.SetMaxIdleConns(0)
+		s.own.SetMaxIdleConns(ownPoolSize)
+	}
+	return err
 }
 
 type ownConnector struct{ driver.Connector }

@@ -120,9 +120,9 @@ func (s *sqlStore) inOwn(ctx context.Context, work func(tx Transaction) error) e
 	}
 	if err := work(tx); err != nil {
 		_ = tx.Rollback() // the work's error says more
-		return err
+		return s.dropReadOnly(err)
 	}
-	return tx.Commit()
+	return s.dropReadOnly(tx.Commit())
 }
 
 // updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed. It
@@ -132,7 +132,7 @@ func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(id
 	if s.own != nil && !s.d.halves {
 		changed, err = execCount(ctx, s.own, update(ids))
 		if s.d.fault(err) != faultBusy {
-			return changed, nil, err
+			return changed, nil, s.dropReadOnly(err)
 		}
 	}
 	return s.updateFreeRows(ctx, ids, update)

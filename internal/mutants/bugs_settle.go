@@ -167,5 +167,21 @@ func settling() []mutant {
 			},
 			sees: tests("TestOutcomeOfALockedRowWaitsApartFromTheOthers"),
 		},
+		{
+			name: "former-primary-kept", oracle: lateness,
+			what: "the library's own connections stay on a server that has become read-only",
+			edits: []edit{
+				{"store_mysql.go", "if s.own != nil && isReadOnly(err) {", "if false {"},
+			},
+			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
+		},
+		{
+			name: "former-primary-kept-by-users", oracle: lateness,
+			what: "a pool on Connector stays on a server that has become read-only",
+			edits: []edit{
+				{"connector_watch.go", "func (t *txWatch) failed(err error) {\n	t.discard = t.discard || isReadOnly(err)\n", "func (t *txWatch) failed(err error) {\n"},
+			},
+			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
+		},
 	}
 }

@@ -1,0 +1,107 @@
+package compensator_test
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// switchover is two servers that hold the same log, and a proxy that leads to the primary.
+type switchover struct {
+	former, next *world
+	proxy        *faultproxy.MySQL
+	dsn          string // by way of the proxy, of a user whom read_only binds
+}
+
+func newSwitchover(t *testing.T) *switchover {
+	former := worldAt(t, testservers.NewSQL(t).Database(t))
+	dsn := former.asService()
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	server := testservers.NewSQL(t)
+	admin := former.open(plain(server.DSN("")))
+	_, err = admin.Exec("CREATE DATABASE " + config.DBName)
+	require.NoError(t, err)
+	next := worldAt(t, server.DSN(config.DBName))
+	next.asService()
+	var fingerprint string
+	require.NoError(t, former.DB.QueryRow("SELECT value FROM common_process_log_meta WHERE name='fingerprint'").Scan(&fingerprint))
+	next.exec("UPDATE common_process_log_meta SET value=? WHERE name='fingerprint'", fingerprint)
+	proxy, err := faultproxy.NewMySQL(config.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	config.Addr = proxy.Addr()
+	return &switchover{former, next, proxy, config.FormatDSN()}
+}
+
+// happens: the former primary takes no more writes, and keeps its connections.
+func (s *switchover) happens(t *testing.T) {
+	s.former.exec("SET GLOBAL read_only=1")
+	config, err := mysql.ParseDSN(s.next.DSN)
+	require.NoError(t, err)
+	s.proxy.Retarget(config.Addr)
+}
+
+func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
+	for pool, open := range map[string]func(dsn string) func() (*sql.DB, error){
+		"connector": compensatorOn,
+		"plain, rejecting read-only": func(dsn string) func() (*sql.DB, error) {
+			return plain(with(t, dsn, map[string]string{"rejectReadOnly": "true"}))
+		},
+	} {
+		t.Run(pool, func(t *testing.T) {
+			t.Parallel()
+			s := newSwitchover(t)
+			cfg := s.former.quick()
+			cfg.DB = s.former.open(open(s.dsn))
+			c := s.former.new(cfg)
+			_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+			s.former.run(c)
+			first := s.former.insertDue("close_order", 1, 50) // all of our connections are used
+			s.former.waitAllEnded()
+			s.happens(t)
+			second := s.next.insertDue("close_order", 1001, 50)
+			s.former.insertDue("close_order", 1001, 50) // replicated
+			s.next.waitAllEnded()
+			for _, id := range append(first, second...) {
+				assert.Equal(t, 1, ran.of(id))
+			}
+			assert.Equal(t, 50, s.former.count("common_process_log WHERE state=0"), "nothing moves on the former primary")
+			s.next.eventually(func() bool {
+				return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					_, err := c.Record(ctx, tx, untyped(1)...)
+					return err
+				}) == nil
+			}, "the pool leads to the new primary")
+			assert.Equal(t, 51, s.next.count("common_process_log"))
+		})
+	}
+}
+
+func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
+	w := worldAt(t, testservers.NewSQL(t, "--log-bin", "--server-id=1").Database(t))
+	for name, test := range map[string]struct {
+		open func() (*sql.DB, error)
+		want bool
+	}{
+		"plain":                      {plain(w.DSN), true},
+		"plain, rejecting read-only": {plain(with(t, w.DSN, map[string]string{"rejectReadOnly": "true"})), false},
+		"connector":                  {compensatorOn(w.DSN), false},
+	} {
+		var log strings.Builder
+		cfg := w.quick()
+		cfg.DB, cfg.Logger = w.open(test.open), slog.New(slog.NewTextHandler(&log, nil))
+		w.new(cfg)
+		assert.Equal(t, test.want, strings.Contains(log.String(), "rejectReadOnly"), name)
+	}
+}
