@@ -24,7 +24,7 @@ type heldQueue struct {
 	release chan struct{}
 }
 
-func (q *heldQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) ([]string, error) {
+func (q *heldQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (newHeads, lost []string, err error) {
 	q.called.Add(1)
 	<-q.release
 	return q.Queue.Announce(context.WithoutCancel(ctx), items, rules)
@@ -334,7 +334,7 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	require.NoError(t, err)
 	defer queue.Close()
 	for _, businessType := range []string{"close_order", "take_stock"} {
-		_, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: businessType, ID: gone.ID()}}, compensator.AnnounceRules{MaxLease: time.Minute})
+		_, _, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: businessType, ID: gone.ID()}}, compensator.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", gone.ID().Row()))

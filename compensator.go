@@ -44,6 +44,7 @@ type Compensator struct {
 	ackLane      *batcher[ack]          // the queue is told of outcomes
 
 	health     queueHealth
+	losses     *losses
 	dispatcher *dispatcher
 	scanner    *scanner
 
@@ -60,7 +61,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c := &Compensator{cfg: cfg, log: cfg.Logger}
-	c.health.c = c
+	c.health.c, c.losses = c, newLosses()
 	c.types.leases = leaseRange{cfg.Lease, cfg.Lease}
 	if err := c.open(ctx); err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func (c *Compensator) Health(ctx context.Context) Health {
 	h.Queue = c.health.err
 	c.health.mu.Unlock()
 	if h.Queue == nil && !c.local {
-		_, h.Queue = c.queue.Peek(ctx, []string{"health"})
+		_, _, h.Queue = c.queue.Peek(ctx, []string{"health"})
 	}
 	heads, err := c.store.Heads(ctx)
 	for _, head := range heads {

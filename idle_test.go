@@ -27,9 +27,19 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-func (q countedQueue) Peek(ctx context.Context, types []string) ([]time.Duration, error) {
+func (q countedQueue) Peek(ctx context.Context, types []string) (waits []time.Duration, lost []string, err error) {
 	q.calls.Add(1)
 	return q.Queue.Peek(ctx, types)
+}
+
+func (q countedQueue) Rebuild(ctx context.Context, types []string, token compensator.Token, period time.Duration) ([]string, error) {
+	q.calls.Add(1)
+	return q.Queue.Rebuild(ctx, types, token, period)
+}
+
+func (q countedQueue) Rebuilt(ctx context.Context, types []string, token compensator.Token) ([]string, error) {
+	q.calls.Add(1)
+	return q.Queue.Rebuilt(ctx, types, token)
 }
 
 func (q countedQueue) Kept(ctx context.Context) (bool, error) {

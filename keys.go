@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"regexp"
@@ -46,6 +47,9 @@ func (k redisKeys) tag(n uint32) string {
 func (k redisKeys) due(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
+
+// rebuildMark is the member of a due zset that says who rebuilds it.
+func rebuildMark(token Token) string { return "rebuild " + hex.EncodeToString(token[:]) }
 
 // epoch holds a random value that is gone once Redis lost the keys of a tag.
 func (k redisKeys) epoch(tag uint32) string { return k.tag(tag) + ":epoch" }

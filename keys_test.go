@@ -19,6 +19,7 @@ func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 	assert.Equal(t, "{shop:v1:0}:owner", single.owner(0))
 	assert.Equal(t, "{shop:v1:0}:lead", single.lead())
 	assert.Equal(t, "shop:v1:wake", single.wake())
+	assert.Equal(t, "rebuild 0107"+strings.Repeat("0", 28), rebuildMark(Token{1, 7}))
 
 	cluster, err := newRedisKeys("shop", clusterTags)
 	require.NoError(t, err)
@@ -76,7 +77,7 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	given := regexp.MustCompile(`^'[A-Z]+', KEYS\[[1i]\]`)
 	files, err := luaFiles.ReadDir("lua")
 	require.NoError(t, err)
-	require.Len(t, files, 6)
+	require.Len(t, files, 8)
 	for _, file := range files {
 		source, err := luaFiles.ReadFile("lua/" + file.Name())
 		require.NoError(t, err)

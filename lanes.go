@@ -253,12 +253,13 @@ func (c *Compensator) moveBatch(batch []Announcement) {
 // announceNow tells the queue, and whoever sleeps for these entries.
 func (c *Compensator) announceNow(ctx context.Context, batch []Announcement, maxLease time.Duration) error {
 	failpoint.Reach(failpoint.AnnounceNext)
-	heads, err := c.queue.Announce(ctx, batch, AnnounceRules{MaxLease: maxLease, Limit: c.cfg.QueueLimit, Near: c.near()})
+	heads, lost, err := c.queue.Announce(ctx, batch, AnnounceRules{MaxLease: maxLease, Limit: c.cfg.QueueLimit, Near: c.near()})
 	failpoint.Reach(failpoint.Announced)
 	c.health.saw(err)
 	if err != nil {
 		return err
 	}
+	c.losses.add(lost...)
 	for _, a := range batch {
 		c.scanner.expect(a.BusinessType, a.In)
 	}

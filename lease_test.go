@@ -291,11 +291,11 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	}
 	w.run(other)
 	for _, id := range ids {
-		_, err := queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: id}}, compensator.AnnounceRules{MaxLease: time.Minute})
+		_, _, err := queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: id}}, compensator.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.eventually(func() bool {
-		waits, err := queue.Peek(t.Context(), []string{"close_order"})
+		waits, _, err := queue.Peek(t.Context(), []string{"close_order"})
 		return err == nil && waits[0] > 0
 	}, "the queue has offered all of them")
 	g.open()
@@ -315,7 +315,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
 	for _, row := range []compensator.EntryID{id, compensator.RowID(1 << 40)} { // read by a reconciler just before its end; never there
-		_, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: row}}, compensator.AnnounceRules{MaxLease: time.Minute})
+		_, _, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: row}}, compensator.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	require.NoError(t, queue.Notify(t.Context(), []string{"close_order"}))

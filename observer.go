@@ -27,7 +27,8 @@ type Observer struct {
 	QueueDown func(err error)
 	QueueUp   func()
 
-	// Reconciled comes after each round, with what the queue did not know or could not say.
+	// Reconciled comes after each round, and when types were rebuilt by themselves, with what the queue did not know
+	// or could not say.
 	Reconciled func(ReconciledEvent)
 }
 
@@ -56,6 +57,7 @@ type ReconciledEvent struct {
 	Announced    int      // told to the queue, which may have known them
 	Polled       int      // claimed straight from the database
 	Rebuilt      bool     // the queue had lost its memory: everything within the horizon was announced
+	RebuiltTypes []string // the queue had lost entries of these types alone: the same, of them; each type's first time counts
 	UnknownTypes []string // types with overdue entries that this process has no handler for
 }
 

@@ -16,8 +16,9 @@ type Queue interface {
 
 	// Announce makes each entry come due after its In. An entry the queue already knows keeps its place,
 	// unless that is later than In plus MaxLease: then it is pulled in. An entry with In > Near is left out
-	// when its type already has Limit members. It returns the types whose earliest due moment moved forward.
-	Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads []string, err error)
+	// when its type already has Limit members. It returns the types whose earliest due moment moved forward, and
+	// those that are lost.
+	Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error)
 
 	// Claim leases up to limit due entries of a type, earliest first: until lease from now nobody else is
 	// given them.
@@ -27,8 +28,19 @@ type Queue interface {
 	// somebody else's by now: they are pulled in when they would come later than In, else left alone.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
-	// Peek returns, per type, the time until its next entry is due (≤ 0: now), or Never.
-	Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error)
+	// Peek returns, per type, the time until its next entry is due (≤ 0: now), or Never; and the types that are lost.
+	Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error)
+
+	// Rebuild returns those of the lost types that are the caller's to rebuild: to announce everything of, and then to
+	// call Rebuilt with the same token. For period nobody else is given them.
+	//
+	// A type is lost until it has been rebuilt once, and from the moment the queue may have dropped entries of it, as a
+	// Redis does that evicts a key. A queue that drops entries of no type by itself need not call any type lost.
+	Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error)
+
+	// Rebuilt makes types whole that have dropped nothing since Rebuild was called with the token, and returns those
+	// that are.
+	Rebuilt(ctx context.Context, businessTypes []string, token Token) (whole []string, err error)
 
 	// Notify tells other processes that types have a new earliest due moment. Best effort.
 	Notify(ctx context.Context, businessTypes []string) error
@@ -71,6 +83,7 @@ type Leased struct {
 	Token int64 // to give back to Settle; the lease's end in the queue's clock
 	IDs   []EntryID
 	Next  time.Duration // until the next entry beyond these is due; ≤ 0: now; Never
+	Lost  bool          // the type is, see Queue.Rebuild: others may be due
 }
 
 // QueueOutcome ends a queue lease: remove the entry, or make it due again.

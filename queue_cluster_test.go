@@ -37,7 +37,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 				require.NoError(t, redisClient(t, node).ScriptFlush(t.Context()).Err())
 			}
 			mustAnnounce(t, q, append(due("order", 1), due("stock", 2)...))
-			waits, err := q.Peek(t.Context(), []string{"order", "stock"})
+			waits, _, err := q.Peek(t.Context(), []string{"order", "stock"})
 			require.NoError(t, err)
 			assert.Equal(t, []time.Duration{0, 0}, waits)
 		}
@@ -116,7 +116,7 @@ func TestRedisQueueServesTheRestOfAClusterAndNoticesTheLoss(t *testing.T) {
 
 	cluster.Nodes[0].Restart(t)
 	require.Eventually(t, func() bool {
-		_, err := q.Peek(t.Context(), types)
+		_, _, err := q.Peek(t.Context(), types)
 		return err == nil
 	}, eventually, 10*time.Millisecond)
 	assertKept(t, false, q)

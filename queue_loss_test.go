@@ -402,7 +402,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	dead, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })
-	_, err = dead.Announce(t.Context(), []compensator.Announcement{{BusinessType: orders.Name(), ID: id}}, compensator.AnnounceRules{MaxLease: cfg.Lease})
+	_, _, err = dead.Announce(t.Context(), []compensator.Announcement{{BusinessType: orders.Name(), ID: id}}, compensator.AnnounceRules{MaxLease: cfg.Lease})
 	require.NoError(t, err)
 	leased, err := dead.Claim(t.Context(), orders.Name(), 1, cfg.Lease)
 	require.NoError(t, err)

@@ -16,8 +16,9 @@ import (
 )
 
 // redisQueue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
-// Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets,
-// which Kept notices. A Redis at its memory limit still claims and settles; Announce returns its refusal.
+// Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets all,
+// which Kept notices, or drops one zset: then the member "whole" is gone with it, and every answer says so. A Redis
+// at its memory limit still claims and settles; Announce returns its refusal.
 //
 // One call may send several scripts. When one of them fails the others still count, and the error says what
 // failed; every method can simply be called again.
@@ -64,6 +65,10 @@ var (
 	settleSource string
 	//go:embed lua/peek.lua
 	peekSource string
+	//go:embed lua/rebuild.lua
+	rebuildSource string
+	//go:embed lua/rebuilt.lua
+	rebuiltSource string
 	//go:embed lua/stamp.lua
 	stampSource string
 	//go:embed lua/lead.lua
@@ -73,6 +78,8 @@ var (
 	claimScript    = redis.NewScript(claimSource)
 	settleScript   = redis.NewScript(settleSource)
 	peekScript     = redis.NewScript(peekSource)
+	rebuildScript  = redis.NewScript(rebuildSource)
+	rebuiltScript  = redis.NewScript(rebuiltSource)
 	stampScript    = redis.NewScript(stampSource)
 	leadScript     = redis.NewScript(leadSource)
 )
@@ -121,7 +128,7 @@ func checkRedisVersion(info string) error {
 	return nil
 }
 
-func (q *redisQueue) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) ([]string, error) {
+func (q *redisQueue) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error) {
 	var calls []scriptCall
 	var types []string // of each call
 	byType := groupBy(items, func(a Announcement) string { return a.BusinessType })
@@ -136,15 +143,21 @@ func (q *redisQueue) Announce(ctx context.Context, items []Announcement, rules A
 			types = append(types, businessType)
 		}
 	}
-	var newHeads []string
 	replies, err := q.run(ctx, calls)
 	for i, reply := range replies {
-		again := i > 0 && types[i-1] == types[i] && slices.Contains(newHeads, types[i])
-		if reply == int64(1) && !again {
-			newHeads = append(newHeads, types[i])
-		}
+		answer, _ := reply.(int64)
+		newHeads = addIf(answer&1 != 0, newHeads, types[i])
+		lost = addIf(answer&2 != 0, lost, types[i])
 	}
-	return newHeads, wrapQueueError("announce", err)
+	return newHeads, lost, wrapQueueError("announce", err)
+}
+
+// addIf adds a type, unless it is the one added last.
+func addIf(so bool, types []string, businessType string) []string {
+	if !so || len(types) > 0 && types[len(types)-1] == businessType {
+		return types
+	}
+	return append(types, businessType)
 }
 
 // Claim takes at most 1,000 entries, whatever the limit.
@@ -163,16 +176,16 @@ func (q *redisQueue) Claim(ctx context.Context, businessType string, limit int, 
 	return leased, nil
 }
 
-// readLeased reads the answer of the claim script: token, wait, members.
+// readLeased reads the answer of the claim script: token, wait, members, lost.
 func readLeased(reply any) (leased Leased, ok bool) {
 	parts, _ := reply.([]any)
-	if len(parts) != 3 {
+	if len(parts) != 4 {
 		return Leased{}, false
 	}
 	token, isToken := parts[0].(int64)
 	next, isWait := untilDue(parts[1])
 	members, isList := parts[2].([]any)
-	leased = Leased{Token: token, Next: next}
+	leased = Leased{Token: token, Next: next, Lost: parts[3] == int64(1)}
 	for _, member := range members {
 		s, _ := member.(string)
 		if id, err := ParseEntryID(s); err == nil { // whatever else is in there is not ours
@@ -199,7 +212,42 @@ func (q *redisQueue) Settle(ctx context.Context, businessType string, items []Qu
 	return wrapQueueError("settle "+businessType, err)
 }
 
-func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error) {
+func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
+	answers, err := q.askEach(ctx, peekScript, 2, businessTypes)
+	if err != nil {
+		return nil, nil, wrapQueueError("peek", err)
+	}
+	waits = make([]time.Duration, len(businessTypes))
+	for i, businessType := range businessTypes {
+		wait, ok := untilDue(answers[2*i])
+		if !ok {
+			return nil, nil, fmt.Errorf("peek: unexpected answer %v", answers[2*i])
+		}
+		waits[i] = wait
+		lost = addIf(answers[2*i+1] == int64(1), lost, businessType)
+	}
+	return waits, lost, nil
+}
+
+func (q *redisQueue) Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error) {
+	answers, err := q.askEach(ctx, rebuildScript, 1, businessTypes, rebuildMark(token), max(1, wholeMillis(period)))
+	return typesAnswered(businessTypes, answers), wrapQueueError("rebuild", err)
+}
+
+func (q *redisQueue) Rebuilt(ctx context.Context, businessTypes []string, token Token) (whole []string, err error) {
+	answers, err := q.askEach(ctx, rebuiltScript, 1, businessTypes, rebuildMark(token))
+	return typesAnswered(businessTypes, answers), wrapQueueError("end rebuild", err)
+}
+
+func typesAnswered(businessTypes []string, answers []any) (types []string) {
+	for i, answer := range answers {
+		types = addIf(answer == int64(1), types, businessTypes[i])
+	}
+	return types
+}
+
+// askEach runs a script on the types' keys and returns the answers it gives for each, in the types' order.
+func (q *redisQueue) askEach(ctx context.Context, script *redis.Script, each int, businessTypes []string, args ...any) ([]any, error) {
 	positions := make([]int, len(businessTypes))
 	for i := range positions {
 		positions[i] = i
@@ -213,29 +261,25 @@ func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) ([]time.D
 			for _, i := range chunk {
 				dueKeys = append(dueKeys, q.keys.due(businessTypes[i]))
 			}
-			calls = append(calls, scriptCall{peekScript, dueKeys, nil})
+			calls = append(calls, scriptCall{script, dueKeys, args})
 			asked = append(asked, chunk)
 		}
 	}
 	replies, err := q.run(ctx, calls)
 	if err != nil {
-		return nil, wrapQueueError("peek", err)
+		return nil, err
 	}
-	waits := make([]time.Duration, len(businessTypes))
+	answers := make([]any, each*len(businessTypes))
 	for c, reply := range replies {
-		answers, _ := reply.([]any)
-		if len(answers) != len(asked[c]) {
-			return nil, fmt.Errorf("peek: unexpected reply %v", reply)
+		found, _ := reply.([]any)
+		if len(found) != each*len(asked[c]) {
+			return nil, fmt.Errorf("unexpected reply %v", reply)
 		}
 		for j, i := range asked[c] {
-			wait, ok := untilDue(answers[j])
-			if !ok {
-				return nil, fmt.Errorf("peek: unexpected reply %v", reply)
-			}
-			waits[i] = wait
+			copy(answers[each*i:], found[each*j:each*j+each])
 		}
 	}
-	return waits, nil
+	return answers, nil
 }
 
 // Kept compares the epoch of every hash tag with the one seen last, so that another process which drew a new

@@ -82,7 +82,7 @@ func replyTree(program []byte, number int64, text string) []any {
 		case 14:
 			reply = errSilent
 		case 15:
-			reply = []any{int64(number), int64(-1), []any{text, "7", number, nil}}
+			reply = []any{int64(number), int64(-1), []any{text, "7", number, nil}, int64(1)}
 		}
 		stack = append(stack, reply)
 	}
@@ -121,14 +121,21 @@ func FuzzQueueReplies(f *testing.F) {
 		leased, err := q.Claim(t.Context(), "a", 10, time.Second)
 		requireClaimed(t, leased, err, number, text)
 		again()
-		waits, err := q.Peek(t.Context(), []string{"a", "b", "c"})
+		waits, lost, err := q.Peek(t.Context(), []string{"a", "b", "c"})
 		require.Equal(t, err == nil, len(waits) == 3)
+		require.LessOrEqual(t, len(lost), 3)
 		for _, wait := range waits {
 			require.GreaterOrEqual(t, wait, time.Duration(0))
 		}
 		again()
-		heads, _ := q.Announce(t.Context(), []Announcement{{BusinessType: "a", ID: RowID(1)}, {BusinessType: "b", ID: RowID(2)}}, AnnounceRules{MaxLease: time.Minute})
-		require.LessOrEqual(t, len(heads), 2)
+		heads, lost, _ := q.Announce(t.Context(), []Announcement{{BusinessType: "a", ID: RowID(1)}, {BusinessType: "b", ID: RowID(2)}}, AnnounceRules{MaxLease: time.Minute})
+		require.LessOrEqual(t, max(len(heads), len(lost)), 2)
+		again()
+		mine, err := q.Rebuild(t.Context(), []string{"a", "b", "c"}, Token{1}, time.Second)
+		require.True(t, err == nil && len(mine) <= 3 || len(mine) == 0)
+		again()
+		whole, err := q.Rebuilt(t.Context(), []string{"a", "b", "c"}, Token{1})
+		require.True(t, err == nil && len(whole) <= 3 || len(whole) == 0)
 		again()
 		_ = q.Settle(t.Context(), "a", []QueueOutcome{{ID: RowID(1), Token: number, In: time.Duration(number)}})
 		again()

@@ -67,7 +67,7 @@ func dueRows(businessType string, n uint64) []compensator.Announcement {
 
 func mustAnnounce(t *testing.T, q compensator.Queue, items []compensator.Announcement) {
 	t.Helper()
-	_, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 }
 
@@ -123,6 +123,36 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	assertKept(t, true, q)
 }
 
+// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt: what was announced before it is gone.
+func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	first, second, third := compensator.Token{1}, compensator.Token{2}, compensator.Token{3}
+	rebuild := func(token compensator.Token, period time.Duration) bool {
+		mine, err := q.Rebuild(t.Context(), []string{"order"}, token, period)
+		require.NoError(t, err)
+		return len(mine) == 1
+	}
+	rebuilt := func(token compensator.Token) bool {
+		whole, err := q.Rebuilt(t.Context(), []string{"order"}, token)
+		require.NoError(t, err)
+		return len(whole) == 1
+	}
+	require.True(t, rebuild(first, time.Hour))
+	mustAnnounce(t, q, due("order", 1))
+	require.NoError(t, client.Del(t.Context(), q.DueKey("order")).Err())
+	mustAnnounce(t, q, due("order", 2))
+	require.False(t, rebuilt(first))
+	require.True(t, rebuild(second, time.Millisecond), "who began before the loss keeps nobody from it")
+	require.Eventually(t, func() bool { return rebuild(third, time.Hour) }, eventually, time.Millisecond, "who has begun may have died")
+	require.True(t, rebuilt(second), "or be slow, and nothing was lost since it began")
+	require.True(t, rebuilt(third))
+	assert.Equal(t, []string{"2", "whole"}, client.ZRange(t.Context(), q.DueKey("order"), 0, -1).Val())
+
+	require.NoError(t, client.Del(t.Context(), q.DueKey("order")).Err())
+	assert.True(t, mustClaim(t, q, "order", 1).Lost)
+}
+
 func TestRedisQueueSurvivesARestartWithAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	q, server, _ := ownQueue(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -139,25 +169,31 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	q, _, client := ownQueue(t, "--maxmemory-policy", "noeviction")
 	require.NoError(t, q.Check(t.Context(), "database"))
 	assertKept(t, false, q)
+	mine, err := q.Rebuild(t.Context(), []string{"order"}, compensator.Token{1}, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, mine, 1)
 	mustAnnounce(t, q, dueRows("order", 300))
-	_, err := q.Lead(t.Context(), time.Hour)
+	_, err = q.Lead(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
-	_, err = q.Announce(t.Context(), due("order", 1000), compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err = q.Announce(t.Context(), due("order", 1000), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
 	left := mustClaim(t, q, "order", 200)
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(left, false)))
-	waits, err := q.Peek(t.Context(), []string{"order"})
+	waits, _, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
 	pulledIn := []compensator.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // under a token that is no longer its
 	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
-	waits, err = q.Peek(t.Context(), []string{"order"})
+	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.LessOrEqual(t, waits[0], 31*time.Minute)
-	assert.EqualValues(t, 100, client.ZCard(t.Context(), q.DueKey("order")).Val())
+	whole, err := q.Rebuilt(t.Context(), []string{"order"}, compensator.Token{1})
+	require.NoError(t, err)
+	assert.Len(t, whole, 1)
+	assert.EqualValues(t, 100+1, client.ZCard(t.Context(), q.DueKey("order")).Val(), "and that it is whole")
 
 	assertKept(t, true, q)
 	assert.NoError(t, q.Check(t.Context(), "database"))
@@ -186,11 +222,11 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 		items = append(items, due(types[i], 1)...)
 	}
 	flush()
-	newHeads, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
+	newHeads, _, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, types, newHeads)
 	flush()
-	waits, err := q.Peek(t.Context(), types)
+	waits, _, err := q.Peek(t.Context(), types)
 	require.NoError(t, err)
 	assert.Equal(t, make([]time.Duration, len(types)), waits)
 	flush()
@@ -236,11 +272,11 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
-	_, errs := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, errs := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	_, errs = q.Claim(t.Context(), "order", 1, time.Hour)
 	assert.ErrorContains(t, errs, "WRONGTYPE")
-	_, errs = q.Peek(t.Context(), []string{"order"})
+	_, _, errs = q.Peek(t.Context(), []string{"order"})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	_, errs = q.Kept(t.Context())
 	assert.ErrorContains(t, errs, "WRONGTYPE")
@@ -258,7 +294,7 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
 	require.NoError(t, client.RPush(t.Context(), q.DueKey("order"), "somebody else's").Err())
-	newHeads, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), compensator.AnnounceRules{MaxLease: time.Hour})
+	newHeads, _, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	assert.Equal(t, []string{"stock"}, newHeads)
 }
@@ -315,7 +351,7 @@ func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "changed").Err())
 	require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 	assert.Eventually(t, func() bool { // the first call may meet the killed connection
-		_, err := q.Peek(t.Context(), []string{"order"})
+		_, _, err := q.Peek(t.Context(), []string{"order"})
 		return err != nil && strings.Contains(err.Error(), "NOAUTH")
 	}, eventually, time.Millisecond)
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "").Err())
@@ -369,6 +405,6 @@ func TestClosingTheQueueLeavesTheUsersClientAsItWas(t *testing.T) {
 	assert.NoError(t, client.Ping(t.Context()).Err())
 	assert.Equal(t, before.MaxRetries, client.Options().MaxRetries)
 	assert.Equal(t, before.ContextTimeoutEnabled, client.Options().ContextTimeoutEnabled)
-	_, err := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, redis.ErrClosed)
 }

@@ -28,14 +28,13 @@ func newWheel() *wheel {
 // Check never objects: nobody else sees a wheel.
 func (w *wheel) Check(context.Context, string) error { return nil }
 
-func (w *wheel) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) ([]string, error) {
+func (w *wheel) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.nowLocked()
-	var newHeads []string
 	told := make(map[string]bool)
 	for _, item := range items {
 		t := w.types[item.BusinessType]
@@ -51,7 +50,7 @@ func (w *wheel) Announce(ctx context.Context, items []Announcement, rules Announ
 			newHeads = append(newHeads, item.BusinessType)
 		}
 	}
-	return newHeads, nil
+	return newHeads, nil, nil
 }
 
 func (t *wheelType) announce(item Announcement, now wheelNow, rules AnnounceRules) {
@@ -119,20 +118,30 @@ func (w *wheel) Settle(ctx context.Context, businessType string, items []QueueOu
 	return nil
 }
 
-func (w *wheel) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error) {
+func (w *wheel) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	waits := make([]time.Duration, len(businessTypes))
+	waits = make([]time.Duration, len(businessTypes))
 	for i, businessType := range businessTypes {
 		waits[i] = Never
 		if t := w.types[businessType]; t != nil {
 			waits[i] = w.untilLocked(t.head())
 		}
 	}
-	return waits, nil
+	return waits, nil, nil
+}
+
+// Rebuild leaves nothing to rebuild: a wheel loses no type.
+func (w *wheel) Rebuild(context.Context, []string, Token, time.Duration) ([]string, error) {
+	return nil, nil
+}
+
+// Rebuilt knows that all types are whole.
+func (w *wheel) Rebuilt(_ context.Context, businessTypes []string, _ Token) ([]string, error) {
+	return businessTypes, nil
 }
 
 // Notify tells nobody: there is no other process.

@@ -44,16 +44,25 @@ func (r *reconciler) scan(ctx context.Context, w Window) ([]Scheduled, error) {
 // reconcile runs rounds until ctx ends.
 func (c *Compensator) reconcile(ctx context.Context) {
 	r := &reconciler{c: c, owes: true, rebuild: true, checked: time.Now()}
-	timer := time.NewTimer(0)
+	r.round(ctx)
+	timer, rest := time.NewTimer(r.interval()), time.NewTimer(rebuildPause)
 	defer timer.Stop()
+	defer rest.Stop()
+	var losses chan struct{} // nil while it rests from the last ones
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			r.round(ctx)
+			timer.Reset(r.interval())
+		case <-losses:
+			r.restore(ctx)
+			losses = nil
+			rest.Reset(rebuildPause)
+		case <-rest.C:
+			losses = c.losses.news
 		}
-		r.round(ctx)
-		timer.Reset(r.interval())
 	}
 }
 
@@ -68,6 +77,11 @@ func (r *reconciler) interval() time.Duration {
 
 func (r *reconciler) round(ctx context.Context) {
 	leads := r.probe(ctx)
+	rebuild := leads && r.rebuild && !r.c.local
+	var b rebuilding
+	if rebuild {
+		b = r.begin(ctx, slices.Sorted(slices.Values(r.c.types.names())))
+	}
 	heads, err := r.heads(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -79,7 +93,11 @@ func (r *reconciler) round(ctx context.Context) {
 	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
 	r.pollAll(ctx, heads, &event)
 	if leads || r.owes && r.c.health.up() {
-		r.announceAll(ctx, heads, leads, &event)
+		missed := r.announceAll(ctx, heads, rebuild, &event)
+		if len(missed) == 0 {
+			r.owes, r.rebuild = false, r.rebuild && !leads
+		}
+		r.end(ctx, b, missed)
 	}
 	r.report(event)
 }
@@ -101,19 +119,19 @@ func (r *reconciler) pollAll(ctx context.Context, heads []Head, event *Reconcile
 	}
 }
 
-func (r *reconciler) announceAll(ctx context.Context, heads []Head, leads bool, event *ReconciledEvent) {
-	complete := true
+// announceAll returns the types of which not everything could be announced.
+func (r *reconciler) announceAll(ctx context.Context, heads []Head, rebuild bool, event *ReconciledEvent) (missed []string) {
 	for _, head := range heads {
 		if r.c.local && r.c.types.named(head.BusinessType) == nil {
 			continue
 		}
-		n, ok := r.announce(ctx, head, leads && r.rebuild && !r.c.local)
+		n, ok := r.announce(ctx, head, rebuild)
 		event.Announced += n
-		complete = complete && ok
+		if !ok {
+			missed = append(missed, head.BusinessType)
+		}
 	}
-	if complete {
-		r.owes, r.rebuild = false, r.rebuild && !leads
-	}
+	return missed
 }
 
 // probe asks the queue whether it is there, still ours, and has kept what it was told, and whether this

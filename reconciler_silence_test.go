@@ -22,11 +22,11 @@ type silentQueue struct {
 	asked  chan struct{}
 }
 
-func (q *silentQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) ([]string, error) {
+func (q *silentQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (newHeads, lost []string, err error) {
 	if q.silent.CompareAndSwap(true, false) {
 		close(q.asked)
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	return q.Queue.Announce(ctx, items, rules)
 }

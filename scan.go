@@ -122,6 +122,7 @@ var claimBackoff = Exponential(200*time.Millisecond, 5*time.Second)
 type claimResult struct {
 	nothing bool // the queue had nothing due: another instance was faster
 	full    bool // as many were due as asked for
+	lost    bool // the queue has lost entries of the type
 	drained bool // the database was asked and had less than asked for
 	next    time.Duration
 	err     error // of the database

@@ -14,6 +14,9 @@ const (
 	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more. See peekEvery.
 	peekInterval = 5 * time.Second
 
+	// lostPeek is the same while the queue has lost entries of a type.
+	lostPeek = time.Second
+
 	// behindPause is how long claims wait while the database is behind with outcomes.
 	behindPause = 10 * time.Millisecond
 )
@@ -170,7 +173,7 @@ func (s *scanner) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	heard := s.heard()
-	waits, err := s.c.queue.Peek(ctx, s.names)
+	waits, lost, err := s.c.queue.Peek(ctx, s.names)
 	s.c.health.saw(err)
 	if err != nil {
 		return
@@ -179,6 +182,23 @@ func (s *scanner) look(ctx context.Context) {
 		s.postpone(s.names[i], heard[i], wait)
 		s.expect(s.names[i], wait)
 	}
+	s.lost(lost)
+}
+
+// lost tells that the queue may hold a part of some types' entries only: the database is asked as well, now and each
+// time the queue is, and that more often.
+func (s *scanner) lost(businessTypes []string) {
+	if len(businessTypes) == 0 {
+		return
+	}
+	s.c.losses.add(businessTypes...)
+	s.mu.Lock()
+	s.peek = time.Now().Add(lostPeek)
+	s.mu.Unlock()
+	for _, businessType := range businessTypes {
+		s.overflow(businessType)
+	}
+	s.poke()
 }
 
 // heard is how much was heard of each type, in the order of their names.
@@ -230,7 +250,7 @@ func (s *scanner) claimDue(t *handlerType, n int) claimResult {
 	if !ok {
 		return s.claimFromStore(t, n)
 	}
-	if backlog && got.err == nil && !got.full {
+	if (backlog || got.lost) && got.err == nil && !got.full {
 		return s.alsoFromStore(t, n, got)
 	}
 	return got
@@ -256,9 +276,12 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	if err != nil {
 		return claimResult{next: Never}, false
 	}
+	if leased.Lost {
+		c.losses.add(t.name)
+	}
 	c.free(t, n-len(leased.IDs))
 	if len(leased.IDs) == 0 {
-		return claimResult{nothing: true, next: leased.Next}, true
+		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
 	began := time.Now()
@@ -275,7 +298,7 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 		return claimResult{err: err}, true
 	}
 	c.startClaimed(t, found.Mine, leased.Token)
-	return claimResult{full: full, next: Never}, true
+	return claimResult{full: full, lost: leased.Lost, next: Never}, true
 }
 
 // began notes that the transaction of a claim begins.

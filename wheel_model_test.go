@@ -143,7 +143,7 @@ func (c *comparison) run(steps []step) {
 	c.tokens = []int64{0}
 	for i, do := range steps {
 		do(c)
-		waits, err := c.wheel.Peek(context.Background(), []string{"order"})
+		waits, _, err := c.wheel.Peek(context.Background(), []string{"order"})
 		assert.NoError(c, err)
 		assert.Equal(c, []time.Duration{c.model.next(0)}, waits, "after step %d", i)
 	}
@@ -159,7 +159,7 @@ func announceSteps() *rapid.Generator[step] {
 		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
 		rules := AnnounceRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
 		return func(c *comparison) {
-			newHeads, err := c.wheel.Announce(context.Background(), items, rules)
+			newHeads, _, err := c.wheel.Announce(context.Background(), items, rules)
 			assert.NoError(c, err)
 			assert.Equal(c, c.model.announce(items, rules), len(newHeads) == 1, "new head")
 		}
@@ -213,7 +213,7 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 		for row := range uint64(entries) {
 			items = append(items, Announcement{"order", RowID(row + 1), time.Duration(row) * time.Millisecond})
 		}
-		_, err := w.Announce(t.Context(), items, AnnounceRules{MaxLease: time.Hour})
+		_, _, err := w.Announce(t.Context(), items, AnnounceRules{MaxLease: time.Hour})
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, len(w.types["order"].later.slots), entries/2)
 

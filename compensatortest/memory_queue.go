@@ -69,6 +69,23 @@ func (q *MemoryQueue) Lose() {
 	q.keys = memoryKeys{due: make(map[string]*memoryZset)}
 }
 
+// LoseType forgets the entries of one type, as a Redis does that evicts a key. Clients learn it from what they ask.
+func (q *MemoryQueue) LoseType(businessType string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.keys.due, businessType)
+}
+
+// LoseWhole forgets only that it knows all entries of a type.
+func (q *MemoryQueue) LoseWhole(businessType string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if set := q.keys.due[businessType]; set != nil {
+		set.whole = false
+		q.dropEmptyLocked(businessType)
+	}
+}
+
 // Snapshot returns what the queue holds now.
 func (q *MemoryQueue) Snapshot() MemoryQueueState {
 	q.mu.Lock()
@@ -141,14 +158,10 @@ func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.fl
 // maxScriptMembers is how many entries one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
-func (q *MemoryQueue) announceLocked(businessType string, items []compensator.Announcement, rules compensator.AnnounceRules) (newHead bool) {
+func (q *MemoryQueue) announceLocked(businessType string, items []compensator.Announcement, rules compensator.AnnounceRules) (newHead, lost bool) {
 	now := q.nowLocked()
-	set := q.keys.due[businessType]
-	if set == nil {
-		set = newMemoryZset()
-		q.keys.due[businessType] = set
-		defer q.dropEmptyLocked(businessType)
-	}
+	set := q.setLocked(businessType)
+	defer q.dropEmptyLocked(businessType)
 	head, hasHead := set.head()
 	for _, item := range items {
 		wait := waitMillis(item.In)
@@ -163,13 +176,24 @@ func (q *MemoryQueue) announceLocked(businessType string, items []compensator.An
 		set.put(item.ID, due)
 		newHead = newHead || !hasHead || due < head
 	}
-	return newHead
+	return newHead, !set.whole
+}
+
+// setLocked makes the set of a type if there is none.
+func (q *MemoryQueue) setLocked(businessType string) *memoryZset {
+	set := q.keys.due[businessType]
+	if set == nil {
+		set = newMemoryZset()
+		q.keys.due[businessType] = set
+	}
+	return set
 }
 
 func (q *MemoryQueue) claimLocked(businessType string, limit int, lease time.Duration) compensator.Leased {
 	now := q.nowLocked()
 	leased := compensator.Leased{Token: now.ceil + max(1, waitMillis(lease)), Next: compensator.Never}
 	set := q.keys.due[businessType]
+	leased.Lost = set == nil || !set.whole
 	if set == nil {
 		return leased
 	}
@@ -206,17 +230,44 @@ func (q *MemoryQueue) settleLocked(businessType string, items []compensator.Queu
 }
 
 func (q *MemoryQueue) dropEmptyLocked(businessType string) {
-	if len(q.keys.due[businessType].members) == 0 {
+	if set := q.keys.due[businessType]; len(set.members) == 0 && len(set.marks) == 0 && !set.whole {
 		delete(q.keys.due, businessType)
 	}
 }
 
-func (q *MemoryQueue) peekLocked(businessType string) time.Duration {
-	if set := q.keys.due[businessType]; set != nil {
-		head, _ := set.head()
-		return q.nowLocked().until(head)
+func (q *MemoryQueue) peekLocked(businessType string) (wait time.Duration, lost bool) {
+	set := q.keys.due[businessType]
+	if set == nil {
+		return compensator.Never, true
 	}
-	return compensator.Never
+	if head, found := set.head(); found {
+		return q.nowLocked().until(head), !set.whole
+	}
+	return compensator.Never, !set.whole
+}
+
+// rebuildLocked leaves the mark of whoever begins to rebuild a type.
+func (q *MemoryQueue) rebuildLocked(businessType string, mark compensator.Token, period time.Duration) (mine bool) {
+	now := q.nowLocked().floor
+	set := q.setLocked(businessType)
+	_, own := set.marks[mark]
+	if !own && (set.whole || set.marked(now)) {
+		return false
+	}
+	set.marks[mark] = now + max(1, waitMillis(period))
+	return true
+}
+
+func (q *MemoryQueue) rebuiltLocked(businessType string, mark compensator.Token) (whole bool) {
+	set := q.keys.due[businessType]
+	if set == nil {
+		return false
+	}
+	if _, own := set.marks[mark]; own {
+		clear(set.marks)
+		set.whole = true
+	}
+	return set.whole
 }
 
 // checkLocked writes the fingerprint where there is none.

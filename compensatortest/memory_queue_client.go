@@ -47,12 +47,12 @@ func (c *MemoryQueueClient) Check(ctx context.Context, fingerprint string) error
 }
 
 // Announce implements compensator.Queue.
-func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) ([]string, error) {
+func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (newHeads, lost []string, err error) {
 	if err := c.open(ctx, "announce"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer c.queue.mu.Unlock()
-	var types, newHeads []string
+	var types []string
 	byType := make(map[string][]compensator.Announcement)
 	for _, item := range items {
 		if byType[item.BusinessType] == nil {
@@ -61,11 +61,11 @@ func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.An
 		byType[item.BusinessType] = append(byType[item.BusinessType], item)
 	}
 	for _, businessType := range types {
-		if c.queue.announceLocked(businessType, byType[businessType], rules) {
-			newHeads = append(newHeads, businessType)
-		}
+		newHead, isLost := c.queue.announceLocked(businessType, byType[businessType], rules)
+		newHeads = addIf(newHead, newHeads, businessType)
+		lost = addIf(isLost, lost, businessType)
 	}
-	return newHeads, nil
+	return newHeads, lost, nil
 }
 
 // Claim implements compensator.Queue. It takes at most 1,000 entries, whatever the limit.
@@ -88,16 +88,49 @@ func (c *MemoryQueueClient) Settle(ctx context.Context, businessType string, ite
 }
 
 // Peek implements compensator.Queue.
-func (c *MemoryQueueClient) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, error) {
+func (c *MemoryQueueClient) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
 	if err := c.open(ctx, "peek"); err != nil {
+		return nil, nil, err
+	}
+	defer c.queue.mu.Unlock()
+	waits = make([]time.Duration, len(businessTypes))
+	for i, businessType := range businessTypes {
+		var isLost bool
+		waits[i], isLost = c.queue.peekLocked(businessType)
+		lost = addIf(isLost, lost, businessType)
+	}
+	return waits, lost, nil
+}
+
+// Rebuild implements compensator.Queue.
+func (c *MemoryQueueClient) Rebuild(ctx context.Context, businessTypes []string, token compensator.Token, period time.Duration) (mine []string, err error) {
+	if err := c.open(ctx, "rebuild"); err != nil {
 		return nil, err
 	}
 	defer c.queue.mu.Unlock()
-	waits := make([]time.Duration, len(businessTypes))
-	for i, businessType := range businessTypes {
-		waits[i] = c.queue.peekLocked(businessType)
+	for _, businessType := range businessTypes {
+		mine = addIf(c.queue.rebuildLocked(businessType, token, period), mine, businessType)
 	}
-	return waits, nil
+	return mine, nil
+}
+
+// Rebuilt implements compensator.Queue.
+func (c *MemoryQueueClient) Rebuilt(ctx context.Context, businessTypes []string, token compensator.Token) (whole []string, err error) {
+	if err := c.open(ctx, "end rebuild"); err != nil {
+		return nil, err
+	}
+	defer c.queue.mu.Unlock()
+	for _, businessType := range businessTypes {
+		whole = addIf(c.queue.rebuiltLocked(businessType, token), whole, businessType)
+	}
+	return whole, nil
+}
+
+func addIf(so bool, types []string, businessType string) []string {
+	if so {
+		types = append(types, businessType)
+	}
+	return types
 }
 
 // Notify implements compensator.Queue: every client that listens hears it, this one included.

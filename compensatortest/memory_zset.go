@@ -14,6 +14,8 @@ import (
 type memoryZset struct {
 	members []zsetMember
 	places  map[compensator.EntryID]int64
+	whole   bool                        // nothing that was announced since is lost
+	marks   map[compensator.Token]int64 // of those that rebuild it -> end of the period
 }
 
 type zsetMember struct {
@@ -22,11 +24,21 @@ type zsetMember struct {
 }
 
 func newMemoryZset() *memoryZset {
-	return &memoryZset{places: make(map[compensator.EntryID]int64)}
+	return &memoryZset{places: make(map[compensator.EntryID]int64), marks: make(map[compensator.Token]int64)}
 }
 
 func (z *memoryZset) clone() *memoryZset {
-	return &memoryZset{members: slices.Clone(z.members), places: maps.Clone(z.places)}
+	return &memoryZset{members: slices.Clone(z.members), places: maps.Clone(z.places), whole: z.whole, marks: maps.Clone(z.marks)}
+}
+
+// marked reports whether somebody rebuilds the set.
+func (z *memoryZset) marked(now int64) bool {
+	for _, until := range z.marks {
+		if until >= now {
+			return true
+		}
+	}
+	return false
 }
 
 func (z *memoryZset) place(id compensator.EntryID) (at int64, known bool) {

@@ -61,6 +61,11 @@ var queuePromises = []queuePromise{
 	{"FullTypeTakesEntriesThatAreNear", (*queueTest).fullTypeTakesEntriesThatAreNear},
 	{"LimitIsEachTypesOwn", (*queueTest).limitIsEachTypesOwn},
 	{"LimitZeroIsNone", (*queueTest).limitZeroIsNone},
+	{"RebuiltTypeIsNotLost", (*queueTest).rebuiltTypeIsNotLost},
+	{"RebuiltTypeIsNotLostWhenItsLastEntryGoes", (*queueTest).rebuiltTypeIsNotLostWhenItsLastEntryGoes},
+	{"LostTypeIsOnesToRebuild", (*queueTest).lostTypeIsOnesToRebuild},
+	{"OnlyWhoRebuildsMakesWhole", (*queueTest).onlyWhoRebuildsMakesWhole},
+	{"WholeTypeHasNoLessRoom", (*queueTest).wholeTypeHasNoLessRoom},
 }
 
 // queuePatience bounds every wait of the suite.
@@ -93,7 +98,7 @@ func (t *queueTest) announce(items ...compensator.Announcement) (newHeads []stri
 
 func (t *queueTest) announceBy(rules compensator.AnnounceRules, items ...compensator.Announcement) (newHeads []string) {
 	t.Helper()
-	newHeads, err := t.queue.Announce(t.ctx, items, rules)
+	newHeads, _, err := t.queue.Announce(t.ctx, items, rules)
 	require.NoError(t, err)
 	return newHeads
 }
@@ -123,7 +128,7 @@ func (t *queueTest) settle(businessType string, outcomes ...compensator.QueueOut
 
 func (t *queueTest) peek(businessType string) time.Duration {
 	t.Helper()
-	waits, err := t.queue.Peek(t.ctx, []string{businessType})
+	waits, _, err := t.queue.Peek(t.ctx, []string{businessType})
 	require.NoError(t, err)
 	require.Len(t, waits, 1)
 	return waits[0]

@@ -224,7 +224,7 @@ func (t *queueTest) peekAnswersInTheOrderAsked() {
 	}
 	t.announce(items...)
 	asked = append(asked, asked[2])
-	waits, err := t.queue.Peek(t.ctx, asked)
+	waits, _, err := t.queue.Peek(t.ctx, asked)
 	require.NoError(t, err)
 	require.Len(t, waits, types+1)
 	for i, wait := range waits[:types] {
@@ -290,10 +290,12 @@ func (t *queueTest) emptyInputIsFine() {
 	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: 1, Remove: true})
 	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: 1})
 	assert.Equal(t, compensator.Never, t.peek("order"), "settling adds nothing")
-	waits, err := t.queue.Peek(t.ctx, nil)
+	waits, _, err := t.queue.Peek(t.ctx, nil)
 	require.NoError(t, err)
 	assert.Empty(t, waits)
 	require.NoError(t, t.queue.Notify(t.ctx, nil))
+	assert.Empty(t, t.rebuild(compensator.Token{1}))
+	assert.Empty(t, t.rebuilt(compensator.Token{1}))
 	t.announce(dueIn("order", 1, 0))
 	for _, limit := range []int{0, -1} {
 		leased := t.claim("order", limit, time.Minute)
@@ -306,13 +308,13 @@ func (t *queueTest) endedContextIsObeyed() {
 	t.announce(dueIn("order", 1, 0))
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	_, err := t.queue.Announce(ctx, []compensator.Announcement{dueIn("order", 2, 0)}, compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := t.queue.Announce(ctx, []compensator.Announcement{dueIn("order", 2, 0)}, compensator.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = t.queue.Claim(ctx, "order", 1, time.Hour)
 	assert.ErrorIs(t, err, context.Canceled)
 	err = t.queue.Settle(ctx, "order", []compensator.QueueOutcome{{ID: compensator.RowID(1), Remove: true}})
 	assert.ErrorIs(t, err, context.Canceled)
-	_, err = t.queue.Peek(ctx, []string{"order"})
+	_, _, err = t.queue.Peek(ctx, []string{"order"})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs, "nothing was done")
 }
@@ -401,4 +403,89 @@ func (t *queueTest) limitZeroIsNone() {
 		t.announce(dueIn("order", row+1, time.Hour))
 	}
 	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 101, time.Minute)))
+}
+
+func (t *queueTest) rebuild(token compensator.Token, businessTypes ...string) (mine []string) {
+	t.Helper()
+	mine, err := t.queue.Rebuild(t.ctx, businessTypes, token, time.Hour)
+	require.NoError(t, err)
+	return mine
+}
+
+func (t *queueTest) rebuilt(token compensator.Token, businessTypes ...string) (whole []string) {
+	t.Helper()
+	whole, err := t.queue.Rebuilt(t.ctx, businessTypes, token)
+	require.NoError(t, err)
+	return whole
+}
+
+// lost asks in every way whether a type is lost. It announces entry 1, due in an hour.
+func (t *queueTest) lost(businessType string) bool {
+	t.Helper()
+	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
+	require.NoError(t, err)
+	_, announced, err := t.queue.Announce(t.ctx, []compensator.Announcement{dueIn(businessType, 1, time.Hour)}, compensator.AnnounceRules{MaxLease: 2 * time.Hour})
+	require.NoError(t, err)
+	lost := t.claim(businessType, 0, time.Minute).Lost
+	assert.Equal(t, lost, slices.Contains(peeked, businessType), "what Peek says of %s", businessType)
+	assert.Equal(t, lost, slices.Contains(announced, businessType), "what Announce says of %s", businessType)
+	return lost
+}
+
+func (t *queueTest) rebuiltTypeIsNotLost() {
+	t.lost("order") // a queue may say so of a type that was never rebuilt
+	t.rebuild(compensator.Token{1}, "order", "stock")
+	t.announce(dueIn("order", 2, 0))
+	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(compensator.Token{1}, "order", "stock"))
+	assert.False(t, t.lost("order"))
+	assert.False(t, t.lost("stock"))
+	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
+	assert.Empty(t, t.rebuild(compensator.Token{2}, "order"), "nothing is lost")
+	assert.Equal(t, []string{"order"}, t.rebuilt(compensator.Token{2}, "order"), "it is whole all the same")
+}
+
+func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
+	t.rebuild(compensator.Token{1}, "order")
+	t.rebuilt(compensator.Token{1}, "order")
+	assert.Equal(t, compensator.Never, t.peek("order"))
+	t.announce(dueIn("order", 2, 0))
+	leased := t.claim("order", 1, time.Minute)
+	t.settle("order", compensator.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
+	assert.Equal(t, compensator.Never, t.peek("order"))
+	assert.Equal(t, compensator.Never, t.claim("order", 1, time.Minute).Next)
+	assert.False(t, t.lost("order"))
+}
+
+func (t *queueTest) lostTypeIsOnesToRebuild() {
+	if !t.lost("order") {
+		return // it loses nothing
+	}
+	assert.Equal(t, []string{"order"}, t.rebuild(compensator.Token{1}, "order"))
+	assert.Empty(t, t.rebuild(compensator.Token{2}, "order"))
+	assert.Equal(t, []string{"stock"}, t.rebuild(compensator.Token{2}, "order", "stock"))
+	assert.True(t, t.lost("order"), "nobody has said that all is announced")
+	assert.Equal(t, []string{"order"}, t.rebuild(compensator.Token{1}, "order"), "whoever rebuilds may ask for more time")
+}
+
+func (t *queueTest) onlyWhoRebuildsMakesWhole() {
+	if !t.lost("order") {
+		return // it is whole
+	}
+	assert.Empty(t, t.rebuilt(compensator.Token{1}, "order"))
+	t.rebuild(compensator.Token{1}, "order")
+	assert.Empty(t, t.rebuilt(compensator.Token{2}, "order"))
+	assert.True(t, t.lost("order"))
+	assert.Equal(t, []string{"order"}, t.rebuilt(compensator.Token{1}, "order", "stock"))
+	assert.False(t, t.lost("order"))
+	assert.True(t, t.lost("stock"))
+}
+
+func (t *queueTest) wholeTypeHasNoLessRoom() {
+	t.rebuild(compensator.Token{1}, "order")
+	for _, businessType := range []string{"order", "stock"} {
+		t.announceBy(threeAnHour, dueIn(businessType, 1, time.Hour), dueIn(businessType, 2, time.Hour))
+		t.rebuilt(compensator.Token{1}, "order")
+		assert.Equal(t, []string{businessType}, t.announceBy(threeAnHour, dueIn(businessType, 3, time.Minute)))
+		assert.Empty(t, t.announceBy(threeAnHour, dueIn(businessType, 4, time.Second)))
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/compensator-go/compensator/internal/chaos/history"
 )
 
@@ -138,6 +140,9 @@ func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
 	return keys, err
 }
 
+// lastDue is the last score of an entry: what stands behind it says whether the queue is whole.
+const lastDue = "4e15"
+
 // queued counts the members of the queue but those of orphans.
 func (st *stage) queued() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -152,7 +157,7 @@ func (st *stage) queued() (n int64, err error) {
 		if businessType == typeOrphan {
 			continue
 		}
-		members, err := client.ZCard(ctx, key).Result()
+		members, err := client.ZCount(ctx, key, "-inf", lastDue).Result()
 		if err != nil {
 			return 0, err
 		}
@@ -174,7 +179,7 @@ func (st *stage) dumpQueue(w *batchWriter) error {
 		if err != nil {
 			return err
 		}
-		members, err := client.ZRangeWithScores(ctx, key, 0, -1).Result()
+		members, err := client.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: lastDue}).Result()
 		if err != nil {
 			return err
 		}

@@ -164,7 +164,7 @@ func (st *stage) members(ctx context.Context) (n float64, err error) {
 	client := st.mainRedis()
 	defer client.Close()
 	for key := range keys {
-		members, err := client.ZCard(ctx, key).Result()
+		members, err := client.ZCount(ctx, key, "-inf", lastDue).Result()
 		if err != nil {
 			return 0, err
 		}

@@ -78,6 +78,8 @@ var matrix = []crash{
 	{point: failpoint.HeadsRead, most: 2},
 	{point: failpoint.PageScanned, most: 5},
 	{point: failpoint.PageScanned, most: 5, in: forgotten},
+	{point: failpoint.RebuildBegun, most: 1, in: forgotten},
+	{point: failpoint.RebuildAnnounced, most: 1, in: forgotten},
 	{point: failpoint.AuditWritten, most: 2},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},

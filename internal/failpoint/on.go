@@ -23,7 +23,7 @@ var points = []Point{
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
-	EpochRead, LeadershipAsked, HeadsRead, PageScanned,
+	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
 	AuditWritten, ChangeCommitted, PurgePart, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }

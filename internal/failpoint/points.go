@@ -58,10 +58,12 @@ const (
 
 // Reconciling.
 const (
-	EpochRead       Point = "epoch-read"       // the queue's memory is known to be lost or kept; nothing was done about it
-	LeadershipAsked Point = "leadership-asked" // this process may lead now, and has announced nothing
-	HeadsRead       Point = "heads-read"       // nothing of the round is done
-	PageScanned     Point = "page-scanned"     // entries to announce are read; the queue is not told
+	EpochRead        Point = "epoch-read"        // the queue's memory is known to be lost or kept; nothing was done about it
+	LeadershipAsked  Point = "leadership-asked"  // this process may lead now, and has announced nothing
+	HeadsRead        Point = "heads-read"        // nothing of the round is done
+	PageScanned      Point = "page-scanned"      // entries to announce are read; the queue is not told
+	RebuildBegun     Point = "rebuild-begun"     // types the queue has lost are this process's to announce; nothing is
+	RebuildAnnounced Point = "rebuild-announced" // all of them is; the queue is not told that it is whole
 )
 
 // People and services.

@@ -54,6 +54,48 @@ func reconciling() []mutant {
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},
 		{
+			name: "lost-type-unnoticed", oracle: lateness,
+			what: "nobody hears that the queue has lost the entries of one type",
+			edits: []edit{
+				{"rebuild.go", "	if len(businessTypes) == 0 {\n		return\n", "	if len(businessTypes) >= 0 {\n		return\n"},
+			},
+			sees: tests("TestTypeThatRedisLostIsRebuiltAlone", "TestRecordingNoticesThatRedisLostAType"),
+		},
+		{
+			name: "whole-before-announced", oracle: lateness,
+			what: "a type is called whole before everything of it has been announced: if that fails, nobody announces the rest",
+			edits: []edit{
+				{"rebuild.go", "	missed := r.announceAll(ctx, heads, true, &event)\n	event.RebuiltTypes = r.end(ctx, b, missed)\n", "	event.RebuiltTypes = r.end(ctx, b, nil)\n	_ = r.announceAll(ctx, heads, true, &event)\n"},
+				{"reconciler.go", "		r.end(ctx, b, missed)\n", "		r.end(ctx, b, nil)\n"},
+			},
+			sees: tests("TestTypeIsWholeOnlyOnceAllOfItIsAnnounced"),
+		},
+		{
+			name: "whole-although-lost-again", oracle: lateness,
+			what: "a type is called whole although Redis has lost it a second time while it was rebuilt",
+			edits: []edit{
+				{"lua/rebuilt.lua", "whole[i] == 0 and redis.call('ZSCORE', KEYS[i], ARGV[1])", "whole[i] == 0"},
+			},
+			sees: tests("TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt"),
+		},
+		{
+			name: "all-types-rebuilt", oracle: lateness,
+			what: "when the queue has lost one type, all of them are announced again",
+			edits: []edit{
+				{"rebuild.go", "	heads = slices.DeleteFunc(heads, func(head Head) bool { return !slices.Contains(b.types, head.BusinessType) })\n", ""},
+			},
+			sees: tests("TestTypeThatRedisLostIsRebuiltAlone"),
+		},
+		{
+			name: "lost-type-not-asked-for", oracle: lateness,
+			what: "while a type is rebuilt only the queue is asked for its entries, not the database",
+			edits: []edit{
+				{"scanner.go", "	if (backlog || got.lost) &&", "	if backlog &&"},
+				{"scanner.go", "	for _, businessType := range businessTypes {\n		s.overflow(businessType)\n	}\n	s.poke()\n", "	s.poke()\n"},
+			},
+			sees: tests("TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt"),
+		},
+		{
 			name: "outage-forgotten", oracle: lateness,
 			what: "what could not be announced while the queue was away is left to the process that leads",
 			edits: []edit{

@@ -31,16 +31,16 @@ func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
 	return q.step(ctx, "q.check", "", func() error { return q.queue.Check(ctx, fingerprint) })
 }
 
-func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (heads []string, err error) {
+func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (heads, lost []string, err error) {
 	key := idsOf(items, func(a compensator.Announcement) compensator.EntryID { return a.ID })
 	err = q.step(ctx, "q.announce", key, func() (err error) {
-		heads, err = q.queue.Announce(ctx, items, rules)
+		heads, lost, err = q.queue.Announce(ctx, items, rules)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return heads, nil
+	return heads, lost, nil
 }
 
 func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (leased compensator.Leased, err error) {
@@ -60,23 +60,49 @@ func (q *gatedQueue) Settle(ctx context.Context, businessType string, items []co
 	return q.step(ctx, "q.settle", businessType+" "+key, func() error { return q.queue.Settle(ctx, businessType, items) })
 }
 
-func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, err error) {
+func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
 	err = q.step(ctx, "q.peek", "", func() (err error) {
-		waits, err = q.queue.Peek(ctx, businessTypes)
+		waits, lost, err = q.queue.Peek(ctx, businessTypes)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return waits, lost, nil
+}
+
+func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token compensator.Token, period time.Duration) (mine []string, err error) {
+	err = q.step(ctx, "q.rebuild", namesOf(businessTypes), func() (err error) {
+		mine, err = q.queue.Rebuild(ctx, businessTypes, token, period)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return waits, nil
+	return mine, nil
+}
+
+func (q *gatedQueue) Rebuilt(ctx context.Context, businessTypes []string, token compensator.Token) (whole []string, err error) {
+	err = q.step(ctx, "q.rebuilt", namesOf(businessTypes), func() (err error) {
+		whole, err = q.queue.Rebuilt(ctx, businessTypes, token)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return whole, nil
 }
 
 func (q *gatedQueue) Notify(ctx context.Context, businessTypes []string) error {
+	return q.step(ctx, "q.notify", namesOf(businessTypes), func() error { return q.queue.Notify(ctx, businessTypes) })
+}
+
+func namesOf(businessTypes []string) string {
 	key := make(args, 0, 32)
 	for _, t := range slices.Sorted(slices.Values(businessTypes)) {
 		key = key.text(t)
 	}
-	return q.step(ctx, "q.notify", string(key), func() error { return q.queue.Notify(ctx, businessTypes) })
+	return string(key)
 }
 
 func (q *gatedQueue) Listen(ctx context.Context, wake func(businessType string)) {

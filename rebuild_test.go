@@ -1,0 +1,196 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// evict makes Redis lose the queue of a type, and nothing else.
+func (w *world) evict(businessType string) {
+	w.t.Helper()
+	require.NoError(w.t, w.Redis.Del(w.t.Context(), sameQueue(w.t, w.Redis, w.Name).DueKey(businessType)).Err())
+}
+
+func (w *world) waitWhole(businessType string) {
+	w.t.Helper()
+	key := sameQueue(w.t, w.Redis, w.Name).DueKey(businessType)
+	w.eventually(func() bool { return w.Redis.ZScore(w.t.Context(), key, "whole").Err() == nil }, "the queue of %s is whole", businessType)
+}
+
+// rarely is a configuration in which no round of the reconciler and no poll comes after the first.
+func (w *world) rarely() compensator.Config {
+	cfg := w.quick()
+	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace, cfg.Lease = time.Hour, time.Hour, time.Hour, time.Minute
+	cfg.Observer.AttemptStarted = func(e compensator.AttemptEvent) {
+		assert.GreaterOrEqual(w.t, e.Late, time.Duration(0), "entry %s runs before it is due", e.ID)
+	}
+	return cfg
+}
+
+func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
+	const instances, slots, due, later = 3, 8, 60, 20
+	w := newWorld(t).withRedis()
+	var ran calls
+	var began atomic.Int64
+	var idle sync.WaitGroup // instances that have run nothing since
+	idle.Add(instances)
+	lost, helped := make(chan struct{}), make(chan struct{})
+	for range instances {
+		c := w.new(w.rarely())
+		help := sync.OnceFunc(idle.Done)
+		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ order) error {
+			ran.add(e.ID)
+			if began.Add(1) <= instances*slots {
+				<-lost
+				return nil
+			}
+			help()
+			<-helped
+			return nil
+		}, compensator.TypeConfig{Concurrency: slots, Timeout: 2 * patience})
+		require.NoError(t, err)
+		w.run(c)
+	}
+	w.waitWhole("close_order")
+	recorder := w.new(w.quick()) // has no slots
+	for i := range due + later {
+		w.recordDelayed(recorder, time.Duration(i/due)*3*time.Second)
+	}
+	w.eventually(func() bool { return began.Load() == instances*slots && w.queued() == due+later }, "all slots are taken, and all else waits in the queue")
+	w.evict("close_order")
+	close(lost)
+	all := make(chan struct{})
+	go func() {
+		idle.Wait()
+		close(all)
+	}()
+	w.wait(all, "each process runs some of the entries that were lost")
+	close(helped)
+	w.waitAllEnded()
+	assert.Equal(t, due+later, ran.total())
+	assert.Equal(t, due+later, w.count("common_process_log WHERE version=2"), "one claim and one outcome each")
+	w.waitWhole("close_order")
+}
+
+func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
+	w := newWorld(t).withRedis()
+	rebuilt := make(chan []string, 100)
+	cfg := w.rarely()
+	cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) { rebuilt <- e.RebuiltTypes }
+	c := w.new(cfg)
+	numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	users, _ := numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
+	w.run(c)
+	w.waitWhole("close_order")
+	w.waitWhole("sync_user")
+	id := w.recordDelayed(c, time.Minute)
+	w.waitInQueue(id)
+	q := sameQueue(t, w.Redis, w.Name)
+	user := put(w, users, 1, compensator.Options{Delay: time.Minute}).String()
+	w.eventually(func() bool { return w.Redis.ZRem(t.Context(), q.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
+	for _, lose := range []func(){
+		func() { w.evict("close_order") }, // nothing comes due, and nobody records
+		func() { assert.NoError(t, w.Redis.ZRem(t.Context(), q.DueKey("close_order"), "whole").Err()) },
+	} {
+		lose()
+		for !slices.Equal([]string{"close_order"}, next(t, rebuilt)) {
+			continue // what was rebuilt at the start
+		}
+		require.True(t, w.inQueue(id))
+		w.waitWhole("close_order")
+	}
+	require.Error(t, w.Redis.ZScore(t.Context(), q.DueKey("sync_user"), user).Err(), "the other type is left alone")
+}
+
+// A type that nobody handles here is looked at by nobody but those that record it.
+func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
+	w := newWorld(t).withRedis()
+	c := w.new(w.rarely())
+	numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
+	w.run(c)
+	first := w.recordDelayed(c, time.Minute)
+	w.waitWhole("close_order")
+	w.evict("close_order")
+	second := w.recordDelayed(c, time.Minute)
+	w.waitInQueue(first)
+	w.waitInQueue(second)
+	w.waitWhole("close_order")
+}
+
+// blindStore finds nothing to announce, because the database fails just then.
+type blindStore struct{ compensator.Store }
+
+func (blindStore) Scan(context.Context, compensator.Window) ([]compensator.Scheduled, error) {
+	return nil, errors.New("gone away")
+}
+
+// oneOnly is an instance in a bubble that looks for what the queue has lost once, at its start.
+func oneOnly(t *testing.T, store compensator.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
+	c, err := compensator.New(t.Context(), compensator.Config{
+		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error {
+		ran.Add(1)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	stop := compensatortest.Run(t, c)
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, c.Close())
+	})
+	return c
+}
+
+func recordLater(t *testing.T, c *compensator.Compensator, delay time.Duration) {
+	t.Helper()
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
+		return err
+	}))
+}
+
+func TestTypeIsWholeOnlyOnceAllOfItIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
+		var ran atomic.Int64
+		recordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process announces at its start
+		time.Sleep(time.Minute)                                                   // what each process does at its start is done
+		queue.LoseType("close_order")
+		time.Sleep(time.Minute)
+		require.Empty(t, queue.Members())
+		oneOnly(t, store, queue, &ran)
+		time.Sleep(time.Minute)
+		require.Len(t, queue.Members(), 1)
+	})
+}
+
+// Whoever began to rebuild the type has died.
+func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
+		var ran atomic.Int64
+		recordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
+		time.Sleep(time.Minute) // what each process does at its start is done
+		queue.LoseType("close_order")
+		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, compensator.Token{1}, time.Hour)
+		require.NoError(t, err)
+		require.Len(t, mine, 1)
+		time.Sleep(2 * time.Minute)
+		require.EqualValues(t, 1, ran.Load())
+		require.Empty(t, queue.Members())
+	})
+}
