@@ -137,12 +137,21 @@ func (l *life) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain repeats what the life before may not have got an answer to.
+// recordAgain repeats what the life before may not have got an answer to. It is told of which kind that was.
 func (l *life) recordAgain(ctx context.Context) error {
-	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := l.put(ctx, tx, pay, fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40)), 0)
-		return err
-	})
+	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
+	as := func(kind string) error {
+		return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := l.put(ctx, tx, kind, key, 0)
+			return err
+		})
+	}
+	err := as(pay)
+	var other *compensator.OtherTypeError
+	if errors.As(err, &other) {
+		return as(other.Recorded)
+	}
+	return err
 }
 
 // recordWatched: a transaction of the service's own, whose end the Connector sees.
