@@ -69,6 +69,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			s.former.run(c)
 			first := s.former.insertDue("close_order", 1, 50) // all of our connections are used
 			s.former.waitAllEnded()
+			require.NoError(t, c.InTx(t.Context(), func(context.Context, *compensator.ScopedTx) error { return nil }), "the pool holds a connection")
 			s.happens(t)
 			second := s.next.insertDue("close_order", 1001, 50)
 			s.former.insertDue("close_order", 1001, 50) // replicated
