@@ -103,7 +103,7 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 // guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row is one that no server in
 // strict mode takes, guarded or not.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
-	if p.s.d.guardedKey == "" {
+	if p.s.d.inTx == "" {
 		return false
 	}
 	impossible := p.draft("")
@@ -116,7 +116,7 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 func (p *proof) writes(ctx context.Context, tx Tx, guarded bool) error {
 	d := p.s.d
 	id, err := p.insert(ctx, tx, "", !guarded)
-	if guarded && (err != nil || p.update(ctx, tx, id, 0, d.settleOpen) != 1) {
+	if guarded && (err != nil || p.update(ctx, tx, id, 0, p.s.ifOpen()) != 1) {
 		guarded = false
 		id, err = p.insert(ctx, tx, "-unguarded", true)
 	}
@@ -124,13 +124,13 @@ func (p *proof) writes(ctx context.Context, tx Tx, guarded bool) error {
 		return err
 	}
 	if !guarded {
-		if d.guardedKey != "" {
+		if d.inTx != "" {
 			p.note("@@in_transaction does not tell inside a statement whether a transaction is open", "asking beforehand costs a statement for each INSERT on a plain pool and each HandleTx")
 		}
-		d.guardedKey, d.settleOpen = "", ""
+		d.inTx = ""
 		p.update(ctx, tx, id, 0, "")
 	}
-	if p.update(ctx, tx, id, 0, d.settleOpen) != 0 || p.update(ctx, tx, id, 1, d.settleOpen) != 1 {
+	if p.update(ctx, tx, id, 0, p.s.ifOpen()) != 0 || p.update(ctx, tx, id, 1, p.s.ifOpen()) != 1 {
 		p.refuse("does not tell how many rows an UPDATE has changed", "the fence of every write depends on it; connect to the database itself")
 	}
 	return nil

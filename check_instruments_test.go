@@ -23,6 +23,7 @@ type lie struct {
 	text   *strings.Replacer                                        // what it makes of a statement; of SET TRANSACTION and the like nothing
 	begin  func(driver.TxOptions) driver.TxOptions                  // what it makes of a BEGIN
 	result func(insert bool, id, rows int64) (gotID, gotRows int64) // what it answers
+	fail   func(query string) error                                 // what it refuses
 }
 
 type liar struct {
@@ -47,6 +48,11 @@ func (c liar) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, er
 func (c liar) Prepare(query string) (driver.Stmt, error) { return c.Conn.Prepare(c.retell(query)) }
 
 func (c liar) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.lie.fail != nil {
+		if err := c.lie.fail(query); err != nil {
+			return nil, err
+		}
+	}
 	res, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, c.retell(query), args)
 	if err != nil || c.lie.result == nil {
 		return res, err

@@ -15,6 +15,9 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
 	s.version, s.maxContent = session.version, session.contentLimit()
+	if s.table.database == "" {
+		s.home = session.database
+	}
 	problems := session.problems()
 	if session.lockWait == 0 && s.own == nil {
 		problems = append(problems, &FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
@@ -48,6 +51,7 @@ func keepsReadOnly(ctx context.Context, s *sqlStore) bool {
 // mysqlSession is what the safety of our statements depends on.
 type mysqlSession struct {
 	version      string
+	database     string
 	autocommit   bool
 	lockWait     int // seconds
 	sqlMode      string
@@ -60,8 +64,8 @@ type mysqlSession struct {
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
-	err := db.QueryRowContext(ctx, "SELECT VERSION(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
-		Scan(&m.version, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
+	err := db.QueryRowContext(ctx, "SELECT VERSION(), COALESCE(DATABASE(),''), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
+		Scan(&m.version, &m.database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
 	if err != nil {
 		return m, err
 	}

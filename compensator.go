@@ -23,7 +23,8 @@ type Compensator struct {
 	local     bool // the queue knows this process's entries only
 	watchesDB bool // Config.DB was opened on a Connector
 
-	fingerprint string // the store's
+	fingerprint string   // the store's
+	homes       sync.Map // of *connector: others whose connections reach the same log
 
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware

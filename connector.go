@@ -46,7 +46,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connectorConn{inner: conn}, nil
+	return &connectorConn{inner: conn, home: c}, nil
 }
 
 func (c *connector) Driver() driver.Driver { return connectorDriver{c} }
@@ -67,7 +67,7 @@ func (d connectorDriver) Open(name string) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connectorConn{inner: conn}, nil
+	return &connectorConn{inner: conn, home: d.connector}, nil
 }
 
 // watched returns the connector beneath Connector's when db was opened on one, so that the library's own
@@ -82,7 +82,10 @@ func watched(db *sql.DB) (inner driver.Connector, ok bool) {
 
 // enlistment asks the connection beneath any handle for the transaction it has open. It travels in the
 // context of a probe statement: a watched connection fills it and does not execute the text.
-type enlistment struct{ watched *watchedTx }
+type enlistment struct {
+	watched *watchedTx
+	home    *connector // the connection's
+}
 
 type enlistmentKey struct{}
 

@@ -13,6 +13,7 @@ import (
 // inner connection lacks is answered as database/sql treats a lack of it.
 type connectorConn struct {
 	inner driver.Conn
+	home  *connector
 	txWatch
 }
 
@@ -164,7 +165,7 @@ func (c *connectorConn) enlist(ctx context.Context, e *enlistment) {
 	if c.state == txDoubtful {
 		doubt = c.askServer(ctx)
 	}
-	e.watched = c.current()
+	e.watched, e.home = c.current(), c.home
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", ErrNoTransaction, doubt))
 	}

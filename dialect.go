@@ -30,8 +30,7 @@ type dialect struct {
 	lockNow    string                     // suffix: lock the rows read, or fail at once
 	share      string                     // suffix: read the latest committed rows, wait for those in flight
 	shareNow   string                     // suffix: the same, or fail at once
-	guardedKey string                     // the placeholder of a row's idempotent id that fails outside a transaction
-	settleOpen string                     // condition that fails outside a transaction
+	inTx       string                     // condition that a statement fails or changes nothing outside a transaction
 	returning  bool                       // INSERT … RETURNING
 	qualified  bool                       // the table may be named database.table
 	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell
@@ -53,7 +52,7 @@ const (
 	faultDuplicate         // a unique key exists
 	faultBusy              // a lock was not to be had in time; the statement did nothing
 	faultAborted           // the server rolled the whole transaction back
-	faultOutsideTx         // guardedKey refused: no transaction is open
+	faultOutsideTx         // guardedKey refused
 	faultUnreachable       // the connection broke: nothing is known
 )
 

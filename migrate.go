@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/jitter"
 )
 
 // DefaultTable is the process log's name unless Config.Table says otherwise.
@@ -29,12 +31,31 @@ func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 		return err
 	}
 	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
+		if err := migrateOne(ctx, d, db, statement); err != nil {
 			return fmt.Errorf("migrate %s: %w", table, err)
 		}
 		failpoint.Reach(failpoint.MigrationPart)
 	}
 	return nil
+}
+
+// migrateTries is how often a statement is run that meets somebody else's: processes that migrate at the same time
+// deadlock now and then, and on Galera one fails certification.
+const migrateTries = 10
+
+func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (err error) {
+	for range migrateTries {
+		_, err = db.ExecContext(ctx, statement)
+		if f := d.fault(err); f != faultAborted && f != faultBusy {
+			return err
+		}
+		select {
+		case <-time.After(jitter.N(200 * time.Millisecond)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
 }
 
 // DDL returns the statements Migrate runs, for "mysql" (also MariaDB) or "sqlite".

@@ -182,7 +182,29 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*watchedTx, error) {
 	ctx, enlistment := withEnlistment(ctx)
 	err := c.store.Probe(ctx, tx)
 	if watch := enlistment.tx(); watch != nil {
-		return watch, nil
+		if watch.err() != nil {
+			return watch, nil
+		}
+		return watch, c.sameLog(ctx, tx, enlistment.home)
 	}
 	return nil, err
+}
+
+// sameLog refuses a transaction of another database, whose log an entry would go to. Connections of the Connector that
+// Config.DB was opened on are taken as they are; any other Connector is asked once.
+func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *connector) error {
+	s, ok := c.store.(*sqlStore)
+	d, watched := c.cfg.DB.Driver().(connectorDriver)
+	if _, known := c.homes.Load(home); known || !ok || !watched || d.connector == home {
+		return nil
+	}
+	fingerprint, err := s.fingerprintBy(ctx, tx)
+	switch {
+	case err != nil:
+		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another Connector than Config.DB, and whether it has the same log could not be read: %v", err)}
+	case fingerprint != c.fingerprint:
+		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", fingerprint, c.fingerprint)}
+	}
+	c.homes.Store(home, true)
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ const insertColumns = "(idempotent_id, business_type, batch_id, business_id, bus
 // Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
 // for each other instead of deadlocking.
 func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error) {
-	if (!proven || s.d.unseenEnd) && s.d.guardedKey == "" {
+	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -33,9 +34,12 @@ func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven boo
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
-	in := insertion{s: s, tx: tx, drafts: drafts, guarded: !proven && s.d.guardedKey != "", result: make([]Inserted, len(drafts))}
+	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]Inserted, len(drafts))}
 	for chunk := range statementChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
+			if s.d.fault(err) == faultOutsideTx {
+				err = errors.Join(s.elsewhere(ctx, tx), err)
+			}
 			return nil, s.insertError(err)
 		}
 	}
@@ -60,10 +64,13 @@ func statementChunks(order []int, drafts []Draft) func(yield func([]int) bool) {
 }
 
 func (s *sqlStore) insertError(err error) error {
-	switch s.d.fault(err) {
-	case faultOutsideTx:
+	var elsewhere *FieldError
+	switch f := s.d.fault(err); {
+	case errors.As(err, &elsewhere):
+		return elsewhere
+	case f == faultOutsideTx:
 		return ErrNoTransaction
-	case faultAborted:
+	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", ErrTxAborted, err)
 	}
 	return fmt.Errorf("compensator: record: %w", finished(err))
@@ -71,11 +78,11 @@ func (s *sqlStore) insertError(err error) error {
 
 // insertion is one Insert call under way.
 type insertion struct {
-	s       *sqlStore
-	tx      Tx
-	drafts  []Draft
-	guarded bool // the statement itself must refuse outside a transaction
-	result  []Inserted
+	s      *sqlStore
+	tx     Tx
+	drafts []Draft
+	proven bool // otherwise the statement itself must refuse what it can
+	result []Inserted
 }
 
 // chunk inserts the drafts at the given places. A duplicate fails the whole statement, which then wrote
@@ -139,14 +146,14 @@ func (in *insertion) statement(places []int) (string, []any) {
 		if d.Lease != lease { // most rows are alike
 			tuple, lease = in.s.d.tuple(millis(d.Lease)), d.Lease
 		}
-		key := "(?"
 		switch {
 		case n > 0:
-			key = ",(?"
-		case in.guarded:
-			key = "(" + in.s.d.guardedKey
+			b.WriteString(",(?")
+		case in.proven:
+			b.WriteString("(?")
+		default:
+			b.WriteString("(" + in.s.guardedKey())
 		}
-		b.WriteString(key)
 		b.WriteString(tuple)
 		args = append(args, d.IdempotentID, d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
 			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (millis(d.Delay)+999)/1000, d.Token[:], dueAfter(d.Delay))
@@ -162,6 +169,20 @@ func (d *dialect) tuple(leaseMS int64) string {
 		lease, delivered = fmt.Sprintf("%s + %d", d.now, leaseMS), "1"
 	}
 	return ",?,?,?,?,?,?,?,?,?,?,?," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ")"
+}
+
+// guardedKey is the placeholder of a first row's key. It is NULL, which the column refuses, where the server can tell
+// that the row would be written outside a transaction, or into the log of another database.
+func (s *sqlStore) guardedKey() string {
+	switch {
+	case s.d.inTx != "" && s.home != "":
+		return "IF(" + s.d.inTx + " AND " + s.atHome() + ",?,NULL)"
+	case s.d.inTx != "":
+		return "IF(" + s.d.inTx + ",?,NULL)"
+	case s.home != "":
+		return "IF(" + s.atHome() + ",?,NULL)"
+	}
+	return "?"
 }
 
 func nonNil(b []byte) []byte {

@@ -48,8 +48,7 @@ func mysqlDialect(version string) *dialect {
 	}
 	if strings.Contains(version, "MariaDB") {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
-		d.guardedKey = "IF(@@in_transaction=1,?,NULL)"
-		d.settleOpen = " AND @@in_transaction=1"
+		d.inTx = "@@in_transaction=1"
 		d.returning = true
 	}
 	return d

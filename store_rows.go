@@ -164,6 +164,9 @@ func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, 
 	default:
 		return Row{}, &FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
 	}
+	if s.home != "" {
+		where += " AND " + s.atHome() // a transaction of another database has such entries, too
+	}
 	rows, err := s.queryRows(ctx, tx, 1, s.selectRows(where)+lock, arg)
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +191,7 @@ func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, plac
 // SettleTx implements Store: the last statement of the handler's own transaction, so that effect and outcome
 // commit together or not at all.
 func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) error {
-	if s.d.settleOpen == "" {
+	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
@@ -198,7 +199,7 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 	o.Absorb = false // effect and outcome stand and fall with the fence
 	g, v := groupOf(o), rowValues{[]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o}}
 	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
-		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.d.settleOpen)
+		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.ifOpen())
 	switch {
 	case isRecordChanged(err): // since this transaction's snapshot: the fence, in MariaDB's words
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)
@@ -209,12 +210,20 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 	case changed == 1:
 		return nil
 	}
-	if s.d.settleOpen != "" {
+	if s.d.inTx != "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
 	return ErrLeaseLost
+}
+
+// ifOpen makes an UPDATE change nothing outside a transaction, where the server can tell.
+func (s *sqlStore) ifOpen() string {
+	if s.d.inTx == "" {
+		return ""
+	}
+	return " AND " + s.d.inTx
 }
 
 // changeTimeout is how long a Change outside a caller's transaction tries to lock the row.
@@ -229,6 +238,9 @@ func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (R
 			}
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
+		if errors.Is(err, ErrNotFound) {
+			err = cmp.Or(s.elsewhere(ctx, tx), err)
+		}
 		if s.d.fault(err) == faultAborted {
 			err = fmt.Errorf("%s: %w: %w", ch.Action, ErrTxAborted, err)
 		}

@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -25,6 +26,7 @@ type sqlStore struct {
 	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
 
 	// Check finds these out.
+	home       string   // the database that the table's unqualified name means; empty: not known, or qualified
 	version    string   // the server's
 	maxContent int      // what a packet of the server leaves room for; 0: no limit
 	notes      []string // what a person should know about this server
@@ -82,12 +84,43 @@ func (s *sqlStore) Check(ctx context.Context) error { return errors.Join(s.d.che
 
 // Fingerprint implements Store.
 func (s *sqlStore) Fingerprint(ctx context.Context) (string, error) {
-	var fingerprint string
-	query := "SELECT `value` FROM " + s.table.quoted("_meta") + " WHERE `name` = 'fingerprint'"
-	if err := s.pool().QueryRowContext(ctx, query).Scan(&fingerprint); err != nil {
+	return s.fingerprintBy(ctx, s.pool())
+}
+
+// fingerprintBy is that of the log which the handle's statements reach.
+func (s *sqlStore) fingerprintBy(ctx context.Context, tx Tx) (string, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT `value` FROM "+s.table.quoted("_meta")+" WHERE `name` = 'fingerprint'")
+	if err != nil {
 		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", err)
 	}
-	return fingerprint, nil
+	defer rows.Close()
+	var fingerprint string
+	if !rows.Next() {
+		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", cmp.Or(rows.Err(), sql.ErrNoRows))
+	}
+	return fingerprint, rows.Scan(&fingerprint)
+}
+
+// atHome is the condition that a statement reaches the log's own database, and not the one of the same table name in
+// another. It costs nothing; a server of the same database name is not told apart.
+func (s *sqlStore) atHome() string { return "DATABASE()=" + s.d.text([]byte(s.home)) }
+
+// elsewhere is why a statement was refused by atHome, nil if it was not.
+func (s *sqlStore) elsewhere(ctx context.Context, tx Tx) error {
+	if s.home == "" {
+		return nil
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT COALESCE(DATABASE(),''), "+s.atHome())
+	if err != nil {
+		return nil // the error at hand says more
+	}
+	defer rows.Close()
+	var name string
+	var here bool
+	if !rows.Next() || rows.Scan(&name, &here) != nil || here {
+		return nil
+	}
+	return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of database %q, and the log is in %q", name, s.home)}
 }
 
 // Begin implements Store.

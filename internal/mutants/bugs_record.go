@@ -131,6 +131,30 @@ func recording() []mutant {
 			},
 			sees: tests("TestStoreKeepsEveryPromiseOnAServerOfManyLies/connector/ClaimNeverWaitsForALockedRow"),
 		},
+		{
+			name: "other-databases-taken", oracle: safety,
+			what: "an entry of one database is written into the log of another whose transaction it was given, on a plain pool",
+			edits: []edit{
+				{"check_mysql.go", "s.home = session.database", "_ = session.database"},
+			},
+			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/plain,_transaction_of_a_plain"),
+		},
+		{
+			name: "other-connectors-taken", oracle: safety,
+			what: "the same, on another Connector",
+			edits: []edit{
+				{"scoped_tx.go", "known || !ok || !watched || d.connector == home {", "known || !ok || !watched || d.connector != nil {"},
+			},
+			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/connector,_transaction_of_a_connector"),
+		},
+		{
+			name: "migrate-once", oracle: lateness,
+			what: "a migration that meets another process's is given up",
+			edits: []edit{
+				{"migrate.go", "f != faultAborted && f != faultBusy", "f >= 0"},
+			},
+			sees: tests("TestMigrateTriesAgainWhatMetAnotherProcess"),
+		},
 	}
 }
 
