@@ -7,8 +7,8 @@ func recording() []mutant {
 			name: "lost-probe", oracle: safety,
 			what: "Record writes although no transaction is open: the entry is durable on its own",
 			edits: []edit{
-				{"store_insert.go", "if (!proven || s.d.unseenEnd) && s.d.guardedKey == \"\" {", "if false {"},
-				{"store_insert.go", "guarded: !proven && s.d.guardedKey != \"\",", "guarded: false,"},
+				{"store_insert.go", "if (!proven || s.d.unseenEnd) && s.d.inTx == \"\" {", "if false {"},
+				{"store_insert.go", "proven: proven,", "proven: true,"},
 			},
 			sees: tests("TestEntryAfterASwallowedConflictIsRefused", "TestRecordRefusesHandlesWithoutOpenTransaction"),
 		},
