@@ -1,7 +1,10 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,6 +37,16 @@ var redisFaults = []fault{
 	{kind: "redis failover, lossy", takes: 2 * time.Second, holds: 0.5, touches: queueLost, needs: redisPair, strike: (*strike).failOver},
 	{kind: "redis flushed", touches: queueLost, shares: redisPair, strike: func(k *strike) error {
 		return k.tellRedis(func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() })
+	}},
+	{kind: "redis type lost", touches: queueLost, shares: redisPair, strike: func(k *strike) error {
+		return k.tellRedis(func(ctx context.Context, c *redis.Client) error {
+			keys, err := k.dueKeys(ctx)
+			if err != nil || len(keys) == 0 {
+				return cmp.Or(err, errNothingHit)
+			}
+			names := slices.Sorted(maps.Keys(keys))
+			return c.Del(ctx, names[k.rand.IntN(len(names))]).Err()
+		})
 	}},
 	{kind: "redis scripts flushed", touches: nil, shares: redisPair, strike: func(k *strike) error {
 		return k.tellRedis(func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })

@@ -68,7 +68,7 @@ func reconciling() []mutant {
 				{"rebuild.go", "	missed := r.announceAll(ctx, heads, true, &event)\n	event.RebuiltTypes = r.end(ctx, b, missed)\n", "	event.RebuiltTypes = r.end(ctx, b, nil)\n	_ = r.announceAll(ctx, heads, true, &event)\n"},
 				{"reconciler.go", "		r.end(ctx, b, missed)\n", "		r.end(ctx, b, nil)\n"},
 			},
-			sees: tests("TestTypeIsWholeOnlyOnceAllOfItIsAnnounced"),
+			sees: tests("TestTypeIsWholeOnlyOnceAllOfItIsAnnounced").and(simulation, "1000"),
 		},
 		{
 			name: "whole-although-lost-again", oracle: lateness,

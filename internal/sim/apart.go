@@ -44,6 +44,18 @@ func (w *world) drawApart() {
 	}
 }
 
+// drawLosses draws what the queue loses of one type, in calm seeds, too: what is due is no later for it.
+func (w *world) drawLosses() {
+	rng := rand.New(rand.NewPCG(w.seed, 3))
+	if !w.plan.sharedQueue || rng.IntN(4) > 0 {
+		return
+	}
+	for range 1 + rng.IntN(3) {
+		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: typeLost + fault(rng.IntN(3)),
+			whom: rng.IntN(64), span: time.Duration(rng.Int64N(int64(20 * time.Millisecond)))})
+	}
+}
+
 // configOf is an instance's configuration.
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config

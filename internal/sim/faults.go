@@ -2,6 +2,8 @@ package sim
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,6 +48,11 @@ const (
 	queueDown  // the queue does not answer for a while
 	lockStorm  // a transaction holds rows
 
+	// Events of a stream of their own; see drawLosses.
+	typeLost    // the queue forgets the entries of one type
+	wholeLost   // the queue forgets only that it knows all entries of a type
+	rebuildLost // it forgets a type, and once more while that is being rebuilt
+
 	faults // how many
 )
 
@@ -54,6 +61,7 @@ var faultNames = [faults]string{
 	slow: "slow", crashBefore: "crash before", crashAfter: "crash after", txAborted: "transaction aborted", crash: "crash", pause: "pause",
 	restart: "orderly restart", queueLost: "queue lost", queueBack: "queue rolled back", queueJump: "queue clock jump",
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
+	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -170,6 +178,22 @@ func (w *world) fire(e event) {
 		w.queueDown = now.Add(e.span)
 	case lockStorm:
 		w.lockRows(e)
+	case typeLost, rebuildLost:
+		name := handledTypes[e.whom%len(handledTypes)]
+		w.queue.LoseType(name)
+		if e.fault == rebuildLost {
+			w.loseAgain, w.loseAfter = name, e.span
+		}
+	case wholeLost:
+		w.queue.LoseWhole(handledTypes[e.whom%len(handledTypes)])
+	}
+}
+
+// rebuilds takes note that somebody begins to rebuild types.
+func (w *world) rebuilds(names string) {
+	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
+		w.loseAgain = ""
+		w.later(w.loseAfter, func() { w.queue.LoseType(lost) })
 	}
 }
 

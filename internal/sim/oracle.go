@@ -30,7 +30,8 @@ type oracle struct {
 	working map[string]int  // by business type, as open
 	crowded map[string]bool // types that ever had more to do at once than an instance has slots to spare
 
-	sights [sights]int
+	rebuilding map[compensator.Token]time.Time // since when
+	sights     [sights]int
 }
 
 // opKind is what a write does.
@@ -116,7 +117,7 @@ func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, ops: make(map[compensator.Token]*operation), lives: make(map[compensator.EntryID]*life),
 		keys: make(map[string]*life), orders: make(map[string]*keyFate), effect: make(map[effect]int),
-		working: make(map[string]int), crowded: make(map[string]bool),
+		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[compensator.Token]time.Time),
 	}
 }
 

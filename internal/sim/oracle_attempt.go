@@ -145,6 +145,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 				if e.Rebuilt {
 					o.sights[sawRebuilt]++
 				}
+				o.sights[sawRestored] += len(e.RebuiltTypes)
 			})
 		},
 	}

@@ -73,6 +73,7 @@ func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []
 
 func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token compensator.Token, period time.Duration) (mine []string, err error) {
 	err = q.step(ctx, "q.rebuild", namesOf(businessTypes), func() (err error) {
+		q.from.w.oracle.rebuilds(token)
 		mine, err = q.queue.Rebuild(ctx, businessTypes, token, period)
 		return err
 	})
@@ -85,6 +86,7 @@ func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token 
 func (q *gatedQueue) Rebuilt(ctx context.Context, businessTypes []string, token compensator.Token) (whole []string, err error) {
 	err = q.step(ctx, "q.rebuilt", namesOf(businessTypes), func() (err error) {
 		whole, err = q.queue.Rebuilt(ctx, businessTypes, token)
+		q.from.w.oracle.whole(whole, token)
 		return err
 	})
 	if err != nil {

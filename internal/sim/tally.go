@@ -26,6 +26,8 @@ const (
 	sawLost
 	sawJammed
 	sawFormer
+	sawRestored
+	sawWhole
 	sights
 )
 
@@ -36,6 +38,7 @@ var sightNames = [sights]string{
 	sawQuarantined: "entries taken out as killers", sawCompensated: "compensations", sawDead: "dead entries", sawActions: "actions of people",
 	sawPurged: "purged entries", sawInterrupted: "interrupted attempts", sawPrompt: "starts held to a bound", sawLost: "attempts that were told of a lost lease",
 	sawJammed: "handlers that heard nothing", sawFormer: "instances of a former version",
+	sawRestored: "types rebuilt by themselves", sawWhole: "waiting entries of types that became whole",
 }
 
 // tally counts faults and sights.

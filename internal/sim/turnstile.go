@@ -193,6 +193,9 @@ func (w *world) serve(r *request) {
 	}
 	w.counts[r.verdict.fault]++
 	w.walk.add(time.Since(w.began), r.from.number, r.op, r.args, r.verdict.fault)
+	if r.op == "q.rebuild" {
+		w.rebuilds(r.args)
+	}
 	if r.verdict.fault == crashBefore {
 		r.from.die()
 	}

@@ -37,7 +37,9 @@ type world struct {
 	events                 []event // by time
 	snapshots              []compensatortest.MemoryQueueState
 	storeDown, queueDown   time.Time
-	storeReads             bool // all the same
+	loseAgain              string        // the type that the queue loses when it is being rebuilt,
+	loseAfter              time.Duration // so long after that has begun
+	storeReads             bool          // all the same
 	storeShift, queueShift time.Duration
 	deathsSeen             int
 	answered               time.Time // when the last of the steps so far will have been
@@ -92,6 +94,7 @@ func newWorld(seed uint64) *world {
 	jitter.Seed(seed)
 	w.drawPlan()
 	w.drawApart()
+	w.drawLosses()
 	return w
 }
 
@@ -123,7 +126,7 @@ func (w *world) drawPlan() {
 	p.rate = []float64{0, 0.03, 0.1, 0.3}[w.rng.IntN(4)]
 	p.meddling = []float64{0, 0, 0.1, 0.3}[w.rng.IntN(4)]
 	p.failing = []float64{0, 0.2, 0.5, 0.9}[w.rng.IntN(4)]
-	for f := range p.active {
+	for f := range p.active[:typeLost] {
 		p.active[f] = w.rng.IntN(5) < 2
 	}
 	if w.rng.IntN(5) == 0 {
@@ -165,7 +168,7 @@ func inHowMany(orders []order) (all, untold map[string]int) {
 
 // drawEvents draws the troubles that come by themselves.
 func (w *world) drawEvents() {
-	for f := crash; f < faults; f++ {
+	for f := crash; f < typeLost; f++ {
 		if !w.plan.active[f] || !w.plan.sharedQueue && (f == queueLost || f == queueBack || f == queueJump || f == queueDown) {
 			continue
 		}
