@@ -39,7 +39,8 @@ const victimEnv = "BENCH_VICTIM"
 type victim struct {
 	DSN, Redis string
 	Lease      time.Duration
-	Entries    int
+	Entries    int           // at once
+	Takes      time.Duration // each; 0: for ever, of entries that it has recorded itself
 }
 
 // killed has a process killed that runs entries, beside one that takes them over.
@@ -52,7 +53,7 @@ func (a *arena) killed(lease time.Duration, entries int) killed {
 		return nil
 	})
 	defer successor.close()
-	kill := a.startVictim(victim{a.dsn, a.redis.Addr(), lease, entries})
+	kill := a.startVictim(victim{DSN: a.dsn, Redis: a.redis.Addr(), Lease: lease, Entries: entries})
 	at := make(map[string]time.Time, entries)
 	ids, err := successor.List(a.Context(), compensator.Filter{BusinessType: benchType, Limit: entries})
 	a.must(err)
@@ -108,6 +109,9 @@ func runVictim() {
 }
 
 func (v victim) run() error {
+	if v.Takes > 0 {
+		return v.work()
+	}
 	db, err := openPool(v.DSN, producers+4, true)
 	if err != nil {
 		return err
@@ -130,4 +134,21 @@ func (v victim) run() error {
 		fmt.Print("r")
 	}()
 	return l.Run(ctx)
+}
+
+// work runs what others have recorded.
+func (v victim) work() error {
+	db, err := openPool(v.DSN, producers+4, true)
+	if err != nil {
+		return err
+	}
+	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, func(context.Context, *compensator.Entry) error {
+		time.Sleep(v.Takes)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Print("r")
+	return l.Run(context.Background())
 }

@@ -42,6 +42,15 @@ func TestScale(t *testing.T) {
 	a.must(save("../build/scale.json", result))
 }
 
+// TestLostType asks what it costs that Redis loses the queue of one type, in pairs. A pair takes 50 s.
+func TestLostType(t *testing.T) {
+	a := newArena(t)
+	fmt.Print("\n", lostHead, "\n")
+	for pair := range *pairs {
+		fmt.Println(a.lostType(pair))
+	}
+}
+
 type scale struct {
 	Growth   []growth `json:"growth"`
 	Idle     []idle   `json:"idle"`

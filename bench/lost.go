@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// lostType is what it costs that Redis loses the queue of the one type three processes work on: entries run in each
+// second, beside those of the same seconds in which nothing is lost.
+type lostType struct {
+	Undisturbed []int `json:"undisturbed"`
+	Lost        []int `json:"lost"`
+}
+
+const (
+	lostProcesses = 3
+	lostSlots     = 4
+	lostTakes     = 40 * time.Millisecond // each handler: it waits, as one does that calls a service
+	lostDue       = 2400                  // due at once
+	lostLater     = 2400                  // due one after the other from then on, as fast as they are run
+	lostAt        = 5                     // the second at whose start Redis loses the queue
+	lostSeconds   = 15
+)
+
+// ratio is how many entries ran from one second to another, beside those undisturbed.
+func (l lostType) ratio(from, to int) float64 {
+	sum := func(perSecond []int) (n float64) {
+		for _, k := range perSecond[from:to] {
+			n += float64(k)
+		}
+		return n
+	}
+	return sum(l.Lost) / sum(l.Undisturbed)
+}
+
+const lostHead = "| a second, undisturbed | a second, the queue lost at the start of the 6th | of the undisturbed: 1st second after it | 2nd to 5th | from the 6th on |\n| --- | --- | ---: | ---: | ---: |"
+
+func (l lostType) String() string {
+	list := func(perSecond []int) string { return strings.Trim(fmt.Sprint(perSecond), "[]") }
+	return fmt.Sprintf("| %s | %s | %.2f | %.2f | %.2f |", list(l.Undisturbed), list(l.Lost),
+		l.ratio(lostAt, lostAt+1), l.ratio(lostAt+1, lostAt+5), l.ratio(lostAt+5, lostSeconds))
+}
+
+// lostType takes turns as to which side comes first.
+func (a *arena) lostType(pair int) (l lostType) {
+	a.Helper()
+	sides := []func(){
+		func() { l.Undisturbed = a.workedOff(false) },
+		func() { l.Lost = a.workedOff(true) },
+	}
+	if pair%2 == 1 {
+		slices.Reverse(sides)
+	}
+	for _, side := range sides {
+		side()
+	}
+	return l
+}
+
+// workedOff has three processes run what comes due, and counts what they have settled in each second.
+func (a *arena) workedOff(loses bool) []int {
+	a.Helper()
+	a.empty()
+	var workers sync.WaitGroup
+	kills := make([]func() time.Time, lostProcesses)
+	for i := range kills {
+		workers.Go(func() {
+			kills[i] = a.startVictim(victim{DSN: a.dsn, Redis: a.redis.Addr(), Entries: lostSlots, Takes: lostTakes})
+		})
+	}
+	workers.Wait()
+	recorder := a.ours(0, nil)
+	defer recorder.close()
+	began := time.Now().Add(6 * time.Second) // all is recorded by then
+	a.recordFor(recorder, began)
+	if !time.Now().Before(began) {
+		a.Fatal("recording took too long")
+	}
+	var epoch int64
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT MIN(next_at) FROM common_process_log").Scan(&epoch))
+	time.Sleep(time.Until(began.Add(lostAt * time.Second)))
+	if loses {
+		client := a.client()
+		defer client.Close()
+		a.must(client.Del(a.Context(), dueKey).Err())
+	}
+	time.Sleep(time.Until(began.Add((lostSeconds + 1) * time.Second)))
+	for _, kill := range kills {
+		kill()
+	}
+	return a.settledPerSecond(epoch)
+}
+
+func (a *arena) recordFor(recorder *library, began time.Time) {
+	a.Helper()
+	const batch = 40
+	record := func(n int, at time.Time) {
+		_, err := recorder.record(a.Context(), n, compensator.Options{Delay: time.Until(at)})
+		a.must(err)
+	}
+	for n := 0; n < lostDue; n += batch {
+		record(batch, began)
+	}
+	for n := 0; n < lostLater; n += batch {
+		record(batch, began.Add(time.Duration(n)*lostTakes/(lostProcesses*lostSlots)))
+	}
+}
+
+// settledPerSecond counts from when the first entry was due.
+func (a *arena) settledPerSecond(epoch int64) []int {
+	a.Helper()
+	perSecond := make([]int, lostSeconds)
+	rows, err := a.admin.QueryContext(a.Context(), "SELECT FLOOR((TIMESTAMPDIFF(MICROSECOND,'1970-01-01',updated_at)/1000-?)/1000) AS s, COUNT(*), SUM(version<>2) FROM common_process_log WHERE state=1 GROUP BY s", epoch)
+	a.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var second, n, again int
+		a.must(rows.Scan(&second, &n, &again))
+		if again > 0 {
+			a.Errorf("%d entries ran more than once", again)
+		}
+		if second >= 0 && second < lostSeconds {
+			perSecond[second] += n
+		}
+	}
+	a.must(rows.Err())
+	return perSecond
+}
