@@ -228,7 +228,10 @@ func (p *childProcess) Write(b []byte) (int, error) {
 // startChild starts a child on the world's servers. It ends with the test at the latest.
 func (w *world) startChild(p program) *childProcess {
 	w.t.Helper()
-	p.DSN, p.Redis, p.Prefix = w.DSN, w.Redis.Options().Addr, w.Name
+	p.Redis, p.Prefix = w.Redis.Options().Addr, w.Name
+	if p.DSN == "" {
+		p.DSN = w.DSN
+	}
 	text, err := json.Marshal(p)
 	require.NoError(w.t, err)
 	binary, err := os.Executable()

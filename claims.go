@@ -15,7 +15,7 @@ const suspectAfter = 2
 
 // claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
 func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, error) {
-	p := picker{t: t, room: limit, suspects: c.dispatcher.suspect}
+	p := picker{t: t, d: c.dispatcher, room: limit}
 	token := newToken()
 	ctx, cancel := c.statement()
 	defer cancel()
@@ -27,18 +27,20 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 		return Claimed{}, err
 	}
 	p.settle(found.Mine)
+	found = p.leave(found)
 	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)] // nothing is wrong with what came too late
 	return found, nil
 }
 
-// picker takes of the claimable entries only what this process can run, and of those that may have killed a
-// process one at a time: claiming the others would count against them although they never ran.
+// picker takes of the claimable entries only what this process can do something with, and of those that may have killed
+// a process one at a time: claiming the others would count against them although they never ran.
 type picker struct {
-	t        *handlerType
-	room     int
-	spare    int // came when there was no room left
-	suspects chan struct{}
-	suspect  EntryID // the one that was let in
+	t       *handlerType
+	d       *dispatcher
+	room    int
+	spare   int       // came when there was no room left
+	suspect EntryID   // the one that was let in
+	counted []EntryID // claimed to be counted, not run
 }
 
 func (p *picker) accept(row *Row) bool {
@@ -46,14 +48,29 @@ func (p *picker) accept(row *Row) bool {
 		p.spare++
 		return false
 	}
-	if row.BusinessType != p.t.name || row.State == Compensating && !p.t.compensates() {
-		return false
-	}
-	dangerous := row.DeliveryCount >= suspectAfter && row.DeliveryCount < crashBudget // beyond, it is taken out, not run
-	if dangerous && !p.admit(row.ID) {
+	if row.BusinessType != p.t.name || row.State == Compensating && !p.t.compensates() || !p.mayHave(row) {
 		return false
 	}
 	p.room--
+	return true
+}
+
+// mayHave: what this process holds comes first, and an entry that nobody is to run any more is first left to whoever may
+// still report how it went, or run it.
+func (p *picker) mayHave(row *Row) bool {
+	held, stuck := p.d.holds(row)
+	switch {
+	case held != nil && !stuck:
+		return false
+	case stuck, row.DeliveryCount >= crashBudget:
+		left := p.d.leftFor(row, p.t.cfg.Lease)
+		if left && row.DeliveryCount < crashBudget {
+			p.counted = append(p.counted, row.ID)
+		}
+		return left
+	case row.DeliveryCount >= suspectAfter:
+		return p.admit(row.ID)
+	}
 	return true
 }
 
@@ -62,7 +79,7 @@ func (p *picker) admit(id EntryID) bool {
 		return false
 	}
 	select {
-	case p.suspects <- struct{}{}:
+	case p.d.suspect <- struct{}{}:
 		p.suspect = id
 		return true
 	default:
@@ -74,8 +91,24 @@ func (p *picker) admit(id EntryID) bool {
 func (p *picker) settle(mine []Row) {
 	claimed := slices.ContainsFunc(mine, func(row Row) bool { return row.ID == p.suspect })
 	if !p.suspect.IsZero() && !claimed {
-		<-p.suspects
+		<-p.d.suspect
 	}
+}
+
+// leave makes of what was claimed to be counted something that waits for the end of its lease, as if somebody else held
+// it: a handler of this process is stuck on it, and one is enough.
+func (p *picker) leave(found Claimed) Claimed {
+	if len(p.counted) == 0 {
+		return found
+	}
+	found.Mine = slices.DeleteFunc(found.Mine, func(row Row) bool {
+		counted := slices.Contains(p.counted, row.ID)
+		if counted {
+			found.Waiting = append(found.Waiting, Scheduled{ID: row.ID, In: p.t.cfg.Lease})
+		}
+		return counted
+	})
+	return found
 }
 
 // unleased asks for entries that hold no lease of ours.
@@ -99,26 +132,38 @@ func (c *Compensator) releaseUnknown(want []Wanted, token Token) {
 // startClaimed starts claimed rows, which one write of ours has leased; token is that of the queue's lease, or
 // 0. What was claimed too late for this Run is given back.
 func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
-	if len(rows) == 0 {
-		return
-	}
-	attempts := make([]*attempt, len(rows))
-	for i, row := range rows {
+	attempts := make([]*attempt, 0, len(rows))
+	for _, row := range rows {
+		a := &attempt{t: t, row: row, token: token}
 		lost := lostLeases(&row)
-		attempts[i] = &attempt{row: row, token: token}
-		attempts[i].suspect.Store(lost >= suspectAfter && lost < crashBudget)
+		if lost >= crashBudget {
+			c.takeOut(a)
+			continue
+		}
+		a.suspect.Store(lost >= suspectAfter)
+		attempts = append(attempts, a)
 	}
-	if !c.dispatcher.start(t, attempts) {
-		c.giveBackClaimed(t, attempts)
+	if refused := c.dispatcher.start(t, attempts); len(refused) > 0 {
+		c.giveBackClaimed(t, refused)
 	}
+}
+
+// takeOut ends an entry whose leases keep ending with no outcome.
+func (c *Compensator) takeOut(a *attempt) {
+	failpoint.Reach(failpoint.CrashesCounted)
+	stuck, _ := c.dispatcher.holds(&a.row)
+	c.settleLane.add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck)})
+	c.free(a.t, 1)
 }
 
 func (c *Compensator) giveBackClaimed(t *handlerType, attempts []*attempt) {
 	entries := make([]Announcement, len(attempts))
 	for i, a := range attempts {
 		entries[i] = Announcement{BusinessType: t.name, ID: a.row.ID}
-		c.dispatcher.leaveLane(a)
 	}
 	c.free(t, len(attempts))
 	c.release(attempts[0].row.Token, entries...)
+	for _, a := range attempts {
+		c.dispatcher.leaveLane(a)
+	}
 }

@@ -199,7 +199,7 @@ func (c *Compensator) closed() bool { return c.isClosed.Load() }
 // nothing is lost: those entries come due again when their leases end. It returns ErrRunning at once when
 // called while it runs, and may be called again afterwards.
 func (c *Compensator) Run(ctx context.Context) error {
-	if err := c.startRunning(); err != nil {
+	if err := c.startRunning(ctx); err != nil {
 		return err
 	}
 	defer c.stopRunning()
@@ -224,7 +224,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	return err
 }
 
-func (c *Compensator) startRunning() error {
+func (c *Compensator) startRunning(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed() {
@@ -234,7 +234,7 @@ func (c *Compensator) startRunning() error {
 		return ErrRunning
 	}
 	c.running = true
-	c.dispatcher.open()
+	c.dispatcher.open(ctx)
 	c.accepts.Store(true)
 	return nil
 }

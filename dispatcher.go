@@ -13,17 +13,19 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// dispatcher runs claimed entries, each in a goroutine of its own, and knows which are running.
+// dispatcher runs claimed entries, each in a goroutine of its own, and knows which of them this process holds.
 type dispatcher struct {
 	c       *Compensator
-	suspect chan struct{} // holds a token while an entry runs that may have killed a process
+	suspect chan struct{} // holds a token while the outcome of an entry is unknown that may have killed a process
 
 	mu       sync.Mutex              // guards the fields below
-	running  map[*attempt]struct{}   // from admit until the outcome is stored; their leases are renewed
+	held     map[holding]*attempt    // from admit until the outcome is stored, or dropped
 	handlers int                     // of them, those whose handler has not returned
 	idle     chan struct{}           // closed when no handler runs; nil when nobody asked
+	run      context.Context         // Run's own: no handler is started once it has ended
 	base     context.Context         // of handlers; it outlives Run's own
 	stop     context.CancelCauseFunc // ends base
+	left     leftEntries
 }
 
 // attempt is one run of a handler on one entry, or the entry's share of a batch.
@@ -40,65 +42,65 @@ type attempt struct {
 	leaseEnd time.Time // by our clock, which no write depends on; guarded by dispatcher.mu once running
 	stuck    bool      // reported; guarded by dispatcher.mu
 	returned bool      // its handler has; guarded by dispatcher.mu
+	lapsed   bool      // the row has moved on, so that there is nothing to renew; guarded by dispatcher.mu
 }
 
 func newDispatcher(c *Compensator) *dispatcher {
-	return &dispatcher{c: c, suspect: make(chan struct{}, 1), running: make(map[*attempt]struct{})}
+	return &dispatcher{c: c, suspect: make(chan struct{}, 1), held: make(map[holding]*attempt)}
 }
 
 // open makes ready for a Run.
-func (d *dispatcher) open() {
+func (d *dispatcher) open(run context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.run = run
 	d.base, d.stop = context.WithCancelCause(d.c.work)
 }
 
-// start runs claimed entries of one type; each holds a slot. It returns at once: false, with nothing started,
-// when Run has stopped waiting for handlers. Entries whose last lease was lost stay out of batches: a killer
-// must not take others with it.
-func (d *dispatcher) start(t *handlerType, attempts []*attempt) bool {
+// start runs claimed entries of one type, each of which holds a slot, and returns at once those that it may not start.
+// Entries whose last lease was lost stay out of batches: a killer must not take others with it.
+func (d *dispatcher) start(t *handlerType, attempts []*attempt) (refused []*attempt) {
 	for _, a := range attempts {
-		a.t = t
 		a.row.codec = t.cfg.Codec
 		a.leaseEnd = time.Now().Add(a.row.LeaseLeft)
 		d.prepare(a)
 	}
-	if !d.admit(attempts) {
-		return false
-	}
+	attempts, refused = d.admit(attempts)
 	var batch []*attempt
 	for _, a := range attempts {
 		if t.runBatch != nil && a.row.State != Compensating && lostLeases(&a.row) == 0 {
 			batch = append(batch, a)
 		} else {
-			go d.run(a)
+			go d.attempt(a)
 		}
 	}
 	for chunk := range slices.Chunk(batch, t.cfg.BatchSize) {
 		if len(chunk) == 1 {
-			go d.run(chunk[0]) // alone already: what comes of it counts
+			go d.attempt(chunk[0]) // alone already: what comes of it counts
 		} else {
 			go d.runBatch(t, chunk)
 		}
 	}
-	return true
+	return refused
 }
 
-// admit counts attempts as running, unless handlers may start no more: those that came after drain had looked
-// would outlive Run.
-func (d *dispatcher) admit(attempts []*attempt) bool {
+// admit takes attempts in that may start: Run goes on, and this process does not hold the entry already, as it may
+// when it stood still between a claim and this for longer than the lease.
+func (d *dispatcher) admit(attempts []*attempt) (admitted, refused []*attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ended := d.base.Err() != nil
+	admitted = attempts[:0]
 	for _, a := range attempts {
-		if ended {
+		if d.run.Err() != nil || d.held[a.holding()] != nil {
 			a.cancel(nil)
-		} else {
-			d.running[a] = struct{}{}
-			d.handlers++
+			refused = append(refused, a)
+			continue
 		}
+		d.held[a.holding()] = a
+		d.handlers++
+		admitted = append(admitted, a)
 	}
-	return !ended
+	return admitted, refused
 }
 
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
@@ -142,17 +144,11 @@ func (c *Compensator) extract(base context.Context, headers map[string]string) (
 	return c.cfg.Propagator.Extract(base, headers)
 }
 
-// run runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
+// attempt runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
 // its goroutine cannot skip.
-func (d *dispatcher) run(a *attempt) {
+func (d *dispatcher) attempt(a *attempt) {
 	end := ending{err: &PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
-	if lostLeases(&a.row) >= crashBudget {
-		failpoint.Reach(failpoint.CrashesCounted)
-		crashed := a.t.crashed(&a.row)
-		end = ending{outcome: &crashed}
-		return
-	}
 	tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
@@ -160,9 +156,9 @@ func (d *dispatcher) run(a *attempt) {
 
 // ending is how an attempt came out.
 type ending struct {
-	err     error
-	settled bool     // the outcome is durable: the handler's own transaction carried it
-	outcome *Outcome // decided already, with no handler run
+	err       error
+	settled   bool // the outcome is durable: the handler's own transaction carried it
+	unstarted bool // no handler was called: the claim is given back
 }
 
 // call runs what the entry's state asks for, and turns a panic into a failure.
@@ -243,9 +239,13 @@ func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*E
 	return verdicts, len(verdicts) == len(entries) && !timedOut
 }
 
-// again runs an entry of a failed batch by itself, unless it is this process's no more.
+// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
 func (d *dispatcher) again(a *attempt) {
-	if cause := context.Cause(a.ctx); errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrLeaseLost) {
+	if d.stopping() {
+		a.cancel(ErrStopping)
+	}
+	cause := context.Cause(a.ctx)
+	if errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrStopping) {
 		d.finish(a, ending{err: cause})
 		return
 	}
@@ -253,7 +253,14 @@ func (d *dispatcher) again(a *attempt) {
 	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
 	d.prepare(a)
-	go d.run(a)
+	go d.attempt(a)
+}
+
+// stopping reports whether Run's context has ended.
+func (d *dispatcher) stopping() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.run.Err() != nil
 }
 
 // errNoVerdict ends the attempts of a batch whose entries are run again alone.
@@ -264,14 +271,12 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	failpoint.Reach(failpoint.HandlerReturned)
 	cause := context.Cause(a.ctx)
 	a.cancel(nil)
-	if end.outcome == nil {
-		tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
-		o := a.t.safeOutcomeOf(&a.row, end.err, cause)
-		end.outcome = &o
-	}
-	d.leaveLane(a)
-	s := settlement{a: a, outcome: *end.outcome}
+	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
+	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause)}
 	switch {
+	case end.unstarted:
+		d.c.release(a.row.Token, Announcement{BusinessType: a.t.name, ID: a.row.ID})
+		d.forget(a)
 	case end.settled:
 		d.c.settled(s, Settled{Applied: true})
 	case end.err == errFenceLost:
@@ -302,18 +307,22 @@ func (d *dispatcher) handlerReturned(a *attempt) {
 	}
 }
 
-// forget ends an attempt whose outcome is stored, or was dropped.
+// forget ends an attempt whose outcome is stored, or was dropped. Not sooner: until then the process may die of whatever
+// it holds, and a claim would find the entry as if nothing had come of it.
 func (d *dispatcher) forget(a *attempt) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.running, a)
+	if d.held[a.holding()] == a {
+		delete(d.held, a.holding())
+	}
+	d.mu.Unlock()
+	d.leaveLane(a)
 }
 
 // cancelEntry ends the context of an entry's running attempts.
 func (d *dispatcher) cancelEntry(id EntryID, cause error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for a := range d.running {
+	for _, a := range d.held {
 		if a.row.ID == id {
 			a.cancel(cause)
 		}
@@ -357,7 +366,7 @@ func (d *dispatcher) stuckError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	stuck := &StuckError{}
-	for a := range d.running {
+	for _, a := range d.held {
 		if !a.returned {
 			stuck.Stuck = append(stuck.Stuck, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
 		}

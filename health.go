@@ -164,7 +164,7 @@ func (d *dispatcher) stuckNow() []StuckAttempt {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []StuckAttempt
-	for a := range d.running {
+	for _, a := range d.held {
 		if a.stuck && !a.returned {
 			list = append(list, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
 		}

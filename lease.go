@@ -46,9 +46,10 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 	var due []*attempt
 	var stuck []*attempt
 	d.mu.Lock()
-	for a := range d.running {
+	for _, a := range d.held {
 		lease := a.t.cfg.Lease
 		switch {
+		case a.lapsed:
 		case !a.returned && now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
@@ -92,7 +93,7 @@ func (d *dispatcher) newestLocked(due []*attempt) []*attempt {
 // loseLocked deals with a lease that has gone.
 func (d *dispatcher) loseLocked(a *attempt) {
 	if a.returned {
-		delete(d.running, a) // its outcome is being stored, or will be found out of date
+		a.lapsed = true // its outcome is being stored, or will be found out of date; until then it is held
 	} else {
 		a.cancel(ErrLeaseLost)
 	}

@@ -81,7 +81,10 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 	cfg := w.quick()
 	cfg.StopTimeout = 300 * time.Millisecond
 	c := w.new(cfg)
+	var started sync.WaitGroup
+	started.Add(2)
 	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, o order) error {
+		started.Done()
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrStopping)
 		if o.Number == 0 {
@@ -92,7 +95,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 	require.NoError(t, err)
 	good, bad := put(w, orders, 0, compensator.Options{}), put(w, orders, 1, compensator.Options{})
 	stop := w.run(c)
-	w.eventually(func() bool { return w.leased("close_order") == 2 }, "both run")
+	started.Wait()
 	require.NoError(t, stop())
 	require.Equal(t, compensator.Succeeded, w.state(good))
 	require.Equal(t, compensator.Dead, w.state(bad))

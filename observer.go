@@ -20,7 +20,7 @@ type Observer struct {
 	OutcomeDropped func(SettledEvent)
 
 	// Stuck comes once for a handler that runs on after its timeout. Its entry will be attempted again
-	// elsewhere once the lease ends.
+	// elsewhere once the lease ends; where nobody else takes it, it is taken out after three leases.
 	Stuck func(AttemptEvent)
 
 	// QueueDown and QueueUp come when the queue stops and starts answering. Meanwhile the database is polled.

@@ -185,12 +185,16 @@ func (o Outcome) giveUp(t *handlerType, why EndedBy) Outcome {
 }
 
 // crashed takes an entry out whose leases keep ending with no outcome. Whether the handler's effect happened
-// is unknown, so compensating it is the type's choice.
-func (t *handlerType) crashed(row *Row) Outcome {
+// is unknown, so compensating it is the type's choice. stuck is the attempt that this process still runs, or nil.
+func (t *handlerType) crashed(row *Row, stuck *attempt) Outcome {
+	why := "the process died, or the handler never returned"
+	if stuck != nil {
+		why = "the handler has not returned since " + stuck.started.UTC().Format(time.RFC3339)
+	}
 	o := Outcome{
 		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: Dead, EndedBy: EndedByCrash,
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
-		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: the process died, or the handler never returned", lostLeases(row)),
+		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", lostLeases(row), why),
 	}
 	if t.cfg.CompensateCrashed && t.compensates() && row.State != Compensating {
 		o.To, o.EndedBy = Compensating, ""

@@ -136,7 +136,7 @@ func FuzzOutcome(f *testing.F) {
 		o := handled.safeOutcomeOf(row, err, attemptCauses[int(cause)%len(attemptCauses)])
 		requireLegal(t, handled, row, o)
 		require.Equal(t, err == nil, o.To == Succeeded || o.To == Compensated, "%v", o)
-		requireLegal(t, handled, row, handled.crashed(row))
+		requireLegal(t, handled, row, handled.crashed(row, nil))
 	})
 }
 

@@ -173,7 +173,7 @@ func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
 		typ := outcomeType(c.compensates)
 		typ.cfg.CompensateCrashed = c.optedIn
 		row.State = c.state
-		got := typ.crashed(row)
+		got := typ.crashed(row, nil)
 		require.Equal(t, c.want, got.To, "%+v", c)
 		require.Equal(t, 1, got.ProcessCount, "a crash is no failure of the handler's")
 		require.Equal(t, c.want == Dead, got.EndedBy == EndedByCrash)

@@ -27,6 +27,9 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 			tx.rollback()
 		}
 	}()
+	if d.stopping() { // it may have taken long to begin
+		return ending{err: ErrStopping, unstarted: true}
+	}
 	entry := a.row.Entry
 	handle := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, tx, e) }, d.c.middleware, a.t.cfg.Middleware)
 	if err := handle(a.ctx, &entry); err != nil {

@@ -37,7 +37,7 @@ func compensating() []mutant {
 			name: "compensated-from-memory", oracle: safety,
 			what: "an exhausted entry is undone before it is durable that it is exhausted",
 			edits: []edit{
-				{"dispatcher.go", "	d.leaveLane(a)\n	s := settlement", "	if end.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		entry := a.row.Entry\n		_ = a.t.undo(d.c.work, &entry)\n	}\n	d.leaveLane(a)\n	s := settlement"},
+				{"dispatcher.go", "	switch {\n	case end.unstarted:\n", "	if s.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		entry := a.row.Entry\n		_ = a.t.undo(d.c.work, &entry)\n	}\n	switch {\n	case end.unstarted:\n"},
 			},
 			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").and(simulation, "300"),
 		},

@@ -107,5 +107,48 @@ func running() []mutant {
 			},
 			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt").and(simulation, "10000"),
 		},
+		{
+			name: "holder-claims-again", oracle: safety,
+			what: "a process claims again what it runs, or whose outcome it holds, once the lease has ended: it is run twice, or taken out, and its success dropped",
+			edits: []edit{
+				{"claims.go", "	case held != nil && !stuck:\n", "	case held != nil && !stuck && false:\n"},
+				{"dispatcher.go", "if d.run.Err() != nil || d.held[a.holding()] != nil {", "if d.run.Err() != nil {"},
+			},
+			sees: tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),
+		},
+		{
+			name: "lane-left-before-outcome-is-durable", oracle: safety,
+			what: "a suspect lets the next one in when its handler returns: a process that dies while outcomes wait counts against all of them",
+			edits: []edit{
+				{"dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.leaveLane(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
+			},
+			sees: tests("TestSuspectHoldsItsLaneUntilItsOutcomeIsStored").and(simulation, "1000"),
+		},
+		{
+			name: "outcome-waits-while-leases-end", oracle: safety,
+			what: "an entry is taken out as soon as its third lease has ended, although a living process may still hold its success",
+			edits: []edit{
+				{"claims.go", "		left := p.d.leftFor(row, p.t.cfg.Lease)\n", "		left := !stuck || p.d.leftFor(row, p.t.cfg.Lease)\n"},
+			},
+			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
+		},
+		{
+			name: "handler-starts-after-stop", oracle: duplicates,
+			what: "what a claim brings after the end of Run's context is started",
+			edits: []edit{
+				{"dispatcher.go", "if d.run.Err() != nil ||", "if d.base.Err() != nil ||"},
+				{"transactional.go", "	if d.stopping() { ", "	if false { "},
+			},
+			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
+		},
+		{
+			name: "stuck-claimed-here", oracle: leak,
+			what: "a process runs an entry again that one of its handlers is stuck on: two goroutines hang",
+			edits: []edit{
+				{"claims.go", "	case stuck, row.DeliveryCount >= crashBudget:\n", "	case row.DeliveryCount >= crashBudget:\n"},
+				{"dispatcher.go", "|| d.held[a.holding()] != nil {", "|| d.held[a.holding()] != nil && !d.held[a.holding()].stuck {"},
+			},
+			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
+		},
 	}
 }

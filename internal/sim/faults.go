@@ -49,9 +49,10 @@ const (
 	lockStorm  // a transaction holds rows
 
 	// Events of a stream of their own; see drawLosses.
-	typeLost    // the queue forgets the entries of one type
-	wholeLost   // the queue forgets only that it knows all entries of a type
-	rebuildLost // it forgets a type, and once more while that is being rebuilt
+	typeLost     // the queue forgets the entries of one type
+	wholeLost    // the queue forgets only that it knows all entries of a type
+	rebuildLost  // it forgets a type, and once more while that is being rebuilt
+	outcomesDown // the database takes neither outcomes nor renewals for a while, but claims
 
 	faults // how many
 )
@@ -62,6 +63,7 @@ var faultNames = [faults]string{
 	restart: "orderly restart", queueLost: "queue lost", queueBack: "queue rolled back", queueJump: "queue clock jump",
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
+	outcomesDown: "outcomes refused",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -103,18 +105,18 @@ func (w *world) spoil(r *request) {
 	}
 }
 
-// outage is the fault of everything of a class right now.
-func (w *world) outage(c class) fault {
+// outage is the fault of everything of a class right now, or of one operation.
+func (w *world) outage(c class, op string) fault {
 	until := w.storeDown
-	switch c {
-	case classOwn:
+	switch {
+	case c == classOwn:
 		return none
-	case classRead:
-		if w.storeReads {
-			return none
-		}
-	case classQueue:
+	case c == classRead && w.storeReads:
+		return none
+	case c == classQueue:
 		until = w.queueDown
+	case (op == "settle" || op == "renew") && w.outcomesDown.After(until):
+		until = w.outcomesDown
 	}
 	if time.Now().Before(until) {
 		return errBefore
@@ -176,6 +178,8 @@ func (w *world) fire(e event) {
 		w.storeDown, w.storeReads = now.Add(e.span), e.reads
 	case queueDown:
 		w.queueDown = now.Add(e.span)
+	case outcomesDown:
+		w.outcomesDown = now.Add(e.span)
 	case lockStorm:
 		w.lockRows(e)
 	case typeLost, rebuildLost:

@@ -133,6 +133,7 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 
 // attempt is a plain handler, and Compensate.
 func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
+	n.w.oracle.called(n, e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return err
@@ -143,6 +144,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 
 // attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+	n.w.oracle.called(n, e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return err
@@ -161,6 +163,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 
 // attemptBatch is a batch handler.
 func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
+	n.w.oracle.called(n, items[0].Entry)
 	attempts := make([]*attempt, len(items))
 	for i, item := range items {
 		a, err := n.begin(ctx, item.Entry)

@@ -34,6 +34,7 @@ type instance struct {
 	died        chan struct{}
 	once        sync.Once
 	retired     bool         // stopped in order; the world's own goroutine only
+	stoppedAt   atomic.Int64 // when Run's context ended, unix ns; 0: it goes on
 	pausedUntil atomic.Int64 // unix ns
 
 	mu  sync.Mutex
@@ -127,6 +128,7 @@ func (w *world) retire(n *instance) {
 	w.mu.Lock()
 	n.retired = true
 	w.mu.Unlock()
+	n.stoppedAt.Store(time.Now().UnixNano())
 	n.stop()
 }
 

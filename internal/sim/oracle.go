@@ -89,14 +89,16 @@ type attempt struct {
 	kind       string
 	version    uint64
 	epoch      uint32
+	lost       int // leases in a row before
 	compensate bool
 	start      int // how many came before it
 	at         time.Time
 
-	manner manner // guarded by oracle.mu, as the rest
-	ended  bool
-	lostAt time.Time // when this instance was told that the lease is lost
-	stored bool      // the database has taken its outcome, or refused it for good
+	manner  manner // guarded by oracle.mu, as the rest
+	ended   bool
+	endedAt time.Time
+	lostAt  time.Time // when this instance was told that the lease is lost
+	stored  bool      // the database has taken its outcome, or refused it for good
 }
 
 func (op *operation) draft(key string) (found compensator.Draft) {
@@ -299,6 +301,7 @@ func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transi
 		o.sights[sawExpired]++
 	}
 	o.renewedLocked(l, before)
+	o.unheldLocked(l, t.op, before)
 	o.promptlyClaimedLocked(l, before)
 }
 

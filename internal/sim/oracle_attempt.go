@@ -15,7 +15,7 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawAttempts]++
-	a := &attempt{from: n, ctx: ctx, at: time.Now(), id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, compensate: e.State == compensator.Compensating}
+	a := &attempt{from: n, ctx: ctx, at: time.Now(), id: e.ID, kind: e.BusinessType, version: e.Version, epoch: e.Epoch, lost: e.DeliveryCount - 1, compensate: e.State == compensator.Compensating}
 	l := o.lives[e.ID]
 	if l == nil {
 		o.failLocked("G2: entry %s runs on instance %d, but was never committed", e.ID, n.number)
@@ -26,6 +26,7 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 		o.failLocked("G15: entry %s starts on instance %d, whose Run has returned", e.ID, n.number)
 	}
 	o.unrepeatedLocked(l, a)
+	o.besideNothingLocked(l, a)
 	a.start = len(l.attempts)
 	l.attempts = append(l.attempts, a)
 	return a
@@ -85,7 +86,7 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 func (o *oracle) concluded(a *attempt, how manner) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a.manner, a.ended = how, true
+	a.manner, a.ended, a.endedAt = how, true, time.Now()
 	if how == interrupted {
 		o.sights[sawInterrupted]++
 	}
@@ -125,7 +126,7 @@ func (a *attempt) void() {
 	o := a.from.w.oracle
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a.manner, a.ended = unfinished, true
+	a.manner, a.ended, a.endedAt = unfinished, true, time.Now()
 }
 
 // observer is an instance's own view.

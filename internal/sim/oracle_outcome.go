@@ -28,6 +28,9 @@ func (o *oracle) settledLocked(l *life, before, after compensator.Row, t *transi
 	if a != nil && a.epoch != out.Epoch {
 		o.failLocked("G13: the outcome of entry %s says epoch %d, its attempt %d", after.ID, out.Epoch, a.epoch)
 	}
+	if before.LeaseLeft <= 0 && a != nil && a.ended {
+		o.sights[sawWaited]++
+	}
 	absorbed := after.State == compensator.Succeeded && !transactional(l.kind)
 	if !absorbed && before.Version != out.Version {
 		o.failLocked("G4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)

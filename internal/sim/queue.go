@@ -23,7 +23,7 @@ func (q *gatedQueue) step(ctx context.Context, op, args string, do func() error)
 
 func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
 	if q.from.opening {
-		if q.from.w.outage(classQueue) != none {
+		if q.from.w.outage(classQueue, "") != none {
 			return errBroken
 		}
 		return q.queue.Check(ctx, fingerprint)

@@ -160,7 +160,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token
 	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
 	s.from.w.oracle.operation(token, op)
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
-		found, err = s.store.Claim(ctx, want, token, lease, accept)
+		found, err = s.store.Claim(ctx, want, token, lease, func(row *compensator.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
 		return err
 	})
 	if err != nil {

@@ -28,6 +28,9 @@ const (
 	sawFormer
 	sawRestored
 	sawWhole
+	sawSuspects
+	sawWaited
+	sawKept
 	sights
 )
 
@@ -39,6 +42,7 @@ var sightNames = [sights]string{
 	sawPurged: "purged entries", sawInterrupted: "interrupted attempts", sawPrompt: "starts held to a bound", sawLost: "attempts that were told of a lost lease",
 	sawJammed: "handlers that heard nothing", sawFormer: "instances of a former version",
 	sawRestored: "types rebuilt by themselves", sawWhole: "waiting entries of types that became whole",
+	sawSuspects: "attempts of suspects", sawWaited: "outcomes stored after the end of their lease", sawKept: "claims refused for what the instance holds",
 }
 
 // tally counts faults and sights.

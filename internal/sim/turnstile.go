@@ -188,7 +188,7 @@ func (w *world) serve(r *request) {
 		r.answer <- verdict{dead: true}
 		return
 	}
-	if f := w.outage(r.class); f != none {
+	if f := w.outage(r.class, r.op); f != none {
 		r.verdict.fault = f
 	}
 	w.counts[r.verdict.fault]++

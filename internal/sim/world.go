@@ -40,6 +40,7 @@ type world struct {
 	loseAgain              string        // the type that the queue loses when it is being rebuilt,
 	loseAfter              time.Duration // so long after that has begun
 	storeReads             bool          // all the same
+	outcomesDown           time.Time
 	storeShift, queueShift time.Duration
 	deathsSeen             int
 	answered               time.Time // when the last of the steps so far will have been
@@ -139,6 +140,7 @@ func (w *world) drawPlan() {
 	p.orders, p.deeds = w.drawOrders(), w.drawDeeds()
 	p.ordered, p.untold = inHowMany(p.orders)
 	w.drawEvents()
+	w.drawRefusals()
 }
 
 // drawCalm makes the seed one in which nothing goes wrong but handlers, and every type has slots to spare.
@@ -194,6 +196,18 @@ func (w *world) drawEvents() {
 			}
 			w.schedule(e)
 		}
+	}
+}
+
+// drawRefusals draws when the database takes no outcomes. It has numbers of its own: the others stay what they were.
+func (w *world) drawRefusals() {
+	rng := rand.New(rand.NewPCG(w.seed, 4))
+	if w.plan.calm || rng.IntN(4) > 0 {
+		return
+	}
+	for range 1 + rng.IntN(3) {
+		at := time.Second + time.Duration(rng.Int64N(int64(w.plan.chaos-time.Second)))
+		w.schedule(event{at: w.began.Add(at), fault: outcomesDown, span: time.Duration(rng.Int64N(4 * int64(w.plan.config.Lease)))})
 	}
 }
 
@@ -265,7 +279,7 @@ func (w *world) heal() {
 	ready := make(chan struct{})
 	w.asWorld(func() {
 		now := time.Now()
-		w.storeDown, w.queueDown = now, now
+		w.storeDown, w.queueDown, w.outcomesDown = now, now, now
 		w.calmed()
 		w.hangUpTheDead()
 		for _, n := range w.living() {

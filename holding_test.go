@@ -1,0 +1,297 @@
+package compensator_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// nowMillis is the database's clock, in the unit of the log's columns.
+const nowMillis = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000"
+
+// withholdOutcomes makes the database take claims, but neither outcomes nor renewals.
+func withholdOutcomes(proxy *faultproxy.MySQL) {
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0, lease_until=0"), Fault: faultproxy.DropRequest})
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET lease_until="), Fault: faultproxy.DropRequest})
+}
+
+// awaitMoreClaims waits until a process has begun several more claims.
+func (w *world) awaitMoreClaims(proxy *faultproxy.MySQL) {
+	w.t.Helper()
+	claims := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("FOR UPDATE SKIP LOCKED")})
+	w.eventually(func() bool { return claims.Matched() >= 4 }, "the process claims")
+	claims.Disarm()
+}
+
+// throughProxy is a DSN that leads through a proxy.
+func throughProxy(t *testing.T, dsn string, proxy *faultproxy.MySQL) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	config.Addr = proxy.Addr()
+	return config.FormatDSN()
+}
+
+func (w *world) awaitLeasesEnded(n int) {
+	w.t.Helper()
+	w.eventually(func() bool {
+		return w.count("common_process_log WHERE state IN (0,-1,-3) AND lease_until>0 AND lease_until<"+nowMillis) == n
+	}, "%d leases end", n)
+}
+
+// The database takes no outcome for longer than the lease. Whoever holds one must not take his own entry for that of
+// somebody who died.
+func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
+	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if withRedis {
+				w.withRedis()
+			}
+			proxy, db := w.proxied(true)
+			cfg := w.quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+			c := w.new(cfg)
+			_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			w.backlog("close_order", 3)
+			w.exec("UPDATE common_process_log SET delivery_count=id%3") // the last one has lost two leases
+			withholdOutcomes(proxy)
+			w.run(c)
+			w.awaitLeasesEnded(3)
+			w.awaitMoreClaims(proxy)
+			proxy.Heal()
+			w.waitAllEnded()
+			require.Equal(t, 3, ran.total(), "each ran once")
+			require.Equal(t, 3, w.ended(compensator.Succeeded, 0))
+		})
+	}
+}
+
+// A whole server that stands still for longer than the lease.
+func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
+	server := testservers.NewSQL(t)
+	w := worldAt(t, server.Database(t))
+	cfg := w.quick()
+	cfg.Lease = time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	c := w.new(cfg)
+	ran := new(calls)
+	g := newGate()
+	g.openAtEnd(t)
+	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ order) error {
+		ran.add(e.ID)
+		return g.passDeaf(e)
+	}, compensator.TypeConfig{Concurrency: 40})
+	require.NoError(t, err)
+	w.backlog("close_order", 30)
+	w.run(c)
+	for range 30 {
+		g.await(t)
+	}
+	server.Pause()
+	passes(400 * time.Millisecond) // renewals and polls hang now
+	g.open()
+	passes(2500 * time.Millisecond)
+	server.Resume()
+	w.waitAllEnded()
+	require.Equal(t, 30, ran.total(), "each ran once")
+	require.Equal(t, 30, w.ended(compensator.Succeeded, 0))
+}
+
+// Another process cannot know that the first one lives and has a success to report. It leaves the entry alone for a
+// lease.
+func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
+	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if withRedis {
+				w.withRedis()
+			}
+			proxy, db := w.proxied(true)
+			cfg := w.quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+			c := w.new(cfg)
+			_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			otherProxy, otherDB := w.proxied(true)
+			cfg.DB, cfg.Lease = otherDB, 20*time.Second
+			other := w.new(cfg)
+			_, ranElsewhere := numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			w.backlog("close_order", 1)
+			w.exec("UPDATE common_process_log SET delivery_count=2")
+			withholdOutcomes(proxy)
+			w.run(c)
+			w.awaitLeasesEnded(1)
+			w.run(other)
+			w.awaitMoreClaims(otherProxy)
+			proxy.Heal()
+			w.waitAllEnded()
+			require.Equal(t, 1, ran.total())
+			require.Zero(t, ranElsewhere.total())
+			require.Equal(t, 1, w.ended(compensator.Succeeded, 0))
+		})
+	}
+}
+
+// A suspect whose outcome is not stored is as much at risk as one that runs: the next one has to wait.
+func TestSuspectHoldsItsLaneUntilItsOutcomeIsStored(t *testing.T) {
+	w := newWorld(t).withRedis()
+	proxy, _ := w.proxied(true)
+	c, types := w.lifeInstance(w.DB)
+	putMany(w, c, types.ship, 10, compensator.Options{})
+	w.exec("UPDATE common_process_log SET delivery_count=2")
+	withholdOutcomes(proxy)
+	child := w.startChild(program{DSN: throughProxy(t, w.DSN, proxy)})
+	w.eventually(func() bool { return w.count("common_process_log WHERE delivery_count=3") > 0 }, "a suspect runs")
+	w.awaitMoreClaims(proxy)
+	child.kill()
+	require.Equal(t, 1, w.count("common_process_log WHERE delivery_count>2"), "the kill counts against one")
+	w.run(c)
+	w.waitAllEnded()
+	require.LessOrEqual(t, w.count("common_process_log WHERE state=-2"), 1)
+	require.GreaterOrEqual(t, w.ended(compensator.Succeeded, 0), 9)
+}
+
+func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		proxy, db := w.proxied(true)
+		cfg.DB = db
+		c := w.new(cfg)
+		_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.backlog("close_order", 30)
+		late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count+1"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		require.NoError(t, late.Await(t.Context()))
+		cancel()
+		require.NoError(t, next(t, ended))
+		require.Zero(t, ran.total(), "what a late claim brings is not run")
+		require.Equal(t, 30, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "it is free for others at once")
+	})
+}
+
+func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB = db
+	c := w.new(cfg)
+	var ran atomic.Int64
+	_, err := compensator.HandleTx(c, "close_order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, order) error {
+		ran.Add(1)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.backlog("close_order", 3)
+	late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	require.NoError(t, late.Await(t.Context()), "its transaction begins")
+	cancel()
+	require.NoError(t, next(t, ended))
+	require.Zero(t, ran.Load())
+	require.Equal(t, 3, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "nothing is spent")
+}
+
+func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T) {
+	server := testservers.NewSQL(t)
+	w := worldAt(t, server.Database(t))
+	c := w.new(w.quick())
+	var ended atomic.Bool
+	var late, ran atomic.Int64
+	_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error {
+		if ended.Load() {
+			late.Add(1)
+		}
+		ran.Add(1)
+		return nil
+	}, compensator.TypeConfig{Concurrency: 50})
+	require.NoError(t, err)
+	w.backlog("close_order", 20_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	w.eventually(func() bool { return ran.Load() > 500 }, "it works")
+	server.Pause()
+	passes(200 * time.Millisecond) // what has been claimed is on its way
+	cancel()
+	passes(50 * time.Millisecond)
+	ended.Store(true)
+	server.Resume()
+	require.NoError(t, next(t, done))
+	require.Zero(t, late.Load(), "handlers that started after the signal")
+	require.Zero(t, w.count("common_process_log WHERE lease_until>0"))
+}
+
+// stuckOn registers a type whose handler never returns in time, and runs an instance with one entry of it.
+func stuckOn(t *testing.T, w *world, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *calls, g *gate) {
+	t.Helper()
+	cfg.Lease, cfg.StopTimeout = time.Second, 300*time.Millisecond
+	c = w.new(cfg)
+	g, ran = newGate(), new(calls)
+	g.openAtEnd(t)
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ order) error {
+		if ran.add(e.ID); e.Epoch > 0 {
+			return nil
+		}
+		return g.passDeaf(e)
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	w.run(c)
+	id = putThrough(w, cfg.DB, orders, 1, compensator.Options{})
+	g.await(t)
+	return c, id, ran, g
+}
+
+func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		c, id, ran, _ := stuckOn(t, w, cfg)
+		w.waitState(id, compensator.Dead) // nobody else is there to run it
+		require.Equal(t, 1, ran.of(id), "no second goroutine hangs")
+		e := w.entry(c, id)
+		require.Equal(t, compensator.EndedByCrash, e.EndedBy)
+		require.Contains(t, e.LastError, "has not returned since")
+		require.Zero(t, e.ProcessCount)
+		if stuck := c.Health(t.Context()).Stuck; assert.Len(t, stuck, 1) {
+			require.Equal(t, id, stuck[0].ID)
+		}
+		by := compensator.ByHand{Actor: "ops", Reason: "the downstream is back"}
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}))
+		w.waitState(id, compensator.Succeeded)
+		require.Equal(t, 2, ran.of(id), "a person's word is enough to run it beside the one that hangs")
+	})
+}
+
+func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		_, id, ran, g := stuckOn(t, w, cfg)
+		w.eventually(func() bool { return w.count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
+		g.open()
+		w.waitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.of(id))
+	})
+}
+
+func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		other := w.new(cfg)
+		_, ranElsewhere := numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		_, id, ran, _ := stuckOn(t, w, cfg)
+		w.run(other)
+		w.waitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.of(id))
+		require.Equal(t, 1, ranElsewhere.of(id))
+	})
+}

@@ -1,0 +1,142 @@
+package sqlitetest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// writer is somebody else's connection, in a transaction that keeps everybody from writing.
+func writer(t *testing.T, dsn string) (begin, end func()) {
+	t.Helper()
+	conn, err := open(t, dsn).Conn(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	run := func(statement string) func() {
+		return func() {
+			_, err := conn.ExecContext(context.Background(), statement)
+			require.NoError(t, err)
+		}
+	}
+	return run("BEGIN IMMEDIATE"), run("ROLLBACK")
+}
+
+// passes lets time pass: an outage has a length.
+func passes(d time.Duration) { <-time.After(d) }
+
+// A writer keeps the database busy for longer than the leases. All handlers have returned meanwhile: none runs again, and
+// none passes for dead, however many leases its entry had lost before.
+func TestBusyWriterCostsNoOutcome(t *testing.T) {
+	for _, deliveries := range []int{0, 2} {
+		t.Run(fmt.Sprint(deliveries, " lost leases"), func(t *testing.T) {
+			dsn := newFile(t, "journal_mode(WAL)", "busy_timeout(1000)")
+			db := open(t, dsn)
+			require.NoError(t, compensator.Migrate(t.Context(), db))
+			entries := 20
+			if deliveries > 1 {
+				entries = 1 // one at a time
+			}
+			returns := make(chan struct{})
+			var started sync.WaitGroup
+			var ran atomic.Int64
+			started.Add(entries)
+			c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error {
+				if ran.Add(1) <= int64(entries) {
+					started.Done()
+				}
+				<-returns
+				return nil
+			}, nil)
+			backlog(t, db, entries, deliveries)
+			stop := running(t, c)
+			started.Wait()
+			begin, end := writer(t, dsn)
+			begin()
+			close(returns)
+			passes(2500 * time.Millisecond)
+			end()
+			want := []string{fmt.Sprintf("close_order 1 %d", entries)}
+			require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) || int(ran.Load()) > entries }, patience, 20*time.Millisecond)
+			stop()
+			assert.Equal(t, want, states(t, db))
+			assert.Equal(t, entries, int(ran.Load()), "each ran once")
+		})
+	}
+}
+
+// A database that takes claims, but neither outcomes nor renewals, until leases have ended and the entries were polled.
+func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
+	db := open(t, newFile(t, wal...))
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	exec := func(statement string) {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	var rounds, ran atomic.Int64
+	c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error {
+		ran.Add(1)
+		return nil
+	}, func(compensator.ReconciledEvent) { rounds.Add(1) })
+	backlog(t, db, 3, 0)
+	exec("UPDATE common_process_log SET delivery_count=id%3") // one of them has lost two leases
+	exec("CREATE TRIGGER no_outcomes BEFORE UPDATE ON common_process_log WHEN NEW.delivery_count=0 OR NEW.version=OLD.version BEGIN SELECT RAISE(ABORT, 'not now'); END")
+	running(t, c)
+	ended := func() (n int) {
+		const now = "CAST((julianday('now')-2440587.5)*86400000 AS INTEGER)"
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM common_process_log WHERE lease_until>0 AND lease_until<"+now).Scan(&n))
+		return n
+	}
+	require.Eventually(t, func() bool { return ended() == 3 || ran.Load() > 3 }, patience, 20*time.Millisecond, "three leases end")
+	polled := rounds.Load() + 10
+	require.Eventually(t, func() bool { return rounds.Load() > polled }, patience, 20*time.Millisecond, "the process polls")
+	exec("DROP TRIGGER no_outcomes")
+	want := []string{"close_order 1 3"}
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) || ran.Load() > 3 }, patience, 20*time.Millisecond)
+	require.Equal(t, 3, int(ran.Load()), "each ran once")
+}
+
+func onSQLite(t *testing.T, db *sql.DB, handler func(context.Context, *compensator.Entry, int) error, reconciled func(compensator.ReconciledEvent)) *compensator.Compensator {
+	t.Helper()
+	c, err := compensator.New(t.Context(), compensator.Config{
+		DB: db, Lease: time.Second, PollInterval: 200 * time.Millisecond, ReconcileInterval: 300 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Observer: compensator.Observer{Reconciled: reconciled},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	_, err = compensator.Handle(c, "close_order", handler, compensator.TypeConfig{Concurrency: 100})
+	require.NoError(t, err)
+	return c
+}
+
+// running runs c until the returned function, or the test's end.
+func running(t *testing.T, c *compensator.Compensator) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// backlog puts due entries into the log that have been delivered so many times.
+func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
+	t.Helper()
+	for i := range n {
+		_, err := db.ExecContext(t.Context(), "INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, delivery_count, created_at, updated_at) "+
+			"VALUES (?, 'close_order', '1', 1, ?, 0, 0)", fmt.Sprint("late-", i), deliveries)
+		require.NoError(t, err)
+	}
+}
