@@ -72,7 +72,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"receipt.go", "	if recorded != e.BusinessType {\n", "	if recorded == \"\" {\n"},
 			},
-			sees: tests("TestKeyOfAnotherTypeIsRefusedByName", "TestTransactionWithAKeyOfAnotherTypeCommitsNothing"),
+			sees: tests("TestKeyOfAnotherTypeIsRefusedByName", "TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "300"),
 		},
 		{
 			name: "other-content-is-a-duplicate", oracle: safety,
@@ -88,7 +88,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"record.go", "			watch.taint(err)\n", "			if rec.inserted == nil {\n				watch.taint(err)\n			}\n"},
 			},
-			sees: tests("TestTransactionWithAKeyOfAnotherTypeCommitsNothing"),
+			sees: tests("TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "1500"),
 		},
 		{
 			name: "credits-leak", oracle: leak,

@@ -97,7 +97,7 @@ func running() []mutant {
 			edits: []edit{
 				{"dispatcher.go", "d.handlerContext(t, nil)", "d.handlerContext(t, &batch[0].row.Entry)"},
 			},
-			sees: tests("TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn"),
+			sees: tests("TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn").and(simulation, "300"),
 		},
 		{
 			name: "batch-failure-spreads", oracle: safety,

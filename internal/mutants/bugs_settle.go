@@ -125,7 +125,7 @@ func settling() []mutant {
 			edits: []edit{
 				{"retry.go", "min(max(d, minBackoff), maxDelay)", "min(max(d, minBackoff), 30*24*time.Hour)"},
 			},
-			sees: tests("TestOutcomeFollowsTheContract", "TestWaitThatAHandlerAsksForIsStoredAsGiven"),
+			sees: tests("TestOutcomeFollowsTheContract", "TestWaitThatAHandlerAsksForIsStoredAsGiven").and(simulation, "300"),
 		},
 		{
 			name: "snooze-hot-loop", oracle: duplicates,

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +19,11 @@ type apart struct {
 	jammed string          // idempotent id of an entry whose handlers hear nothing and return only when all is healed
 	former int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
 	leases []time.Duration // of one instance after the other, in place of the configured one
+	sleepy bool            // some handlers ask for months
 }
+
+// longWait is longer than anything but a sleepy handler's wish.
+const longWait = 24 * time.Hour
 
 // formerLacks are the types that a former version has no handlers for.
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
@@ -42,6 +48,37 @@ func (w *world) drawApart() {
 		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: storeDown, reads: rng.IntN(2) == 0,
 			span: lease + time.Duration(rng.Int64N(int64(3*lease)))})
 	}
+	a.sleepy = rng.IntN(6) == 0
+	if rng.IntN(6) == 0 {
+		w.crossOrders(rng)
+	}
+}
+
+// crossOrders makes what is recorded again another event, of another type, under the same id.
+func (w *world) crossOrders(rng *rand.Rand) {
+	for i := 1; i < len(w.plan.orders); i++ {
+		first, again := &w.plan.orders[i-1], &w.plan.orders[i]
+		if first.entries[0].IdempotentID != again.entries[0].IdempotentID {
+			continue
+		}
+		again.entries = slices.Clone(again.entries)
+		again.entries[rng.IntN(len(again.entries))].BusinessType = handledTypes[rng.IntN(len(handledTypes))]
+		again.stubborn = rng.IntN(2) == 0
+	}
+}
+
+// wake has a service call back what sleeps for longer than anybody waits.
+func (w *world) wake() {
+	if !w.apart.sleepy {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	for _, row := range w.store.Rows() {
+		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
+			_ = n.c.Reschedule(ctx, row.ID, 0) // or at the next look
+		}
+	}
 }
 
 // drawLosses draws what the queue loses of one type, in calm seeds, too: what is due is no later for it.
@@ -59,6 +96,7 @@ func (w *world) drawLosses() {
 // configOf is an instance's configuration.
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
+	cfg.Propagator = courier{}
 	if leases := w.apart.leases; len(leases) > 0 {
 		cfg.Lease = leases[n.number%len(leases)]
 	}

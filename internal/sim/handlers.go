@@ -128,6 +128,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 			b.deed = 1 + requeueDeed
 		}
 	}
+	if w.apart.sleepy && b.deed == 0 && e.State != compensator.Compensating && rng.IntN(2) == 0 {
+		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // a service can call it back; see wake
+	}
 	return b
 }
 
@@ -164,9 +167,12 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 // attemptBatch is a batch handler.
 func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
 	n.w.oracle.called(n, items[0].Entry)
+	if name := ctx.Value(orderName{}); name != nil {
+		n.w.oracle.fail("a batch of %d runs with what travelled with %q", len(items), name)
+	}
 	attempts := make([]*attempt, len(items))
 	for i, item := range items {
-		a, err := n.begin(ctx, item.Entry)
+		a, err := n.begin(item.Context(), item.Entry)
 		if err != nil {
 			return make([]error, len(items)+1)
 		}
@@ -261,7 +267,7 @@ func (n *instance) conclude(a *attempt, b behaviour, cut error) error {
 	if cut != nil {
 		how = interrupted
 	}
-	n.w.oracle.concluded(a, how)
+	n.w.oracle.concluded(a, how, b.after)
 	switch how {
 	case interrupted:
 		return cut

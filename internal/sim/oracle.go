@@ -94,7 +94,8 @@ type attempt struct {
 	start      int // how many came before it
 	at         time.Time
 
-	manner  manner // guarded by oracle.mu, as the rest
+	manner  manner        // guarded by oracle.mu, as the rest
+	asked   time.Duration // to be called again after
 	ended   bool
 	endedAt time.Time
 	lostAt  time.Time // when this instance was told that the lease is lost
@@ -205,7 +206,9 @@ func (o *oracle) insertedLocked(row compensator.Row) {
 	l := &life{id: row.ID, key: row.IdempotentID, kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
 	o.lives[row.ID], o.keys[row.IdempotentID] = l, l
-	o.fateLocked(row.IdempotentID).rows++
+	fate := o.fateLocked(row.IdempotentID)
+	fate.rows++
+	fate.kinds[row.BusinessType] = true
 	o.countLocked(l.kind, 1)
 }
 

@@ -22,6 +22,9 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 		return a
 	}
 	o.foundedLocked(l, n, e)
+	if carried, _ := ctx.Value(orderName{}).(string); carried != e.Headers["order"] {
+		o.failLocked("entry %s runs with what travelled with %q, and was recorded by %q", e.ID, carried, e.Headers["order"])
+	}
 	if n.ranWell.Load() {
 		o.failLocked("G15: entry %s starts on instance %d, whose Run has returned", e.ID, n.number)
 	}
@@ -83,10 +86,10 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 }
 
 // concluded takes how an attempt came out.
-func (o *oracle) concluded(a *attempt, how manner) {
+func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a.manner, a.ended, a.endedAt = how, true, time.Now()
+	a.manner, a.asked, a.ended, a.endedAt = how, after, true, time.Now()
 	if how == interrupted {
 		o.sights[sawInterrupted]++
 	}

@@ -10,15 +10,16 @@ import (
 
 // keyFate is what producers were told about an idempotent id, and what is true.
 type keyFate struct {
-	rows    int // ever committed
-	yes     int // transactions with it that were said to have committed
-	unknown int // whose end nobody knows, or whose process died
+	rows    int             // ever committed
+	kinds   map[string]bool // their business types
+	yes     int             // transactions with it that were said to have committed
+	unknown int             // whose end nobody knows, or whose process died
 	no      int
 }
 
 func (o *oracle) fateLocked(key string) *keyFate {
 	if o.orders[key] == nil {
-		o.orders[key] = &keyFate{}
+		o.orders[key] = &keyFate{kinds: make(map[string]bool)}
 	}
 	return o.orders[key]
 }
@@ -27,6 +28,7 @@ func (o *oracle) fateLocked(key string) *keyFate {
 func (o *oracle) orderEnded(order order, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.refusedLocked(order, err)
 	for _, e := range order.entries {
 		fate := o.fateLocked(e.IdempotentID)
 		switch {
@@ -37,12 +39,29 @@ func (o *oracle) orderEnded(order order, err error) {
 			o.sights[sawCommitted]++
 			if fate.rows == 0 {
 				o.failLocked("G1: the transaction of %q has committed, and the entry is not there", e.IdempotentID)
+			} else if !fate.kinds[e.BusinessType] {
+				o.failLocked("G11: the transaction of %q has committed as one of %s, and the entry is %v", e.IdempotentID, e.BusinessType, slices.Collect(maps.Keys(fate.kinds)))
 			}
 		case errors.Is(err, compensator.ErrCommitUnknown), err == errBroken, err == errDead:
 			fate.unknown++
 		default:
 			fate.no++
 		}
+	}
+}
+
+// refusedLocked: G11, what is refused as another type's was recorded as that.
+func (o *oracle) refusedLocked(order order, err error) {
+	var other *compensator.OtherTypeError
+	if !errors.As(err, &other) {
+		return
+	}
+	o.sights[sawRefused]++
+	asked := slices.ContainsFunc(order.entries, func(e compensator.NewEntry) bool {
+		return e.IdempotentID == other.IdempotentID && e.BusinessType == other.Asked
+	})
+	if !asked || other.Asked == other.Recorded || !o.fateLocked(other.IdempotentID).kinds[other.Recorded] {
+		o.failLocked("G11: refused with no reason: %v", err)
 	}
 }
 

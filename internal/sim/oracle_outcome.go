@@ -51,6 +51,7 @@ func (o *oracle) settledLocked(l *life, before, after compensator.Row, t *transi
 	default:
 		o.spentLocked(l, before, after, a)
 	}
+	o.waitsLocked(before, after, a)
 }
 
 // attemptOf finds the attempt of a version. The last one: a batch that came to nothing is run again alone.

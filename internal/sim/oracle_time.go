@@ -65,6 +65,21 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 	}
 }
 
+// waitsLocked: G9, what a handler asked to be called after is due then: not sooner, and not later.
+func (o *oracle) waitsLocked(before, after compensator.Row, a *attempt) {
+	again := after.State == compensator.Retrying || after.State == before.State
+	if a == nil || !again || a.voidable() || a.manner != snoozed && a.manner != laterOn {
+		return
+	}
+	want := max(a.asked, 100*time.Millisecond)
+	if want > longWait {
+		o.sights[sawSlept]++
+	}
+	if after.DueIn < want || after.DueIn > want+time.Second {
+		o.failLocked("G9: the handler of entry %s asked to be called after %v, and it is due in %v", after.ID, want, after.DueIn)
+	}
+}
+
 // renewedLocked: G16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
 func (o *oracle) renewedLocked(l *life, before compensator.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // whoever records it again locks its row against renewals, too

@@ -18,6 +18,26 @@ type order struct {
 	fails    bool          // the business decides against it in the end
 	undone   bool          // its first part, with the entries, is rolled back to a savepoint
 	thinking time.Duration // between recording and the end
+	stubborn bool          // what is refused as another type's is not noticed
+}
+
+// courier carries the name of the order that recorded an entry to its handlers.
+type courier struct{}
+
+type orderName struct{}
+
+func (courier) Inject(ctx context.Context) map[string]string {
+	if name, ok := ctx.Value(orderName{}).(string); ok {
+		return map[string]string{"order": name}
+	}
+	return nil
+}
+
+func (courier) Extract(ctx context.Context, headers map[string]string) context.Context {
+	if name := headers["order"]; name != "" {
+		ctx = context.WithValue(ctx, orderName{}, name)
+	}
+	return ctx
 }
 
 // way is how a transaction is made.
@@ -90,6 +110,7 @@ func (w *world) produce(o order) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
+	ctx = context.WithValue(ctx, orderName{}, o.entries[0].IdempotentID+" at "+o.at.String())
 	var err error
 	if o.way == inTx {
 		err = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -119,6 +140,10 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 		}
 	}
 	receipt, err := n.c.Record(ctx, tx, o.entries...)
+	var other *compensator.OtherTypeError
+	if o.stubborn && o.way == inTx && errors.As(err, &other) {
+		return nil, nil // the commit is to refuse what is left
+	}
 	if err != nil {
 		return nil, err
 	}

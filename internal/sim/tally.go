@@ -31,6 +31,8 @@ const (
 	sawSuspects
 	sawWaited
 	sawKept
+	sawRefused
+	sawSlept
 	sights
 )
 
@@ -43,6 +45,7 @@ var sightNames = [sights]string{
 	sawJammed: "handlers that heard nothing", sawFormer: "instances of a former version",
 	sawRestored: "types rebuilt by themselves", sawWhole: "waiting entries of types that became whole",
 	sawSuspects: "attempts of suspects", sawWaited: "outcomes stored after the end of their lease", sawKept: "claims refused for what the instance holds",
+	sawRefused: "events refused as another type's", sawSlept: "waits of months",
 }
 
 // tally counts faults and sights.

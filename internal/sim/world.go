@@ -340,7 +340,7 @@ func (w *world) patience() time.Duration {
 	cfg, types := w.plan.config, w.plan.types
 	var due time.Duration
 	for _, row := range w.store.Rows() {
-		if !row.State.Terminal() {
+		if !row.State.Terminal() && row.DueIn < longWait {
 			due = max(due, row.DueIn, row.LeaseLeft)
 		}
 	}
@@ -351,7 +351,7 @@ func (w *world) patience() time.Duration {
 // rest asserts G1: everything comes to rest, and the queue holds nothing of what has.
 func (w *world) rest() {
 	patience := w.patience()
-	if !w.await(patience, func() bool { return w.oracle.restless() == 0 }) {
+	if !w.await(patience, func() bool { w.wake(); return w.oracle.restless() == 0 }) {
 		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", patience, w.oracle.notAtRest())
 		return
 	}
