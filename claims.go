@@ -21,6 +21,7 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 	defer cancel()
 	found, err := c.store.Claim(ctx, want, token, t.cfg.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
+	c.saw(troubleClaim, err)
 	if err != nil {
 		p.settle(nil)
 		c.releaseUnknown(want, token)

@@ -46,6 +46,7 @@ type Compensator struct {
 
 	health     queueHealth
 	losses     *losses
+	troubles   troubles
 	dispatcher *dispatcher
 	scanner    *scanner
 
@@ -62,12 +63,12 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c := &Compensator{cfg: cfg, log: cfg.Logger}
-	c.health.c, c.losses = c, newLosses()
+	c.health.c, c.troubles.c, c.losses = c, c, newLosses()
 	c.types.leases = leaseRange{cfg.Lease, cfg.Lease}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
-	c.work, c.endWork = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.work, c.endWork = context.WithCancelCause(c.reporting(context.WithoutCancel(ctx)))
 	c.dispatcher = newDispatcher(c)
 	c.scanner = newScanner(c)
 	c.openLanes()
@@ -204,7 +205,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	}
 	defer c.stopRunning()
 	var loops sync.WaitGroup
-	loopCtx, stopLoops := context.WithCancel(ctx)
+	loopCtx, stopLoops := context.WithCancel(c.reporting(ctx)) // the loops' readings are not of c.work
 	defer stopLoops()
 	for _, loop := range []func(context.Context){c.scanner.run, c.reconcile, c.listen} {
 		loops.Go(func() { loop(loopCtx) })

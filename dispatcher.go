@@ -272,6 +272,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	cause := context.Cause(a.ctx)
 	a.cancel(nil)
 	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
+	d.c.troubles.attempted(a.t.name, end.err)
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause)}
 	switch {
 	case end.unstarted:

@@ -110,6 +110,7 @@ type Health struct {
 
 	UnknownTypes []string       // types with overdue entries that this process has no handler for
 	Stuck        []StuckAttempt // handlers that run on after their timeout
+	Troubles     []Trouble      // what of the library's own fails at present, and since when; it is tried again
 }
 
 // OK reports whether entries are being worked off in time: the database answers, and nothing has been due
@@ -120,7 +121,8 @@ func (h Health) OK(patience time.Duration) bool {
 
 // Health asks the database and the queue. It works without Run, too.
 func (c *Compensator) Health(ctx context.Context) Health {
-	h := Health{Stuck: c.dispatcher.stuckNow()}
+	ctx = c.reporting(ctx)
+	h := Health{Stuck: c.dispatcher.stuckNow(), Troubles: c.troubles.list()}
 	c.health.mu.Lock()
 	h.Queue = c.health.err
 	c.health.mu.Unlock()
@@ -146,10 +148,13 @@ func (c *Compensator) addOverdue(ctx context.Context, h *Health, head Head) erro
 		return err
 	}
 	rows, err := c.store.Load(ctx, []EntryID{oldest[0].ID})
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return err
 	}
-	overdue := -rows[0].DueIn
+	overdue := -oldest[0].In
+	if len(rows) > 0 {
+		overdue = -rows[0].DueIn
+	}
 	if overdue > h.OldestOverdue {
 		h.OldestOverdue, h.OldestOverdueType = overdue, head.BusinessType
 	}
@@ -177,6 +182,8 @@ func (h Health) String() string {
 	switch {
 	case h.Database != nil:
 		return fmt.Sprintf("database: %v", h.Database)
+	case len(h.Troubles) > 0:
+		return fmt.Sprintf("%s: %s; oldest overdue %v", h.Troubles[0].What, h.Troubles[0].Error, h.OldestOverdue)
 	case h.Queue != nil:
 		return fmt.Sprintf("queue: %v; oldest overdue %v", h.Queue, h.OldestOverdue)
 	}

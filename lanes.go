@@ -124,19 +124,21 @@ func (c *Compensator) resolveFresh(batch []freshEntry) {
 	ctx, cancel := c.statement()
 	defer cancel()
 	ids, err := c.store.IDs(ctx, nil, keys)
-	if err != nil {
-		c.log.Debug("compensator: ask for new ids", "err", err)
-	}
-	var found []freshEntry
+	c.saw(troubleReadBack, err)
+	var found, unfound []freshEntry
 	for _, f := range batch {
 		if f.id = ids[f.key]; f.id.IsZero() {
-			c.giveBack(f) // rolled back to a savepoint, or the database is away: the reconciler's
+			c.giveBack(f) // the reconciler's, if it is there
+			unfound = append(unfound, f)
 			continue
 		}
 		found = append(found, f)
 	}
 	failpoint.Reach(failpoint.IDsResolved)
 	c.route(found)
+	if err == nil {
+		c.reportMissing(unfound)
+	}
 }
 
 // verifyFresh reads born-claimed rows back. What the caller inserted is not proof that it was committed: a
@@ -149,16 +151,21 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 	ctx, cancel := c.statement()
 	defer cancel()
 	rows, err := c.store.Load(ctx, ids)
-	if err != nil {
-		c.log.Debug("compensator: read back new entries", "err", err)
-	}
+	c.saw(troubleReadBack, err)
 	failpoint.Reach(failpoint.EntryReadBack)
 	byID := make(map[EntryID]*Row, len(rows))
 	for i := range rows {
 		byID[rows[i].ID] = &rows[i]
 	}
+	var unfound []freshEntry
 	for _, f := range batch {
 		c.startFresh(f, byID[f.id])
+		if byID[f.id] == nil {
+			unfound = append(unfound, f)
+		}
+	}
+	if err == nil {
+		c.reportMissing(unfound)
 	}
 }
 
@@ -202,13 +209,13 @@ func (c *Compensator) claimFresh(batch []freshEntry) {
 		found, err := c.claim(t, want, len(want))
 		if err != nil {
 			c.free(t, len(want))
-			c.log.Debug("compensator: claim new entries", "type", name, "err", err)
 			continue // the reconciler finds them
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
 		c.free(t, len(want)-len(found.Mine))
 		c.announceWaiting(t, found)
 		c.startClaimed(t, found.Mine, 0)
+		c.reportMissing(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
 	}
 }
 
@@ -268,7 +275,7 @@ func (c *Compensator) announceNow(ctx context.Context, batch []Announcement, max
 		return t != nil && c.scanner.canClaim(t)
 	})
 	if len(elsewhere) > 0 && !c.local {
-		_ = c.queue.Notify(ctx, elsewhere) // a hint; every scanner looks by itself before long
+		c.saw(troubleNotify, c.queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
 	}
 	return nil
 }
@@ -290,8 +297,6 @@ func (c *Compensator) releaseIDs(ids []EntryID, token Token) bool {
 	ctx, cancel := c.statement()
 	defer cancel()
 	err := c.store.Release(ctx, ids, token)
-	if err != nil {
-		c.log.Debug("compensator: release", "entries", len(ids), "err", err)
-	}
+	c.saw(troubleRelease, err)
 	return err == nil
 }

@@ -108,8 +108,8 @@ func (d *dispatcher) renewAll(lease time.Duration, attempts []*attempt) {
 	defer cancel()
 	asked := time.Now()
 	lost, err := d.c.store.Renew(ctx, held, lease)
+	d.c.saw(troubleRenew, err)
 	if err != nil {
-		d.c.log.Debug("compensator: renew", "err", err)
 		return
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)

@@ -132,7 +132,7 @@ func (c *Compensator) change(ctx context.Context, ch Change) (Row, error) {
 		return Row{}, ErrClosed
 	}
 	ch.Token = newToken()
-	before, err := c.store.Change(ctx, nil, false, ch)
+	before, err := c.store.Change(c.reporting(ctx), nil, false, ch)
 	if err != nil {
 		return before, err
 	}

@@ -27,6 +27,12 @@ type Observer struct {
 	QueueDown func(err error)
 	QueueUp   func()
 
+	// EntryMissing comes when an entry was recorded, its transaction was said to have committed, and the row is not
+	// there when it is looked for. Where nobody watches the transaction that is how a rollback by the server shows
+	// whose error was swallowed. Only entries that are looked for at once are noticed: without a delay, of a type
+	// that runs here.
+	EntryMissing func(MissingEvent)
+
 	// Reconciled comes after each round, and when types were rebuilt by themselves, with what the queue did not know
 	// or could not say.
 	Reconciled func(ReconciledEvent)
@@ -50,6 +56,14 @@ type SettledEvent struct {
 	State        State
 	EndedBy      EndedBy
 	Attempt      int
+}
+
+// MissingEvent describes an entry that is not there.
+type MissingEvent struct {
+	ID           EntryID // zero after a bulk Record on MySQL
+	BusinessType string
+	IdempotentID string
+	LikelyCause  string
 }
 
 // ReconciledEvent sums up a round of the reconciler.

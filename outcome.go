@@ -36,7 +36,7 @@ const unavailablePause = 2 * time.Second
 // transient is a failure that is the database's, at the very end of a transaction: the handler is run again
 // soon, and nothing is counted against the entry.
 func transient(err error) error {
-	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), err: err}
+	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), transient: true, err: err}
 }
 
 type verdictKind int
@@ -51,9 +51,10 @@ const (
 
 // verdict is a handler's error with what it asks for.
 type verdict struct {
-	kind  verdictKind
-	after time.Duration // until the next attempt; ≤ 0: the type's schedule
-	err   error
+	kind      verdictKind
+	after     time.Duration // until the next attempt; ≤ 0: the type's schedule
+	transient bool          // the database's failure, not the handler's word
+	err       error
 }
 
 func (v *verdict) Error() string { return v.err.Error() }

@@ -17,9 +17,8 @@ type Receipt struct {
 	// Entries answers for each entry recorded, in their order.
 	Entries []Recorded
 
-	rec     *recording
-	watched bool // the end of the transaction is seen by a Connector or InTx
-	once    sync.Once
+	rec  *recording
+	once sync.Once
 }
 
 // Recorded answers for one entry.
@@ -46,7 +45,8 @@ func (r *Receipt) ID() EntryID {
 }
 
 func (rec *recording) receipt(entries []NewEntry, watched bool) *Receipt {
-	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec, watched: watched}
+	rec.watched = watched
+	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec}
 	for i, p := range rec.place {
 		in, draft := &rec.inserted[p], &rec.drafts[p]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotentID: draft.IdempotentID, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
@@ -134,7 +134,7 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 // blocks and never fails; calling it twice, or on a Connector's or InTx's receipt, which need no call, does
 // nothing.
 func (r *Receipt) Committed() {
-	if !r.watched {
+	if !r.rec.watched {
 		r.ended(committed)
 	}
 }
@@ -165,6 +165,7 @@ type freshEntry struct {
 	businessType string
 	token        Token     // the born claim's
 	credit       *credit   // nil unless born claimed
+	watched      bool      // the end of its transaction was seen, and not only told
 	due          time.Time // by this process's monotonic clock, for the queue only
 }
 
@@ -183,7 +184,7 @@ func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
 		if due.Before(earliest) && atLeast > 0 {
 			due = earliest
 		}
-		list = append(list, freshEntry{id: rec.inserted[i].ID, key: d.IdempotentID, businessType: d.BusinessType, token: d.Token, credit: rec.credits[i], due: due})
+		list = append(list, freshEntry{id: rec.inserted[i].ID, key: d.IdempotentID, businessType: d.BusinessType, token: d.Token, watched: rec.watched, credit: rec.credits[i], due: due})
 	}
 	return list
 }

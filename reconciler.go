@@ -2,6 +2,7 @@ package compensator
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -32,13 +33,24 @@ const scanTimeout = time.Minute
 func (r *reconciler) heads(ctx context.Context) ([]Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	return r.c.store.Heads(ctx)
+	heads, err := r.c.store.Heads(ctx)
+	r.saw(ctx, err)
+	return heads, err
+}
+
+// saw takes the result of a reading, unless Run has ended it.
+func (r *reconciler) saw(ctx context.Context, err error) {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		r.c.saw(troubleRound, err)
+	}
 }
 
 func (r *reconciler) scan(ctx context.Context, w Window) ([]Scheduled, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	return r.c.store.Scan(ctx, w)
+	found, err := r.c.store.Scan(ctx, w)
+	r.saw(ctx, err)
+	return found, err
 }
 
 // reconcile runs rounds until ctx ends.
@@ -84,9 +96,6 @@ func (r *reconciler) round(ctx context.Context) {
 	}
 	heads, err := r.heads(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			r.c.log.Debug("compensator: reconcile", "err", err)
-		}
 		return
 	}
 	failpoint.Reach(failpoint.HeadsRead)
@@ -203,7 +212,6 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	}
 	overdue, err := r.scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: limit})
 	if err != nil {
-		c.log.Debug("compensator: poll", "type", t.name, "err", err)
 		return 0
 	}
 	n := t.slots.take(len(overdue))
@@ -218,7 +226,6 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	failpoint.Reach(failpoint.OverdueClaimed)
 	c.free(t, n-len(found.Mine))
 	if err != nil {
-		c.log.Debug("compensator: poll", "type", t.name, "err", err)
 		return 0
 	}
 	c.startClaimed(t, found.Mine, 0)

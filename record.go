@@ -73,12 +73,13 @@ func (t *Type[T]) Name() string { return t.name }
 func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receipt, error) {
 	entry, err := t.Entry(v, opts)
 	if err != nil {
-		return nil, err
+		return nil, t.c.refuse(ctx, tx, err)
 	}
 	return t.c.Record(ctx, tx, entry)
 }
 
-// Entry encodes v, for a Record of several entries at once.
+// Entry encodes v, for a Record of several entries at once. It knows no transaction: whoever swallows its error
+// commits without the entry.
 func (t *Type[T]) Entry(v T, opts Options) (NewEntry, error) {
 	content, err := t.codec.Marshal(v)
 	if err != nil {
@@ -89,18 +90,21 @@ func (t *Type[T]) Entry(v T, opts Options) (NewEntry, error) {
 
 // Record writes entries in the caller's open transaction, which it neither begins nor ends: they exist
 // exactly if it commits. tx is anything with ExecContext and QueryContext on an open transaction; given none
-// it returns ErrNoTransaction. All entries are checked before anything is sent, and a *FieldError leaves the
-// transaction as it was. After any other error roll back: a Connector or InTx makes sure of it.
+// it returns ErrNoTransaction. All entries are checked before anything is sent.
+//
+// After any error but ErrDuplicate roll back, also after a *FieldError, which has sent nothing: a Connector or InTx
+// makes sure of it and refuses the commit with ErrNotRecorded. To go on without the entry, go back to a savepoint set
+// before the call.
 //
 // A repeated idempotent id, in the table or among entries, is the same event told again, and no error: see Receipt.
 // That of an entry of another business type is an *OtherTypeError: it would leave this event without an entry.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
-		return nil, ErrClosed
+		return nil, c.refuse(ctx, tx, ErrClosed)
 	}
 	rec, err := c.newRecording(ctx, entries)
 	if err != nil {
-		return nil, err
+		return nil, c.refuse(ctx, tx, err)
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
@@ -124,6 +128,14 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	return receipt, receipt.refuseDuplicates(entries)
 }
 
+// refuse keeps a transaction whose entry was refused from being committed without it, where its end is seen.
+func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
+	if watch, none := c.enlist(ctx, tx); watch != nil && none == nil {
+		watch.taint(err)
+	}
+	return err
+}
+
 // recording is one Record call under way.
 type recording struct {
 	c        *Compensator
@@ -133,6 +145,7 @@ type recording struct {
 	inserted []Inserted
 	credits  []*credit // of the drafts born claimed; nil for the others
 	at       time.Time
+	watched  bool // the end of the transaction is seen by a Connector or InTx
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {

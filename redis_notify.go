@@ -40,13 +40,15 @@ func (q *redisQueue) Listen(ctx context.Context, wake func(businessType string))
 			return
 		case <-pause.C:
 		}
-		_ = q.failed(ctx, q.listenOnce(ctx, wake))
+		if err := q.failed(ctx, q.listenOnce(ctx, wake)); ctx.Err() == nil {
+			report(ctx, troubleListen, err)
+		}
 		pause.Reset(listenPause)
 	}
 }
 
-// listenOnce receives until the connection fails, stays silent, or ctx ends. Nobody is told about the error:
-// a lost notification costs a few seconds at most, and the other methods report a Redis that is away.
+// listenOnce receives until the connection fails, stays silent, or ctx ends. A lost notification costs a few seconds
+// at most.
 func (q *redisQueue) listenOnce(ctx context.Context, wake func(businessType string)) error {
 	subscription := q.client.Subscribe(ctx, q.keys.wake())
 	closed := make(chan struct{})
@@ -67,6 +69,7 @@ func (q *redisQueue) listenOnce(ctx context.Context, wake func(businessType stri
 		switch {
 		case err == nil:
 			asked = false
+			report(ctx, troubleListen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &network) && network.Timeout() && !asked:

@@ -229,11 +229,7 @@ func (s *scanner) claim(t *handlerType, n, fulls int) {
 	s.mu.Lock()
 	scan := s.types[t.name]
 	scan.ended(got, fulls)
-	first := scan.failures == 1
 	s.mu.Unlock()
-	if first {
-		s.c.log.Warn("compensator: claims fail; trying again", "type", t.name, "err", got.err)
-	}
 	s.poke()
 }
 
@@ -350,7 +346,9 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	share, err := ahead.take(n, func(limit int) ([]EntryID, error) {
 		ctx, cancel := c.statement()
 		defer cancel()
-		return c.store.Due(ctx, t.name, limit)
+		due, err := c.store.Due(ctx, t.name, limit)
+		c.saw(troubleClaim, err)
+		return due, err
 	})
 	c.free(t, max(0, n-len(share.ids)))
 	if err != nil || len(share.ids) == 0 {

@@ -66,11 +66,9 @@ func (c *Compensator) writeOutcomes(token Token, outcomes []Outcome) []Settled {
 		ctx, cancel := c.statement()
 		results, err := c.store.Settle(ctx, token, outcomes)
 		cancel()
+		c.saw(troubleStore, err)
 		if err == nil {
 			return results
-		}
-		if failures == 1 || failures%20 == 0 {
-			c.log.Warn("compensator: outcomes could not be stored; trying again", "entries", len(outcomes), "tries", failures, "err", err)
 		}
 		if !c.pause(settleBackoff.delay(failures)) {
 			return nil

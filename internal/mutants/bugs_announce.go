@@ -23,7 +23,7 @@ func announcing() []mutant {
 			name: "wake-up-lost", oracle: lateness,
 			what: "a process is not woken for an entry that another one announced: it looks seconds later",
 			edits: []edit{
-				{"lanes.go", "		_ = c.queue.Notify(ctx, elsewhere) // a hint; every scanner looks by itself before long\n", ""},
+				{"lanes.go", "		c.saw(troubleNotify, c.queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long\n", ""},
 			},
 			sees: tests("TestAnnouncedEntryWakesAnotherProcess"),
 		},

@@ -32,8 +32,7 @@ func reconciling() []mutant {
 			what: "the reconciler remembers the highest id it has seen and asks for later ones only",
 			edits: []edit{
 				{"reconciler.go", "	rebuild bool  ", "	highest EntryID\n	rebuild bool  "},
-				{"reconciler.go", "	return r.c.store.Scan(ctx, w)\n", `	found, err := r.c.store.Scan(ctx, w)
-	mark := r.highest
+				{"reconciler.go", "	r.saw(ctx, err)\n	return found, err\n", `	mark := r.highest
 	for _, f := range found {
 		if compareIDs(f.ID, r.highest) > 0 {
 			r.highest = f.ID
