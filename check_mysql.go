@@ -60,6 +60,7 @@ type mysqlSession struct {
 	binlogFormat string
 	readOnly     string // a flag, or a word in newer servers
 	replicated   bool   // another server may take over
+	chains       bool   // each COMMIT begins the next transaction
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
@@ -69,7 +70,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	if err != nil {
 		return m, err
 	}
-	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on')")
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type')")
 	if err != nil {
 		return m, err
 	}
@@ -89,6 +90,8 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 			m.replicated = m.replicated || isOn(value)
 		case "read_only":
 			m.readOnly = value
+		case "completion_type":
+			m.chains = strings.EqualFold(value, "CHAIN") || value == "1"
 		}
 	}
 	return m, rows.Err()
@@ -104,6 +107,9 @@ func (m mysqlSession) problems() []error {
 	}
 	if !m.autocommit {
 		refuse("autocommit", "is 0 in the session (DSN or init_connect): statements outside a transaction would never be committed")
+	}
+	if m.chains {
+		refuse("completion_type", "is CHAIN in the session (DSN or server): statements after a COMMIT would never be committed; want NO_CHAIN")
 	}
 	if !strings.Contains(m.sqlMode, "STRICT_TRANS_TABLES") && !strings.Contains(m.sqlMode, "STRICT_ALL_TABLES") {
 		refuse("sql_mode", strconv.Quote(m.sqlMode)+": without STRICT_TRANS_TABLES the server cuts values silently")

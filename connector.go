@@ -4,9 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
+	"time"
 )
 
 // Connector wraps a database driver's connector so that the end of every transaction on it is seen. Entries
@@ -20,12 +23,16 @@ import (
 //   - db.Driver() and sql.Conn.Raw give the wrapper, not the driver's own types.
 //   - Commit refuses, and rolls back, a transaction in which an entry could not be written
 //     (ErrNotRecorded) or which the server has already rolled back on its own (ErrTxAborted).
+//   - Once the server has rolled such a transaction back, its statements return ErrTxAborted: sent, they
+//     would commit by themselves.
 //   - A connection on which a statement was refused because the server is read-only (1290, 1792, 1836) is closed
 //     once it comes back to the pool: after a switchover the next one leads to the new primary.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
+//   - A pooled connection that was left inside a transaction is thrown away when a BeginTx with an isolation
+//     level finds it so.
 //
-// Commit's refusals and ErrCommitUnknown concern only transactions an entry was recorded in. How statements and errors change a
-// transaction is known of MySQL, MariaDB and what speaks like them.
+// ErrCommitUnknown, ErrTxAborted and refusals of Commit concern only transactions an entry was recorded in. How
+// statements and errors change a transaction is known of MySQL, MariaDB and what speaks like them.
 func Connector(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*connector); ok {
 		return c
@@ -83,6 +90,7 @@ func watched(db *sql.DB) (inner driver.Connector, ok bool) {
 // enlistment asks the connection beneath any handle for the transaction it has open. It travels in the
 // context of a probe statement: a watched connection fills it and does not execute the text.
 type enlistment struct {
+	ours    bool // the library has begun the transaction: nothing is sent once it is over
 	watched *watchedTx
 	home    *connector // the connection's
 }
@@ -109,6 +117,24 @@ func unfilled(ctx context.Context) *enlistment {
 	}
 	return e
 }
+
+// warnLeftOpen reports a session that somebody left inside a transaction, and that is thrown away: to the Compensator
+// whose statement met it, or to the log.
+func warnLeftOpen(ctx context.Context, err error) {
+	err = fmt.Errorf("%w: %w", errLeftOpen, err)
+	if report(ctx, troubleSession, err) {
+		return
+	}
+	now, last := time.Now().UnixNano(), leftOpenWarned.Load()
+	if time.Duration(now-last) > complaintInterval && leftOpenWarned.CompareAndSwap(last, now) {
+		warnConnector(err)
+	}
+}
+
+var leftOpenWarned atomic.Int64 // unix ns; of statements that are none of a Compensator's
+
+// errLeftOpen names the cause, which is nowhere in the server's words.
+var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
 
 // connectorWarning receives what no caller can be told: an implicit commit, a panic in a hook. Nil logs.
 var connectorWarning atomic.Pointer[func(error)]

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -12,8 +13,10 @@ import (
 // connectorConn is a watched connection. It implements every optional interface of package driver; what the
 // inner connection lacks is answered as database/sql treats a lack of it.
 type connectorConn struct {
-	inner driver.Conn
-	home  *connector
+	inner   driver.Conn
+	home    *connector // nil: lent
+	loan    *loan      // nil: the connection is ours to close
+	touched bool       // a statement has been sent since it left the pool
 	txWatch
 }
 
@@ -35,6 +38,12 @@ func (c *connectorConn) Begin() (driver.Tx, error) {
 
 func (c *connectorConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := connBegin(ctx, c.inner, opts)
+	if isInsideTransaction(err) && !c.touched {
+		c.discard = true
+		warnLeftOpen(ctx, err)
+		return nil, driver.ErrBadConn // nothing has happened: package sql takes the next one
+	}
+	c.touched, c.ours = true, nil
 	c.begun(err)
 	if err != nil {
 		return nil, err
@@ -91,6 +100,9 @@ func (c *connectorConn) PrepareContext(ctx context.Context, query string) (drive
 	if unfilled(ctx) != nil {
 		return stmt, nil
 	}
+	if err := c.lost(stmt.kind); err != nil {
+		return nil, err
+	}
 	if err := stmt.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -120,6 +132,7 @@ func (c *connectorConn) CheckNamedValue(value *driver.NamedValue) error {
 
 func (c *connectorConn) ResetSession(ctx context.Context) error {
 	c.reset()
+	c.touched = false
 	if c.discard {
 		return driver.ErrBadConn
 	}
@@ -139,15 +152,30 @@ func (c *connectorConn) IsValid() bool {
 	return true
 }
 
+// Close ends a loan, too. What was lent must not come back inside a transaction.
 func (c *connectorConn) Close() error {
+	if c.loan != nil {
+		c.loan.end(!c.discard && c.state == txClosed)
+		c.end(c.dropped())
+		return nil
+	}
 	err := c.inner.Close()
 	c.end(c.dropped())
 	return err
 }
 
-// before refuses a COMMIT sent as text as connectorTx.Commit does. An XA transaction is only refused: who
-// coordinates it has to roll it back everywhere.
+// before refuses what would be done outside the transaction it was meant for, and a COMMIT sent as text as
+// connectorTx.Commit does. An XA transaction is only refused: who coordinates it has to roll it back everywhere.
 func (c *connectorConn) before(ctx context.Context, kind sqlKind) error {
+	c.touched = true
+	if c.mustKnow() && kind != sqlRollback {
+		if err := c.askServer(ctx); err != nil {
+			return fmt.Errorf("compensator: ask whether the transaction is still open: %w", err)
+		}
+	}
+	if err := c.lost(kind); err != nil {
+		return err
+	}
 	switch kind {
 	case sqlCommit, sqlCommitChain:
 		if refusal := c.refusal(); refusal != nil {
@@ -166,13 +194,16 @@ func (c *connectorConn) enlist(ctx context.Context, e *enlistment) {
 		doubt = c.askServer(ctx)
 	}
 	e.watched, e.home = c.current(), c.home
+	if e.ours {
+		c.ours = e.watched
+	}
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", ErrNoTransaction, doubt))
 	}
 }
 
 // Only inside a transaction does a savepoint live long enough to be released. Where a savepoint would begin
-// a transaction instead (SQLite), the # is a syntax error, and the doubt remains.
+// a transaction instead (SQLite), the # is a syntax error, and another question is asked.
 const (
 	doubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	doubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
@@ -192,11 +223,22 @@ func (c *connectorConn) askServer(ctx context.Context) error {
 		c.proven(true)
 	case errors.As(err, &answer) && answer.Number == noSuchSavepoint:
 		c.proven(false)
+	case strings.Contains(err.Error(), sqliteBadToken):
+		return c.askSQLite(ctx)
 	default:
 		c.failed(err)
 		return err
 	}
 	return nil
+}
+
+// askSQLite is askServer in SQLite's words.
+func (c *connectorConn) askSQLite(ctx context.Context) error {
+	open, err := sqliteInside(c.send(ctx, sqliteProbe))
+	if err == nil {
+		c.proven(open)
+	}
+	return err
 }
 
 // send executes a statement of ours, which nobody follows.

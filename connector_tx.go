@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"context"
 	"database/sql/driver"
 	"fmt"
 	"strings"
@@ -59,20 +60,36 @@ func (w *watchedTx) taint(err error) {
 	}
 }
 
-// refusal is why Commit must not happen, or nil.
+// refusal is why Commit must not happen, or nil: an entry was not written, or the transaction has had its end.
 func (w *watchedTx) refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	aborted := w.ended // still held by its connection, hence ended by the server
 	switch {
-	case w.tainted != nil && aborted:
-		return fmt.Errorf("%w: %w (%w)", ErrNotRecorded, w.tainted, ErrTxAborted)
+	case w.tainted != nil && w.ended:
+		return fmt.Errorf("%w: %w (%w)", ErrNotRecorded, w.tainted, w.state)
 	case w.tainted != nil:
 		return fmt.Errorf("%w: %w", ErrNotRecorded, w.tainted)
-	case aborted:
-		return ErrTxAborted
+	case w.ended:
+		return w.state
 	}
 	return nil
+}
+
+// over is err once the transaction has ended. A doubt is no end.
+func (w *watchedTx) over() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		return nil
+	}
+	return w.state
+}
+
+// committed reports whether it ended by a commit that is known to have happened.
+func (w *watchedTx) committed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended && w.outcome == committed
 }
 
 // suspend answers err from now on; nil resumes. It does nothing once the transaction has ended.
@@ -140,6 +157,10 @@ type connectorTx struct {
 var _ driver.Tx = (*connectorTx)(nil)
 
 func (t *connectorTx) Commit() error {
+	if t.conn.mustKnow() {
+		_ = t.conn.askServer(context.Background()) // where it cannot be asked, COMMIT fails too, and says how
+	}
+	t.conn.ours = nil
 	if refusal := t.conn.refusal(); refusal != nil {
 		return t.conn.refused(refusal, t.inner.Rollback())
 	}
@@ -151,6 +172,10 @@ func (t *connectorTx) Commit() error {
 
 func (t *connectorTx) Rollback() error {
 	err := t.inner.Rollback()
+	t.conn.ours = nil
+	if err != nil && t.conn.state == txOpen {
+		t.conn.discard = true // only closing the connection is sure to end the transaction now
+	}
 	t.conn.end(t.conn.dropped())
 	return err
 }

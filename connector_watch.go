@@ -26,8 +26,11 @@ const (
 type txWatch struct {
 	state    txState
 	implicit bool       // autocommit was touched: with no BEGIN, a transaction may be open all the same
-	discard  bool       // a rollback of ours failed, or the server is read-only: the connection must not be used again
+	discard  bool       // a rollback failed, the session was left inside a transaction, or the server is read-only: not to be used again
+	unseen   bool       // any error may have ended the transaction
+	suspect  bool       // the doubt comes from an error: if no transaction is open, the server has rolled it back
 	watched  *watchedTx // nil until an entry asks for it
+	ours     *watchedTx // the transaction that the library began on this connection, also once it is over
 }
 
 // current is the transaction for an entry to enlist in.
@@ -46,6 +49,24 @@ func (t *txWatch) current() *watchedTx {
 		t.watched.suspend(ErrNoTransaction)
 	}
 	return t.watched
+}
+
+// mustKnow reports whether a doubt is to be settled before anything is sent: what was meant for a transaction that is
+// no more would be done for good. Of transactions that are none of ours, only those with entries matter, and only a
+// doubt that an error has raised: what their own statements do is up to them.
+func (t *txWatch) mustKnow() bool {
+	return t.state == txDoubtful && (t.ours != nil || t.suspect && t.watched != nil)
+}
+
+// lost is why a statement must not be sent: the transaction it was meant for is over.
+func (t *txWatch) lost(kind sqlKind) error {
+	switch {
+	case t.ours != nil:
+		return t.ours.over()
+	case t.state == txAborted && t.watched != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
+		return t.watched.err()
+	}
+	return nil
 }
 
 func (t *txWatch) refusal() error {
@@ -94,8 +115,9 @@ func (t *txWatch) committed(err error) error {
 
 // refused follows a ROLLBACK sent in place of a COMMIT and returns the error to give to the caller.
 func (t *txWatch) refused(refusal, rollback error) error {
+	aborted := t.state == txAborted
 	t.end(rolledBack)
-	if rollback == nil {
+	if rollback == nil || aborted {
 		return refusal
 	}
 	t.discard = true // only closing the connection is sure to end the transaction now
@@ -104,14 +126,14 @@ func (t *txWatch) refused(refusal, rollback error) error {
 
 // dropped is how the transaction ends when it is rolled back or its connection closed.
 func (t *txWatch) dropped() commitOutcome {
-	if t.state == txDoubtful || t.state == txDetached {
+	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return commitUnknown
 	}
 	return rolledBack
 }
 
 func (t *txWatch) end(outcome commitOutcome) {
-	t.state = txClosed
+	t.state, t.suspect = txClosed, false
 	if t.implicit {
 		t.state = txDoubtful
 	}
@@ -124,6 +146,7 @@ func (t *txWatch) end(outcome commitOutcome) {
 // reset follows the connection's way through the pool. A transaction begun by a text and left behind is
 // still open on the server: whoever uses the connection next decides about it.
 func (t *txWatch) reset() {
+	t.ours = nil
 	switch t.state {
 	case txClosed:
 	case txAborted:
@@ -142,12 +165,18 @@ func (t *txWatch) failed(err error) {
 	}
 	switch aborts, doubtful := abortsTransaction(err); {
 	case aborts:
-		t.state = txAborted
-		if t.watched != nil {
-			t.watched.abort()
-		}
-	case doubtful:
+		t.aborted()
+	case doubtful, t.unseen:
+		suspect := t.state == txOpen || t.suspect
 		t.doubt()
+		t.suspect = suspect
+	}
+}
+
+func (t *txWatch) aborted() {
+	t.state, t.suspect = txAborted, false
+	if t.watched != nil {
+		t.watched.abort()
 	}
 }
 
@@ -155,7 +184,7 @@ func (t *txWatch) doubt() {
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
-	t.state = txDoubtful
+	t.state, t.suspect = txDoubtful, false
 	if t.watched != nil {
 		t.watched.suspend(ErrNoTransaction)
 	}
@@ -163,12 +192,16 @@ func (t *txWatch) doubt() {
 
 // proven settles a doubt with the server's answer.
 func (t *txWatch) proven(open bool) {
-	if !open {
+	switch {
+	case !open && t.suspect:
+		t.aborted()
+		return
+	case !open:
 		t.end(commitUnknown)
 		t.state = txClosed
 		return
 	}
-	t.state = txOpen
+	t.state, t.suspect = txOpen, false
 	if t.watched != nil {
 		t.watched.suspend(nil)
 	}

@@ -31,6 +31,7 @@ type dialect struct {
 	share      string                     // suffix: read the latest committed rows, wait for those in flight
 	shareNow   string                     // suffix: the same, or fail at once
 	inTx       string                     // condition that a statement fails or changes nothing outside a transaction
+	latest     string                     // statement that makes the next read show what is committed, and fails inside a transaction
 	returning  bool                       // INSERT … RETURNING
 	qualified  bool                       // the table may be named database.table
 	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell

@@ -88,9 +88,11 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 					_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: content, Options: compensator.Options{MaxProcessCount: i + 1}})
 					require.NoError(t, err)
 				}
-				_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: make([]byte, 300<<10)})
-				require.ErrorAs(t, err, new(*compensator.FieldError))
 			})
+			tx := w.begin(cfg.DB)
+			_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: make([]byte, 300<<10)})
+			require.ErrorAs(t, err, new(*compensator.FieldError))
+			require.NoError(t, tx.Rollback())
 			w.waitAllEnded()
 			assert.Equal(t, len(contents), w.count("common_process_log WHERE state=1"))
 		})

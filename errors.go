@@ -25,8 +25,8 @@ var (
 	// types that say TypeConfig.RefuseOtherContent; otherwise the receipt tells.
 	ErrOtherContent = errors.New("compensator: idempotent id already recorded with other content")
 
-	// ErrNotRecorded: Commit refused, and rolled back, because an entry of this transaction could not be
-	// written. Connector and InTx return it, so that a swallowed error of Record never commits half.
+	// ErrNotRecorded: Commit refused, and rolled back, because an entry of this transaction was refused or could
+	// not be written. Connector and InTx return it, so that a swallowed error of Record never commits half.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
 	// ErrCommitUnknown: the connection broke around COMMIT. The transaction may have happened or not; ask

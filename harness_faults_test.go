@@ -144,6 +144,15 @@ type statements interface {
 // deadlock makes the server roll tx back in favour of a heavier transaction, and returns once tx was told.
 func (w *world) deadlock(tx statements) {
 	w.t.Helper()
+	w.deadlockIn(tx, func() error {
+		_, err := tx.ExecContext(w.t.Context(), "UPDATE accounts SET n=1 WHERE id=2")
+		return err
+	})
+}
+
+// deadlockIn is deadlock where tx is told by whatever meet does with rows 1 and 2 of accounts.
+func (w *world) deadlockIn(tx statements, meet func() error) {
+	w.t.Helper()
 	w.exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	w.exec("REPLACE INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 100) SELECT i, 0 FROM s")
 	_, err := tx.ExecContext(w.t.Context(), "UPDATE accounts SET n=1 WHERE id=1")
@@ -157,8 +166,7 @@ func (w *world) deadlock(tx statements) {
 		_, err := rival.Exec("UPDATE accounts SET n=2 WHERE id=1")
 		waited <- err
 	}()
-	_, err = tx.ExecContext(w.t.Context(), "UPDATE accounts SET n=1 WHERE id=2")
-	w.requireNumber(err, 1213)
+	w.requireNumber(meet(), 1213)
 	require.NoError(w.t, <-waited, "the wrong transaction was rolled back")
 	require.NoError(w.t, rival.Rollback())
 }

@@ -148,6 +148,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	}
 	store, err := compensator.OpenStore(t.Context(), w.open(plain(dsn)), compensator.DefaultTable)
 	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
 	c := w.new(w.quick())
 	var receipt *compensator.Receipt
 	w.inTx(w.DB, func(tx *sql.Tx) {

@@ -108,7 +108,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return nil, err
+		return nil, poison(watch, err)
 	}
 	if watch != nil {
 		rec.reserve() // only where the transaction's end is seen can its slots be given back
@@ -116,10 +116,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	receipt, err := rec.insert(ctx, tx, entries, watch)
 	if err != nil {
 		rec.rolledBack()
-		if watch != nil {
-			watch.taint(err)
-		}
-		return nil, err
+		return nil, poison(watch, err)
 	}
 	failpoint.Reach(failpoint.EntryInserted)
 	if watch != nil {
@@ -128,9 +125,15 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	return receipt, receipt.refuseDuplicates(entries)
 }
 
-// refuse keeps a transaction whose entry was refused from being committed without it, where its end is seen.
+// refuse is for entries that were refused before anything was sent.
 func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
-	if watch, none := c.enlist(ctx, tx); watch != nil && none == nil {
+	watch, _ := c.enlist(ctx, tx)
+	return poison(watch, err)
+}
+
+// poison keeps a transaction from being committed without its entry, where its end is seen.
+func poison(watch transactionEnd, err error) error {
+	if watch != nil {
 		watch.taint(err)
 	}
 	return err

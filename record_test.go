@@ -92,6 +92,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 		want   string
 	}{
 		"autocommit off":             {params: map[string]string{"autocommit": "0"}, want: "autocommit"},
+		"chained transactions":       {params: map[string]string{"completion_type": "1"}, want: "completion_type"},
 		"lenient sql_mode":           {params: map[string]string{"sql_mode": "''"}, want: "sql_mode"},
 		"key of equal letters":       {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL", want: "idempotent_id"},
 		"key too short":              {alter: "MODIFY idempotent_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", want: "idempotent_id"},
@@ -140,19 +141,15 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 			IdempotentID: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
 			Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
 		}}
-		w.inTx(db, func(tx *sql.Tx) {
-			w.effect(tx, "business")
-			_, err := c.Record(t.Context(), tx, untyped(1)[0], bad)
-			for _, field := range []string{
-				"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count",
-			} {
-				assert.ErrorContains(t, err, field)
-			}
-			_, err = c.Record(t.Context(), tx, untyped(1)...)
-			require.NoError(t, err, "the transaction stays usable")
-		})
-		assert.Equal(t, 1, w.count("effects"))
-		assert.Equal(t, 1, w.count("common_process_log"), "a refused call writes nothing")
+		tx := w.begin(db)
+		_, err := c.Record(t.Context(), tx, untyped(1)[0], bad)
+		for _, field := range []string{
+			"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count",
+		} {
+			assert.ErrorContains(t, err, field)
+		}
+		_ = tx.Commit()
+		assert.Zero(t, w.count("common_process_log"), "a refused call writes nothing")
 	})
 }
 
@@ -182,27 +179,92 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	assert.Equal(t, long[:4*64], e.BusinessID)
 }
 
-func TestOversizedContentLeavesTheTransactionUsable(t *testing.T) {
+// refusedEntries are calls of Record that send nothing.
+var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[order], tx compensator.Tx) error{
+	"content too long": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[order], tx compensator.Tx) error {
+		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: make([]byte, 1001)})
+		return err
+	},
+	"second of two entries": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[order], tx compensator.Tx) error {
+		_, err := c.Record(t.Context(), tx, append(untyped(1), compensator.NewEntry{})...)
+		return err
+	},
+	"option": func(t *testing.T, _ *compensator.Compensator, orders *compensator.Type[order], tx compensator.Tx) error {
+		_, err := orders.Record(t.Context(), tx, order{}, compensator.Options{Delay: -1})
+		return err
+	},
+	"value that cannot be encoded": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[order], tx compensator.Tx) error {
+		channels, err := compensator.Declare[chan int](c, "close_order", compensator.TypeConfig{})
+		require.NoError(t, err)
+		_, err = channels.Record(t.Context(), tx, nil, compensator.Options{})
+		return err
+	},
+}
+
+// TestBusinessIsNotCommittedWithoutARefusedEntry: the caller swallows a *FieldError.
+func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
 		cfg := w.quick()
-		cfg.DB = db
+		cfg.DB, cfg.MaxContent = db, 1000
 		c := w.new(cfg)
-		largest := bytes.Repeat([]byte{0, '\'', '\\', 0xff}, 64<<10)
-		var receipt *compensator.Receipt
-		w.inTx(db, func(tx *sql.Tx) {
-			w.effect(tx, "business")
-			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: append(largest, 1)})
-			var field *compensator.FieldError
-			require.ErrorAs(t, err, &field)
-			assert.Equal(t, "content", field.Field)
-			receipt, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: largest})
-			require.NoError(t, err, "the largest allowed")
-		})
-		e, err := c.Get(t.Context(), receipt.ID())
-		require.NoError(t, err)
-		assert.True(t, bytes.Equal(largest, e.Content), "content came back different")
-		assert.Equal(t, 1, w.count("effects"))
+		orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		for name, refused := range refusedEntries {
+			for _, savepoint := range []bool{false, true} {
+				work := func(tx compensator.Tx) error {
+					w.effect(tx, name)
+					_, err := tx.ExecContext(t.Context(), "SAVEPOINT before_the_entry")
+					require.NoError(t, err)
+					require.ErrorAs(t, refused(t, c, orders, tx), new(*compensator.FieldError))
+					if savepoint {
+						_, err = tx.ExecContext(t.Context(), "ROLLBACK TO before_the_entry")
+					}
+					return err
+				}
+				errs := map[string]error{"closure": c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })}
+				if strings.HasSuffix(t.Name(), "/connector") {
+					tx := w.begin(db)
+					require.NoError(t, work(tx))
+					errs["transaction"] = tx.Commit()
+				}
+				for way, err := range errs {
+					if savepoint {
+						require.NoError(t, err, "%s of a %s: going back to a savepoint gives the entry up", name, way)
+					} else {
+						require.ErrorIs(t, err, compensator.ErrNotRecorded, "%s of a %s", name, way)
+					}
+				}
+				if !savepoint {
+					require.Zero(t, w.count("effects WHERE what=?", name))
+				} else {
+					require.Equal(t, len(errs), w.count("effects WHERE what=?", name))
+				}
+			}
+		}
+		assert.Zero(t, w.count("common_process_log"))
 	})
+}
+
+// A handle that nobody watches cannot refuse its commit: Record's error is all there is.
+func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	cfg.DB = w.open(plain(w.DSN))
+	c := w.new(cfg)
+	largest := bytes.Repeat([]byte{0, '\'', '\\', 0xff}, 64<<10)
+	var receipt *compensator.Receipt
+	w.inTx(cfg.DB, func(tx *sql.Tx) {
+		w.effect(tx, "business")
+		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: append(largest, 1)})
+		var field *compensator.FieldError
+		require.ErrorAs(t, err, &field)
+		assert.Equal(t, "content", field.Field)
+		receipt, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: largest})
+		require.NoError(t, err, "the largest allowed")
+	})
+	e, err := c.Get(t.Context(), receipt.ID())
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(largest, e.Content), "content came back different")
+	assert.Equal(t, 1, w.count("effects"))
 }
 
 func TestContentIsWhatItWasWhenRecorded(t *testing.T) {

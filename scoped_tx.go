@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,9 +11,15 @@ import (
 // ScopedTx is a transaction the library begins and ends: InTx's closure and transactional handlers get one.
 // It runs statements and cannot be committed or rolled back. Its four methods are those that GORM, bun,
 // sqlc and squirrel ask of a connection. It is not for use after the function it was given to has returned.
+//
+// Once the server has rolled the transaction back, nothing more is sent: every statement, also through a *sql.Stmt
+// prepared before, returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended
+// (COMMIT, DDL) answers ErrNoTransaction from then on.
 type ScopedTx struct {
-	tx      Transaction
-	watch   *watchedTx // the connection's own view, when it is a Connector's
+	c     *Compensator // that began it
+	tx    Transaction
+	watch *watchedTx // the connection's own view; nil on a Store that has none, for which the fields below stand in
+
 	hooks   []func(commitOutcome)
 	aborted error // the server has ended the transaction
 	tainted error // an entry could not be written
@@ -22,12 +29,18 @@ var _ Tx = (*ScopedTx)(nil)
 
 // ExecContext runs a statement in the transaction.
 func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if s.aborted != nil {
+		return nil, s.aborted
+	}
 	res, err := s.tx.ExecContext(ctx, query, args...)
 	return res, s.see(err)
 }
 
 // QueryContext runs a query in the transaction. Close its rows before the next statement.
 func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if s.aborted != nil {
+		return nil, s.aborted
+	}
 	rows, err := s.tx.QueryContext(ctx, query, args...)
 	return rows, s.see(err)
 }
@@ -48,7 +61,7 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 
 // see remembers an error by which the server has ended the transaction, whatever the caller does about it.
 func (s *ScopedTx) see(err error) error {
-	if mysqlFault(err) == faultAborted {
+	if s.watch == nil && mysqlFault(err) == faultAborted {
 		s.aborted = fmt.Errorf("%w: %w", ErrTxAborted, err)
 	}
 	return err
@@ -62,6 +75,27 @@ func (s *ScopedTx) err() error {
 		return s.watch.err()
 	}
 	return nil
+}
+
+// joins is nil where a statement of c joins the transaction, which another Compensator may have begun. A doubt is
+// settled first.
+func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
+	if s.c.fingerprint != c.fingerprint {
+		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", s.c.fingerprint, c.fingerprint)}
+	}
+	if s.watch != nil {
+		ctx, _ := withEnlistment(ctx)
+		_ = c.store.Probe(ctx, s) // what it finds is asked for next
+	}
+	return s.err()
+}
+
+// lost is why the transaction is over already, or nil.
+func (s *ScopedTx) lost() error {
+	if s.watch != nil {
+		return s.watch.over()
+	}
+	return s.aborted
 }
 
 // proven: without the connection's own view, an error while rows were read may have gone unseen.
@@ -78,12 +112,16 @@ func (s *ScopedTx) onEnd(hook func(commitOutcome)) {
 func (s *ScopedTx) taint(err error) {
 	if s.watch != nil {
 		s.watch.taint(err)
+		return
 	}
 	s.tainted = errors.Join(s.tainted, err)
 }
 
 // commit ends the transaction and tells the hooks how.
 func (s *ScopedTx) commit() error {
+	if s.watch != nil {
+		return s.commitWatched()
+	}
 	if s.tainted != nil {
 		s.rollback()
 		return fmt.Errorf("%w: %w", ErrNotRecorded, s.tainted)
@@ -97,6 +135,19 @@ func (s *ScopedTx) commit() error {
 	s.ended(outcome)
 	if outcome == commitUnknown && !errors.Is(err, ErrCommitUnknown) {
 		err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	}
+	return err
+}
+
+// commitWatched leaves it to the connection to see the end, and to refuse it.
+func (s *ScopedTx) commitWatched() error {
+	if refusal := s.watch.refusal(); refusal != nil {
+		s.rollback()
+		return refusal
+	}
+	err := s.tx.Commit()
+	if err == nil && !s.watch.committed() { // a doubtful statement had ended it before
+		err = ErrNoTransaction
 	}
 	return err
 }
@@ -116,15 +167,14 @@ func (s *ScopedTx) ended(outcome commitOutcome) {
 
 // begin starts a transaction of ours in the user's pool.
 func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
-	tx, err := c.store.Begin(ctx)
+	tx, err := c.store.Begin(c.reporting(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: begin: %w", err)
 	}
-	s := &ScopedTx{tx: tx}
-	if c.watchesDB {
-		s.watch, _ = c.watchOf(ctx, tx)
+	if seen, ok := tx.(watchedTransaction); ok {
+		return &ScopedTx{c: c, tx: seen.Transaction, watch: seen.watch}, nil
 	}
-	return s, nil
+	return &ScopedTx{c: c, tx: tx}, nil
 }
 
 // InTx runs work in a transaction at READ COMMITTED and commits it when work returns nil; entries recorded
@@ -158,22 +208,23 @@ type transactionEnd interface {
 
 func (w *watchedTx) fullyWatched() bool { return true }
 
-// enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil).
+// enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil). An error says
+// that nothing of c's can join it.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	switch tx := tx.(type) {
 	case nil:
 		return nil, &FieldError{Field: "tx", Reason: "is nil"}
 	case *ScopedTx:
-		return tx, tx.err()
+		return tx, tx.joins(ctx, c)
 	}
 	if !c.watchesDB {
 		return nil, nil
 	}
 	watch, err := c.watchOf(ctx, tx)
-	if watch == nil || err != nil {
+	if watch == nil {
 		return nil, err
 	}
-	return watch, watch.err()
+	return watch, cmp.Or(err, watch.err())
 }
 
 // watchOf asks the connection beneath tx for its view. A handle on some other connection answers as the

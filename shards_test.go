@@ -45,6 +45,15 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					}
 				}
 				require.NoError(t, tx.Rollback())
+				elsewhere := there.quick()
+				elsewhere.DB = there.open(openOther(there.DSN))
+				require.ErrorIs(t, there.new(elsewhere).InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					there.effect(tx, "business")
+					_, err := orders.Record(ctx, tx, order{}, compensator.Options{})
+					assert.ErrorAs(t, err, new(*compensator.FieldError))
+					return nil // swallowed
+				}), compensator.ErrNotRecorded, "half is not committed in the other database")
+				assert.Zero(t, there.count("effects"))
 				for _, w := range []*world{here, there} {
 					assert.Equal(t, 1, w.count("common_process_log WHERE state=0"))
 					w.exec("DELETE FROM common_process_log")

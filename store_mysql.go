@@ -39,6 +39,7 @@ func mysqlDialect(version string) *dialect {
 		lockNow:    " FOR UPDATE NOWAIT",
 		share:      " LOCK IN SHARE MODE",
 		shareNow:   " FOR SHARE NOWAIT",
+		latest:     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
 		qualified:  true,
 		keyed:      mysqlKeyed,
 		probe:      probeMySQL,
@@ -133,11 +134,10 @@ func isReadOnly(err error) bool {
 // WRITE is what the next transaction would be anyway.
 func probeMySQL(ctx context.Context, tx Tx) error {
 	_, err := tx.ExecContext(ctx, "SET TRANSACTION READ WRITE")
-	var server *mysql.MySQLError
 	switch {
 	case err == nil:
 		return ErrNoTransaction
-	case errors.As(err, &server) && server.Number == errCharacteristics:
+	case isInsideTransaction(err):
 		return nil
 	}
 	return fmt.Errorf("compensator: probe the transaction: %w", err)
@@ -158,6 +158,12 @@ func probeSavepoint(ctx context.Context, tx Tx) error {
 		return ErrNoTransaction
 	}
 	return fmt.Errorf("compensator: probe the transaction: %w", err)
+}
+
+// isInsideTransaction: the server refuses to say how a transaction begins, for one has begun.
+func isInsideTransaction(err error) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && server.Number == errCharacteristics
 }
 
 func beginMySQL(ctx context.Context, db *sql.DB) (Transaction, error) {

@@ -34,22 +34,28 @@ func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]E
 func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
 	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT next_at FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1) - %s FROM (%s) AS g",
 		s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
-	rows, err := s.pool().QueryContext(ctx, query)
+	var heads []Head
+	err := s.readLatest(ctx, func(from Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var h Head
+			var dueIn int64
+			if err := rows.Scan(&h.State, &h.BusinessType, &dueIn); err != nil {
+				return err
+			}
+			h.DueIn = time.Duration(dueIn) * time.Millisecond
+			heads = append(heads, h)
+		}
+		return rows.Err()
+	})
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the earliest entries: %w", err)
 	}
-	defer rows.Close()
-	var heads []Head
-	for rows.Next() {
-		var h Head
-		var dueIn int64
-		if err := rows.Scan(&h.State, &h.BusinessType, &dueIn); err != nil {
-			return nil, err
-		}
-		h.DueIn = time.Duration(dueIn) * time.Millisecond
-		heads = append(heads, h)
-	}
-	return heads, rows.Err()
+	return heads, nil
 }
 
 // Scan implements Store.
@@ -91,21 +97,23 @@ func (s *sqlStore) eachState(query func(State) string) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-func (s *sqlStore) scheduled(ctx context.Context, query string, args ...any) ([]Scheduled, error) {
-	rows, err := s.pool().QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var found []Scheduled
-	for rows.Next() {
-		var d Scheduled
-		var wait int64
-		if err := rows.Scan(&d.ID.row, &d.NextAt, &wait); err != nil {
-			return nil, err
+func (s *sqlStore) scheduled(ctx context.Context, query string, args ...any) (found []Scheduled, err error) {
+	err = s.readLatest(ctx, func(from Tx) error {
+		rows, err := from.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
 		}
-		d.In = time.Duration(wait) * time.Millisecond
-		found = append(found, d)
-	}
-	return found, rows.Err()
+		defer rows.Close()
+		for rows.Next() {
+			var d Scheduled
+			var wait int64
+			if err := rows.Scan(&d.ID.row, &d.NextAt, &wait); err != nil {
+				return err
+			}
+			d.In = time.Duration(wait) * time.Millisecond
+			found = append(found, d)
+		}
+		return rows.Err()
+	})
+	return found, err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type sqlStore struct {
 	d     *dialect
 	table tableName
 	db    *sql.DB // the user's: its sessions are as the user made them
+	users *sql.DB // where transactions of ours begin in the user's pool: db itself when it is watched, or what it lends
 	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
 
 	// Check finds these out.
@@ -56,8 +58,11 @@ func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, erro
 		return nil, &FieldError{Field: "Table", Reason: "this database has no qualified table names"}
 	}
 	d.dueIndex = name.in(d.dueIndex)
-	s := &sqlStore{d: d, table: name, db: db}
-	if inner, ok := watched(db); ok && d.skipLocked != "" {
+	s := &sqlStore{d: d, table: name, db: db, users: db}
+	switch inner, ok := watched(db); {
+	case !ok:
+		s.users = lend(db, d.unseenEnd)
+	case d.skipLocked != "":
 		s.own = openOwn(inner)
 	}
 	return s, nil
@@ -73,10 +78,14 @@ func (s *sqlStore) pool() *sql.DB {
 
 // Close implements Store.
 func (s *sqlStore) Close() error {
+	var err error
 	if s.own != nil {
-		return s.own.Close()
+		err = s.own.Close()
 	}
-	return nil
+	if s.users != s.db {
+		err = errors.Join(err, s.users.Close())
+	}
+	return err
 }
 
 // Check implements Store.
@@ -123,8 +132,23 @@ func (s *sqlStore) elsewhere(ctx context.Context, tx Tx) error {
 	return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of database %q, and the log is in %q", name, s.home)}
 }
 
-// Begin implements Store.
-func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) { return s.d.begin(ctx, s.db) }
+// Begin implements Store. Whatever the user's pool is, the transaction is watched.
+func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) {
+	tx, err := s.d.begin(ctx, s.users)
+	if err != nil {
+		return nil, err
+	}
+	ctx, enlistment := withEnlistment(ctx)
+	enlistment.ours = true
+	_ = s.d.probe(ctx, tx) // of a watched connection, which answers by itself
+	return watchedTransaction{tx, enlistment.tx()}, nil
+}
+
+// watchedTransaction is a Transaction whose connection tells how it stands.
+type watchedTransaction struct {
+	Transaction
+	watch *watchedTx // nil: something between us and the connection keeps contexts from it
+}
 
 // Probe implements Store.
 func (s *sqlStore) Probe(ctx context.Context, tx Tx) error { return finished(s.d.probe(ctx, tx)) }
@@ -142,7 +166,7 @@ func (s *sqlStore) beginOwn(ctx context.Context) (Transaction, error) {
 	if s.own != nil {
 		return s.own.BeginTx(ctx, nil) // the session is READ COMMITTED already: one round trip less
 	}
-	return s.d.begin(ctx, s.db)
+	return s.d.begin(ctx, s.users)
 }
 
 // inOwn runs work in a transaction of ours.
@@ -156,6 +180,43 @@ func (s *sqlStore) inOwn(ctx context.Context, work func(tx Transaction) error) e
 		return s.dropReadOnly(err)
 	}
 	return s.dropReadOnly(tx.Commit())
+}
+
+// readLatest runs a read that must not be answered out of an old snapshot: that is what a session shows that somebody
+// has left inside a transaction, for as long as it is. In the user's pool such a one is thrown away and the next one
+// tried, at the price of a statement.
+func (s *sqlStore) readLatest(ctx context.Context, read func(from Tx) error) error {
+	if s.own != nil || s.d.latest == "" {
+		return read(s.pool())
+	}
+	var err error
+	for range s.db.Stats().OpenConnections + 1 {
+		var conn *sql.Conn
+		if conn, err = s.users.Conn(ctx); err != nil {
+			return err
+		}
+		if _, err = conn.ExecContext(ctx, s.d.latest); !isInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
+			defer conn.Close()
+			if err != nil {
+				return err
+			}
+			return read(conn)
+		}
+		throwAway(ctx, conn, err)
+	}
+	return err
+}
+
+// throwAway closes a connection of the user's pool.
+func throwAway(ctx context.Context, conn *sql.Conn, why error) {
+	if isInsideTransaction(why) {
+		warnLeftOpen(ctx, why)
+	}
+	_ = conn.Raw(func(driverConn any) error { // fails with what it is told to
+		driverConn.(*connectorConn).discard = true
+		return driver.ErrBadConn
+	})
+	_ = conn.Close()
 }
 
 // updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed. It

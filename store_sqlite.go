@@ -61,17 +61,27 @@ func sqliteGroups(from string, states []State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// probeSQLite runs the one statement that fails inside a transaction and changes nothing outside of one: the
+// sqliteProbe is the one statement that fails inside a transaction and changes nothing outside of one: the
 // temporary database has no safety level.
-func probeSQLite(ctx context.Context, tx Tx) error {
-	_, err := tx.ExecContext(ctx, "PRAGMA temp.synchronous=FULL")
-	switch {
-	case err == nil:
-		return ErrNoTransaction
-	case strings.Contains(err.Error(), "inside a transaction"):
-		return nil
+const sqliteProbe = "PRAGMA temp.synchronous=FULL"
+
+// sqliteInside reads the answer to sqliteProbe.
+func sqliteInside(answer error) (inside bool, err error) {
+	if answer != nil && strings.Contains(answer.Error(), "inside a transaction") {
+		return true, nil
 	}
-	return fmt.Errorf("compensator: probe the transaction: %w", err)
+	return false, answer
+}
+
+func probeSQLite(ctx context.Context, tx Tx) error {
+	_, err := tx.ExecContext(ctx, sqliteProbe)
+	switch inside, err := sqliteInside(err); {
+	case err != nil:
+		return fmt.Errorf("compensator: probe the transaction: %w", err)
+	case !inside:
+		return ErrNoTransaction
+	}
+	return nil
 }
 
 // beginSQLite starts a transaction that has the write lock from the outset: one that takes it later fails,
@@ -115,6 +125,9 @@ const (
 	sqliteUnique        = 2067
 	sqlitePrimaryCodeOf = 0xff
 )
+
+// sqliteBadToken is SQLite's answer to a comment in MySQL's style.
+const sqliteBadToken = "unrecognized token"
 
 // sqliteMessages classify the errors of drivers that do not tell the code in our way.
 var sqliteMessages = []struct {

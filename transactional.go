@@ -38,6 +38,9 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	if a.ctx.Err() != nil || !inTime() {
 		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
 	}
+	if err := tx.lost(); err != nil { // and the handler did not say so
+		return ending{err: fmt.Errorf("handler returned nil: %w", err)}
+	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	token := newToken()

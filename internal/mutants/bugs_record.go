@@ -16,9 +16,58 @@ func recording() []mutant {
 			name: "taint-ignored", oracle: safety,
 			what: "a transaction commits although its entry could not be written",
 			edits: []edit{
-				{"record.go", "watch.taint(err)", ""},
+				{"record.go", "		rec.rolledBack()\n		return nil, poison(watch, err)\n", "		rec.rolledBack()\n		return nil, err\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
+		},
+		{
+			name: "refused-entry-commits", oracle: safety,
+			what: "a transaction commits although an entry of it was refused before anything was sent",
+			edits: []edit{
+				{"record.go", "	return poison(watch, err)\n", "	_ = watch\n	return err\n"},
+			},
+			sees: tests("TestBusinessIsNotCommittedWithoutARefusedEntry"),
+		},
+		{
+			name: "statements-after-a-rollback", oracle: safety,
+			what: "a transaction of ours that the server has rolled back takes further statements, which commit by themselves",
+			edits: []edit{
+				{"connector_watch.go", "		return t.ours.over()\n", "		return nil\n"},
+				{"connector_watch.go", "(kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL)", "false"},
+			},
+			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
+		},
+		{
+			name: "left-open-session-drawn-again", oracle: lateness,
+			what: "a pooled session that was left inside a transaction goes back to its pool as if it were sound",
+			edits: []edit{
+				{"connector_conn.go", "	if isInsideTransaction(err) && !c.touched {\n", "	if false {\n"},
+			},
+			sees: tests("TestSessionsLeftInsideATransactionHoldNothingUp/begin"),
+		},
+		{
+			name: "due-read-from-an-old-snapshot", oracle: lateness,
+			what: "what is due is looked for in whatever transaction somebody has left open on the session",
+			edits: []edit{
+				{"store_sql.go", "	if s.own != nil || s.d.latest == \"\" {\n", "	if true {\n"},
+			},
+			sees: tests("TestHealthSeesPastASnapshotThatSomebodyLeftOpen"),
+		},
+		{
+			name: "missing-entry-untold", oracle: lateness,
+			what: "an entry that is not there after its commit is passed over in silence",
+			edits: []edit{
+				{"missing.go", "		if ids[f.key].IsZero() {\n", "		if ids == nil {\n"},
+			},
+			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
+		},
+		{
+			name: "plain-pool-unwatched", oracle: safety,
+			what: "transactions of ours in a plain pool are not watched: errors in rows and prepared statements go unseen",
+			edits: []edit{
+				{"store_sql.go", "		s.users = lend(db, d.unseenEnd)\n", ""},
+			},
+			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
 		},
 		{
 			name: "duplicate-overwrites", oracle: safety,
@@ -86,7 +135,7 @@ func recording() []mutant {
 			name: "refused-event-commits", oracle: safety,
 			what: "a swallowed refusal of an event leaves the transaction free to commit without it",
 			edits: []edit{
-				{"record.go", "			watch.taint(err)\n", "			if rec.inserted == nil {\n				watch.taint(err)\n			}\n"},
+				{"record.go", "		return nil, poison(watch, err)\n	}\n	failpoint", "		if rec.inserted == nil {\n			_ = poison(watch, err)\n		}\n		return nil, err\n	}\n	failpoint"},
 			},
 			sees: tests("TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "1500"),
 		},

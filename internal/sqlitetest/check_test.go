@@ -80,6 +80,7 @@ func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {
 	require.NoError(t, compensator.MigrateTable(ctx, db, "orders_log"))
 	s, err := compensator.OpenStore(ctx, db, "orders_log")
 	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
 	require.NoError(t, s.Check(ctx))
 	before, err := s.Fingerprint(ctx)
 	require.NoError(t, err)

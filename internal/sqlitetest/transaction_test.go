@@ -183,3 +183,58 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	assert.Zero(t, wrong)
 	assert.Greater(t, moments, 1)
 }
+
+// TestNothingIsSentOnceSQLiteHasRolledBack: an interrupted write takes its whole transaction along, and what comes
+// after it would commit by itself.
+func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
+	for name, rollback := range map[string]func(ctx context.Context, tx *compensator.ScopedTx) error{
+		"exec": func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := tx.ExecContext(ctx, endless)
+			return err
+		},
+		"prepared": func(ctx context.Context, tx *compensator.ScopedTx) error {
+			stmt, err := tx.PrepareContext(t.Context(), endless)
+			require.NoError(t, err)
+			defer stmt.Close()
+			_, err = stmt.ExecContext(ctx)
+			return err
+		},
+		"rows": func(ctx context.Context, tx *compensator.ScopedTx) error {
+			return tx.QueryRowContext(ctx, endless+" RETURNING id").Scan(new(int))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t, newFile(t, wal...))
+			require.NoError(t, compensator.Migrate(t.Context(), db))
+			_, err := db.Exec("CREATE TABLE orders (id INTEGER)")
+			require.NoError(t, err)
+			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, c.Close()) }()
+			require.ErrorIs(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				early, err := tx.PrepareContext(ctx, "INSERT INTO orders VALUES (1)")
+				require.NoError(t, err)
+				defer early.Close()
+				short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+				defer cancel()
+				require.Error(t, rollback(short, tx)) // and swallowed
+				_, err = early.ExecContext(ctx)
+				assert.ErrorIs(t, err, compensator.ErrTxAborted)
+				_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")
+				assert.ErrorIs(t, err, compensator.ErrTxAborted)
+				return nil
+			}), compensator.ErrTxAborted)
+			require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+				require.Error(t, err, "a statement that fails by itself ends nothing")
+				_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (2)")
+				return err
+			}))
+			var n int
+			require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM orders").Scan(&n))
+			assert.Equal(t, 1, n)
+		})
+	}
+}
+
+const endless = "INSERT INTO orders WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n"

@@ -1,0 +1,61 @@
+package compensator
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+)
+
+// lender opens connections by borrowing them from a pool that the user has opened without Connector, each for one
+// transaction of ours. While it is lent, a connection is watched as a Connector's is: so every error is seen by which
+// the server ends the transaction, also one that comes up in rows, in a prepared statement or in a single row, where
+// no handle of database/sql could tell us.
+type lender struct {
+	db     *sql.DB
+	unseen bool // dialect.unseenEnd
+}
+
+// lend opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
+func lend(db *sql.DB, unseen bool) *sql.DB {
+	lent := sql.OpenDB(lender{db, unseen})
+	lent.SetMaxIdleConns(-1)
+	return lent
+}
+
+func (l lender) Driver() driver.Driver { return l.db.Driver() }
+
+// Connect waits for a connection as the user's pool has it.
+func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := l.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	loan := &loan{back: make(chan error), over: make(chan struct{})}
+	inner := make(chan driver.Conn)
+	go func() {
+		defer close(loan.over)
+		defer conn.Close()
+		_ = conn.Raw(func(driverConn any) error { // what it fails with is what the loan ended with
+			inner <- driverConn.(driver.Conn)
+			return <-loan.back
+		})
+	}()
+	return &connectorConn{inner: <-inner, loan: loan, txWatch: txWatch{unseen: l.unseen}}, nil
+}
+
+// loan is the time a connection is lent for. Package sql wants all use of a driver's connection inside one call of
+// Raw, which a goroutine holds open meanwhile.
+type loan struct {
+	back chan error
+	over chan struct{} // closed once the pool has its connection again
+}
+
+// end gives the connection back. One that is not sound is thrown away by the pool.
+func (l *loan) end(sound bool) {
+	var verdict error
+	if !sound {
+		verdict = driver.ErrBadConn
+	}
+	l.back <- verdict
+	<-l.over
+}
