@@ -123,7 +123,8 @@ func (cfg Config) validate() error {
 		}
 	}
 	atLeast := func(field string, d, least time.Duration) {
-		refuse(d < least, field, fmt.Sprintf("%v is less than %v", d, least))
+		reason := badSpan(d, least)
+		refuse(reason != "", field, reason)
 	}
 	refuse(cfg.DB == nil && cfg.Store == nil, "DB", "is missing")
 	refuse(cfg.DB != nil && cfg.Store != nil, "Store", "replaces DB: give one of them")
@@ -141,4 +142,18 @@ func (cfg Config) validate() error {
 	refuse(cfg.QueueLimit < 1000, "QueueLimit", "is less than 1,000")
 	refuse(cfg.MaxContent < 1 || cfg.MaxContent > hardMaxContent, "MaxContent", fmt.Sprintf("%d: want 1 byte to 8 MiB", cfg.MaxContent))
 	return errors.Join(problems...)
+}
+
+// longestSpan bounds what is configured: added to others, or a few times over, it is still a duration.
+const longestSpan = 10 * 365 * 24 * time.Hour
+
+// badSpan is what is wrong with a configured duration, if anything is.
+func badSpan(d, least time.Duration) string {
+	switch {
+	case d < least:
+		return fmt.Sprintf("%v is less than %v", d, least)
+	case d > longestSpan:
+		return fmt.Sprintf("%v is more than 10 years", d)
+	}
+	return ""
 }

@@ -50,6 +50,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("a`; DROP TABLE x", "{x}", int64(-1), int64(-1<<63), -1, 8<<20, byte(255))
 	f.Add("a.b.c", "a\n", int64(1<<63-1), int64(1), 999, 8<<20+1, byte(4))
 	f.Add(strings.Repeat("x", 58), strings.Repeat("y", 64), int64(time.Millisecond), int64(100*time.Millisecond), 1<<62, 100, byte(3))
+	f.Add("log", "p", int64(1<<63-1), int64(time.Hour), 1000, 1, byte(1))
 	f.Add(".log", "ключ", int64(1), int64(1), 1, 1, byte(1))
 	f.Fuzz(func(t *testing.T, table, prefix string, a, b int64, limit, content int, given byte) {
 		cfg := Config{
@@ -73,6 +74,9 @@ func FuzzConfig(f *testing.F) {
 		err := cfg.validate()
 		requireFieldsOf(t, cfg, err)
 		require.Equal(t, (given&1 != 0) == (given&8 != 0), refuses(err, "DB") || refuses(err, "Store"))
+		if err == nil {
+			require.Positive(t, min(cfg.Horizon+cfg.ReconcileInterval, 4*cfg.ReconcileInterval, 2*cfg.Lease), "what is computed from spans overflows")
+		}
 		name, tableErr := parseTable(cfg.Table)
 		_, keysErr := newRedisKeys(cfg.Prefix, 1)
 		require.Equal(t, tableErr != nil, refuses(err, "Table"))

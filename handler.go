@@ -102,12 +102,13 @@ func (cfg TypeConfig) validate() error {
 	atLeastOne("Concurrency", cfg.Concurrency)
 	atLeastOne("MaxCompensateCount", cfg.MaxCompensateCount)
 	atLeastOne("BatchSize", cfg.BatchSize)
-	if cfg.Timeout < time.Millisecond {
-		problems = append(problems, &FieldError{Field: "Timeout", Reason: fmt.Sprintf("%v is less than 1ms", cfg.Timeout)})
+	atLeast := func(field string, d, least time.Duration) {
+		if reason := badSpan(d, least); reason != "" {
+			problems = append(problems, &FieldError{Field: field, Reason: reason})
+		}
 	}
-	if cfg.Lease < time.Second {
-		problems = append(problems, &FieldError{Field: "Lease", Reason: fmt.Sprintf("%v is less than 1s", cfg.Lease)})
-	}
+	atLeast("Timeout", cfg.Timeout, time.Millisecond)
+	atLeast("Lease", cfg.Lease, time.Second)
 	if cfg.Compensate != nil && cfg.CompensateTx != nil {
 		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
 	}

@@ -148,6 +148,8 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	refuse("BatchSize", with("a", compensator.TypeConfig{BatchSize: -1}))
 	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: time.Microsecond}))
 	refuse("Lease", with("a", compensator.TypeConfig{Lease: 999 * time.Millisecond}))
+	refuse("Lease", with("a", compensator.TypeConfig{Lease: math.MaxInt64}))
+	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: math.MaxInt64}))
 	refuse("CompensateTx", with("a", compensator.TypeConfig{Compensate: undo, CompensateTx: undoTx}))
 	_, err = compensator.Handle[order](c, "a", nil, compensator.TypeConfig{})
 	refuse("handler", err)
