@@ -15,6 +15,10 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
 	s.version, s.maxContent = session.version, session.contentLimit()
+	s.d.snapshots, s.d.galera = session.snapshots, session.galera
+	if session.galera {
+		s.notes = append(s.notes, "a Galera node does not see what is in flight on another: ErrNotFound of Resolve is final only on the node the transaction ran on, or when that node is gone; send this service's connections to one node at a time")
+	}
 	if s.table.database == "" {
 		s.home = session.database
 	}
@@ -61,6 +65,8 @@ type mysqlSession struct {
 	readOnly     string // a flag, or a word in newer servers
 	replicated   bool   // another server may take over
 	chains       bool   // each COMMIT begins the next transaction
+	galera       bool
+	snapshots    bool // innodb_snapshot_isolation
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
@@ -70,7 +76,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	if err != nil {
 		return m, err
 	}
-	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type')")
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation')")
 	if err != nil {
 		return m, err
 	}
@@ -87,7 +93,10 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		case "binlog_format":
 			m.binlogFormat = value
 		case "wsrep_on":
-			m.replicated = m.replicated || isOn(value)
+			m.galera = isOn(value)
+			m.replicated = m.replicated || m.galera
+		case "innodb_snapshot_isolation":
+			m.snapshots = isOn(value)
 		case "read_only":
 			m.readOnly = value
 		case "completion_type":

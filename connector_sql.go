@@ -39,7 +39,8 @@ var leads = [...]struct {
 	{word: "BEGIN", refine: kindOfBegin},
 	{word: "SAVEPOINT", kind: sqlSavepoint}, {word: "RELEASE"},
 	{word: "REPLACE"}, {word: "WITH"}, {word: "VALUES"}, {word: "TABLE"}, {word: "DO"}, {word: "HANDLER"},
-	{word: "SHOW"}, {word: "USE"}, {word: "EXPLAIN"}, {word: "DESCRIBE"}, {word: "DESC"}, {word: "KILL"},
+	{word: "SHOW"}, {word: "USE"}, {word: "EXPLAIN"}, {word: "DESCRIBE"}, {word: "DESC"},
+	{word: "KILL", kind: sqlDoubt}, // on Galera it commits, also when it fails
 	{word: "PREPARE"}, {word: "DEALLOCATE"}, {word: "PRAGMA"},
 	{word: "XA", refine: kindOfXA},
 	{word: "CREATE", refine: kindOfTable},

@@ -32,6 +32,8 @@ type dialect struct {
 	shareNow   string                     // suffix: the same, or fail at once
 	inTx       string                     // condition that a statement fails or changes nothing outside a transaction
 	latest     string                     // statement that makes the next read show what is committed, and fails inside a transaction
+	snapshots  bool                       // a lock on a row that changed since the snapshot aborts the transaction
+	galera     bool                       // other nodes may have committed what this one does not show yet
 	returning  bool                       // INSERT … RETURNING
 	qualified  bool                       // the table may be named database.table
 	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell

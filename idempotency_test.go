@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // lookalikes are keys that one collation or another takes for equal.
@@ -103,14 +104,35 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 	})
 }
 
+// inEverySnapshot runs test on both kinds of pool, and on MariaDB with innodb_snapshot_isolation off and on, whatever
+// the server's default.
+func inEverySnapshot(t *testing.T, test func(t *testing.T, w *world, db *sql.DB, watched, isolated bool)) {
+	isolation := []string{""}
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		isolation = []string{"0", "1"}
+	}
+	for _, on := range isolation {
+		for kind, pool := range pools {
+			t.Run(kind+" "+on, func(t *testing.T) {
+				w := newWorld(t)
+				params := map[string]string{}
+				if on != "" {
+					params["innodb_snapshot_isolation"] = on
+				}
+				test(t, w, w.open(pool(with(t, w.DSN, params))), kind == "connector", on == "1")
+			})
+		}
+	}
+}
+
 func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
-	inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+	inEverySnapshot(t, func(t *testing.T, w *world, db *sql.DB, watched, isolated bool) {
 		cfg := w.quick()
 		cfg.DB = db
 		c := w.new(cfg)
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		require.NoError(t, err)
-		defer tx.Rollback()
+		defer func() { _ = tx.Rollback() }()
 		var n int
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // the snapshot
 		entries := keyed("key", 3)
@@ -123,6 +145,12 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
 		require.Zero(t, n, "the snapshot shows the rows: nothing is hidden")
 		alone, err := c.Record(t.Context(), tx, entries[0])
+		if isolated && !watched { // only a lock could tell, and the server takes the transaction away for it
+			require.ErrorIs(t, err, compensator.ErrTxAborted)
+			require.NoError(t, tx.Rollback())
+			tx = w.begin(db) // the whole transaction again
+			alone, err = c.Record(t.Context(), tx, entries[0])
+		}
 		require.NoError(t, err)
 		assert.True(t, alone.Entries[0].Duplicate)
 		assert.Equal(t, first.ID(), alone.ID())
@@ -133,6 +161,33 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		}
 		require.NoError(t, tx.Commit())
 		assert.Equal(t, 3, w.count("common_process_log"))
+	})
+}
+
+// TestDuplicateOfAnEntryThatChangesAbortsNothing: at REPEATABLE READ, while the entry that exists is moved on by others.
+func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
+	inEverySnapshot(t, func(t *testing.T, w *world, db *sql.DB, _, _ bool) {
+		cfg := w.quick()
+		cfg.DB = db
+		c := w.new(cfg)
+		entries := keyed("key", 2)
+		w.inTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, entries[:1]...)
+			require.NoError(t, err)
+		})
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var n int
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
+		require.Equal(t, 1, n, "the snapshot shows the entry")
+		w.exec("UPDATE common_process_log SET version=version+1")
+		receipt, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		assert.True(t, receipt.Entries[0].Duplicate)
+		assert.False(t, receipt.Entries[1].Duplicate)
+		require.NoError(t, tx.Commit())
+		assert.Equal(t, 2, w.count("common_process_log"))
 	})
 }
 

@@ -201,6 +201,9 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row
 	for n, i := range places {
 		keys[n] = in.drafts[i].IdempotentID
 	}
+	if in.s.d.snapshots {
+		return in.existingUnlocked(ctx, keys)
+	}
 	visible, err := in.s.IDs(ctx, in.tx, keys)
 	if err != nil {
 		return nil, err
@@ -208,16 +211,37 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
 	}
-	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + in.s.d.share
-	rows, err := in.s.queryRows(ctx, in.tx, len(keys), query, anySlice(keys)...)
-	if err != nil {
-		return nil, err
+	byKey := make(map[string]Row, len(keys))
+	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
+}
+
+// existingUnlocked is existing where a lock on a row that has changed since the caller's snapshot would abort his
+// transaction (innodb_snapshot_isolation). What the snapshot shows is answered from it. What it does not show is read
+// on a connection of ours; without one only the lock can tell, and ErrTxAborted says that the transaction is to be run
+// again.
+func (in *insertion) existingUnlocked(ctx context.Context, keys []string) (map[string]Row, error) {
+	byKey := make(map[string]Row, len(keys))
+	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
+		return byKey, err
 	}
-	byKey := make(map[string]Row, len(rows))
+	if in.s.own == nil && len(byKey) > 0 {
+		return byKey, nil // the others go in again, and are told from keys that are free
+	}
+	hidden := slices.DeleteFunc(keys, func(key string) bool { _, found := byKey[key]; return found })
+	if in.s.own == nil {
+		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
+	}
+	return byKey, in.readKeys(ctx, in.s.own, hidden, "", byKey)
+}
+
+// readKeys adds the rows that hold one of the keys.
+func (in *insertion) readKeys(ctx context.Context, tx Tx, keys []string, lock string, byKey map[string]Row) error {
+	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + lock
+	rows, err := in.s.queryRows(ctx, tx, len(keys), query, anySlice(keys)...)
 	for _, row := range rows {
 		byKey[row.IdempotentID] = row
 	}
-	return byKey, nil
+	return err
 }
 
 // answerDuplicates fills in the drafts that exist and returns the places of the others.

@@ -139,15 +139,38 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 // server under a global read lock lets no other lock pass.
 func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
 	var row Row
-	err := s.untilFree(ctx, resolveTimeout, func(tx Transaction) error {
-		var err error
+	read := func(tx Transaction) (err error) {
 		row, err = s.find(ctx, tx, ref, s.d.shareNow)
 		return err
-	})
+	}
+	within := s.inOwn
+	if s.d.galera {
+		within = s.caughtUp
+	}
+	err := s.untilFree(ctx, resolveTimeout, within, read)
 	if errors.Is(err, ErrBusy) {
 		err = fmt.Errorf("resolve %v: %w", ref, err)
 	}
 	return row, err
+}
+
+// caughtUp is inOwn on a node that shows all that was committed on any other before. Inside a transaction nothing would
+// be waited for.
+func (s *sqlStore) caughtUp(ctx context.Context, work func(tx Transaction) error) error {
+	conn, err := s.pool().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := queryIDs(ctx, conn, "SET STATEMENT wsrep_sync_wait=15 FOR SELECT 1"); err != nil {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it has only read
+	return work(tx)
 }
 
 // resolveTimeout is how long Resolve waits for a transaction in flight.

@@ -247,7 +247,7 @@ func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (R
 		return row, err
 	}
 	var row Row
-	err := s.untilFree(ctx, changeTimeout, func(tx Transaction) error {
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx Transaction) error {
 		var err error
 		row, err = s.change(ctx, tx, ch, s.d.lockNow)
 		return err
@@ -258,14 +258,14 @@ func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (R
 	return row, err
 }
 
-// untilFree runs work in a transaction of ours, again and again while somebody holds what it wants to lock.
+// untilFree runs work within a transaction of ours, again and again while somebody holds what it wants to lock.
 // It returns ErrBusy after patience. Nobody is waited for inside the database, where the user's sessions may
 // be set to wait very long.
-func (s *sqlStore) untilFree(ctx context.Context, patience time.Duration, work func(tx Transaction) error) error {
+func (s *sqlStore) untilFree(ctx context.Context, patience time.Duration, within func(context.Context, func(Transaction) error) error, work func(Transaction) error) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
-		err := s.inOwn(ctx, work)
+		err := within(ctx, work)
 		if f := s.d.fault(err); f != faultBusy && f != faultAborted {
 			return err
 		}
