@@ -33,6 +33,10 @@ test-mysql: ## run the root module's tests on MySQL 9.7, fetched from Debian uns
 	internal/testservers/fetch-mysql.sh $(build)/mysql97
 	COMPENSATOR_SERVERS=local COMPENSATOR_MYSQLD=$(build)/mysql97/mysqld $(go_test) ./...
 
+.PHONY: test-engine
+test-engine: ## run the store's suite and more on ENGINE=galera, group, tidb or vitess; as root, on Debian
+	internal/engines/run $(ENGINE)
+
 .PHONY: test-newest
 test-newest: ## run the root module's tests with the newest go-redis and MySQL driver
 	mkdir -p $(build)

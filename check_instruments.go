@@ -112,28 +112,34 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	return errors.Is(err, ErrNoTransaction)
 }
 
-// writes tries a single INSERT and an outcome, guarded as far as the guard has proven itself.
+// writes tries a single INSERT and an outcome, guarded as far as the guards prove themselves.
 func (p *proof) writes(ctx context.Context, tx Tx, guarded bool) error {
-	d := p.s.d
-	id, err := p.insert(ctx, tx, "", !guarded)
-	if guarded && (err != nil || p.update(ctx, tx, id, 0, p.s.ifOpen()) != 1) {
-		guarded = false
-		id, err = p.insert(ctx, tx, "-unguarded", true)
+	if p.s.d.inTx != "" && !guarded {
+		p.dropGuard()
 	}
-	if err != nil {
-		return err
+	id, err := p.insert(ctx, tx, "", false)
+	if err != nil && p.s.home != "" {
+		p.s.home = ""
+		id, err = p.insert(ctx, tx, "-anywhere", false)
 	}
-	if !guarded {
-		if d.inTx != "" {
-			p.note("@@in_transaction does not tell inside a statement whether a transaction is open", "asking beforehand costs a statement for each INSERT on a plain pool and each HandleTx")
-		}
-		d.inTx = ""
-		p.update(ctx, tx, id, 0, "")
+	if p.s.d.inTx != "" && (err != nil || !p.counts(ctx, tx, id)) {
+		p.dropGuard()
+		id, err = p.insert(ctx, tx, "-unguarded", false)
 	}
-	if p.update(ctx, tx, id, 0, p.s.ifOpen()) != 0 || p.update(ctx, tx, id, 1, p.s.ifOpen()) != 1 {
+	if err == nil && p.s.d.inTx == "" && !p.counts(ctx, tx, id) {
 		p.refuse("does not tell how many rows an UPDATE has changed", "the fence of every write depends on it; connect to the database itself")
 	}
-	return nil
+	return err
+}
+
+func (p *proof) dropGuard() {
+	p.s.d.inTx = ""
+	p.note("@@in_transaction does not tell inside a statement whether a transaction is open", "asking beforehand costs a statement for each INSERT on a plain pool and each HandleTx")
+}
+
+// counts tries the fence of every write on a row that is new: an UPDATE of its version changes it, once.
+func (p *proof) counts(ctx context.Context, tx Tx, id EntryID) bool {
+	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }
 
 func (p *proof) insert(ctx context.Context, tx Tx, suffix string, proven bool) (EntryID, error) {
@@ -150,8 +156,8 @@ func (p *proof) insert(ctx context.Context, tx Tx, suffix string, proven bool) (
 }
 
 // update is how many rows a write under this fence has changed, -1 if it failed.
-func (p *proof) update(ctx context.Context, tx Tx, id EntryID, version int, open string) int64 {
-	changed, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET version=version+1 WHERE id=%s AND version=%d%s", p.s.byID(), id, version, open))
+func (p *proof) update(ctx context.Context, tx Tx, id EntryID, version int) int64 {
+	changed, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET version=version+1 WHERE id=%s AND version=%d%s", p.s.byID(), id, version, p.s.ifOpen()))
 	if err != nil {
 		return -1
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -237,6 +238,34 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWatchedTransactionIsNeverProbed: a connection that knows its transaction answers, and nothing is sent. On Vitess
+// a RELEASE without its SAVEPOINT would fail the next statement.
+func TestWatchedTransactionIsNeverProbed(t *testing.T) {
+	w := newWorld(t)
+	var probes atomic.Int32
+	l := replies(harmless["SET TRANSACTION is taken anywhere"].replies...)
+	l.fail = func(query string) error {
+		if strings.Contains(query, "SAVEPOINT") {
+			probes.Add(1)
+		}
+		return nil
+	}
+	cfg := w.quick()
+	cfg.DB = w.open(lying(w.DSN, l, true))
+	c := w.new(cfg)
+	require.Positive(t, probes.Load(), "New has tried them")
+	probes.Store(0)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, untyped(1)...)
+		return err
+	}))
+	w.inTx(cfg.DB, func(tx *sql.Tx) {
+		_, err := c.Record(t.Context(), tx, untyped(1)...)
+		require.NoError(t, err)
+	})
+	assert.Zero(t, probes.Load())
 }
 
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {

@@ -37,6 +37,13 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	if s.own == nil && session.replicated && keepsReadOnly(ctx, s) {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover nothing is written through them; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
+	if s.home != "" {
+		var here bool
+		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*)>0 FROM "+s.table.quoted("_meta")+" WHERE "+s.atHome()).Scan(&here)
+		if err != nil || !here {
+			s.home = "" // as on Vitess, where a statement on a table finds another name than one without
+		}
+	}
 	return checkInstruments(ctx, s)
 }
 

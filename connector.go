@@ -136,6 +136,12 @@ var leftOpenWarned atomic.Int64 // unix ns; of statements that are none of a Com
 // errLeftOpen names the cause, which is nowhere in the server's words.
 var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
 
+// answered reports whether ctx carries an enlistment that a connection has filled.
+func answered(ctx context.Context) bool {
+	e, ok := ctx.Value(enlistmentKey{}).(*enlistment)
+	return ok && e.watched != nil
+}
+
 // connectorWarning receives what no caller can be told: an implicit commit, a panic in a hook. Nil logs.
 var connectorWarning atomic.Pointer[func(error)]
 

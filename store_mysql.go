@@ -147,6 +147,9 @@ func probeMySQL(ctx context.Context, tx Tx) error {
 // does a savepoint live long enough to be released.
 func probeSavepoint(ctx context.Context, tx Tx) error {
 	_, err := tx.ExecContext(ctx, doubtSavepoint)
+	if answered(ctx) {
+		return nil // by the connection, which has sent nothing
+	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, doubtRelease)
 	}

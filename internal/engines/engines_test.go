@@ -1,0 +1,225 @@
+//go:build engines
+
+// Package engines tries the library on engines past one MySQL or MariaDB. The script run starts them; see there.
+package engines
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+)
+
+// nodes are the DSNs of the engine's servers, each with a database of the same name.
+func nodes(t *testing.T) []string {
+	list := strings.Split(os.Getenv("ENGINE_NODES"), " ")
+	require.NotEmpty(t, list[0], "ENGINE_NODES names the servers; see internal/engines/run")
+	return list
+}
+
+func open(t *testing.T, dsn string, watched bool) *sql.DB {
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	connector, err := mysql.NewConnector(config)
+	require.NoError(t, err)
+	wrapped := driver.Connector(connector)
+	if watched {
+		wrapped = compensator.Connector(connector)
+	}
+	db := sql.OpenDB(wrapped)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// table makes a log of the test's own.
+func table(t *testing.T, db *sql.DB) string {
+	name := "log_" + strings.ToLower(rand.Text()[:10])
+	require.NoError(t, compensator.MigrateTable(t.Context(), db, name))
+	t.Cleanup(func() {
+		for _, suffix := range []string{"", "_audit", "_meta"} {
+			_, err := db.Exec("DROP TABLE " + name + suffix)
+			assert.NoError(t, err)
+		}
+	})
+	return name
+}
+
+var pools = map[string]bool{"connector": true, "plain": false}
+
+func TestStoreKeepsEveryPromise(t *testing.T) {
+	for pool, watched := range pools {
+		t.Run(pool, func(t *testing.T) {
+			compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+				db, caller := open(t, nodes(t)[0], watched), open(t, nodes(t)[0], false)
+				store, err := compensator.OpenStore(t.Context(), db, table(t, db))
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, store.Close()) })
+				require.NoError(t, store.Check(t.Context()))
+				return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (compensator.Transaction, error) {
+					return caller.BeginTx(ctx, nil)
+				}}
+			})
+		})
+	}
+}
+
+// TestEffectsHappenExactlyOnce: plain and transactional handlers, on every node at once.
+func TestEffectsHappenExactlyOnce(t *testing.T) {
+	for pool, watched := range pools {
+		t.Run(pool, func(t *testing.T) {
+			const n = 200
+			first := open(t, nodes(t)[0], watched)
+			log := table(t, first)
+			effects := log + "_effects"
+			_, err := first.Exec("CREATE TABLE " + effects + " (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT NOT NULL)")
+			require.NoError(t, err)
+			t.Cleanup(func() { _, _ = first.Exec("DROP TABLE " + effects) })
+			var ran atomic.Int32
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			var all []*compensator.Compensator
+			for _, dsn := range nodes(t) {
+				c, err := compensator.New(t.Context(), compensator.Config{DB: open(t, dsn, watched), Table: log, ReconcileInterval: time.Second, PollInterval: time.Second})
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, c.Close()) })
+				_, err = compensator.Handle(c, "plain", func(context.Context, *compensator.Entry, int) error { ran.Add(1); return nil }, compensator.TypeConfig{})
+				require.NoError(t, err)
+				_, err = compensator.HandleTx(c, "transactional", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
+					_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" (entry) VALUES (?)", e.ID.String())
+					return err
+				}, compensator.TypeConfig{})
+				require.NoError(t, err)
+				all = append(all, c)
+			}
+			done := make(chan error, len(all))
+			for _, c := range all {
+				go func() { done <- c.Run(ctx) }()
+			}
+			for i := range n {
+				for _, kind := range []string{"plain", "transactional"} {
+					require.NoError(t, all[i%len(all)].InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+						_, err := all[i%len(all)].Record(ctx, tx, compensator.NewEntry{BusinessType: kind, Content: []byte("1")})
+						return err
+					}))
+				}
+			}
+			count := func(where string) (found int) {
+				require.NoError(t, first.QueryRow("SELECT COUNT(*) FROM "+where).Scan(&found))
+				return found
+			}
+			require.Eventually(t, func() bool { return count(log+" WHERE state=1") == 2*n }, time.Minute, 50*time.Millisecond)
+			stop()
+			for range all {
+				require.NoError(t, <-done)
+			}
+			assert.EqualValues(t, n, ran.Load())
+			assert.Equal(t, []int{n, n}, []int{count(effects), count("(SELECT DISTINCT entry FROM " + effects + ") AS d")})
+		})
+	}
+}
+
+// TestResolveFindsWhatAnotherNodeHasCommitted: at once, and however far this node is behind.
+func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
+	all := nodes(t)
+	for pool, watched := range pools {
+		t.Run(pool, func(t *testing.T) {
+			db := open(t, all[0], watched)
+			log := table(t, db)
+			here, err := compensator.New(t.Context(), compensator.Config{DB: db, Table: log})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, here.Close()) })
+			there, err := compensator.New(t.Context(), compensator.Config{DB: open(t, all[len(all)-1], watched), Table: log})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, there.Close()) })
+			for i := range 300 {
+				key := fmt.Sprint("key ", i)
+				require.NoError(t, here.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					_, err := here.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Options: compensator.Options{IdempotentID: key, Delay: time.Hour}})
+					return err
+				}))
+				_, err := there.Resolve(t.Context(), compensator.IdempotentID(key))
+				require.NoError(t, err, key)
+			}
+		})
+	}
+}
+
+// TestEntriesRunAfterASwitchover: the primary of Group Replication moves on, and connections to the former one stay.
+func TestEntriesRunAfterASwitchover(t *testing.T) {
+	primary, err := mysql.ParseDSN(nodes(t)[0])
+	require.NoError(t, err)
+	next, err := mysql.ParseDSN(nodes(t)[1])
+	require.NoError(t, err)
+	proxy, err := faultproxy.NewMySQL(primary.Addr)
+	require.NoError(t, err)
+	defer proxy.Close()
+	admin, member := open(t, nodes(t)[0], false), open(t, nodes(t)[1], false)
+	log := table(t, admin)
+	_, err = admin.Exec("CREATE USER IF NOT EXISTS service IDENTIFIED BY 'secret'")
+	require.NoError(t, err)
+	_, err = admin.Exec("GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO service")
+	require.NoError(t, err)
+	config := primary.Clone()
+	config.Addr, config.User, config.Passwd, config.AllowNativePasswords = proxy.Addr(), "service", "secret", true
+	var uuid string
+	require.NoError(t, member.QueryRow("SELECT @@server_uuid").Scan(&uuid))
+	db := open(t, config.FormatDSN(), true)
+	c, err := compensator.New(t.Context(), compensator.Config{DB: db, Table: log, ReconcileInterval: time.Second, PollInterval: time.Second})
+	require.NoError(t, err)
+	defer c.Close()
+	var ran atomic.Int32
+	_, err = compensator.Handle(c, "plain", func(context.Context, *compensator.Entry, int) error { ran.Add(1); return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	record := func() error {
+		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Content: []byte("1"), Options: compensator.Options{Delay: time.Second}})
+			return err
+		})
+	}
+	recorded := 0
+	for range 300 {
+		require.NoError(t, record())
+		recorded++
+	}
+	_, err = admin.Exec("SELECT group_replication_set_as_primary(?)", uuid)
+	require.NoError(t, err)
+	proxy.Retarget(next.Addr)
+	for recorded < 600 {
+		if record() == nil {
+			recorded++
+		}
+	}
+	require.Eventually(t, func() bool {
+		var left int
+		require.NoError(t, member.QueryRow("SELECT COUNT(*) FROM "+log+" WHERE state<>1").Scan(&left))
+		return left == 0
+	}, time.Minute, 50*time.Millisecond)
+	stop()
+	require.NoError(t, <-done)
+	assert.EqualValues(t, recorded, ran.Load())
+	_, err = member.Exec("SELECT group_replication_set_as_primary(?)", serverUUID(t, admin)) // the table is dropped there
+	require.NoError(t, err)
+}
+
+func serverUUID(t *testing.T, db *sql.DB) (uuid string) {
+	require.NoError(t, db.QueryRow("SELECT @@server_uuid").Scan(&uuid))
+	return uuid
+}
