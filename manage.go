@@ -179,7 +179,8 @@ func (c *Compensator) changed(before Row, ch Change) {
 }
 
 // Resolve tells whether a transaction that recorded under ref has happened, after a Commit whose outcome is
-// unknown. It waits for a transaction still in flight, so ErrNotFound means: rolled back, for good.
+// unknown. It waits for a transaction still in flight, so ErrNotFound means: rolled back, for good. On Galera that holds
+// on the node to which the Commit was sent, or once that node is gone: what is in flight on another is not seen.
 func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.store.Resolve(ctx, ref)
 	if err != nil {

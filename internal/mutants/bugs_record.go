@@ -204,6 +204,22 @@ func recording() []mutant {
 			},
 			sees: tests("TestMigrateTriesAgainWhatMetAnotherProcess"),
 		},
+		{
+			name: "snapshots-locked", oracle: producers,
+			what: "a known id is looked up under a lock where that aborts a transaction whose snapshot is older",
+			edits: []edit{
+				{"store_insert.go", "if in.s.d.snapshots {", "if false {"},
+			},
+			sees: tests("TestDuplicateOfAnEntryThatChangesAbortsNothing"),
+		},
+		{
+			name: "watched-probed", oracle: safety,
+			what: "the second half of a probe is sent on a connection that has answered the first",
+			edits: []edit{
+				{"store_mysql.go", "if answered(ctx) {", "if false {"},
+			},
+			sees: tests("TestWatchedTransactionIsNeverProbed"),
+		},
 	}
 }
 
