@@ -222,6 +222,7 @@ func (w *world) pauseUntil(n *instance, until time.Time) {
 	for _, r := range w.gate.pending {
 		if r.from == n && r.ready.Before(until) {
 			r.ready = until.Add(w.latency())
+			w.awaitAnswer(r)
 		}
 	}
 }

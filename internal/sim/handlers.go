@@ -242,6 +242,8 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, 
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	n.w.meddling.Add(1)
+	defer n.w.meddling.Add(-1)
 	if other := n.w.alive(int(e.Version)); other != nil {
 		other.act(ctx, deed{what: b.deed - 1, entry: int(e.Version), delay: b.after, holds: b.after / 8}, e.ID)
 	}

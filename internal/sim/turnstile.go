@@ -177,6 +177,11 @@ func (w *world) admitOne(r *request) {
 		r.ready = until.Add(w.latency())
 	}
 	w.gate.pending = append(w.gate.pending, r)
+	w.awaitAnswer(r)
+}
+
+// awaitAnswer takes note of when the answer to a request will be there.
+func (w *world) awaitAnswer(r *request) {
 	if answered := r.ready.Add(r.verdict.reply); answered.After(w.answered) {
 		w.answered = answered
 	}

@@ -51,14 +51,15 @@ type world struct {
 	errands   []func() // for the world's own goroutine
 	launched  int
 
-	healed  atomic.Bool
-	trouble context.Context // until everything is healed
-	calmed  context.CancelFunc
-	hanging atomic.Int64 // steps without an answer
-	barrier *barrier
-	wg      sync.WaitGroup // of every goroutine of the simulation's own
-	actors  sync.WaitGroup // producers and people
-	done    chan struct{}  // closed when the script has ended
+	healed   atomic.Bool
+	trouble  context.Context // until everything is healed
+	calmed   context.CancelFunc
+	hanging  atomic.Int64 // steps without an answer
+	meddling atomic.Int64 // deeds of people during an attempt, which outlive its instance
+	barrier  *barrier
+	wg       sync.WaitGroup // of every goroutine of the simulation's own
+	actors   sync.WaitGroup // producers and people
+	done     chan struct{}  // closed when the script has ended
 }
 
 // plan is what a seed is like.
@@ -241,7 +242,7 @@ func (w *world) script() {
 	w.await(w.plan.chaos, func() bool { return false })
 	w.heal()
 	w.actors.Wait()
-	w.await(2*time.Minute, w.noneHangs)
+	w.await(2*time.Minute, w.unhindered)
 	if w.plan.active[slow] {
 		w.await(2*slowest, func() bool { return false }) // those on their way
 	}
@@ -291,7 +292,8 @@ func (w *world) heal() {
 	<-ready
 }
 
-func (w *world) noneHangs() bool { return w.hanging.Load() == 0 }
+// unhindered reports whether nothing of what was drawn before the healing is still under way that nobody waits for.
+func (w *world) unhindered() bool { return w.hanging.Load() == 0 && w.meddling.Load() == 0 }
 
 // hangUpTheDead ends all that those who have died hold locked.
 func (w *world) hangUpTheDead() {
@@ -408,7 +410,7 @@ func (w *world) fillEverySlot() {
 	// A slow step from before the healing would stand in the way of an orderly stop. A nanosecond more: timers that end at
 	// the same instant end in the order that the runtime likes.
 	time.Sleep(time.Until(answered) + 1)
-	w.await(2*time.Minute, w.noneHangs) // of those that a pause kept from being sent before the healing
+	w.await(2*time.Minute, w.unhindered) // of those that a pause kept from being sent before the healing
 	runners := w.living()
 	var last *instance
 	for _, n := range runners {
