@@ -136,12 +136,16 @@ func (t *troubles) list() []Trouble {
 
 // attempted takes the end of an attempt: one that counts nothing says nowhere else but in its entry why.
 func (t *troubles) attempted(businessType string, err error) {
-	var v *verdict
-	if errors.As(err, &v) && (v.kind == unavailable || v.transient) {
-		t.failed(troubleAttempt, businessType, v.err)
+	if err != nil && uncounted(err) {
+		t.failed(troubleAttempt, businessType, err)
 		return
 	}
 	t.passed(troubleAttempt, businessType)
+}
+
+func uncounted(err error) bool {
+	var v *verdict
+	return errors.As(err, &v) && (v.kind == unavailable || v.transient)
 }
 
 // reporterKey is the context key by which what lies beneath an interface, or beneath package sql, finds whom to tell.
