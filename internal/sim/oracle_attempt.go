@@ -142,6 +142,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 	return compensator.Observer{
 		OutcomeDropped: func(compensator.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
 		Settled:        func(e compensator.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
+		EntryMissing:   func(e compensator.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },
 		Reconciled: func(e compensator.ReconciledEvent) {
 			living(func(o *oracle) {
 				o.sights[sawAnnounced] += e.Announced
@@ -152,6 +153,14 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 				o.sights[sawRestored] += len(e.RebuiltTypes)
 			})
 		},
+	}
+}
+
+// missingLocked: an entry that is reported missing is not there. Its id is nobody else's.
+func (o *oracle) missingLocked(e compensator.MissingEvent) {
+	o.sights[sawMissing]++
+	if l := o.lives[e.ID]; l != nil && o.keys[l.key] == l {
+		o.failLocked("G1: entry %s is there, and reported missing", e.ID)
 	}
 }
 

@@ -11,6 +11,7 @@ const (
 	sawAttempts
 	sawUnknownApplied
 	sawUnknownNot
+	sawMissing
 	sawExpired
 	sawDropped
 	sawAnnounced
@@ -38,7 +39,7 @@ const (
 
 var sightNames = [sights]string{
 	sawCommitted: "recorded entries", sawAttempts: "attempts", sawUnknownApplied: "unknown commits that happened",
-	sawUnknownNot: "unknown commits that did not", sawExpired: "expired leases", sawDropped: "dropped outcomes",
+	sawUnknownNot: "unknown commits that did not", sawMissing: "entries reported missing", sawExpired: "expired leases", sawDropped: "dropped outcomes",
 	sawAnnounced: "entries announced by the reconciler", sawRebuilt: "rebuilt queues", sawPolled: "entries polled",
 	sawQuarantined: "entries taken out as killers", sawCompensated: "compensations", sawDead: "dead entries", sawActions: "actions of people",
 	sawPurged: "purged entries", sawInterrupted: "interrupted attempts", sawPrompt: "starts held to a bound", sawLost: "attempts that were told of a lost lease",
