@@ -121,7 +121,7 @@ func (r *reconciler) takeOn(ctx context.Context, lost []string) rebuilding {
 	}
 	b := r.begin(ctx, lost)
 	if len(b.types) > 0 {
-		_ = c.queue.Notify(ctx, b.types) // a hint; every scanner looks by itself before long
+		c.saw(troubleNotify, c.queue.Notify(ctx, b.types)) // a hint; every scanner looks by itself before long
 	}
 	return b
 }

@@ -1,5 +1,5 @@
--- Begins to rebuild types that have lost entries, and to which nobody else is at it. Whoever begins leaves a mark
--- among the entries: should they be lost again, so is the mark, and rebuilt.lua knows.
+-- Begins to rebuild types that have lost entries, unless somebody is at it. Whoever begins leaves a mark among the
+-- entries: should they be lost again, so is the mark, and rebuilt.lua knows.
 --
 -- KEYS[i] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
 --         and 'whole', while nothing that was announced since has been lost
