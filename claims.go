@@ -15,13 +15,22 @@ const suspectAfter = 2
 
 // claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
 func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, error) {
+	if err := c.witness.refusal(); err != nil {
+		return Claimed{}, err
+	}
 	p := picker{t: t, d: c.dispatcher, room: limit}
 	token := newToken()
 	ctx, cancel := c.statement()
 	defer cancel()
+	asked := time.Now()
 	found, err := c.store.Claim(ctx, want, token, t.cfg.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	c.saw(troubleClaim, err)
+	if err == nil && !c.witness.trusts(found.Mine, asked) {
+		err = c.witness.refusal()
+	} else if err != nil {
+		c.witness.doubt()
+	}
 	if err != nil {
 		p.settle(nil)
 		c.releaseUnknown(want, token)

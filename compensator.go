@@ -43,10 +43,12 @@ type Compensator struct {
 	settleLane   *batcher[settlement]   // outcomes are written
 	slowLane     *batcher[settlement]   // outcomes of rows that others hold wait
 	ackLane      *batcher[ack]          // the queue is told of outcomes
+	checkLane    *batcher[struct{}]     // a process that only records reads back
 
 	health     queueHealth
 	losses     *losses
 	troubles   troubles
+	witness    witness
 	dispatcher *dispatcher
 	scanner    *scanner
 
@@ -64,6 +66,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	}
 	c := &Compensator{cfg: cfg, log: cfg.Logger}
 	c.health.c, c.troubles.c, c.losses = c, c, newLosses()
+	c.witness.init(c)
 	c.types.leases = leaseRange{cfg.Lease, cfg.Lease}
 	if err := c.open(ctx); err != nil {
 		return nil, err
@@ -294,7 +297,7 @@ func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil
 	}
-	lanes := []lane{c.resolveLane, c.verifyLane, c.claimLane, c.settleLane, c.slowLane, c.ackLane, c.announceLane, c.moveLane}
+	lanes := []lane{c.resolveLane, c.verifyLane, c.claimLane, c.settleLane, c.slowLane, c.ackLane, c.announceLane, c.moveLane, c.checkLane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	c.endWork(ErrClosed)
 	for _, l := range lanes {

@@ -40,7 +40,10 @@ func Connector(inner driver.Connector) driver.Connector {
 	return &connector{inner: inner}
 }
 
-type connector struct{ inner driver.Connector }
+type connector struct {
+	inner  driver.Connector
+	opened atomic.Int64 // connections so far
+}
 
 var (
 	_ driver.Connector = (*connector)(nil)
@@ -53,6 +56,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.opened.Add(1)
 	return &connectorConn{inner: conn, home: c}, nil
 }
 

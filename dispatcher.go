@@ -157,8 +157,9 @@ func (d *dispatcher) attempt(a *attempt) {
 // ending is how an attempt came out.
 type ending struct {
 	err       error
-	settled   bool // the outcome is durable: the handler's own transaction carried it
-	unstarted bool // no handler was called: the claim is given back
+	settled   bool  // the outcome is durable: the handler's own transaction carried it
+	token     Token // it carries, when settled
+	unstarted bool  // no handler was called: the claim is given back
 }
 
 // call runs what the entry's state asks for, and turns a panic into a failure.
@@ -273,12 +274,13 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	a.cancel(nil)
 	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
 	d.c.troubles.attempted(a.t.name, end.err)
-	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause)}
+	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
 	switch {
 	case end.unstarted:
 		d.c.release(a.row.Token, Announcement{BusinessType: a.t.name, ID: a.row.ID})
 		d.forget(a)
 	case end.settled:
+		d.c.witness.sawStored([]settlement{s}, []Settled{{Applied: true}}, a.started)
 		d.c.settled(s, Settled{Applied: true})
 	case end.err == errFenceLost:
 		d.c.settled(s, Settled{})

@@ -29,6 +29,11 @@ var (
 	// not be written. Connector and InTx return it, so that a swallowed error of Record never commits half.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
+	// ErrHistoryLost: the database no longer knows what this process has seen it keep: a replica was promoted that
+	// lagged, or a backup restored. Nothing is recorded and nothing started here until a person calls AcceptLoss. It
+	// comes as a *LossError.
+	ErrHistoryLost = errors.New("compensator: the database has gone back")
+
 	// ErrCommitUnknown: the connection broke around COMMIT. The transaction may have happened or not; ask
 	// Resolve.
 	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
@@ -83,6 +88,36 @@ type OtherTypeError struct {
 func (e *OtherTypeError) Error() string {
 	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotentID, e.Recorded, e.Asked)
 }
+
+// LossError is ErrHistoryLost with what this process knows to be missing.
+type LossError struct {
+	// Lost is what this process remembers, its newest 512 entries at most, and the database has lost, by id. Other processes
+	// may know of more, and what none has read back since it was committed is on no list.
+	Lost []LostEntry
+
+	newest time.Time // of the testimonies that are lost
+}
+
+// LostEntry is an entry that the database has forgotten, or has in an earlier version than it had.
+type LostEntry struct {
+	ID           EntryID
+	IdempotentID string
+	BusinessType string
+	Seen         time.Time // when this process was told, by its clock
+	Was          State     // as it was then
+	Gone         bool      // there is no such entry; its id may be another's by now
+	Is           State     // unless Gone: as it is now
+}
+
+func (e *LossError) Error() string {
+	var names []string
+	for _, l := range e.Lost[:min(len(e.Lost), 3)] {
+		names = append(names, fmt.Sprintf("entry %s %q", l.ID, l.IdempotentID))
+	}
+	return fmt.Sprintf("%v: it has lost what it had of %d entries that are remembered here: %s", ErrHistoryLost, len(e.Lost), strings.Join(names, ", "))
+}
+
+func (e *LossError) Unwrap() error { return ErrHistoryLost }
 
 // StateError reports an action that the entry's present state does not allow.
 type StateError struct {

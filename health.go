@@ -102,6 +102,7 @@ const quietTime = 10 * time.Second
 type Health struct {
 	Database error // nil: it answers
 	Queue    error // nil: it answers; otherwise the database is polled, which works, with more delay
+	History  error // not nil: the database has gone back, and this process has stopped; see ErrHistoryLost
 
 	// OldestOverdue is how long the entry that waits longest has been due and unclaimed, of any type; read
 	// from the database, so that a queue that has lost entries does not hide them.
@@ -113,16 +114,19 @@ type Health struct {
 	Troubles     []Trouble      // what of the library's own fails at present, and since when; it is tried again
 }
 
-// OK reports whether entries are being worked off in time: the database answers, and nothing has been due
-// for longer than patience.
+// OK reports whether entries are being worked off in time: the database answers, has kept what it had, and nothing has
+// been due for longer than patience.
 func (h Health) OK(patience time.Duration) bool {
-	return h.Database == nil && h.OldestOverdue <= patience
+	return h.Database == nil && h.History == nil && h.OldestOverdue <= patience
 }
 
 // Health asks the database and the queue. It works without Run, too.
 func (c *Compensator) Health(ctx context.Context) Health {
 	ctx = c.reporting(ctx)
 	h := Health{Stuck: c.dispatcher.stuckNow(), Troubles: c.troubles.list()}
+	if loss := c.witness.stopped(); loss != nil {
+		h.History = loss
+	}
 	c.health.mu.Lock()
 	h.Queue = c.health.err
 	c.health.mu.Unlock()
@@ -182,6 +186,8 @@ func (h Health) String() string {
 	switch {
 	case h.Database != nil:
 		return fmt.Sprintf("database: %v", h.Database)
+	case h.History != nil:
+		return fmt.Sprintf("history: %v", h.History)
 	case len(h.Troubles) > 0:
 		return fmt.Sprintf("%s: %s; oldest overdue %v", h.Troubles[0].What, h.Troubles[0].Error, h.OldestOverdue)
 	case h.Queue != nil:

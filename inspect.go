@@ -51,7 +51,7 @@ func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, e
 	return c.store.Count(ctx, filter)
 }
 
-// History lists what people did to an entry, oldest first.
+// History lists what people did to an entry, oldest first; to the log as a whole, for the zero EntryID.
 func (c *Compensator) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
 	return c.store.History(ctx, id)
 }
@@ -92,13 +92,19 @@ func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progre
 // producer waits for, and returns how many; ctx ends it between steps. An idempotent id guards against a
 // second recording only as long as its entry is kept, so age should exceed the time a repeated event may
 // take to arrive. Without states: succeeded, compensated and cancelled ones. Dead entries wait for a person,
-// so they go only when named.
+// so they go only when named. A purge of entries younger than an hour leaves a note in the audit table, by which other
+// processes tell it from a loss.
 func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
 	if age < time.Minute {
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
 	}
 	if len(states) == 0 {
 		states = []State{Succeeded, Compensated, Cancelled}
+	}
+	if age < testimonyLife {
+		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
+			return 0, err
+		}
 	}
 	deleted := 0
 	for _, state := range states {
@@ -157,7 +163,8 @@ type Count struct {
 // AuditRecord is one action of a person.
 type AuditRecord struct {
 	EntryID EntryID
-	At      time.Time // UTC, milliseconds
+	At      time.Time     // UTC, milliseconds
+	Ago     time.Duration // At less the database's now
 	Action  Action
 	Actor   string
 	Reason  string

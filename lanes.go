@@ -29,6 +29,7 @@ func (c *Compensator) openLanes() {
 	c.settleLane = &batcher[settlement]{max: maxStatementRows, workers: 2, pace: pace{most: settlePace}, flush: c.settleBatch}
 	c.slowLane = &batcher[settlement]{max: maxStatementRows, workers: 1, flush: c.settleSlowly}
 	c.ackLane = &batcher[ack]{max: 1000, workers: 1, bound: 100_000, flush: c.ackBatch}
+	c.checkLane = &batcher[struct{}]{max: 1000, workers: 1, flush: func([]struct{}) { c.witness.check(nil) }}
 }
 
 func (c *Compensator) statement() (context.Context, context.CancelFunc) {
@@ -61,6 +62,7 @@ func (c *Compensator) route(fresh []freshEntry) {
 	}
 	c.verifyLane.add(verify...)
 	c.claimLane.add(claim...)
+	c.witness.recorded(announce)
 	c.announceFresh(announce)
 }
 
@@ -150,8 +152,10 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 	}
 	ctx, cancel := c.statement()
 	defer cancel()
+	asked := time.Now()
 	rows, err := c.store.Load(ctx, ids)
 	c.saw(troubleReadBack, err)
+	c.witness.sawRows(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	byID := make(map[EntryID]*Row, len(rows))
 	for i := range rows {
@@ -179,7 +183,7 @@ func (c *Compensator) startFresh(f freshEntry, row *Row) {
 	}
 	intime := row.LeaseLeft >= t.cfg.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
-	case !c.accepts.Load():
+	case !c.accepts.Load(), c.witness.stopped() != nil:
 		if slot {
 			c.free(t, 1)
 		}

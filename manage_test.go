@@ -268,7 +268,7 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 	require.Len(t, history, 1, "what was refused is not kept")
 	record := history[0]
 	require.WithinDuration(t, time.Now(), record.At, patience)
-	record.At = time.Time{}
+	record.At, record.Ago = time.Time{}, 0
 	require.Equal(t, compensator.AuditRecord{
 		EntryID: id, Action: compensator.ActionRequeue, Actor: "mei", Reason: "the customer called",
 		Before: compensator.AuditState{State: compensator.Dead, Version: 7, Epoch: 0, ProcessCount: 3, LastError: "sold out"},

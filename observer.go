@@ -32,6 +32,9 @@ type Observer struct {
 	// whose error was swallowed. Only entries that are looked for at once are noticed: without a delay, of a type
 	// that runs here.
 	EntryMissing func(MissingEvent)
+	// HistoryLost comes once when the database has gone back, and nothing is started and recorded here any more; see
+	// ErrHistoryLost.
+	HistoryLost func(*LossError)
 
 	// Reconciled comes after each round, and when types were rebuilt by themselves, with what the queue did not know
 	// or could not say.

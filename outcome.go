@@ -103,7 +103,7 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 	v := &verdict{err: err}
 	errors.As(err, &v)
 	switch {
-	case interrupted(err, cause):
+	case interrupted(err, cause), errors.Is(err, ErrHistoryLost):
 		o.LastError = row.LastError
 		return o // due at once, for somebody else
 	case v.kind == snooze:

@@ -89,6 +89,7 @@ func (r *reconciler) interval() time.Duration {
 
 func (r *reconciler) round(ctx context.Context) {
 	leads := r.probe(ctx)
+	r.c.witness.round()
 	rebuild := leads && r.rebuild && !r.c.local
 	var b rebuilding
 	if rebuild {

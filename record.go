@@ -98,6 +98,7 @@ func (t *Type[T]) Entry(v T, opts Options) (NewEntry, error) {
 //
 // A repeated idempotent id, in the table or among entries, is the same event told again, and no error: see Receipt.
 // That of an entry of another business type is an *OtherTypeError: it would leave this event without an entry.
+// When the database has gone back it returns ErrHistoryLost until a person calls AcceptLoss.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)
@@ -300,8 +301,8 @@ func (rec *recording) reserve() {
 }
 
 func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, watch transactionEnd) (*Receipt, error) {
-	var err error
-	if len(rec.drafts) > 0 {
+	err := rec.c.witness.refusesRecords()
+	if err == nil && len(rec.drafts) > 0 {
 		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, watch != nil && watch.fullyWatched())
 	}
 	rec.at = time.Now()

@@ -83,6 +83,9 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		s.peek = now.Add(s.c.peekEvery())
 		claims.Go(func() { s.look(ctx) })
 	}
+	if s.c.witness.stopped() != nil {
+		return peekInterval
+	}
 	if s.c.behind() {
 		return behindPause
 	}

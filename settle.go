@@ -53,8 +53,10 @@ func (c *Compensator) settleUnder(token Token, batch []settlement) {
 		outcomes[i] = batch[i].outcome
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
+	asked := time.Now()
 	results := c.writeOutcomes(token, outcomes)
 	failpoint.Reach(failpoint.OutcomesStored)
+	c.witness.sawStored(batch, results, asked)
 	for i, r := range results {
 		c.settled(batch[i], r)
 	}

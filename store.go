@@ -56,6 +56,9 @@ type Store interface {
 	// Load reads rows as committed. Missing ids are missing from the answer, whose order is undefined.
 	Load(ctx context.Context, ids []EntryID) ([]Row, error)
 
+	// Versions reads where entries stand, as committed, and nothing of their content; otherwise as Load.
+	Versions(ctx context.Context, ids []EntryID) ([]Version, error)
+
 	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
 	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
@@ -106,6 +109,9 @@ type Store interface {
 	Count(ctx context.Context, filter CountFilter) ([]Count, error)
 	History(ctx context.Context, id EntryID) ([]AuditRecord, error)
 
+	// Note keeps an action on the log as a whole. History tells it under the zero EntryID.
+	Note(ctx context.Context, action Action, by ByHand) error
+
 	// Purge deletes up to limit entries that reached state more than age ago, and returns how many. It
 	// takes no lock a producer could wait for.
 	Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error)
@@ -140,6 +146,15 @@ type Row struct {
 	Token     Token
 	DueIn     time.Duration // next_at less the database's now; ≤ 0: due
 	LeaseLeft time.Duration // lease end less the database's now; ≤ 0: free
+}
+
+// Version is where an entry stands.
+type Version struct {
+	ID           EntryID
+	IdempotentID string
+	State        State
+	Number       uint64 // Row.Version
+	Token        Token
 }
 
 // Wanted is an entry to claim. A non-zero Token says that a lease under it is the caller's own, and has run
@@ -201,6 +216,12 @@ const (
 	ActionReschedule   Action = "reschedule"
 	ActionRequeue      Action = "requeue"
 	ActionSettleByHand Action = "settle by hand"
+)
+
+// Actions on the log as a whole; see Note.
+const (
+	ActionAcceptLoss Action = "accept loss"
+	ActionPurge      Action = "purge"
 )
 
 // Change is one action on one entry.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // audit writes down what a person did, in the transaction that does it.
@@ -16,10 +17,23 @@ func (s *sqlStore) audit(ctx context.Context, tx Tx, ch Change, before, after Ro
 	if err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
+	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, ByHand{ch.Actor, ch.Reason}, beforeState, afterState); err != nil {
+		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	}
+	return nil
+}
+
+func (s *sqlStore) insertAudit(ctx context.Context, tx Tx, id EntryID, action Action, by ByHand, before, after []byte) error {
 	query := "INSERT INTO " + s.table.quoted("_audit") +
 		" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (?,?,?,?,?,?," + s.d.stamp + ")"
-	if _, err := tx.ExecContext(ctx, query, before.ID.row, string(ch.Action), ch.Actor, ch.Reason, beforeState, afterState); err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	_, err := tx.ExecContext(ctx, query, id.row, string(action), by.Actor, by.Reason, before, after)
+	return err
+}
+
+// Note implements Store.
+func (s *sqlStore) Note(ctx context.Context, action Action, by ByHand) error {
+	if err := s.insertAudit(ctx, s.pool(), EntryID{}, action, by, []byte("{}"), []byte("{}")); err != nil {
+		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}
 	return nil
 }
@@ -30,7 +44,7 @@ func auditState(r Row) AuditState {
 
 // History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
 func (s *sqlStore) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
+	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
 		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
@@ -39,9 +53,9 @@ func (s *sqlStore) History(ctx context.Context, id EntryID) ([]AuditRecord, erro
 	var history []AuditRecord
 	for rows.Next() {
 		r := AuditRecord{EntryID: id}
-		var at int64
+		var at, ago int64
 		var before, after []byte
-		err := rows.Scan(&at, &r.Action, &r.Actor, &r.Reason, &before, &after)
+		err := rows.Scan(&at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
 		if err == nil {
 			err = json.Unmarshal(before, &r.Before)
 		}
@@ -51,7 +65,7 @@ func (s *sqlStore) History(ctx context.Context, id EntryID) ([]AuditRecord, erro
 		if err != nil {
 			return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
 		}
-		r.At = unixMilli(at)
+		r.At, r.Ago = unixMilli(at), time.Duration(ago)*time.Millisecond
 		history = append(history, r)
 	}
 	return history, rows.Err()

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/compensator-go/compensator/migrations"
 	"github.com/go-sql-driver/mysql"
@@ -182,8 +183,8 @@ const ownPoolSize = 4
 
 // openOwn opens the library's own pool beside the user's, set up once per connection: nothing of it leaks
 // into the user's sessions, and a BEGIN of ours is a single round trip.
-func openOwn(inner driver.Connector) *sql.DB {
-	db := sql.OpenDB(ownConnector{inner})
+func openOwn(inner driver.Connector, opened *atomic.Int64) *sql.DB {
+	db := sql.OpenDB(ownConnector{inner, opened})
 	db.SetMaxOpenConns(ownPoolSize)
 	db.SetMaxIdleConns(ownPoolSize)
 	return db
@@ -199,7 +200,10 @@ func (s *sqlStore) dropReadOnly(err error) error {
 	return err
 }
 
-type ownConnector struct{ driver.Connector }
+type ownConnector struct {
+	driver.Connector
+	opened *atomic.Int64
+}
 
 func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
@@ -217,5 +221,6 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, fmt.Errorf("compensator: set up a connection: %w", err)
 		}
 	}
+	c.opened.Add(1)
 	return conn, nil
 }

@@ -135,6 +135,36 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 	return rows, nil
 }
 
+// Versions implements Store.
+func (s *sqlStore) Versions(ctx context.Context, ids []EntryID) ([]Version, error) {
+	found := make([]Version, 0, len(ids))
+	for chunk := range slices.Chunk(ids, maxStatementRows) {
+		rows, err := s.pool().QueryContext(ctx, "SELECT id, idempotent_id, state, version, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
+		if err == nil {
+			found, err = scanVersions(rows, found)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("compensator: read the versions of %d entries: %w", len(ids), err)
+		}
+	}
+	return found, nil
+}
+
+// scanVersions appends what it reads, and closes rows.
+func scanVersions(rows *sql.Rows, found []Version) ([]Version, error) {
+	defer rows.Close()
+	for rows.Next() {
+		var v Version
+		var token sql.RawBytes
+		if err := rows.Scan(&v.ID.row, &v.IdempotentID, &v.State, &v.Number, &token); err != nil {
+			return nil, err
+		}
+		copy(v.Token[:], token)
+		found = append(found, v)
+	}
+	return found, rows.Err()
+}
+
 // Resolve implements Store. It locks the very row that a transaction in flight has inserted; shared, because a
 // server under a global read lock lets no other lock pass.
 func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {

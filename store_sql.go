@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
@@ -28,10 +29,11 @@ type sqlStore struct {
 	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
 
 	// Check finds these out.
-	home       string   // the database that the table's unqualified name means; empty: not known, or qualified
-	version    string   // the server's
-	maxContent int      // what a packet of the server leaves room for; 0: no limit
-	notes      []string // what a person should know about this server
+	home       string       // the database that the table's unqualified name means; empty: not known, or qualified
+	version    string       // the server's
+	maxContent int          // what a packet of the server leaves room for; 0: no limit
+	notes      []string     // what a person should know about this server
+	opened     atomic.Int64 // connections of own so far
 }
 
 // OpenStore makes the Store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
@@ -63,7 +65,7 @@ func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, erro
 	case !ok:
 		s.users = lend(db, d.unseenEnd)
 	case d.skipLocked != "":
-		s.own = openOwn(inner)
+		s.own = openOwn(inner, &s.opened)
 	}
 	return s, nil
 }

@@ -66,7 +66,7 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 func (d *dispatcher) committed(a *attempt, err error, token Token) ending {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
-		return ending{settled: true}
+		return ending{settled: true, token: token}
 	}
 	switch {
 	case errors.Is(err, ErrCommitUnknown):
@@ -81,7 +81,7 @@ func (d *dispatcher) committed(a *attempt, err error, token Token) ending {
 	row, readErr := d.c.store.Resolve(ctx, a.row.ID)
 	switch {
 	case readErr == nil && row.Token == token:
-		return ending{settled: true}
+		return ending{settled: true, token: token}
 	case readErr == nil:
 		return ending{err: Unavailable(fmt.Errorf("commit: %w", err))}
 	}

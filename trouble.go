@@ -51,6 +51,7 @@ const (
 	troubleRelease  = "leases could not be given back"
 	troubleRenew    = "leases could not be renewed"
 	troubleStore    = "outcomes could not be stored"
+	troubleWitness  = "what the database has kept so far could not be read back"
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
 	troubleSession  = "a pooled connection was thrown away"

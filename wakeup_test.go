@@ -14,6 +14,7 @@ func waiting(t *testing.T, taken int) (*Compensator, *handlerType) {
 	t.Helper()
 	c := &Compensator{}
 	c.health.c = c
+	c.witness.init(c)
 	c.work = t.Context()
 	c.dispatcher, c.scanner = newDispatcher(c), newScanner(c)
 	c.openLanes()

@@ -124,6 +124,16 @@ func (s *MemoryStore) Load(ctx context.Context, ids []compensator.EntryID) ([]co
 	return rows, nil
 }
 
+// Versions implements compensator.Store.
+func (s *MemoryStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]compensator.Version, error) {
+	rows, err := s.Load(ctx, ids)
+	var versions []compensator.Version
+	for _, row := range rows {
+		versions = append(versions, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Token: row.Token})
+	}
+	return versions, err
+}
+
 // Resolve implements compensator.Store. It waits ten seconds at most.
 func (s *MemoryStore) Resolve(ctx context.Context, ref compensator.Ref) (compensator.Row, error) {
 	if err := ctx.Err(); err != nil {

@@ -115,7 +115,24 @@ func (s *MemoryStore) History(ctx context.Context, id compensator.EntryID) ([]co
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.audit[id]), nil
+	history := slices.Clone(s.audit[id])
+	for i := range history {
+		history[i].Ago = duration(s.nowLocked() - history[i].At.UnixMilli())
+	}
+	return history, nil
+}
+
+// Note implements compensator.Store.
+func (s *MemoryStore) Note(ctx context.Context, action compensator.Action, by compensator.ByHand) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.audit[compensator.EntryID{}] = append(s.audit[compensator.EntryID{}], compensator.AuditRecord{
+		At: instant(s.nowLocked()), Action: action, Actor: by.Actor, Reason: by.Reason,
+	})
+	return nil
 }
 
 // Purge implements compensator.Store: by type, oldest first. It leaves rows that a transaction holds for another

@@ -90,6 +90,8 @@ var storePromises = []storePromise{
 	{"SettleTxIsFenced", false, (*storeTest).settleTxIsFenced},
 	{"EveryActionIsAllowedAsTheContractSays", false, (*storeTest).everyActionIsAllowedAsTheContractSays},
 	{"ChangeForAnotherTypeIsRefused", false, (*storeTest).changeForAnotherTypeIsRefused},
+	{"VersionsAreThoseOfTheRows", false, (*storeTest).versionsAreThoseOfTheRows},
+	{"NotesAreTheLogsOwn", false, (*storeTest).notesAreTheLogsOwn},
 	{"ActionsOfPeopleAreKept", false, (*storeTest).actionsOfPeopleAreKept},
 	{"ChangeInATransactionEndsWithIt", false, (*storeTest).changeInATransactionEndsWithIt},
 	{"ChangeOfALockedRowIsBusy", true, (*storeTest).changeOfALockedRowIsBusy},

@@ -197,3 +197,37 @@ func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
 	_, err = t.Store.Purge(t.ctx, compensator.Retrying, time.Millisecond, 100)
 	require.Error(t, err, "an entry on its way is never purged")
 }
+
+func (t *storeTest) versionsAreThoseOfTheRows() {
+	fresh, claimed := t.insertOne("versions"), t.claim(t.insertOne("versions").ID, token(1), time.Minute)
+	tx := t.begin()
+	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{t.draft("versions")}, false)
+	require.NoError(t, err)
+	unknown := compensator.RowID(claimed.ID.Row() + 1) // in flight, or of nobody
+	got, err := t.Store.Versions(t.ctx, []compensator.EntryID{fresh.ID, claimed.ID, unknown})
+	require.NoError(t, err)
+	var want []compensator.Version
+	for _, row := range []compensator.Row{fresh, claimed} {
+		want = append(want, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Token: row.Token})
+	}
+	assert.ElementsMatch(t, want, got)
+	none, err := t.Store.Versions(t.ctx, nil)
+	assert.NoError(t, err)
+	assert.Empty(t, none)
+}
+
+func (t *storeTest) notesAreTheLogsOwn() {
+	row := t.insertOne("noted")
+	for i, actor := range []string{"ann", "bob"} {
+		require.NoError(t, t.Store.Note(t.ctx, compensator.ActionAcceptLoss, compensator.ByHand{Actor: actor, Reason: "because"}))
+		notes, err := t.Store.History(t.ctx, compensator.EntryID{})
+		require.NoError(t, err)
+		require.Len(t, notes, i+1)
+		assert.Equal(t, []any{compensator.EntryID{}, compensator.ActionAcceptLoss, actor, "because"},
+			[]any{notes[i].EntryID, notes[i].Action, notes[i].Actor, notes[i].Reason})
+		assert.Less(t, notes[i].Ago.Abs(), eventually, "by the database's clock")
+	}
+	history, err := t.Store.History(t.ctx, row.ID)
+	require.NoError(t, err)
+	assert.Empty(t, history)
+}

@@ -4,6 +4,49 @@ package main
 func reconciling() []mutant {
 	return []mutant{
 		{
+			name: "loss-unnoticed", oracle: safety,
+			what: "a database that has gone back is taken for itself",
+			edits: []edit{
+				{"witness.go", "if s.refutes(v, exists) && (", "if false && s.refutes(v, exists) && ("},
+			},
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack"),
+		},
+		{
+			name: "loss-noticed-but-claims-go-on", oracle: safety,
+			what: "a process that knows that the database has gone back goes on claiming there",
+			edits: []edit{
+				{"claims.go", "	if err := c.witness.refusal(); err != nil {\n		return Claimed{}, err\n	}\n", ""},
+				{"scanner.go", "	if s.c.witness.stopped() != nil {\n		return peekInterval\n	}\n", ""},
+				{"witness.go", "	if w.stopped() != nil {\n		return false\n	}\n	w.sawRows(", "	w.sawRows("},
+			},
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn"),
+		},
+		{
+			name: "loss-noticed-but-records-go-on", oracle: safety,
+			what: "a process that knows that the database has gone back goes on recording there",
+			edits: []edit{
+				{"record.go", "err := rec.c.witness.refusesRecords()", "err := error(nil)"},
+			},
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack"),
+		},
+		{
+			name: "loss-of-what-never-was", oracle: lateness,
+			what: "an entry that was rolled back to a savepoint is taken for one that the database has lost: everything stops",
+			edits: []edit{
+				{"witness.go", "w.doubts[w.next] = testimony{Version{ID: f.id, IdempotentID: f.key}, f.businessType, time.Time{}}",
+					"w.rememberLocked(testimony{Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})"},
+			},
+			sees: tests("TestNothingIsTakenForALossThatIsNone"),
+		},
+		{
+			name: "stale-read-is-a-loss", oracle: lateness,
+			what: "what a lagging copy answers to a plain read is taken for a loss: everything stops",
+			edits: []edit{
+				{"witness.go", "	case !newest.refutes(testimonyOf(&row, newest.at).Version, exists):", "	case false && !newest.refutes(testimonyOf(&row, newest.at).Version, exists):"},
+			},
+			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
+		},
+		{
 			name: "reconciler-off", oracle: safety,
 			what: "nothing looks for entries that the queue does not know: one that nobody announced never runs",
 			edits: []edit{

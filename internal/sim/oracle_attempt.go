@@ -140,6 +140,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 		}
 	}
 	return compensator.Observer{
+		HistoryLost:    func(loss *compensator.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
 		OutcomeDropped: func(compensator.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
 		Settled:        func(e compensator.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
 		EntryMissing:   func(e compensator.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },

@@ -137,6 +137,21 @@ func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows 
 	return rows, nil
 }
 
+func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (versions []compensator.Version, err error) {
+	err = s.from.step(ctx, classRead, "versions", string(make(args, 0, 32).ids(ids)), func() (err error) {
+		versions, err = s.store.Versions(ctx, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return versions, nil
+}
+
+func (s *gatedStore) Note(ctx context.Context, action compensator.Action, by compensator.ByHand) error {
+	return s.from.step(ctx, classWrite, "note", string(action), func() error { return s.store.Note(ctx, action, by) })
+}
+
 func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row compensator.Row, err error) {
 	var name string
 	switch ref := ref.(type) {
@@ -275,8 +290,15 @@ func (s *gatedStore) Count(ctx context.Context, filter compensator.CountFilter) 
 	return s.store.Count(ctx, filter)
 }
 
-func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) ([]compensator.AuditRecord, error) {
-	return s.store.History(ctx, id)
+func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (history []compensator.AuditRecord, err error) {
+	err = s.from.step(ctx, classRead, "history", id.String(), func() (err error) {
+		history, err = s.store.History(ctx, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return history, nil
 }
 
 func (s *gatedStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (n int, err error) {

@@ -56,7 +56,7 @@ func sharedSQL() (*SQLServer, error) {
 	if dsn := os.Getenv("MYSQL_DSN"); dsn != "" && open[0] == byDSN {
 		return givenSQL(dsn)
 	}
-	return startSQL(nil)
+	return startSQL(&sqlServers, nil)
 }
 
 func givenSQL(dsn string) (*SQLServer, error) {
@@ -76,7 +76,7 @@ func givenSQL(dsn string) (*SQLServer, error) {
 // added to the server's command line, and win over the usual ones: "--max-connections=20".
 func NewSQL(tb testing.TB, flags ...string) *SQLServer {
 	tb.Helper()
-	server, err := startSQL(flags)
+	server, err := startSQL(&sqlServers, flags)
 	if err != nil {
 		tb.Fatalf("testservers: %v", err)
 	}
@@ -85,8 +85,8 @@ func NewSQL(tb testing.TB, flags ...string) *SQLServer {
 	return server
 }
 
-func startSQL(flags []string) (*SQLServer, error) {
-	started, err := sqlServers.start(flags)
+func startSQL(from *source, flags []string) (*SQLServer, error) {
+	started, err := from.start(flags)
 	if err != nil {
 		return nil, err
 	}

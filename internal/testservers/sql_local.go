@@ -38,6 +38,9 @@ func startLocalSQL(flags []string) (machine, string, error) {
 	if output, err := exec.Command("cp", "-a", template, data).CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("copy %s: %w: %s", template, err, output)
 	}
+	if err := os.Remove(filepath.Join(data, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, "", err // MySQL's name for itself, which no two servers may share
+	}
 	server := &program{
 		path: installed.path,
 		dir:  dir,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -150,4 +151,19 @@ func queryInt(t *testing.T, db *sql.DB, query string, args ...any) int {
 	var n int
 	require.NoError(t, db.QueryRow(query, args...).Scan(&n))
 	return n
+}
+
+func TestReplicaHasWhatItsPrimaryHadWhenItBeganToLag(t *testing.T) {
+	t.Parallel()
+	primary, replica := NewSQLPair(t)
+	config, err := mysql.ParseDSN(primary.Database(t))
+	require.NoError(t, err)
+	db := open(t, primary.DSN(config.DBName))
+	mustExec(t, db, "CREATE TABLE kept (id INT PRIMARY KEY)")
+	mustExec(t, db, "INSERT INTO kept VALUES (1)")
+	replica.Lag(t, primary)
+	mustExec(t, db, "INSERT INTO kept VALUES (2)")
+	primary.Kill()
+	replica.Promote(t)
+	assert.Equal(t, 1, queryInt(t, open(t, replica.DSN(config.DBName)), "SELECT COUNT(*) FROM kept"))
 }

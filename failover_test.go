@@ -1,0 +1,352 @@
+package compensator_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// failover is a database behind a proxy, with a replica that can be promoted while it lags.
+type failover struct {
+	*world
+	primary, replica *testservers.SQLServer
+	proxy            *faultproxy.TCP
+}
+
+func newFailover(t *testing.T) *failover {
+	t.Helper()
+	f := new(failover)
+	f.primary, f.replica = testservers.NewSQLPair(t)
+	proxy, err := faultproxy.NewTCP(f.primary.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	config, err := mysql.ParseDSN(f.primary.Database(t))
+	require.NoError(t, err)
+	config.Addr, config.Logger = proxy.Addr(), &mysql.NopLogger{}
+	f.proxy, f.world = proxy, worldAt(t, config.FormatDSN())
+	return f
+}
+
+// happens kills the primary and promotes the replica.
+func (f *failover) happens() {
+	f.t.Helper()
+	f.proxy.Refuse()
+	f.primary.Kill()
+	f.replica.Promote(f.t)
+	f.proxy.Retarget(f.replica.Addr())
+	f.proxy.Heal()
+}
+
+// service is one process, and what it was told.
+type service struct {
+	*compensator.Compensator
+	world   *world
+	db      *sql.DB
+	rounds  atomic.Int64
+	starts  atomic.Int64
+	noticed chan struct{}
+	loss    *compensator.LossError // once noticed
+	mu      sync.Mutex             // guards ran
+	ran     map[string]int         // by idempotent id
+	holding *gate                  // of the slow type
+}
+
+func (f *failover) service(watched, runs bool) *service {
+	f.t.Helper()
+	s := &service{world: f.world, noticed: make(chan struct{}), ran: make(map[string]int)}
+	s.db = f.open(plain(f.DSN))
+	if watched {
+		s.db = f.open(compensatorOn(f.DSN))
+	}
+	cfg := f.quick()
+	cfg.DB = s.db
+	cfg.Observer = compensator.Observer{
+		HistoryLost:    func(loss *compensator.LossError) { s.loss = loss; close(s.noticed) },
+		Reconciled:     func(compensator.ReconciledEvent) { s.rounds.Add(1) },
+		AttemptStarted: func(compensator.AttemptEvent) { s.starts.Add(1) },
+	}
+	s.Compensator = f.new(cfg)
+	if !runs {
+		return s
+	}
+	_, err := compensator.Handle(s.Compensator, "close_order", func(_ context.Context, e *compensator.Entry, o order) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ran[e.IdempotentID]++
+		if o.Note == "fails" {
+			return assert.AnError
+		}
+		return nil
+	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Second)})
+	require.NoError(f.t, err)
+	s.holding = newGate()
+	s.holding.openAtEnd(f.t)
+	_, err = compensator.Handle(s.Compensator, "slow", func(_ context.Context, e *compensator.Entry, _ order) error { return s.holding.passDeaf(e) }, compensator.TypeConfig{})
+	require.NoError(f.t, err)
+	f.run(s.Compensator)
+	return s
+}
+
+// record records an entry of one of the types in a transaction of its own.
+func (s *service) record(businessType, key string, content string, opts compensator.Options) (compensator.EntryID, error) {
+	tx, err := s.db.Begin()
+	if err != nil {
+		return compensator.EntryID{}, err
+	}
+	opts.IdempotentID = key
+	receipt, err := s.Record(s.world.t.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: []byte(content), Options: opts})
+	if err != nil {
+		_ = tx.Rollback()
+		return compensator.EntryID{}, err
+	}
+	if err := tx.Commit(); err != nil {
+		return compensator.EntryID{}, err
+	}
+	receipt.Committed()
+	return receipt.ID(), nil
+}
+
+func (s *service) mustRecord(businessType, key string, content string, opts compensator.Options) compensator.EntryID {
+	s.world.t.Helper()
+	id, err := s.record(businessType, key, content, opts)
+	require.NoError(s.world.t, err)
+	return id
+}
+
+// runsOf is how often the handler was called for an entry.
+func (s *service) runsOf(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ran[key]
+}
+
+// someRounds waits until the reconciler has been round a few times.
+func (s *service) someRounds() {
+	s.world.t.Helper()
+	until := s.rounds.Load() + 4
+	s.world.eventually(func() bool { return s.rounds.Load() >= until }, "rounds go on")
+}
+
+func keysOf(loss *compensator.LossError) (keys []string) {
+	for _, l := range loss.Lost {
+		keys = append(keys, l.IdempotentID)
+	}
+	return keys
+}
+
+func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.T) {
+	f := newFailover(t)
+	f.withRedis()
+	a, b := f.service(true, true), f.service(false, true)
+
+	kept := a.mustRecord("close_order", "kept", "{}", compensator.Options{})
+	f.waitState(kept, compensator.Succeeded)
+	undone := a.mustRecord("close_order", "undone", "{}", compensator.Options{Delay: time.Hour})
+	failing := b.mustRecord("close_order", "failing", `{"note":"fails"}`, compensator.Options{Delay: time.Hour, MaxProcessCount: 2})
+	far := b.mustRecord("close_order", "far", "{}", compensator.Options{Delay: time.Hour})
+	running := a.mustRecord("slow", "running", "{}", compensator.Options{})
+	awaitAny(t, a, b)
+	f.replica.Lag(t, f.primary)
+
+	require.NoError(t, a.Reschedule(t.Context(), undone, 0))
+	f.waitState(undone, compensator.Succeeded)
+	require.NoError(t, b.Reschedule(t.Context(), failing, 0))
+	f.waitState(failing, compensator.Dead)
+	lost := []string{"failing", "undone"}
+	for i := range 6 {
+		s := []*service{a, b}[i%2]
+		lost = append(lost, fmt.Sprint("lost ", i))
+		f.waitState(s.mustRecord("close_order", fmt.Sprint("lost ", i), "{}", compensator.Options{}), compensator.Succeeded)
+	}
+	lost = append(lost, "lost and running")
+	orphan := a.mustRecord("slow", "lost and running", "{}", compensator.Options{})
+	awaitAny(t, a, b)
+
+	f.happens()
+	for _, s := range []*service{a, b} {
+		f.wait(s.noticed, "the loss is noticed")
+	}
+	started := a.starts.Load() + b.starts.Load()
+	f.exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='undone'") // due again
+	for _, s := range []*service{a, b} {
+		s.someRounds()
+		_, err := s.record("close_order", "refused", "{}", compensator.Options{})
+		require.ErrorIs(t, err, compensator.ErrHistoryLost)
+		health := s.Health(t.Context())
+		require.ErrorIs(t, health.History, compensator.ErrHistoryLost)
+		require.False(t, health.OK(time.Hour))
+	}
+	assert.Equal(t, started, a.starts.Load()+b.starts.Load(), "nothing starts")
+	assert.Equal(t, 5, f.count("common_process_log"), "nothing is recorded")
+	assert.Zero(t, f.count("common_process_log WHERE state=0 AND lease_until>0 AND id<>?", running.Row()), "nothing is claimed")
+	known := append(keysOf(a.loss), keysOf(b.loss)...)
+	slices.Sort(known)
+	slices.Sort(lost)
+	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
+	for _, l := range slices.Concat(a.loss.Lost, b.loss.Lost) {
+		if l.ID == undone {
+			assert.Equal(t, compensator.LostEntry{ID: undone, IdempotentID: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
+		}
+		if l.ID == orphan {
+			assert.True(t, l.Gone)
+		}
+	}
+
+	mine, err := a.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "the old primary is gone"})
+	require.NoError(t, err)
+	assert.Equal(t, a.loss.Lost, mine)
+	heir, err := a.record("close_order", "heir", "{}", compensator.Options{Delay: time.Hour})
+	require.NoError(t, err)
+	f.eventually(func() bool { return b.Health(t.Context()).History == nil }, "the other process goes on as well")
+	for id := heir; id != orphan; { // its id is given out again
+		id, err = b.record("close_order", fmt.Sprint("heir after ", id), "{}", compensator.Options{Delay: time.Hour})
+		require.NoError(t, err)
+		require.LessOrEqual(t, id.Row(), orphan.Row())
+	}
+	orphansHeir := fmt.Sprint("heir after ", orphan.Row()-1)
+	a.holding.open()
+	b.holding.open()
+	f.waitState(running, compensator.Succeeded)
+	f.waitState(undone, compensator.Succeeded)
+	assert.Equal(t, compensator.Succeeded, f.state(kept))
+	assert.Equal(t, 1, a.runsOf("kept")+b.runsOf("kept"))
+	for _, id := range []compensator.EntryID{failing, far, heir, orphan} {
+		assert.Equal(t, compensator.Pending, f.state(id), "entry %s", id)
+		require.NoError(t, a.Reschedule(t.Context(), id, 0))
+	}
+	f.waitState(failing, compensator.Dead)
+	f.exec("UPDATE common_process_log SET next_at=1 WHERE state=0")
+	f.waitAllEnded()
+	assert.Equal(t, 1, a.runsOf(orphansHeir)+b.runsOf(orphansHeir), "the success of the lost entry was not its heir's")
+	history, err := b.History(t.Context(), compensator.EntryID{})
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+	assert.Equal(t, []any{compensator.ActionAcceptLoss, "ann", "the old primary is gone"}, []any{history[0].Action, history[0].Actor, history[0].Reason})
+}
+
+// awaitAny waits until a handler of the slow type is inside one of the processes.
+func awaitAny(t *testing.T, a, b *service) {
+	t.Helper()
+	select {
+	case <-a.holding.entered:
+	case <-b.holding.entered:
+	case <-time.After(patience):
+		t.Fatal("nobody runs it")
+	}
+}
+
+// A process without Run notices as soon as it wants to record, and hears of the go-on.
+func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
+	f := newFailover(t)
+	recorder, person := f.service(true, false), f.service(false, false)
+	recorder.mustRecord("close_order", "kept", "{}", compensator.Options{})
+	f.replica.Lag(t, f.primary)
+	lost := []string{}
+	f.eventually(func() bool { // until one is sure to have been read back
+		lost = append(lost, fmt.Sprint("lost ", len(lost)))
+		recorder.mustRecord("close_order", lost[len(lost)-1], "{}", compensator.Options{})
+		return slices.ContainsFunc(lost, recorder.Remembered)
+	}, "what was recorded is read back")
+	f.happens()
+	_, err := recorder.record("close_order", "refused", "{}", compensator.Options{})
+	var loss *compensator.LossError
+	require.ErrorAs(t, err, &loss)
+	assert.NotEmpty(t, loss.Lost)
+	assert.Subset(t, lost, keysOf(loss))
+	assert.Equal(t, 1, f.count("common_process_log"))
+
+	list, err := person.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "known"})
+	require.NoError(t, err)
+	assert.Empty(t, list, "this process remembers nothing")
+	f.eventually(func() bool {
+		_, err = recorder.record("close_order", "lost 0", "{}", compensator.Options{})
+		return err == nil
+	}, "the recorder goes on: %v", err)
+}
+
+// What was seen and is missing for a good reason is no loss.
+func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	var losses atomic.Int64
+	cfg.Observer.HistoryLost = func(*compensator.LossError) { losses.Add(1) }
+	var rounds atomic.Int64
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c, other := w.new(cfg), w.new(w.quick())
+	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	someRounds := func() {
+		until := rounds.Load() + 5
+		w.eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
+	}
+
+	w.inTx(w.DB, func(tx *sql.Tx) { // an entry rolled back to a savepoint
+		_, err := tx.Exec("SAVEPOINT s")
+		require.NoError(t, err)
+		_, err = orders.Record(t.Context(), tx, order{}, compensator.Options{Delay: time.Hour})
+		require.NoError(t, err)
+		_, err = tx.Exec("ROLLBACK TO s")
+		require.NoError(t, err)
+	})
+	someRounds()
+
+	id := put(w, orders, 1, compensator.Options{}) // one that was purged young
+	w.waitState(id, compensator.Succeeded)
+	someRounds()
+	w.exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
+	n, err := other.Purge(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	someRounds()
+	require.Zero(t, losses.Load())
+
+	id = put(w, orders, 2, compensator.Options{}) // and one that is lost indeed
+	w.waitState(id, compensator.Succeeded)
+	someRounds()
+	w.exec("DELETE FROM common_process_log WHERE id=?", id.Row())
+	w.eventually(func() bool { return losses.Load() == 1 }, "it is noticed")
+}
+
+// staleStore answers plain reads of versions as a replica that lags.
+type staleStore struct{ compensator.Store }
+
+func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]compensator.Version, error) {
+	versions, err := s.Store.Versions(ctx, ids)
+	for i := range versions {
+		versions[i].Number, versions[i].State = 0, compensator.Pending
+	}
+	return versions, err
+}
+
+func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
+	w := newWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	cfg := w.quick()
+	cfg.DB, cfg.Store = nil, staleStore{store}
+	var rounds atomic.Int64
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c := w.new(cfg)
+	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	for i := range 3 {
+		w.waitState(put(w, orders, i, compensator.Options{}), compensator.Succeeded)
+		until := rounds.Load() + 4
+		w.eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
+	}
+	require.NoError(t, c.Health(t.Context()).History)
+	require.Equal(t, 3, ran.total())
+}

@@ -1,0 +1,113 @@
+package testservers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+)
+
+// replicatedSQL are servers that follow each other: from inside a container one would look for the other on 127.0.0.1 in
+// itself, so they run as programs.
+var replicatedSQL = source{
+	kind:  "replicated SQL",
+	given: "MYSQL_DSN",
+	docker: func([]string) (machine, string, error) {
+		return nil, "", errors.New("a container does not reach the other one")
+	},
+	local:    startLocalSQL,
+	packages: []string{"mariadb-server"},
+}
+
+// NewSQLPair starts two servers for this test alone, of which the second follows the first: it has all that was
+// committed there a moment later, until Lag.
+func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
+	tb.Helper()
+	var pair [2]*SQLServer
+	for i := range pair {
+		started, err := startSQL(&replicatedSQL, []string{"--log-bin=binlog", "--sync-binlog=1", "--binlog-format=ROW", fmt.Sprintf("--server-id=%d", i+1)})
+		if err != nil {
+			tb.Fatalf("testservers: %v", err)
+		}
+		started.owner = tb
+		started.discardAtEnd()
+		pair[i] = started
+	}
+	primary, replica = pair[0], pair[1]
+	host, port, err := net.SplitHostPort(primary.Addr())
+	if err == nil {
+		err = replica.exec(replica.words(
+			fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='root', MASTER_CONNECT_RETRY=1", host, port),
+			fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='%s', SOURCE_PORT=%s, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, GET_SOURCE_PUBLIC_KEY=1", host, port)),
+			replica.words("START SLAVE", "START REPLICA"))
+	}
+	if err != nil {
+		tb.Fatalf("testservers: follow %s: %v", primary.Addr(), err)
+	}
+	return primary, replica
+}
+
+// words chooses between the two servers' languages.
+func (s *SQLServer) words(mariadb, mysql string) string {
+	if s.Flavor == "mariadb" {
+		return mariadb
+	}
+	return mysql
+}
+
+// Lag waits until the replica has all that its primary has, and from then on it gets no more.
+func (s *SQLServer) Lag(tb testing.TB, primary *SQLServer) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	var file string
+	var position int64
+	if err := primary.position(ctx, &file, &position); err != nil {
+		tb.Fatalf("testservers: position of the primary: %v", err)
+	}
+	var waited sql.NullInt64
+	err := withRoot(s.config, func(db *sql.DB) error {
+		return db.QueryRowContext(ctx, fmt.Sprintf("SELECT %s('%s', %d, %d)", s.words("MASTER_POS_WAIT", "SOURCE_POS_WAIT"), file, position,
+			int(startLimit/time.Second))).Scan(&waited)
+	})
+	if err == nil && (!waited.Valid || waited.Int64 < 0) {
+		err = errors.New("it does not catch up")
+	}
+	if err == nil {
+		err = s.exec(s.words("STOP SLAVE SQL_THREAD", "STOP REPLICA SQL_THREAD"))
+	}
+	if err != nil {
+		tb.Fatalf("testservers: stop the replica where it stands: %v", err)
+	}
+}
+
+// position is where the server's binary log ends.
+func (s *SQLServer) position(ctx context.Context, file *string, position *int64) error {
+	return withRoot(s.config, func(db *sql.DB) error {
+		rows, err := db.QueryContext(ctx, s.words("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		columns, err := rows.Columns()
+		if err != nil || !rows.Next() {
+			return errors.Join(err, rows.Err(), errors.New("no binary log"))
+		}
+		into := []any{file, position}
+		for range columns[2:] {
+			into = append(into, new(sql.RawBytes))
+		}
+		return rows.Scan(into...)
+	})
+}
+
+// Promote makes the replica a server of its own: what it has not applied yet, it never will.
+func (s *SQLServer) Promote(tb testing.TB) {
+	tb.Helper()
+	if err := s.exec(s.words("STOP SLAVE", "STOP REPLICA"), s.words("RESET SLAVE ALL", "RESET REPLICA ALL")); err != nil {
+		tb.Fatalf("testservers: promote %s: %v", s.Addr(), err)
+	}
+}
