@@ -37,6 +37,7 @@ func openLogbook(t *testing.T) *logbook {
 	require.NoError(t, Migrate(t.Context(), pools[0]))
 	s, err := newSQLStore(t.Context(), pools[0], DefaultTable)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
 	b := &logbook{t: t, s: s, db: pools[1]}
 	b.exec("CREATE TABLE digits (d INT PRIMARY KEY)")
 	b.exec("INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")

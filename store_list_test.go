@@ -53,6 +53,7 @@ func newListStore(t *testing.T, rows []listedRow) *sqlStore {
 	require.NoError(t, Migrate(ctx, db))
 	s, err := newSQLStore(ctx, db, DefaultTable)
 	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	require.NoError(t, s.Check(ctx))
 	for chunk := range slices.Chunk(rows, 1000) {
 		values := make([]string, len(chunk))
