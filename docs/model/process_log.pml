@@ -9,8 +9,8 @@
  *            keeps, for each process, whether the comparison would hold (fence).
  *   token    is only ever compared with tokens its drawer still remembers; so the model keeps who drew it, for what.
  *
- * -D switches: the faults (see README.md), ONLY=n (check promise n alone), ENDS or RESTS (the two promises about
- * what happens at last), and the mutants, all upper case, each at the place where it breaks the protocol.
+ * -D switches: the faults, and HOLDS (see README.md), ONLY=n (check promise n alone), ENDS or RESTS (the two promises
+ * about what happens at last), and the mutants, all upper case, each at the place where it breaks the protocol.
  */
 
 #if defined(FAILURE_UNFENCED) || defined(COMPENSATION_UNFENCED) || defined(QUEUE_TRUSTED) || defined(EPOCH_IGNORED)
@@ -47,6 +47,23 @@
 #ifndef GIVEBACK
 #define GIVEBACK 0      /* claims given back unstarted, because Run is ending */
 #endif
+#ifndef STUCK
+#define STUCK 0         /* handlers that run on after their timeout, and may never return */
+#endif
+#if (STUCK > 0 || defined(ONE_PROCESS)) && !defined(HOLDS)
+#error "STUCK and ONE_PROCESS ask what a process holds: HOLDS"
+#endif
+#if defined(ONE_PROCESS) && CRASH > 0 && !defined(THREE)
+#error "a process of two workers would have to die by both"
+#endif
+#ifdef THREE            /* workers 0 and 2 are one process, worker 1 another, which alone may die */
+#define ONE_PROCESS
+#define WORKERS 3
+#define THIRD(what) what
+#else
+#define WORKERS 2
+#define THIRD(what)
+#endif
 
 /* ---- the row ---- */
 
@@ -58,14 +75,14 @@ bool leased;                /* lease_until > now */
 byte failures, undos;       /* process_count, compensate_count */
 byte deliveries;            /* delivery_count; what lies beyond the budget is not told apart */
 byte epoch;
-bool fence[2];              /* the row's version is the one this process's attempt carries */
+bool fence[WORKERS];        /* the row's version is the one this process's attempt carries */
 
 byte token;                 /* who wrote the row last */
 #define OTHERS    0         /* a token nobody will ask for any more */
 #define BORN      1
 #define CLAIM(w)  (2 + (w))
-#define SETTLE(w) (4 + (w))
-#define COMMIT(w) (6 + (w)) /* a transactional handler's */
+#define SETTLE(w) (2 + WORKERS + (w))
+#define COMMIT(w) (2 + 2 * WORKERS + (w)) /* a transactional handler's */
 
 #define TERMINAL (state == succeeded || state == dead || state == compensated || state == cancelled || state == by_hand)
 #define OPEN     (state == pending || state == retrying || state == compensating)
@@ -79,7 +96,25 @@ byte queue_lease;
 
 mtype = { nothing, verify, by_id };
 mtype fresh = nothing;      /* the lane an entry takes right after its commit; process 0 recorded it */
-bool running[2];            /* a handler runs */
+bool running[WORKERS];      /* a handler runs */
+
+/* HOLDS: what a process holds, an attempt under way or an outcome that is not stored yet. Without it the workers are
+   two processes that know nothing of each other, and the crash budget takes an entry out at once. With ONE_PROCESS they
+   are two goroutines of one process. */
+#if defined(THREE)
+#define BESIDE(what) (w != 1 && what[2 - w])
+#elif defined(ONE_PROCESS)
+#define BESIDE(what) what[1 - w]    /* another goroutine of this process */
+#else
+#define BESIDE(what) false
+#endif
+#ifdef HOLDS
+bool holds[WORKERS];        /* from the start to the answer about the outcome; ends with the epoch */
+bool stuck[WORKERS];        /* a handler runs on after its timeout: its lease is renewed no more */
+bool waits[WORKERS];        /* a plain handler has reported a success, which is not stored yet */
+bool waited[WORKERS];       /* it did so already when the further lease began */
+byte stucks;
+#endif
 
 byte crashes, losses, spurs, unknowns, persons, givebacks, spared, stalls;
 
@@ -92,10 +127,15 @@ bool undoing[GENS];         /* a compensation was started */
 byte real_failures, real_undo_failures; /* recorded in this epoch, each because a handler said so */
 byte lost_leases;           /* leases in a row that ended with no outcome */
 bool open_lease;            /* the last delivery has come to nothing yet */
-bool expired[2];            /* the attempt's lease has run out, if only for a moment */
-bool changed[2];            /* a service or a person has changed the entry under the attempt */
+bool expired[WORKERS];      /* the attempt's lease has run out, if only for a moment */
+bool changed[WORKERS];      /* a service or a person has changed the entry under the attempt */
 bool told, committed, absent; /* the producer's transaction: it has ended; with the entry; without */
 byte last_writer;           /* 1 + the process whose outcome is the row's last write */
+#ifdef HOLDS
+bool at_it[WORKERS];        /* an attempt of this epoch has started, and its outcome is neither stored nor dropped */
+bool late[WORKERS];         /* it started on a row that had been written since it was read back */
+bool reported[WORKERS];     /* its outcome is known, and came before the entry was ended otherwise */
+#endif
 
 #if defined(ENDS) || defined(RESTS) || defined(STAYS)
 #define PROMISE(n, holds) skip
@@ -116,12 +156,27 @@ byte last_writer;           /* 1 + the process whose outcome is the row's last w
 #define EXHAUSTED     7
 #define ONE_EPOCH     8
 #define TRUE_ANSWERS  9
+#define HELD_FIRST    10
 
 /* ==== writes to the row ==== */
 
+/* Once the budget is used up one further lease is claimed and nothing is run under it: whoever has waited with a success
+   until the database answered again finds the entry as it was. */
+#if defined(HOLDS) && !defined(NO_FURTHER_LEASE) && !defined(FURTHER_BY_CLOCK)
+#define FURTHER 1
+#else
+#define FURTHER 0
+#endif
+#ifdef FURTHER_BY_CLOCK     /* the time since the last lease's end is looked at instead */
+bool a_lease_ago;
+#define LONG_OVER (deliveries <= BUDGET - 1 || a_lease_ago)
+#else
+#define LONG_OVER true
+#endif
+
 /* Every write of ours but a renewal: version = version + 1. */
 inline moved(who) {
-  fence[0] = false; fence[1] = false;
+  fence[0] = false; fence[1] = false; THIRD(fence[2] = false;)
   token = who; NOTE(last_writer = 0)
 }
 
@@ -129,10 +184,13 @@ inline moved(who) {
 inline lease_to(who) {
   moved(who); leased = true;
 #ifndef CRASH_UNCOUNTED
-  if :: deliveries <= BUDGET -> deliveries++ :: else fi;
+  if :: deliveries <= BUDGET + FURTHER -> deliveries++ :: else fi;
 #endif
   NOTE(if :: open_lease && lost_leases < BUDGET -> lost_leases++ :: else fi);
   NOTE(open_lease = true)
+#ifdef FURTHER_BY_CLOCK
+  ; a_lease_ago = false
+#endif
 }
 
 /* The state an outcome leads to. Here the promises about states are checked. */
@@ -146,6 +204,19 @@ inline put(to) {
   PROMISE(EFFECT_ONCE, (to) == succeeded || effects[gen] == 0);
   state = to
 }
+
+/* Taken out beside an outcome: this process's own, or a success that has waited since before the further lease. */
+#ifdef HOLDS
+#define OUTLIVES(v) ((v) != w && waits[v] && at_it[v] && OUTWAITED(v))
+#define LOSES_HELD (BESIDE(reported) && BESIDE(at_it) || OUTLIVES(0) || OUTLIVES(1) THIRD(|| OUTLIVES(2)))
+#if FURTHER == 1
+#define OUTWAITED(v) waited[v]
+#else
+#define OUTWAITED(v) true
+#endif
+#else
+#define LOSES_HELD false
+#endif
 
 /* What an attempt's outcome writes (settleGroup.set). The library computes it from the row as claimed. While the fence
    holds that is the row as it is; once it is lost nothing computed from counts is written. So an attempt of the model
@@ -183,6 +254,7 @@ inline write_outcome(who) {
      fi
   :: out == spare -> due = false
   :: out == crashed ->
+     PROMISE(HELD_FIRST, !LOSES_HELD);
      if
      :: put(dead)
      :: !undo -> put(compensating)                            /* CompensateCrashed */
@@ -290,12 +362,16 @@ done:
 
 /* ==== a process: lanes, scanner, dispatcher ==== */
 
-mtype = { success, failure, permanent, spare, crashed };
+mtype = { success, failure, permanent, spare, crashed, rest };
 
 inline forget() {
   fence[w] = false; running[w] = false;
   if :: queue_lease == w + 1 -> queue_lease = 0 :: else fi;
   undo = false; out = none; my_epoch = 0; from_queue = false; was_born = false; ended = false;
+#ifdef HOLDS
+  holds[w] = false; stuck[w] = false; waits[w] = false; waited[w] = false;
+  NOTE(at_it[w] = false; late[w] = false; reported[w] = false);
+#endif
 #ifdef OWN_COUNTS
   my_failures = 0; my_undos = 0;
 #endif
@@ -303,13 +379,43 @@ inline forget() {
   NOTE(my_gen = 0; was_due = false; said_failure = false; wrote = false)
 }
 
+/* Of what this process holds it claims nothing, but that a stuck attempt's leases are counted; and nothing of it is taken
+   out before its outcome. */
+#ifdef HOLDER_CLAIMS_AGAIN
+#define REFUSED false
+#elif defined(STUCK_REFUSED)
+#define REFUSED BESIDE(holds)
+#elif defined(HOLDS)
+#define REFUSED (BESIDE(holds) && !BESIDE(stuck))
+#else
+#define REFUSED false
+#endif
+#ifdef STUCK_CLAIMS_AGAIN
+#define OWN_STUCK false
+#else
+#define OWN_STUCK (BESIDE(holds) && BESIDE(stuck))
+#endif
+#if defined(HOLDS) && !defined(TAKE_OUT_FIRST)
+#define OUTCOME_FIRST (out == crashed && BESIDE(holds) && !BESIDE(stuck))
+#else
+#define OUTCOME_FIRST false
+#endif
+
 /* The row as an attempt sees it. Beyond the budget no handler is run (outcome crashed). */
 inline read_row() {
   undo = (state == compensating); my_epoch = epoch; was_born = false;
 #ifdef OWN_COUNTS
   my_failures = failures; my_undos = undos;
 #endif
-  if :: deliveries > BUDGET -> out = crashed :: else fi;
+  if
+  :: deliveries > BUDGET + FURTHER -> out = crashed
+#ifdef HOLDS
+  :: deliveries == BUDGET + 1 && FURTHER == 1 -> out = rest; THIRD(waited[2] = waits[2];)
+     waited[0] = waits[0]; waited[1] = waits[1]
+  :: deliveries <= BUDGET && OWN_STUCK -> out = rest          /* counted, and left to others */
+#endif
+  :: else
+  fi;
   NOTE(my_gen = gen; was_due = due)
 }
 
@@ -318,14 +424,38 @@ inline effect() {
   PROMISE(EFFECT_ONCE, effects[my_gen] <= 1 && undone[my_gen] <= 1)
 }
 
+#if defined(ADMITTED_TWICE) || defined(HOLDER_CLAIMS_AGAIN)
+#define ADMITTED_ALREADY false
+#elif defined(STUCK_CLAIMS_AGAIN)
+#define ADMITTED_ALREADY (BESIDE(holds) && !BESIDE(stuck))
+#else
+#define ADMITTED_ALREADY BESIDE(holds)
+#endif
+
+/* A plain handler's verdict: from now on the outcome waits to be stored. */
+inline returned() {
+  running[w] = false
+#ifdef HOLDS
+  ; waits[w] = (out == success && !undo);
+  NOTE(reported[w] = (at_it[w] && (undo -> state == compensating : state == pending || state == retrying) && (waits[w] || !stuck[w] && !late[w])));
+  stuck[w] = false
+#endif
+}
+
 /* Observer.OutcomeDropped: the entry has moved on. */
 inline drop() {
+#if defined(ONE_PROCESS) && !defined(THREE)
+  PROMISE(HELD_FIRST, !reported[w] || changed[w] || wrote || out == spare || state == succeeded);
+#endif
   PROMISE(NOTHING_LOST, expired[w] || changed[w] || wrote || out == spare || state == succeeded);
   PROMISE(TRUE_ANSWERS, !(wrote && last_writer == w + 1));
   forget()
 }
 
-#if CRASH > 0
+#ifdef THREE
+#define MAY_DIE :: atomic { w == 1 && crashes < CRASH -> crashes++; forget() } goto idle
+#define MAY_KILL :: atomic { w == 1 && CRASH > 0 -> forget() } goto idle
+#elif CRASH > 0
 #define MAY_DIE :: atomic { crashes < CRASH -> crashes++; forget() } goto idle
 #define MAY_KILL :: atomic { true -> forget() } goto idle
 #else
@@ -355,9 +485,9 @@ inline take() {
 }
 
 #ifdef NO_EARLY_GUARD
-#define CLAIMABLE (OPEN && (!leased || TAKES_OVER))
+#define CLAIMABLE (OPEN && (!leased || TAKES_OVER) && LONG_OVER && !REFUSED)
 #else
-#define CLAIMABLE (OPEN && due && (!leased || TAKES_OVER))
+#define CLAIMABLE (OPEN && due && (!leased || TAKES_OVER) && LONG_OVER && !REFUSED)
 #endif
 
 proctype Worker(byte w) {
@@ -442,14 +572,22 @@ claimed:                                                      /* startClaimed, d
   :: atomic { givebacks < GIVEBACK -> givebacks++; fence[w] = false; out = none; goto release } /* giveBackClaimed */
 #endif
   :: atomic { out == crashed -> goto settle }
+#ifdef HOLDS
+  :: atomic { out == rest -> forget(); goto idle }            /* nothing is run; its lease ends by itself */
+  :: atomic { out == none && ADMITTED_ALREADY -> fence[w] = false; goto release } /* admit: claimed here twice */
+  :: atomic { out == none && !ADMITTED_ALREADY ->
+       PROMISE(HELD_FIRST, !BESIDE(at_it));
+       holds[w] = true; NOTE(at_it[w] = (my_gen == gen); late[w] = !fence[w]);
+#else
   :: atomic { out != crashed ->
+#endif
        PROMISE(NO_PHANTOM, state != none);
        PROMISE(NEVER_EARLY, was_due);
        NOTE(if :: undo -> undoing[my_gen] = true :: else fi);
        running[w] = true; goto handling }
   fi;
 
-#if UNKNOWN > 0 || GIVEBACK > 0
+#if UNKNOWN > 0 || GIVEBACK > 0 || defined(HOLDS)
 release:                                                      /* Store.Release */
   if
   MAY_DIE
@@ -478,12 +616,15 @@ handling:                                                     /* dispatcher.call
   :: atomic { leased = true; state = (undo -> compensating : pending); goto handling }
 #endif
 #ifdef RENEW
-  :: atomic { !(fence[w] && OPEN) -> out = spare; running[w] = false; goto settle } /* told so; the handler heeds it */
+  :: atomic { !(fence[w] && OPEN) -> out = spare; returned(); goto settle } /* told so; the handler heeds it */
 #endif
-  :: atomic { out = success; running[w] = false; goto settle }
-  :: atomic { out = failure; NOTE(said_failure = true); running[w] = false; goto settle }
-  :: atomic { out = permanent; NOTE(said_failure = true); running[w] = false; goto settle }
-  :: atomic { spared < SPARED -> spared++; out = spare; running[w] = false; goto settle }
+#if STUCK > 0
+  :: atomic { !stuck[w] && stucks < STUCK -> stucks++; stuck[w] = true; if :: goto handling :: goto gone_for_good fi }
+#endif
+  :: atomic { out = success; returned(); goto settle }
+  :: atomic { out = failure; NOTE(said_failure = true); returned(); goto settle }
+  :: atomic { out = permanent; NOTE(said_failure = true); returned(); goto settle }
+  :: atomic { spared < SPARED -> spared++; out = spare; returned(); goto settle }
   :: atomic { out = success; running[w] = false;              /* runTx: the effect, SettleTx, COMMIT */
        if
        :: fence[w] && OPEN -> effect(); write_outcome(COMMIT(w)); goto stored
@@ -521,7 +662,13 @@ settle:                                                       /* writeOutcomes: 
 #endif
   if
   MAY_DIE
-  :: atomic { FITS -> write_outcome(SETTLE(w)); goto stored }
+#ifdef HOLDS
+  :: atomic { OUTCOME_FIRST -> forget(); goto idle }          /* its handler has returned after all */
+#ifdef RENEW_FORGETS                                          /* what a renewal does not find is held no more */
+  :: atomic { holds[w] && !fence[w] -> holds[w] = false; goto settle }
+#endif
+#endif
+  :: atomic { FITS && !OUTCOME_FIRST -> write_outcome(SETTLE(w)); goto stored }
 #ifdef SETTLE_BLIND
   :: atomic { !FITS -> drop(); goto idle }
 #else
@@ -529,13 +676,21 @@ settle:                                                       /* writeOutcomes: 
   :: atomic { !FITS && token != SETTLE(w) -> drop(); goto idle }
 #endif
 #if UNKNOWN > 0
-  :: atomic { unknowns < UNKNOWN && FITS -> unknowns++; write_outcome(SETTLE(w));
+  :: atomic { unknowns < UNKNOWN && FITS && !OUTCOME_FIRST -> unknowns++; write_outcome(SETTLE(w));
 #ifdef SETTLE_REREADS
        if :: OPEN -> fence[w] = true :: else fi;
 #endif
        goto settle }
 #endif
   fi;
+
+#if STUCK > 0
+gone_for_good:                                                /* the handler never returns */
+  if
+  MAY_KILL
+  :: false
+  fi;
+#endif
 
 stored:                                                       /* Observer.Settled; tellQueue */
   if
@@ -564,13 +719,27 @@ stored:                                                       /* Observer.Settle
 #define MAY_STALL true
 #define STALL     skip
 #endif
+/* The further lease begins when the database answers. What has waited until then is offered to it before that lease ends. */
+#if FURTHER == 1
+#define OFFERED(v) (!waits[v] || !waited[v])
+#define MAY_END (leased && OFFERED(0) && OFFERED(1) THIRD(&& OFFERED(2)))
+#else
+#define MAY_END leased
+#endif
 proctype LeaseClock() {
   do
-  :: atomic { leased && !fence[0] && !fence[1] -> leased = false }
-  :: atomic { leased && fence[0] && running[0] -> leased = false; NOTE(expired[0] = true) }
-  :: atomic { leased && fence[1] && running[1] -> leased = false; NOTE(expired[1] = true) }
-  :: atomic { leased && fence[0] && !running[0] && MAY_STALL -> STALL; leased = false; NOTE(expired[0] = true) }
-  :: atomic { leased && fence[1] && !running[1] && MAY_STALL -> STALL; leased = false; NOTE(expired[1] = true) }
+  :: atomic { MAY_END && !fence[0] && !fence[1] THIRD(&& !fence[2]) -> leased = false }
+  :: atomic { MAY_END && fence[0] && running[0] -> leased = false; NOTE(expired[0] = true) }
+  :: atomic { MAY_END && fence[1] && running[1] -> leased = false; NOTE(expired[1] = true) }
+  :: atomic { MAY_END && fence[0] && !running[0] && MAY_STALL -> STALL; leased = false; NOTE(expired[0] = true) }
+  :: atomic { MAY_END && fence[1] && !running[1] && MAY_STALL -> STALL; leased = false; NOTE(expired[1] = true) }
+#ifdef THREE
+  :: atomic { MAY_END && fence[2] && running[2] -> leased = false; NOTE(expired[2] = true) }
+  :: atomic { MAY_END && fence[2] && !running[2] && MAY_STALL -> STALL; leased = false; NOTE(expired[2] = true) }
+#endif
+#ifdef FURTHER_BY_CLOCK     /* an outage lasts as long as it likes */
+  :: atomic { !leased && !a_lease_ago -> a_lease_ago = true }
+#endif
   od
 }
 proctype DueClock() {
@@ -594,6 +763,8 @@ proctype QueueClock() {
 #ifdef RENEW
 #ifdef RENEW_UNFENCED
 #define HELD(w) (running[w] && OPEN)
+#elif STUCK > 0
+#define HELD(w) (fence[w] && OPEN && !stuck[w])
 #else
 #define HELD(w) (fence[w] && OPEN)
 #endif
@@ -606,6 +777,7 @@ proctype Renewer() {
   do
   :: atomic { RENEW_ROW(0) }
   :: atomic { RENEW_ROW(1) }
+  THIRD(:: atomic { RENEW_ROW(2) })
   od
 }
 #endif
@@ -641,12 +813,17 @@ proctype Faults() {
 #if PERSON > 0
 inline change() {
   persons++; moved(OTHERS);
-  NOTE(changed[0] = true; changed[1] = true)
+  NOTE(changed[0] = true; changed[1] = true THIRD(; changed[2] = true))
 }
 inline new_lease_count() { deliveries = 0; leased = false; NOTE(lost_leases = 0; open_lease = false) }
 inline new_generation() {
 #ifndef SAME_EPOCH_AGAIN
   epoch++;
+#endif
+#ifdef HOLDS
+  holds[0] = false; holds[1] = false; THIRD(holds[2] = false;)
+  NOTE(at_it[0] = false; at_it[1] = false; reported[0] = false; reported[1] = false);
+  NOTE(THIRD(at_it[2] = false; reported[2] = false;) skip);
 #endif
   NOTE(gen++)
 }
@@ -689,6 +866,7 @@ proctype Person() {
 
 init { atomic {
   run Worker(0); run Worker(1);
+  THIRD(run Worker(2);)
   run LeaseClock(); run DueClock(); run QueueClock();
 #ifdef RENEW
   run Renewer();

@@ -1,0 +1,155 @@
+/*
+ * A database that forgets what it has acknowledged: a failover to a replica that lagged. One row, which goes back to an
+ * older copy of itself or vanishes, and two processes that claim it, settle it and remember the newest of it that they
+ * have seen stored. What they remember they compare with the row at intervals.
+ *
+ * Here versions and tokens are numbers, because what is asked is which comparison tells. So the search is bounded: by
+ * WRITES. Every atomic{} is one transaction or one step inside a process.
+ *
+ * -D switches: WRITES, PERSON, ONLY=n, and mutants.
+ */
+
+#ifndef WRITES
+#define WRITES 7        /* writes to the row */
+#endif
+#ifndef PERSON
+#define PERSON 1        /* requeues */
+#endif
+
+typedef Row {
+  bool there;
+  byte key;                 /* the idempotent id */
+  byte version, token, epoch;
+  bool ended;               /* a terminal state */
+  byte write                /* which write it was; no process can know */
+};
+Row row;
+Row copy;                   /* the replica */
+bool leased;
+byte writes, tokens, persons;
+bool failed_over;
+
+/* What a process remembers: the newest it has seen stored, of an INSERT of its own or an outcome. */
+Row seen[2];
+bool noticed[2];
+
+/* What only the promises look at. */
+bool gone[2];               /* what the process remembers was forgotten by the database */
+bool done[3];               /* a success of this key was told stored */
+
+#ifdef ONLY
+#define PROMISE(n, holds) assert((n) != ONLY || (holds))
+#else
+#define PROMISE(n, holds) assert((n) == ONCE || (holds))
+#endif
+#define STOPS 1             /* a process that has noticed claims, starts and records nothing until a person says go on */
+#define SEES  2             /* a look at the row notices that an end, or a new row, that the process saw stored is gone */
+#define QUIET 3             /* nothing is noticed where nothing is lost */
+#define ONCE  4             /* not promised: no entry runs again whose success was told stored */
+
+inline written() {
+  writes++; row.write = writes; tokens++; row.token = tokens
+}
+inline copy_row(to, from) {
+  to.there = from.there; to.key = from.key; to.version = from.version; to.token = from.token; to.epoch = from.epoch;
+  to.ended = from.ended; to.write = from.write
+}
+inline forget_row(r) {
+  r.there = false; r.key = 0; r.version = 0; r.token = 0; r.epoch = 0; r.ended = false; r.write = 0
+}
+inline remember() { copy_row(seen[w], row); gone[w] = false }
+
+/* The row as it is does not follow from the row as it was seen. */
+#define LESS (!row.there || OTHER_ENTRY || BEHIND || NOT_THE_END)
+#ifdef NO_KEY
+#define OTHER_ENTRY false
+#else
+#define OTHER_ENTRY (row.key != seen[w].key)                          /* its id was given out again */
+#endif
+#define BEHIND (row.version < seen[w].version || row.epoch < seen[w].epoch || row.version == seen[w].version && row.token != seen[w].token)
+#ifdef VERSION_ONLY
+#define NOT_THE_END false
+#elif defined(ENDS_FOR_GOOD)
+#define NOT_THE_END (seen[w].ended && row.token != seen[w].token)
+#else
+#define NOT_THE_END (seen[w].ended && row.token != seen[w].token && row.epoch == seen[w].epoch) /* nobody but a person writes an ended row */
+#endif
+
+#ifdef UNCHECKED
+#define STOPPED false
+#else
+#define STOPPED noticed[w]
+#endif
+#ifdef STARTS_UNCHECKED
+#define LATE_STOPPED false
+#else
+#define LATE_STOPPED noticed[w]
+#endif
+
+/* An end, or a row that is gone altogether; unless a person has written since. An outcome that was not the end can be
+   hidden by what others have written after the failover. */
+#define MUST_TELL ((seen[w].ended || !row.there || row.key != seen[w].key) && row.epoch <= seen[w].epoch)
+
+proctype Process(byte w) {
+  byte version;
+  do
+  :: atomic { !row.there && !STOPPED && writes < WRITES && (w == 0 || failed_over) -> /* Record, COMMIT */
+       PROMISE(STOPS, !noticed[w]);
+       row.there = true; if :: row.key = 1 :: failed_over -> row.key = 2 fi; row.version = 0; row.epoch = 0; row.ended = false;
+       leased = false; written(); remember() }
+  :: atomic { row.there && !row.ended && !leased && !STOPPED && writes < WRITES -> /* Store.Claim */
+       PROMISE(STOPS, !noticed[w]);
+       row.version++; version = row.version; leased = true; written() };
+     if
+     :: atomic { LATE_STOPPED -> skip }                       /* claimed as it noticed: not started; the lease ends */
+     :: atomic { !LATE_STOPPED ->
+          PROMISE(STOPS, !noticed[w]);
+          PROMISE(ONCE, !done[row.key]) };
+        if
+        :: atomic { writes < WRITES && row.there && !row.ended && row.version == version -> /* Store.Settle */
+             row.version++; row.ended = true; leased = false; written(); remember(); done[row.key] = true }
+        :: atomic { writes < WRITES && row.there && !row.ended && row.version == version ->
+             row.version++; leased = false; written(); remember() } /* to be tried again */
+        :: atomic { true -> skip }                            /* its lease ends, or its outcome is dropped */
+        fi
+     fi;
+     version = 0
+  od
+}
+/* Beside it, in the same process: with each round of the reconciler, and after reconnecting. */
+proctype Look(byte w) {
+  do
+  :: atomic { seen[w].there && !noticed[w] ->                 /* the look */
+       if
+       :: LESS -> noticed[w] = true
+       :: else
+       fi;
+       PROMISE(QUIET, !noticed[w] || gone[w]);
+       PROMISE(SEES, noticed[w] || !gone[w] || !MUST_TELL) }
+  :: atomic { noticed[w] -> noticed[w] = false; gone[w] = false; forget_row(seen[w]) } /* a person says: go on */
+  od
+}
+
+proctype Replica() {
+  atomic { copy_row(copy, row) };
+  atomic {
+    failed_over = true;
+    gone[0] = seen[0].there && seen[0].write > copy.write;
+    gone[1] = seen[1].there && seen[1].write > copy.write;
+    copy_row(row, copy); leased = false
+  }
+}
+
+proctype Clock() {
+  do :: atomic { leased -> leased = false } od
+}
+
+proctype Person() {
+  do
+  :: atomic { persons < PERSON && row.there && row.ended && writes < WRITES -> persons++;
+       row.epoch++; row.version++; row.ended = false; done[row.key] = false; written() }
+  :: break
+  od
+}
+
+init { atomic { run Process(0); run Process(1); run Look(0); run Look(1); run Replica(); run Clock(); run Person() } }
