@@ -65,19 +65,17 @@ func (p *picker) accept(row *Row) bool {
 	return true
 }
 
-// mayHave: what this process holds comes first, and an entry that nobody is to run any more is first left to whoever may
-// still report how it went, or run it.
+// mayHave: what this process holds comes first. What a handler of this process is stuck on is left to others for a lease,
+// and then counted, not run. So is the last lease of an entry that has lost three: a process that lives and could not
+// reach the database may have a success to store, which finds the entry open still.
 func (p *picker) mayHave(row *Row) bool {
 	held, stuck := p.d.holds(row)
 	switch {
-	case held != nil && !stuck:
+	case held != nil && !stuck, stuck && -row.LeaseLeft < p.t.cfg.Lease:
 		return false
-	case stuck, row.DeliveryCount >= crashBudget:
-		left := p.d.leftFor(row, p.t.cfg.Lease)
-		if left && row.DeliveryCount < crashBudget {
-			p.counted = append(p.counted, row.ID)
-		}
-		return left
+	case row.DeliveryCount > crashBudget:
+	case stuck, row.DeliveryCount == crashBudget:
+		p.counted = append(p.counted, row.ID)
 	case row.DeliveryCount >= suspectAfter:
 		return p.admit(row.ID)
 	}
@@ -106,7 +104,7 @@ func (p *picker) settle(mine []Row) {
 }
 
 // leave makes of what was claimed to be counted something that waits for the end of its lease, as if somebody else held
-// it: a handler of this process is stuck on it, and one is enough.
+// it. A lease that a claim has written is proof that the database took writes meanwhile, which time that has passed is not.
 func (p *picker) leave(found Claimed) Claimed {
 	if len(p.counted) == 0 {
 		return found
@@ -146,7 +144,7 @@ func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
 	for _, row := range rows {
 		a := &attempt{t: t, row: row, token: token}
 		lost := lostLeases(&row)
-		if lost >= crashBudget {
+		if lost > crashBudget {
 			c.takeOut(a)
 			continue
 		}
@@ -162,8 +160,20 @@ func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
 func (c *Compensator) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	stuck, _ := c.dispatcher.holds(&a.row)
-	c.settleLane.add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck)})
+	c.settleLane.add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})
 	c.free(a.t, 1)
+}
+
+// withdraw leaves out of a batch what would take out entries whose stuck handlers have returned: what they report comes
+// first.
+func (c *Compensator) withdraw(batch []settlement) []settlement {
+	return slices.DeleteFunc(batch, func(s settlement) bool {
+		if !s.takesOut {
+			return false
+		}
+		held, stuck := c.dispatcher.holds(&s.a.row)
+		return held != nil && !stuck
+	})
 }
 
 func (c *Compensator) giveBackClaimed(t *handlerType, attempts []*attempt) {

@@ -25,7 +25,6 @@ type dispatcher struct {
 	run      context.Context         // Run's own: no handler is started once it has ended
 	base     context.Context         // of handlers; it outlives Run's own
 	stop     context.CancelCauseFunc // ends base
-	left     leftEntries
 }
 
 // attempt is one run of a handler on one entry, or the entry's share of a batch.
@@ -39,10 +38,10 @@ type attempt struct {
 	cancel  context.CancelCauseFunc
 	started time.Time
 
-	leaseEnd time.Time // by our clock, which no write depends on; guarded by dispatcher.mu once running
-	stuck    bool      // reported; guarded by dispatcher.mu
-	returned bool      // its handler has; guarded by dispatcher.mu
-	lapsed   bool      // the row has moved on, so that there is nothing to renew; guarded by dispatcher.mu
+	leaseEnd time.Time   // by our clock, which no write depends on; guarded by dispatcher.mu once running
+	stuck    bool        // reported; guarded by dispatcher.mu
+	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
+	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by dispatcher.mu
 }
 
 func newDispatcher(c *Compensator) *dispatcher {
@@ -275,6 +274,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
 	d.c.troubles.attempted(a.t.name, end.err)
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
+	a.returned.Store(true)
 	switch {
 	case end.unstarted:
 		d.c.release(a.row.Token, Announcement{BusinessType: a.t.name, ID: a.row.ID})
@@ -302,7 +302,6 @@ func (d *dispatcher) leaveLane(a *attempt) {
 func (d *dispatcher) handlerReturned(a *attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a.returned = true
 	d.handlers--
 	if d.handlers == 0 && d.idle != nil {
 		close(d.idle)
@@ -370,7 +369,7 @@ func (d *dispatcher) stuckError() error {
 	defer d.mu.Unlock()
 	stuck := &StuckError{}
 	for _, a := range d.held {
-		if !a.returned {
+		if !a.returned.Load() {
 			stuck.Stuck = append(stuck.Stuck, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
 		}
 	}

@@ -174,7 +174,7 @@ func (d *dispatcher) stuckNow() []StuckAttempt {
 	defer d.mu.Unlock()
 	var list []StuckAttempt
 	for _, a := range d.held {
-		if a.stuck && !a.returned {
+		if a.stuck && !a.returned.Load() {
 			list = append(list, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
 		}
 	}

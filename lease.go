@@ -50,12 +50,12 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 		lease := a.t.cfg.Lease
 		switch {
 		case a.lapsed:
-		case !a.returned && now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
+		case !a.returned.Load() && now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
 				stuck = append(stuck, a)
 			}
-		case !a.returned && now.After(a.leaseEnd):
+		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
 		case a.leaseEnd.Sub(now) < lease*2/3: // also while its outcome waits for the database: nobody else shall run it
 			due = append(due, a)
@@ -92,7 +92,7 @@ func (d *dispatcher) newestLocked(due []*attempt) []*attempt {
 
 // loseLocked deals with a lease that has gone.
 func (d *dispatcher) loseLocked(a *attempt) {
-	if a.returned {
+	if a.returned.Load() {
 		a.lapsed = true // its outcome is being stored, or will be found out of date; until then it is held
 	} else {
 		a.cancel(ErrLeaseLost)

@@ -80,7 +80,8 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack)
 }
 
-// crashBudget is how many leases in a row may end without an outcome before the entry is taken out.
+// crashBudget is how many leases in a row may end without an outcome before the entry is run no more. One further lease is
+// left to a success that waits to be stored, and then the entry is taken out.
 const crashBudget = 3
 
 // lostLeases counts the deliveries before this one that ended with no outcome.
@@ -195,7 +196,7 @@ func (t *handlerType) crashed(row *Row, stuck *attempt) Outcome {
 	o := Outcome{
 		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: Dead, EndedBy: EndedByCrash,
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
-		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", lostLeases(row), why),
+		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why),
 	}
 	if t.cfg.CompensateCrashed && t.compensates() && row.State != Compensating {
 		o.To, o.EndedBy = Compensating, ""

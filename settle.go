@@ -9,9 +9,10 @@ import (
 
 // settlement is an attempt's outcome on its way to the database.
 type settlement struct {
-	a       *attempt
-	outcome Outcome
-	token   Token // it was handed in under, which tells whether it was stored; zero: not yet
+	a        *attempt
+	outcome  Outcome
+	token    Token // it was handed in under, which tells whether it was stored; zero: not yet
+	takesOut bool  // for lost leases: nobody has reported it
 }
 
 // ack is what the queue is to be told of an outcome.
@@ -44,17 +45,14 @@ func (c *Compensator) settleBatch(batch []settlement) {
 	}
 }
 
-// settleUnder keeps trying, with the same token, until the database has answered: a handler that has run must not
-// run again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised.
+// settleUnder writes outcomes that share a token.
 func (c *Compensator) settleUnder(token Token, batch []settlement) {
-	outcomes := make([]Outcome, len(batch))
 	for i := range batch {
 		batch[i].token = token
-		outcomes[i] = batch[i].outcome
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
 	asked := time.Now()
-	results := c.writeOutcomes(token, outcomes)
+	batch, results := c.writeOutcomes(token, batch)
 	failpoint.Reach(failpoint.OutcomesStored)
 	c.witness.sawStored(batch, results, asked)
 	for i, r := range results {
@@ -62,20 +60,33 @@ func (c *Compensator) settleUnder(token Token, batch []settlement) {
 	}
 }
 
-// writeOutcomes returns nil only when the Compensator is closed before the database has answered.
-func (c *Compensator) writeOutcomes(token Token, outcomes []Outcome) []Settled {
+// writeOutcomes keeps trying, with the same token, until the database has answered: a handler that has run must not run
+// again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised. It returns no
+// results only when the Compensator is closed before the database has answered, or nothing is left to be written.
+func (c *Compensator) writeOutcomes(token Token, batch []settlement) ([]settlement, []Settled) {
 	for failures := 1; ; failures++ {
+		if batch = c.withdraw(batch); len(batch) == 0 {
+			return nil, nil
+		}
 		ctx, cancel := c.statement()
-		results, err := c.store.Settle(ctx, token, outcomes)
+		results, err := c.store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
 		c.saw(troubleStore, err)
 		if err == nil {
-			return results
+			return batch, results
 		}
 		if !c.pause(settleBackoff.delay(failures)) {
-			return nil
+			return nil, nil
 		}
 	}
+}
+
+func outcomesOf(batch []settlement) []Outcome {
+	outcomes := make([]Outcome, len(batch))
+	for i := range batch {
+		outcomes[i] = batch[i].outcome
+	}
+	return outcomes
 }
 
 // maxWaitingOutcomes is how far the database may be behind with outcomes before no more entries are claimed: more

@@ -15,7 +15,7 @@ const (
 	noRedis   surroundings = "no-redis"   // Redis does not answer
 	wheel     surroundings = "wheel"      // there is no Redis
 	forgotten surroundings = "forgotten"  // Redis lost everything before each life
-	crashed   surroundings = "crashed"    // with entries that have lost two and three leases
+	crashed   surroundings = "crashed"    // with entries that have lost two, three and four leases
 	old       surroundings = "old"        // with entries to purge
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
 	unmade    surroundings = "unmade"     // the tables are not there yet

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crashBudget is how many leases in a row an entry may lose before it is taken out unrun.
+// crashBudget is how many leases in a row an entry may lose before it is run no more. One further lease is left to whoever may have a success to store.
 const crashBudget = 3
 
 // follower knows an entry's history up to now, and whether the next write is a step of the contract.
@@ -116,7 +116,7 @@ func (f *follower) outcome(was, s step, held bool) string {
 	lost := f.lost - 1
 	f.lost = 0
 	if s.endedBy == compensator.EndedByCrash {
-		if lost < crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed {
+		if lost <= crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed {
 			return fmt.Sprintf("taken out after %d lost leases", lost)
 		}
 		return ""

@@ -101,6 +101,7 @@ func (w *world) prepare(in surroundings, life int) {
 	case crashed:
 		w.seed(fmt.Sprintf("lost-two-%d", life), 2, "state, delivery_count", "0, 2", 0)
 		w.seed(fmt.Sprintf("lost-three-%d", life), 3, "state, delivery_count", "0, 3", 0)
+		w.seed(fmt.Sprintf("lost-four-%d", life), 4, "state, delivery_count", "0, 4", 0)
 	case old:
 		w.seed(fmt.Sprintf("old-%d", life), 250, "state, ended_by", "1, 'handler'", 3600)
 	}

@@ -128,7 +128,8 @@ func running() []mutant {
 			name: "outcome-waits-while-leases-end", oracle: safety,
 			what: "an entry is taken out as soon as its third lease has ended, although a living process may still hold its success",
 			edits: []edit{
-				{"claims.go", "		left := p.d.leftFor(row, p.t.cfg.Lease)\n", "		left := !stuck || p.d.leftFor(row, p.t.cfg.Lease)\n"},
+				{"claims.go", "	case row.DeliveryCount > crashBudget:\n", "	case row.DeliveryCount >= crashBudget:\n"},
+				{"claims.go", "		if lost > crashBudget {\n", "		if lost >= crashBudget {\n"},
 			},
 			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
 		},
@@ -145,10 +146,18 @@ func running() []mutant {
 			name: "stuck-claimed-here", oracle: leak,
 			what: "a process runs an entry again that one of its handlers is stuck on: two goroutines hang",
 			edits: []edit{
-				{"claims.go", "	case stuck, row.DeliveryCount >= crashBudget:\n", "	case row.DeliveryCount >= crashBudget:\n"},
+				{"claims.go", "	case stuck, row.DeliveryCount == crashBudget:\n", "	case row.DeliveryCount == crashBudget:\n"},
 				{"dispatcher.go", "|| d.held[a.holding()] != nil {", "|| d.held[a.holding()] != nil && !d.held[a.holding()].stuck {"},
 			},
 			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
+		},
+		{
+			name: "take-out-first", oracle: safety,
+			what: "an entry is taken out although the handler that was stuck on it has returned, and its success waits beside",
+			edits: []edit{
+				{"claims.go", "		return held != nil && !stuck\n", "		return held == nil && stuck\n"},
+			},
+			sees: tests("TestWhatAStuckHandlerReportsComesBeforeItsTakingOut"),
 		},
 	}
 }

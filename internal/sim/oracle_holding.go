@@ -39,9 +39,6 @@ func (o *oracle) unheldLocked(l *life, op *operation, before compensator.Row) {
 			o.failLocked("G16: instance %d claims entry %s, whose version %d it still holds (ended: %v)", op.from.number, l.id, a.version, a.ended)
 		}
 	}
-	if lease := o.w.configOf(op.from).Lease; before.DeliveryCount >= crashBudget && -before.LeaseLeft < lease {
-		o.failLocked("G7: entry %s is claimed to be taken out %v after its last lease, not a lease later", l.id, -before.LeaseLeft)
-	}
 }
 
 // accepted takes note of what an instance does not claim although it could.

@@ -118,12 +118,22 @@ var wrongOutcomes = []wrongHistory{
 		}
 		e.claim().crash()
 	}},
+	{"quarantined with no lease left to a success that waits", []string{"outcome"}, func(s *story) {
+		e := s.committed("ship")
+		for range 3 {
+			e.claim().run("app1")
+			s.fault("kill", "app1", 2500, history.TouchesApp)
+		}
+		e.claim().crash()
+	}},
 	{"quarantined by a claim that ran it", []string{"outcome"}, func(s *story) {
 		e := s.committed("ship")
 		for range 3 {
 			e.claim().run("app1")
 			s.fault("kill", "app1", 2500, history.TouchesApp)
 		}
+		e.claim()
+		s.wait(2 * storyLease)
 		e.claim().run("app2")
 		e.crash()
 	}},
@@ -318,6 +328,8 @@ var wrongOutcomes = []wrongHistory{
 			e.claim().run("app1")
 			s.fault("kill", "app1", 2500, history.TouchesApp)
 		}
+		e.claim()
+		s.wait(2 * storyLease)
 		e.claim().settle(compensating, "", nil)
 		e.claim().run("app2").end(history.OutcomeOK).compensate()
 	}},
@@ -327,6 +339,8 @@ var wrongOutcomes = []wrongHistory{
 			e.claim().run("app1")
 			s.fault("kill", "app1", 2500, history.TouchesApp)
 		}
+		e.claim()
+		s.wait(2 * storyLease)
 		e.claim().crash()
 	}},
 }

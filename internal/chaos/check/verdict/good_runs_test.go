@@ -153,6 +153,8 @@ var strangeRuns = map[string]func(s *story){
 			e.claim().run("app1")
 			s.fault("kill", "app1", 2500, history.TouchesApp)
 		}
+		e.claim()
+		s.wait(2 * storyLease)
 		e.claim().crash()
 	},
 	"quarantined to its compensation": func(s *story) {
@@ -161,6 +163,8 @@ var strangeRuns = map[string]func(s *story){
 			e.claim().run("app1")
 			s.fault("kill", "app1", 2500, history.TouchesApp)
 		}
+		e.claim()
+		s.wait(2 * storyLease)
 		e.claim().settle(compensating, "", nil)
 		e.claim().run("app2").end(history.OutcomeOK).compensate()
 	},

@@ -78,8 +78,8 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 // checkQuarantine: each of the leases that count was a claim with nothing recorded after it. That they were in a
 // row, the delivery count tells: only an outcome sets it back, and the linear history makes it count.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
-	if lost := s.old.deliveryCount - 1; lost < crashBudget {
-		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d", lost, crashBudget)
+	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
+		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, and one more for a success that waits", lost, crashBudget)
 	}
 	for i := range e.attempts {
 		if a := &e.attempts[i]; a.version == s.old.version {

@@ -1,0 +1,28 @@
+package compensator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The taking out of an entry waits for the database like any outcome, and its stuck handler may return meanwhile.
+func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
+	c := &Compensator{}
+	c.dispatcher = newDispatcher(c)
+	stuck := &attempt{row: Row{Entry: Entry{ID: EntryID{1}}}, stuck: true}
+	c.dispatcher.held[stuck.holding()] = stuck
+	takesOut := func(id EntryID, epoch uint32) settlement {
+		return settlement{a: &attempt{row: Row{Entry: Entry{ID: id, Epoch: epoch}}}, takesOut: true}
+	}
+	batch := func() []settlement {
+		return []settlement{{a: stuck}, takesOut(EntryID{1}, 0), takesOut(EntryID{1}, 1), takesOut(EntryID{2}, 0)}
+	}
+	require.Len(t, c.withdraw(batch()), 4, "it has not returned")
+	stuck.returned.Store(true)
+	rest := c.withdraw(batch())
+	require.Len(t, rest, 3)
+	require.Same(t, stuck, rest[0].a, "its own outcome stays")
+	require.EqualValues(t, 1, rest[1].a.row.Epoch, "and what a person has begun anew")
+	require.Equal(t, EntryID{2}, rest[2].a.row.ID)
+}
