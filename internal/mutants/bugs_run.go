@@ -111,7 +111,7 @@ func running() []mutant {
 			name: "holder-claims-again", oracle: safety,
 			what: "a process claims again what it runs, or whose outcome it holds, once the lease has ended: it is run twice, or taken out, and its success dropped",
 			edits: []edit{
-				{"claims.go", "	case held != nil && !stuck, stuck &&", "	case stuck &&"},
+				{"claims.go", "	case held != nil && !stuck, stuck &&", "	case held != nil && stuck &&"},
 				{"dispatcher.go", "if d.run.Err() != nil || d.held[a.holding()] != nil {", "if d.run.Err() != nil {"},
 			},
 			sees: tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),

@@ -139,12 +139,12 @@ func settling() []mutant {
 			name: "queue-before-database", oracle: safety,
 			what: "the queue forgets an entry before the database has its outcome; a process that dies in between leaves it to the reconciler alone",
 			edits: []edit{
-				{"settle.go", "	results := c.writeOutcomes(token, outcomes)\n", `	for _, s := range batch {
+				{"settle.go", "	batch, results := c.writeOutcomes(token, batch)\n", `	for _, s := range batch {
 		if s.a.token != 0 {
 			c.ackBatch([]ack{{s.a.t.name, QueueOutcome{ID: s.outcome.ID, Token: s.a.token, Remove: s.outcome.To.Terminal(), In: dueIn(s.outcome.After)}}})
 		}
 	}
-	results := c.writeOutcomes(token, outcomes)
+	batch, results := c.writeOutcomes(token, batch)
 `},
 			},
 			sees:     tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
