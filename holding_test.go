@@ -336,3 +336,32 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 		require.Equal(t, 1, ranElsewhere.of(id))
 	})
 }
+
+// A take-out that waits for the database gives way to the handler that has returned meanwhile.
+func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	c := w.new(cfg)
+	g := newGate()
+	g.openAtEnd(t)
+	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ order) error {
+		return g.passDeaf(e)
+	}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
+	require.NoError(t, err)
+	w.backlog("close_order", 1)
+	takeOut := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='crash'"), Fault: faultproxy.DropRequest})
+	success := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='handler'"), Fault: faultproxy.DropRequest})
+	w.run(c)
+	id := g.await(t)
+	w.eventually(func() bool { return takeOut.Fired() > 0 }, "the take-out waits")
+	g.open()
+	w.eventually(func() bool { return success.Fired() > 0 }, "the success waits")
+	tries := takeOut.Matched()
+	takeOut.Disarm()
+	w.eventually(func() bool { return takeOut.Matched() > tries+2 || success.Fired() > 3 }, "both are tried again")
+	success.Disarm()
+	w.waitState(id, compensator.Succeeded)
+}

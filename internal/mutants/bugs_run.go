@@ -157,7 +157,7 @@ func running() []mutant {
 			edits: []edit{
 				{"claims.go", "		return held != nil && !stuck\n", "		return held == nil && stuck\n"},
 			},
-			sees: tests("TestWhatAStuckHandlerReportsComesBeforeItsTakingOut"),
+			sees: tests("TestWhatAStuckHandlerReportsComesBeforeItsTakingOut", "TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess"),
 		},
 	}
 }
