@@ -91,6 +91,7 @@ func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 		<-over
 		return
 	}
+	wait(ctx, opening)
 	for number := uint64(1); ctx.Err() == nil && !n.tb.Failed() && !(isClosed(over) && n.allStruck()); number++ {
 		r := n.plan.next()
 		n.round(ctx, number, r)

@@ -32,13 +32,17 @@ type planned struct {
 	held   float64       // how long it is to last; see strike.lasting
 }
 
+// opening is how long nothing goes wrong at first: what the checker judges in calm times only has something to look at,
+// whatever the seed. Later every fault is felt for seconds after its end.
+const opening = 5 * time.Second
+
 // inTime is the share of a run that the first turn may take, by what its faults usually take. Machines are slow, too.
 const inTime = 0.9
 
 func newPlan(cfg Config, kinds []fault, apps int) *plan {
 	p := &plan{cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), kinds: kinds, apps: apps}
 	p.rounds = p.turn()
-	for scale := 1.0; p.takes() > time.Duration(inTime*float64(cfg.Duration)) && scale > 0.1; scale *= 0.9 {
+	for scale := 1.0; opening+p.takes() > time.Duration(inTime*float64(cfg.Duration)) && scale > 0.1; scale *= 0.9 {
 		p.shorten(0.9)
 	}
 	return p
