@@ -278,6 +278,24 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 }
 
 // What was seen and is missing for a good reason is no loss.
+// The success is lost, and before this process looks another one has run the entry again: the row is at a higher version
+// than the one that was seen.
+func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	lost := make(chan *compensator.LossError, 1)
+	cfg.Observer.HistoryLost = func(loss *compensator.LossError) { lost <- loss }
+	c := w.new(cfg)
+	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	id := put(w, orders, 1, compensator.Options{})
+	w.waitState(id, compensator.Succeeded)
+	w.exec("UPDATE common_process_log SET version=version+1, token=UNHEX('0123456789abcdef0123456789abcdef')")
+	loss := next(t, lost)
+	require.Len(t, loss.Lost, 1)
+	require.Equal(t, id, loss.Lost[0].ID)
+}
+
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.quick()
@@ -310,6 +328,15 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	n, err := other.Purge(t.Context(), time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
+	someRounds()
+	require.Zero(t, losses.Load())
+
+	id = put(w, orders, 3, compensator.Options{}) // one that a person has had run again
+	w.waitState(id, compensator.Succeeded)
+	someRounds()
+	by := compensator.ByHand{Actor: "ann", Reason: "the mail bounced"}
+	require.NoError(t, other.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}))
+	w.waitState(id, compensator.Succeeded)
 	someRounds()
 	require.Zero(t, losses.Load())
 

@@ -154,6 +154,7 @@ type Version struct {
 	IdempotentID string
 	State        State
 	Number       uint64 // Row.Version
+	Epoch        uint32
 	Token        Token
 }
 

@@ -139,7 +139,7 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 func (s *sqlStore) Versions(ctx context.Context, ids []EntryID) ([]Version, error) {
 	found := make([]Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, maxStatementRows) {
-		rows, err := s.pool().QueryContext(ctx, "SELECT id, idempotent_id, state, version, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
+		rows, err := s.pool().QueryContext(ctx, "SELECT id, idempotent_id, state, version, epoch, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
 		if err == nil {
 			found, err = scanVersions(rows, found)
 		}
@@ -156,7 +156,7 @@ func scanVersions(rows *sql.Rows, found []Version) ([]Version, error) {
 	for rows.Next() {
 		var v Version
 		var token sql.RawBytes
-		if err := rows.Scan(&v.ID.row, &v.IdempotentID, &v.State, &v.Number, &token); err != nil {
+		if err := rows.Scan(&v.ID.row, &v.IdempotentID, &v.State, &v.Number, &v.Epoch, &token); err != nil {
 			return nil, err
 		}
 		copy(v.Token[:], token)

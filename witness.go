@@ -59,19 +59,22 @@ type testimony struct {
 }
 
 func testimonyOf(row *Row, asked time.Time) testimony {
-	return testimony{Version{row.ID, row.IdempotentID, row.State, row.Version, row.Token}, row.BusinessType, asked}
+	return testimony{Version{row.ID, row.IdempotentID, row.State, row.Version, row.Epoch, row.Token}, row.BusinessType, asked}
 }
 
-// refutes reports whether a history that has had s cannot hold found, or nothing: versions only grow, and each is
-// written once.
+// refutes reports whether a history that has had s cannot hold found, or nothing: versions only grow, each is written
+// once, and over a success nobody writes but a person, who begins another epoch. That tells a success that is gone from
+// a row that others have carried past it since.
 func (s *testimony) refutes(found Version, exists bool) bool {
 	switch {
 	case !exists:
 		return time.Since(s.at) < testimonyLife
-	case found.IdempotentID != s.IdempotentID, found.Number < s.Number:
+	case found.IdempotentID != s.IdempotentID, found.Number < s.Number, found.Epoch < s.Epoch:
 		return true
+	case found.Token == s.Token:
+		return false
 	}
-	return found.Number == s.Number && found.Token != s.Token
+	return found.Number == s.Number || (s.State == Succeeded || s.State == Compensated) && found.Epoch == s.Epoch
 }
 
 // sawRows remembers rows that were read as committed, or claimed. asked is when the statement was sent. One at its
@@ -92,7 +95,7 @@ func (w *witness) sawStored(batch []settlement, results []Settled, asked time.Ti
 	defer w.mu.Unlock()
 	for i, r := range results {
 		if o := &batch[i].outcome; r.Applied {
-			w.rememberLocked(testimony{Version{o.ID, o.IdempotentID, o.To, o.Version + 1, batch[i].token}, batch[i].a.row.BusinessType, asked})
+			w.rememberLocked(testimony{Version{o.ID, o.IdempotentID, o.To, o.Version + 1, o.Epoch, batch[i].token}, batch[i].a.row.BusinessType, asked})
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (s *MemoryStore) Versions(ctx context.Context, ids []compensator.EntryID) (
 	rows, err := s.Load(ctx, ids)
 	var versions []compensator.Version
 	for _, row := range rows {
-		versions = append(versions, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Token: row.Token})
+		versions = append(versions, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
 	}
 	return versions, err
 }

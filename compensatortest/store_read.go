@@ -208,7 +208,7 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 	require.NoError(t, err)
 	var want []compensator.Version
 	for _, row := range []compensator.Row{fresh, claimed} {
-		want = append(want, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Token: row.Token})
+		want = append(want, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
 	}
 	assert.ElementsMatch(t, want, got)
 	none, err := t.Store.Versions(t.ctx, nil)

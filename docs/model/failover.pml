@@ -20,7 +20,7 @@ typedef Row {
   bool there;
   byte key;                 /* the idempotent id */
   byte version, token, epoch;
-  bool ended;               /* a terminal state */
+  bool ended;               /* by a success */
   byte write                /* which write it was; no process can know */
 };
 Row row;
@@ -43,7 +43,7 @@ bool done[3];               /* a success of this key was told stored */
 #define PROMISE(n, holds) assert((n) == ONCE || (holds))
 #endif
 #define STOPS 1             /* a process that has noticed claims, starts and records nothing until a person says go on */
-#define SEES  2             /* a look at the row notices that an end, or a new row, that the process saw stored is gone */
+#define SEES  2             /* a look at the row notices that a success, or a new row, that the process saw stored is gone */
 #define QUIET 3             /* nothing is noticed where nothing is lost */
 #define ONCE  4             /* not promised: no entry runs again whose success was told stored */
 
@@ -86,7 +86,7 @@ inline remember() { copy_row(seen[w], row); gone[w] = false }
 #define LATE_STOPPED noticed[w]
 #endif
 
-/* An end, or a row that is gone altogether; unless a person has written since. An outcome that was not the end can be
+/* A success, or a row that is gone altogether; unless a person has written since. An outcome that was none can be
    hidden by what others have written after the failover. */
 #define MUST_TELL ((seen[w].ended || !row.there || row.key != seen[w].key) && row.epoch <= seen[w].epoch)
 

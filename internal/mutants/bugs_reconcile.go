@@ -12,6 +12,22 @@ func reconciling() []mutant {
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack"),
 		},
 		{
+			name: "lost-success-overtaken", oracle: safety,
+			what: "a success that the database has lost is not missed once another process has written the row again",
+			edits: []edit{
+				{"witness.go", " || (s.State == Succeeded || s.State == Compensated) && found.Epoch == s.Epoch\n", "\n"},
+			},
+			sees: tests("TestSuccessThatOthersHaveWrittenOverIsALoss"),
+		},
+		{
+			name: "requeue-is-a-loss", oracle: lateness,
+			what: "an entry that a person has run again is taken for one whose success was lost: everything stops",
+			edits: []edit{
+				{"witness.go", " && found.Epoch == s.Epoch\n", "\n"},
+			},
+			sees: tests("TestNothingIsTakenForALossThatIsNone"),
+		},
+		{
 			name: "loss-noticed-but-claims-go-on", oracle: safety,
 			what: "a process that knows that the database has gone back goes on claiming there",
 			edits: []edit{
