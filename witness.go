@@ -26,24 +26,24 @@ type witness struct {
 	turn chan struct{} // full while somebody asks the database; guards the field below
 	told time.Time     // when the log was last told of the loss
 
-	mu      sync.Mutex                  // guards the fields below
-	seen    [testimoniesKept]testimony  // the newest, each at its id modulo their number
-	trail   [testimoniesAsked]testimony // the newest of each part of the last rounds: what is read back
-	part    int                         // the present one's place in trail
-	began   time.Time                   // when it began
-	doubts  [testimoniesAsked]testimony // recorded here, and not read back yet: no evidence
-	next    int                         // place in doubts
+	mu      sync.Mutex                 // guards the fields below
+	seen    [testimoniesKept]testimony // the newest, each at its id modulo their number
+	trail   [trailParts][2]testimony   // first and last of each part of the last rounds: what is read back
+	part    int                        // the present one's place in trail
+	began   time.Time                  // when it began
+	doubts  [doubtsKept]testimony      // recorded here, and not read back yet: no evidence
+	next    int                        // place in doubts
 	checked time.Time
 }
 
 const (
-	// testimoniesKept bounds what a process can list as lost; testimoniesAsked, what it asks for at a time.
-	testimoniesKept  = 512
-	testimoniesAsked = 16
+	testimoniesKept = 512 // bounds what a process can list as lost
+	doubtsKept      = 32
 
 	// trailRounds is how many rounds of the reconciler the trail covers: between two of them, much more may be seen
 	// than is kept.
 	trailRounds = 2
+	trailParts  = 16
 
 	// testimonyLife is how long it means something that an entry is not there. A purge of younger ones leaves a note.
 	testimonyLife = time.Hour
@@ -101,10 +101,11 @@ func (w *witness) sawStored(batch []settlement, results []Settled, asked time.Ti
 }
 
 func (w *witness) rememberLocked(s testimony) {
-	if time.Since(w.began) > trailRounds*w.c.cfg.ReconcileInterval/testimoniesAsked {
-		w.began, w.part = time.Now(), (w.part+1)%testimoniesAsked
+	if time.Since(w.began) > trailRounds*w.c.cfg.ReconcileInterval/trailParts {
+		w.began, w.part = time.Now(), (w.part+1)%trailParts
+		w.trail[w.part] = [2]testimony{s}
 	}
-	w.trail[w.part] = s
+	w.trail[w.part][1] = s
 	w.seen[s.ID.row%testimoniesKept] = s
 }
 
@@ -115,12 +116,12 @@ func (w *witness) recorded(fresh []freshEntry) {
 		return
 	}
 	w.mu.Lock()
-	for _, f := range fresh[max(0, len(fresh)-testimoniesAsked):] {
+	for _, f := range fresh[max(0, len(fresh)-doubtsKept):] {
 		if f.id.IsZero() {
 			continue
 		}
 		w.doubts[w.next] = testimony{Version{ID: f.id, IdempotentID: f.key}, f.businessType, time.Time{}}
-		w.next = (w.next + 1) % testimoniesAsked
+		w.next = (w.next + 1) % doubtsKept
 	}
 	w.mu.Unlock()
 	if !w.c.accepts.Load() && w.due(w.c.cfg.ReconcileInterval) {
@@ -282,9 +283,11 @@ func (w *witness) compare(ctx context.Context, more []testimony) error {
 func (w *witness) trailNow() (list []testimony) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range w.trail {
-		if time.Since(s.at) < testimonyLife {
-			list = append(list, s)
+	for _, part := range w.trail {
+		for i, s := range part {
+			if time.Since(s.at) < testimonyLife && (i == 0 || s != part[0]) {
+				list = append(list, s)
+			}
 		}
 	}
 	return list

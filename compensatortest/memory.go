@@ -33,14 +33,15 @@ var ErrLockWait = errors.New("compensatortest: lock wait timeout exceeded")
 type MemoryStore struct {
 	name string
 
-	mu     sync.Mutex // guards what follows, and every memoryRow and MemoryTx; never held while waiting
-	rows   map[compensator.EntryID]*memoryRow
-	keys   map[string]*memoryRow // by idempotent id, those not committed included
-	lastID uint64                // a rolled back insert has used up its id, as AUTO_INCREMENT has
-	audit  map[compensator.EntryID][]compensator.AuditRecord
-	open   []*MemoryTx
-	watch  func(before, after compensator.Row)
-	shift  time.Duration // of the store's clock
+	mu            sync.Mutex // guards what follows, and every memoryRow and MemoryTx; never held while waiting
+	rows          map[compensator.EntryID]*memoryRow
+	keys          map[string]*memoryRow // by idempotent id, those not committed included
+	lastID        uint64                // a rolled back insert has used up its id, as AUTO_INCREMENT has
+	lastCommitted uint64                // the highest id that ever was; all that a replica hears of
+	audit         map[compensator.EntryID][]compensator.AuditRecord
+	open          []*MemoryTx
+	watch         func(before, after compensator.Row)
+	shift         time.Duration // of the store's clock
 }
 
 var _ compensator.Store = (*MemoryStore)(nil)
@@ -88,6 +89,35 @@ func (s *MemoryStore) Crash() {
 		tx.undoLocked(0)
 		tx.endLocked(endCrashed)
 	}
+}
+
+// MemoryStoreState is what a MemoryStore holds at one moment.
+type MemoryStoreState struct {
+	versions []*version // never changed once they are committed
+	lastID   uint64
+	audit    map[compensator.EntryID][]compensator.AuditRecord
+}
+
+// Snapshot returns what the store holds now, as a replica has it.
+func (s *MemoryStore) Snapshot() MemoryStoreState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return MemoryStoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit)} // records are only appended
+}
+
+// Restore makes the store hold what it held at a snapshot, as a replica that is promoted although it lags: open
+// transactions end as by Crash, what was committed since is gone, and the ids of what was inserted since are
+// given out again. Watch is told nothing of it.
+func (s *MemoryStore) Restore(state MemoryStoreState) {
+	s.Crash()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows, s.keys = make(map[compensator.EntryID]*memoryRow), make(map[string]*memoryRow)
+	for _, v := range state.versions {
+		row := &memoryRow{id: v.entry.ID, key: v.entry.IdempotentID, committed: v}
+		s.rows[row.id], s.keys[row.key] = row, row
+	}
+	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
 }
 
 // ShiftClock moves the store's clock by d from where it stands: forward, or back when d is negative. Leases
@@ -144,6 +174,9 @@ func (s *MemoryStore) writeLocked(tx *MemoryTx, row *memoryRow, next *version, a
 func (s *MemoryStore) publishLocked(step memoryStep) {
 	now := s.nowLocked()
 	step.row.committed = step.after
+	if step.after != nil {
+		s.lastCommitted = max(s.lastCommitted, step.row.id.Row())
+	}
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
 	}

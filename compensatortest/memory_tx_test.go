@@ -202,3 +202,36 @@ func TestInsertWaitsForAKeyThatWasTakenWhileItWaitedForAnother(t *testing.T) {
 		require.NoError(t, second.Commit())
 	})
 }
+
+func TestMemoryStoreThatGoesBackGivesIdsOutAgain(t *testing.T) {
+	s := compensatortest.NewMemoryStore()
+	insert := func(key string) (compensator.EntryID, *compensatortest.MemoryTx) {
+		tx, err := s.BeginTx(t.Context())
+		require.NoError(t, err)
+		d := compensator.Draft{NewEntry: compensator.NewEntry{BusinessType: "order", Options: compensator.Options{IdempotentID: key}}}
+		in, err := s.Insert(t.Context(), tx, []compensator.Draft{d}, true)
+		require.NoError(t, err)
+		return in[0].ID, tx
+	}
+	kept, tx := insert("kept")
+	require.NoError(t, tx.Commit())
+	require.NoError(t, s.Note(t.Context(), compensator.ActionPurge, compensator.ByHand{Actor: "ann", Reason: "kept"}))
+	before := s.Snapshot()
+	lost, tx := insert("lost")
+	require.NoError(t, tx.Commit())
+	_, open := insert("open")
+	_, err := s.Change(t.Context(), nil, false, compensator.Change{Ref: kept, Action: compensator.ActionCancel, Token: compensator.Token{1}})
+	require.NoError(t, err)
+	require.NoError(t, s.Note(t.Context(), compensator.ActionAcceptLoss, compensator.ByHand{Actor: "ann", Reason: "lost"}))
+
+	s.Restore(before)
+	require.Error(t, open.Commit())
+	require.Len(t, s.Rows(), 1)
+	require.Equal(t, compensator.Pending, s.Rows()[0].State)
+	notes, err := s.History(t.Context(), compensator.EntryID{})
+	require.NoError(t, err)
+	require.Len(t, notes, 1)
+	heir, tx := insert("heir")
+	require.NoError(t, tx.Commit())
+	require.Equal(t, lost, heir)
+}

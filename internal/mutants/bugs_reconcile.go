@@ -9,7 +9,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"witness.go", "if s.refutes(v, exists) && (", "if false && s.refutes(v, exists) && ("},
 			},
-			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack"),
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "500"),
 		},
 		{
 			name: "lost-success-overtaken", oracle: safety,
@@ -35,7 +35,7 @@ func reconciling() []mutant {
 				{"scanner.go", "	if s.c.witness.stopped() != nil {\n		return peekInterval\n	}\n", ""},
 				{"witness.go", "	if w.stopped() != nil {\n		return false\n	}\n	w.sawRows(", "	w.sawRows("},
 			},
-			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn"),
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
 		},
 		{
 			name: "loss-noticed-but-records-go-on", oracle: safety,
@@ -43,7 +43,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"record.go", "err := rec.c.witness.refusesRecords()", "err := error(nil)"},
 			},
-			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack"),
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "1500"),
 		},
 		{
 			name: "loss-of-what-never-was", oracle: lateness,
@@ -52,7 +52,7 @@ func reconciling() []mutant {
 				{"witness.go", "w.doubts[w.next] = testimony{Version{ID: f.id, IdempotentID: f.key}, f.businessType, time.Time{}}",
 					"w.rememberLocked(testimony{Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})"},
 			},
-			sees: tests("TestNothingIsTakenForALossThatIsNone"),
+			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},
 		{
 			name: "stale-read-is-a-loss", oracle: lateness,

@@ -53,6 +53,7 @@ const (
 	wholeLost    // the queue forgets only that it knows all entries of a type
 	rebuildLost  // it forgets a type, and once more while that is being rebuilt
 	outcomesDown // the database takes neither outcomes nor renewals for a while, but claims
+	storeBack    // after an outage the database is what it was a while before; see drawLoss
 
 	faults // how many
 )
@@ -63,7 +64,7 @@ var faultNames = [faults]string{
 	restart: "orderly restart", queueLost: "queue lost", queueBack: "queue rolled back", queueJump: "queue clock jump",
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
-	outcomesDown: "outcomes refused",
+	outcomesDown: "outcomes refused", storeBack: "database rolled back",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -176,6 +177,9 @@ func (w *world) fire(e event) {
 		w.store.Crash()
 	case storeDown:
 		w.storeDown, w.storeReads = now.Add(e.span), e.reads
+	case storeBack:
+		w.storeDown, w.storeReads = now.Add(e.span), false
+		w.goBack()
 	case queueDown:
 		w.queueDown = now.Add(e.span)
 	case outcomesDown:

@@ -30,6 +30,10 @@ type instance struct {
 	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
 
+	lossSeen time.Time       // when it stopped because the database had gone back; guarded by oracle.mu, as the next
+	newest   compensator.Row // what it was last told it had claimed
+	owed     compensator.Row // what the database has lost of that, until it notices
+
 	dead        atomic.Bool
 	died        chan struct{}
 	once        sync.Once

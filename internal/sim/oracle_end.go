@@ -191,6 +191,9 @@ func (o *oracle) idle() bool {
 
 // restless counts the entries of handled types that are not at rest.
 func (o *oracle) restless() int {
+	if n, back := o.restlessAfterLoss(); back {
+		return n
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.open

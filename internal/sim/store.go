@@ -88,6 +88,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []com
 	for _, d := range drafts {
 		key = key.text(d.IdempotentID)
 	}
+	s.from.w.oracle.goesOn(s.from, "records")
 	op := &operation{kind: opInsert, from: s.from, drafts: drafts}
 	s.from.w.oracle.operation(drafts[0].Token, op)
 	if tx := gatedOf(tx); tx != nil {
@@ -149,7 +150,10 @@ func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (v
 }
 
 func (s *gatedStore) Note(ctx context.Context, action compensator.Action, by compensator.ByHand) error {
-	return s.from.step(ctx, classWrite, "note", string(action), func() error { return s.store.Note(ctx, action, by) })
+	return s.from.step(ctx, classWrite, "note", string(action), func() error {
+		s.from.w.oracle.noted(action)
+		return s.store.Note(ctx, action, by)
+	})
 }
 
 func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row compensator.Row, err error) {
@@ -171,6 +175,7 @@ func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row comp
 }
 
 func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (found compensator.Claimed, err error) {
+	s.from.w.oracle.goesOn(s.from, "claims")
 	key := idsOf(want, func(w compensator.Wanted) compensator.EntryID { return w.ID })
 	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
 	s.from.w.oracle.operation(token, op)
@@ -183,6 +188,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token
 		return compensator.Claimed{}, err
 	}
 	s.from.w.oracle.read(s.from, found.Mine)
+	s.from.w.oracle.told(s.from, found.Mine)
 	return found, nil
 }
 

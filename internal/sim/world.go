@@ -36,6 +36,7 @@ type world struct {
 	// of the world's own goroutine
 	events                 []event // by time
 	snapshots              []compensatortest.MemoryQueueState
+	lagging                compensatortest.MemoryStoreState // what a replica has
 	storeDown, queueDown   time.Time
 	loseAgain              string        // the type that the queue loses when it is being rebuilt,
 	loseAfter              time.Duration // so long after that has begun
@@ -97,6 +98,7 @@ func newWorld(seed uint64) *world {
 	w.drawPlan()
 	w.drawApart()
 	w.drawLosses()
+	w.drawLoss()
 	return w
 }
 
@@ -246,6 +248,7 @@ func (w *world) script() {
 	if w.plan.active[slow] {
 		w.await(2*slowest, func() bool { return false }) // those on their way
 	}
+	w.accept()
 	w.rest()
 	w.await(3*w.plan.types.Timeout, w.oracle.idle) // deaf handlers, whose entries have long been somebody else's
 	if !w.oracle.failed.Load() {
