@@ -236,16 +236,25 @@ func (trippedUp) Extract(context.Context, map[string]string) context.Context {
 	panic("malformed trace")
 }
 
-func TestEntryRunsThoughItsPropagatorPanics(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.quick()
-	cfg.Propagator = trippedUp{}
-	c := w.new(cfg)
-	orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-	w.run(c)
-	id := put(w, orders, 1, compensator.Options{})
-	w.waitState(id, compensator.Succeeded)
-	require.Equal(t, 1, ran.of(id))
+// emptyHanded is a Propagator that answers with no context.
+type emptyHanded struct{ tracing }
+
+func (emptyHanded) Extract(context.Context, map[string]string) context.Context { return nil }
+
+func TestEntryRunsThoughItsPropagatorFails(t *testing.T) {
+	for name, propagator := range map[string]compensator.Propagator{"panics": trippedUp{}, "answers with no context": emptyHanded{}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			cfg := w.quick()
+			cfg.Propagator = propagator
+			c := w.new(cfg)
+			orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			w.run(c)
+			id := put(w, orders, 1, compensator.Options{})
+			w.waitState(id, compensator.Succeeded)
+			require.Equal(t, 1, ran.of(id))
+		})
+	}
 }
 
 func TestSmallPoolsWorkEverythingOff(t *testing.T) {

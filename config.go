@@ -80,7 +80,7 @@ type Config struct {
 
 // Propagator carries chosen values from the recording context to the handler's. Both are called
 // concurrently. What Inject returns is stored with the entry: 2,048 bytes as JSON, or Record refuses.
-// A panic of Extract is recovered and logged, and the handler runs without the values.
+// A panic of Extract is recovered and logged, as is a nil context, and the handler runs without the values.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context

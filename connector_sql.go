@@ -202,10 +202,18 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 	return identifier(rest), true
 }
 
-// identifier takes the rest of a statement for one name, quoted or not.
+// identifier reads one name, quoted or not, and leaves out what follows it: tracing puts a comment of its own behind
+// each statement. A quote within a name ends it, so that two names are rather taken for one than one for two.
 func identifier(rest string) string {
 	rest, _ = skipBlank(rest)
-	return strings.Trim(rest, "`\"; \t\r\n")
+	if rest != "" && strings.Contains("`\"'", rest[:1]) {
+		name, _, _ := strings.Cut(rest[1:], rest[:1])
+		return name
+	}
+	if end := strings.IndexAny(rest, blanks+";/#-"); end >= 0 {
+		return rest[:end]
+	}
+	return rest
 }
 
 func isOneOf(word string, words ...string) bool {

@@ -69,6 +69,9 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 		"savepoint set anew":        {[]string{"SAVEPOINT s"}, []string{"savepoint `s`", "ROLLBACK TO S;"}, false},
 		"savepoint only released":   {[]string{"SAVEPOINT s"}, []string{"RELEASE SAVEPOINT s"}, false},
 		"back over the later one":   {[]string{"SAVEPOINT s"}, []string{"SAVEPOINT i", "ROLLBACK TO i", "ROLLBACK TO s"}, true},
+		"traced":                    {nil, []string{"SAVEPOINT s /*trace='1'*/", "ROLLBACK TO s /*trace='2'*/"}, false},
+		"traced behind a semicolon": {nil, []string{"SAVEPOINT `s`; -- 1", "ROLLBACK TO s # 2"}, false},
+		"traced, savepoint before":  {[]string{"SAVEPOINT s /*1*/"}, []string{"SAVEPOINT i/*2*/", "ROLLBACK TO SAVEPOINT s /*3*/"}, true},
 		"going back did not happen": {nil, []string{"ROLLBACK TO missing"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -129,7 +129,8 @@ func (d *dispatcher) handlerContext(t *handlerType, e *Entry) (context.Context, 
 	return ctx, func(cause error) { cancel(cause); endTimeout() }
 }
 
-// extract gives a handler the values that travelled with its entry; a propagator that panics on them gives none.
+// extract gives a handler the values that travelled with its entry; a propagator that panics on them, or answers with
+// no context, gives none.
 func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
 	if c.cfg.Propagator == nil {
 		return base
@@ -140,7 +141,11 @@ func (c *Compensator) extract(base context.Context, headers map[string]string) (
 			ctx = base
 		}
 	}()
-	return c.cfg.Propagator.Extract(base, headers)
+	if ctx = c.cfg.Propagator.Extract(base, headers); ctx == nil {
+		c.log.Error("compensator: propagator returned no context")
+		return base
+	}
+	return ctx
 }
 
 // attempt runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends

@@ -244,6 +244,30 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	})
 }
 
+// TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate: Record has a context of its own, which ends before the
+// transaction's.
+func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, opts := range map[string]compensator.Options{"sound": {}, "refused": {Delay: -1}} {
+		tx := w.begin(w.DB)
+		w.effect(tx, name)
+		_, err := orders.Record(late, tx, order{}, opts)
+		require.Error(t, err, name)
+		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, name)
+		require.ErrorIs(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+			w.effect(tx, name)
+			_, err := orders.Record(late, tx, order{}, opts)
+			require.Error(t, err, name)
+			return nil
+		}), compensator.ErrNotRecorded, name)
+	}
+	require.Zero(t, w.count("effects"))
+}
+
 // A handle that nobody watches cannot refuse its commit: Record's error is all there is.
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	w := newWorld(t)

@@ -228,10 +228,16 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 }
 
 // watchOf asks the connection beneath tx for its view. A handle on some other connection answers as the
-// server does.
+// server does. When ctx has ended package sql lets nothing through, and the connection is asked all the same: the
+// transaction is not to be committed without what could not be written.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*watchedTx, error) {
 	ctx, enlistment := withEnlistment(ctx)
 	err := c.store.Probe(ctx, tx)
+	if enlistment.tx() == nil && ctx.Err() != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+		defer cancel()
+		_ = c.store.Probe(late, tx) // what it finds is asked for next
+	}
 	if watch := enlistment.tx(); watch != nil {
 		if watch.err() != nil {
 			return watch, nil

@@ -29,6 +29,22 @@ func recording() []mutant {
 			sees: tests("TestBusinessIsNotCommittedWithoutARefusedEntry"),
 		},
 		{
+			name: "late-entry-commits", oracle: safety,
+			what: "a transaction commits although the context of an entry's Record had ended",
+			edits: []edit{
+				{"scoped_tx.go", "	if enlistment.tx() == nil && ctx.Err() != nil {\n", "	if false {\n"},
+			},
+			sees: tests("TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate"),
+		},
+		{
+			name: "traced-savepoint", oracle: safety,
+			what: "what stands behind a savepoint's name is taken for a part of it: a later one looks like one set before a refused entry",
+			edits: []edit{
+				{"connector_sql.go", "blanks+\";/#-\"", "\";\""},
+			},
+			sees: tests("TestTaintEndsWithTheSavepointItHappenedIn"),
+		},
+		{
 			name: "statements-after-a-rollback", oracle: safety,
 			what: "a transaction of ours that the server has rolled back takes further statements, which commit by themselves",
 			edits: []edit{
