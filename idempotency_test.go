@@ -57,12 +57,14 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 				assert.True(t, r.Duplicate, "%q", r.IdempotentID)
 				assert.Equal(t, first[r.IdempotentID], r.ID, "%q", r.IdempotentID)
 			}
-			var field *compensator.FieldError
-			for _, padded := range []string{"abc ", " "} {
-				_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: padded}})
-				require.ErrorAs(t, err, &field, "%q: databases ignore the space", padded)
-			}
 		})
+		var field *compensator.FieldError
+		for _, padded := range []string{"abc ", " "} {
+			tx := w.begin(db)
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: padded}})
+			require.ErrorAs(t, err, &field, "%q: databases ignore the space", padded)
+			require.NoError(t, tx.Rollback())
+		}
 		assert.Equal(t, len(lookalikes), w.count("common_process_log"))
 	})
 }

@@ -2,7 +2,6 @@ package compensator_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"runtime"
 	"sync"
@@ -211,11 +210,11 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.Run(t.Context()), compensator.ErrClosed)
 		require.ErrorIs(t, c.Complete(t.Context(), compensator.RowID(1)), compensator.ErrClosed)
-		w.inTx(w.DB, func(tx *sql.Tx) {
-			_, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})
-			require.ErrorIs(t, err, compensator.ErrClosed)
-			require.ErrorIs(t, c.CompleteTx(t.Context(), tx, compensator.RowID(1)), compensator.ErrClosed)
-		})
+		tx := w.begin(w.DB)
+		_, err = orders.Record(t.Context(), tx, order{}, compensator.Options{})
+		require.ErrorIs(t, err, compensator.ErrClosed)
+		require.ErrorIs(t, c.CompleteTx(t.Context(), tx, compensator.RowID(1)), compensator.ErrClosed)
+		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
 	})
 	t.Run("stopped by a handler", func(t *testing.T) {
 		c := w.new(w.quick())
