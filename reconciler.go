@@ -88,6 +88,9 @@ func (r *reconciler) interval() time.Duration {
 }
 
 func (r *reconciler) round(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // the end of Run and the end of the wait may both have come
+	}
 	leads := r.probe(ctx)
 	r.c.witness.round()
 	rebuild := leads && r.rebuild && !r.c.local
