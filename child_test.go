@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,9 +29,10 @@ const childEnv = "COMPENSATOR_TEST_CHILD"
 
 // program is what a child process runs: a Compensator that stops for good at a point, where it is killed.
 type program struct {
-	Record bool   // record an entry first, through a plain pool
-	Point  string // where it says "paused" and waits
-	Killer string // an entry's business id whose handler ends the process
+	Record bool          // record an entry first, through a plain pool
+	Point  string        // where it says "paused" and waits
+	Killer string        // business ids of entries whose handler ends the process, separated by commas
+	Works  time.Duration // how long the other handlers take
 
 	DSN, Redis, Prefix string
 }
@@ -153,7 +155,10 @@ func (r *childRun) observer() compensator.Observer {
 
 // handler is what the child's handlers do beside their effect.
 func (r *childRun) handler(e *compensator.Entry) error {
-	if r.Killer != "" && e.BusinessID == r.Killer {
+	if r.Works > 0 {
+		<-time.After(r.Works)
+	}
+	if slices.Contains(strings.Split(r.Killer, ","), e.BusinessID) {
 		os.Exit(killed)
 	}
 	if r.Point != untilGo && r.Point != untilGoToFail {

@@ -10,15 +10,12 @@ import (
 // refusedRetry is when an entry this process must not run now is offered again.
 const refusedRetry = time.Second
 
-// suspectAfter is how many leases in a row an entry may lose before it runs one at a time.
-const suspectAfter = 2
-
 // claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
 func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, error) {
 	if err := c.witness.refusal(); err != nil {
 		return Claimed{}, err
 	}
-	p := picker{t: t, d: c.dispatcher, room: limit}
+	p := picker{t: t, d: c.dispatcher, want: want, room: limit}
 	token := newToken()
 	ctx, cancel := c.statement()
 	defer cancel()
@@ -43,14 +40,15 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 }
 
 // picker takes of the claimable entries only what this process can do something with, and of those that may have killed
-// a process one at a time: claiming the others would count against them although they never ran.
+// a process only a few, or one, at a time: claiming the others would count against them although they never ran.
 type picker struct {
-	t       *handlerType
-	d       *dispatcher
-	room    int
-	spare   int       // came when there was no room left
-	suspect EntryID   // the one that was let in
-	counted []EntryID // claimed to be counted, not run
+	t        *handlerType
+	d        *dispatcher
+	want     []Wanted
+	room     int
+	spare    int       // came when there was no room left
+	suspects []suspect // that were let in
+	counted  []EntryID // claimed to be counted, not run
 }
 
 func (p *picker) accept(row *Row) bool {
@@ -74,32 +72,45 @@ func (p *picker) mayHave(row *Row) bool {
 	case held != nil && !stuck, stuck && -row.LeaseLeft < p.t.cfg.Lease:
 		return false
 	case row.DeliveryCount > crashBudget:
+		return true
 	case stuck, row.DeliveryCount == crashBudget:
 		p.counted = append(p.counted, row.ID)
-	case row.DeliveryCount >= suspectAfter:
-		return p.admit(row.ID)
+		return true
 	}
+	lost := p.lost(row)
+	return lost < suspectAfter || p.admit(row.ID, lost)
+}
+
+// suspect is an entry that was given a place in quarantine.
+type suspect struct {
+	id   EntryID
+	lost int
+}
+
+// lost counts the leases in a row that ended with no outcome. One that the entry was born with here is not over: it is taken
+// on, however late the commit was.
+func (p *picker) lost(row *Row) int {
+	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (Token{}) && slices.Contains(p.want, Wanted{ID: row.ID, Token: row.Token}) {
+		return row.DeliveryCount - 1
+	}
+	return row.DeliveryCount
+}
+
+// admit takes a place in quarantine.
+func (p *picker) admit(id EntryID, lost int) bool {
+	if !p.d.quarantine.enter(p.t, lost) {
+		return false
+	}
+	p.suspects = append(p.suspects, suspect{id, lost})
 	return true
 }
 
-func (p *picker) admit(id EntryID) bool {
-	if !p.suspect.IsZero() {
-		return false
-	}
-	select {
-	case p.d.suspect <- struct{}{}:
-		p.suspect = id
-		return true
-	default:
-		return false
-	}
-}
-
-// settle gives the lane back when the suspect was not claimed after all.
+// settle gives the places of those back that were not claimed after all.
 func (p *picker) settle(mine []Row) {
-	claimed := slices.ContainsFunc(mine, func(row Row) bool { return row.ID == p.suspect })
-	if !p.suspect.IsZero() && !claimed {
-		<-p.d.suspect
+	for _, s := range p.suspects {
+		if !slices.ContainsFunc(mine, func(row Row) bool { return row.ID == s.id }) {
+			p.d.quarantine.leave(p.t, s.lost)
+		}
 	}
 }
 
@@ -184,6 +195,6 @@ func (c *Compensator) giveBackClaimed(t *handlerType, attempts []*attempt) {
 	c.free(t, len(attempts))
 	c.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
-		c.dispatcher.leaveLane(a)
+		c.dispatcher.leaveQuarantine(a)
 	}
 }

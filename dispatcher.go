@@ -15,8 +15,8 @@ import (
 
 // dispatcher runs claimed entries, each in a goroutine of its own, and knows which of them this process holds.
 type dispatcher struct {
-	c       *Compensator
-	suspect chan struct{} // holds a token while the outcome of an entry is unknown that may have killed a process
+	c          *Compensator
+	quarantine quarantine
 
 	mu       sync.Mutex              // guards the fields below
 	held     map[holding]*attempt    // from admit until the outcome is stored, or dropped
@@ -31,7 +31,7 @@ type dispatcher struct {
 type attempt struct {
 	row     Row
 	token   int64       // of the queue lease it was claimed with; 0: none
-	suspect atomic.Bool // it holds the suspect lane
+	suspect atomic.Bool // it holds a place in quarantine
 
 	t       *handlerType
 	ctx     context.Context // the handler's; kept to ask why it ended
@@ -45,7 +45,7 @@ type attempt struct {
 }
 
 func newDispatcher(c *Compensator) *dispatcher {
-	return &dispatcher{c: c, suspect: make(chan struct{}, 1), held: make(map[holding]*attempt)}
+	return &dispatcher{c: c, held: make(map[holding]*attempt)}
 }
 
 // open makes ready for a Run.
@@ -247,6 +247,8 @@ func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*E
 // again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
 func (d *dispatcher) again(a *attempt) {
 	if d.stopping() {
+		a.cancel(nil)
+		d.prepare(a) // whatever has ended the batch's context, the entry is given back uncounted
 		a.cancel(ErrStopping)
 	}
 	cause := context.Cause(a.ctx)
@@ -296,10 +298,10 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	d.c.free(a.t, 1)
 }
 
-// leaveLane lets the next suspect in.
-func (d *dispatcher) leaveLane(a *attempt) {
+// leaveQuarantine lets the next suspect in.
+func (d *dispatcher) leaveQuarantine(a *attempt) {
 	if a.suspect.CompareAndSwap(true, false) {
-		<-d.suspect
+		d.quarantine.leave(a.t, lostLeases(&a.row))
 		d.c.scanner.overflow(a.t.name) // others like it were refused meanwhile
 	}
 }
@@ -322,7 +324,7 @@ func (d *dispatcher) forget(a *attempt) {
 		delete(d.held, a.holding())
 	}
 	d.mu.Unlock()
-	d.leaveLane(a)
+	d.leaveQuarantine(a)
 }
 
 // cancelEntry ends the context of an entry's running attempts.

@@ -52,28 +52,34 @@ func (w *world) awaitLeasesEnded(n int) {
 // somebody who died.
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			if withRedis {
-				w.withRedis()
-			}
-			proxy, db := w.proxied(true)
-			cfg := w.quick()
-			cfg.DB, cfg.Lease = db, time.Second
-			cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
-			c := w.new(cfg)
-			_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-			w.backlog("close_order", 3)
-			w.exec("UPDATE common_process_log SET delivery_count=id%3") // the last one has lost two leases
-			withholdOutcomes(proxy)
-			w.run(c)
-			w.awaitLeasesEnded(3)
-			w.awaitMoreClaims(proxy)
-			proxy.Heal()
-			w.waitAllEnded()
-			require.Equal(t, 3, ran.total(), "each ran once")
-			require.Equal(t, 3, w.ended(compensator.Succeeded, 0))
-		})
+		for _, lost := range []string{"id%2", "2"} { // those of two lost leases run alone
+			t.Run(name+", "+lost+" lost leases", func(t *testing.T) {
+				w := newWorld(t)
+				if withRedis {
+					w.withRedis()
+				}
+				proxy, db := w.proxied(true)
+				cfg := w.quick()
+				cfg.DB, cfg.Lease = db, time.Second
+				cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+				c := w.new(cfg)
+				_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				n := 3
+				if lost == "2" {
+					n = 1
+				}
+				w.backlog("close_order", n)
+				w.exec("UPDATE common_process_log SET delivery_count=" + lost)
+				withholdOutcomes(proxy)
+				w.run(c)
+				w.awaitLeasesEnded(n)
+				w.awaitMoreClaims(proxy)
+				proxy.Heal()
+				w.waitAllEnded()
+				require.Equal(t, n, ran.total(), "each ran once")
+				require.Equal(t, n, w.ended(compensator.Succeeded, 0))
+			})
+		}
 	}
 }
 
@@ -244,6 +250,31 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	require.NoError(t, next(t, ended))
 	require.Zero(t, ran.Load())
 	require.Equal(t, 3, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "nothing is spent")
+}
+
+// A batch that timed out, and breaks only when Run's context has ended, is not run again entry by entry.
+func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
+	w := newWorld(t)
+	c := w.new(w.quick())
+	g := newGate()
+	var called atomic.Int64
+	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[order]) []error {
+		called.Add(1)
+		assert.NoError(t, g.passDeaf(items[0].Entry))
+		<-ctx.Done() // timed out
+		return make([]error, len(items)+1)
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	w.backlog("close_order", 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	g.await(t)
+	cancel()
+	g.open()
+	require.NoError(t, next(t, ended))
+	require.Equal(t, int64(1), called.Load())
+	require.Equal(t, 5, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0 AND process_count=0"), "nothing is spent")
 }
 
 func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T) {

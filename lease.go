@@ -64,7 +64,7 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 	due = d.newestLocked(due)
 	d.mu.Unlock()
 	for _, a := range stuck {
-		d.leaveLane(a) // it has not killed the process, and may never return
+		d.leaveQuarantine(a) // it has not killed the process, and may never return
 		event := a.event(nil)
 		d.c.log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
 		tell(d.c, d.c.cfg.Observer.Stuck, event)

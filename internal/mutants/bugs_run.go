@@ -120,9 +120,41 @@ func running() []mutant {
 			name: "lane-left-before-outcome-is-durable", oracle: safety,
 			what: "a suspect lets the next one in when its handler returns: a process that dies while outcomes wait counts against all of them",
 			edits: []edit{
-				{"dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.leaveLane(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
+				{"dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.leaveQuarantine(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
 			},
 			sees: tests("TestSuspectHoldsItsLaneUntilItsOutcomeIsStored").and(simulation, "1000"),
+		},
+		{
+			name: "suspects-run-with-all", oracle: safety,
+			what: "entries of one lost lease run like any others: all that was claimed beside a killer is at its last delivery after two crashes",
+			edits: []edit{
+				{"quarantine.go", "	case q.few[t] >= fewOf(t) ||", "	case q.few[t] >= 1<<30 ||"},
+			},
+			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone"),
+		},
+		{
+			name: "alone-beside-few", oracle: safety,
+			what: "an entry of two lost leases runs beside those of one: it may take one of them to its last delivery",
+			edits: []edit{
+				{"quarantine.go", "	case lost >= aloneAfter && q.total > 0:\n", "	case false:\n"},
+			},
+			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestSuspectThatIsToRunAloneGetsItsTurn").and(simulation, "1000"),
+		},
+		{
+			name: "late-commit-suspected", oracle: leak,
+			what: "an entry that was committed long after its Record passes for one that has lost a lease, and keeps a place that nobody gives back",
+			edits: []edit{
+				{"claims.go", "	if row.Version == 0 && row.DeliveryCount > 0 &&", "	if false &&"},
+			},
+			sees: tests("TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine").and(simulation, "2000"),
+		},
+		{
+			name: "broken-batch-runs-after-stop", oracle: duplicates,
+			what: "a batch that breaks after the end of Run's context is run again entry by entry",
+			edits: []edit{
+				{"dispatcher.go", "	if d.stopping() {\n		a.cancel(nil)\n", "	if false {\n		a.cancel(nil)\n"},
+			},
+			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "10000"),
 		},
 		{
 			name: "outcome-waits-while-leases-end", oracle: safety,

@@ -55,26 +55,38 @@ func (o *oracle) accepted(n *instance, row *compensator.Row, accepts bool) bool 
 	return accepts
 }
 
-// besideNothingLocked: G16, no attempt begins beside another one of its epoch on the same instance; and of the entries that
-// have lost two leases, none beside another one.
+// besideNothingLocked: G16, no attempt begins beside another one of its epoch on the same instance.
 func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
 			o.failLocked("G16: entry %s starts as version %d on instance %d, which still holds version %d (ended: %v)", l.id, a.version, a.from.number, other.version, other.ended)
 		}
 	}
-	if a.lost < suspectAfter {
-		return
-	}
-	o.sights[sawSuspects]++
-	for _, id := range o.idsLocked() {
-		for _, other := range o.lives[id].attempts {
-			if other.from == a.from && other.lost >= suspectAfter && other.id != a.id && !other.over() && !other.overran() {
-				o.failLocked("G16: suspect %s starts on instance %d beside suspect %s, version %d, whose outcome is not stored", a.id, a.from.number, other.id, other.version)
-			}
-		}
+	if a.lost > 0 {
+		o.sights[sawSuspects]++
+		o.quarantinedLocked(a)
 	}
 }
 
-// suspectAfter is how many leases in a row an entry may lose before it runs one at a time.
-const suspectAfter = 2
+// quarantinedLocked: of the entries that have lost one lease few run on an instance; one that has lost two runs beside
+// none that has lost any. A place is free again when the outcome is stored.
+func (o *oracle) quarantinedLocked(a *attempt) {
+	few := 1
+	for _, id := range o.idsLocked() {
+		for _, other := range o.lives[id].attempts {
+			if other.from != a.from || other.lost == 0 || other.id == a.id || other.over() || other.overran() {
+				continue
+			}
+			if a.lost > 1 || other.lost > 1 {
+				o.failLocked("G16: suspect %s (%d lost) starts on instance %d beside suspect %s (%d lost), version %d, whose outcome is not stored",
+					a.id, a.lost, a.from.number, other.id, other.lost, other.version)
+			}
+			if other.kind == a.kind {
+				few++
+			}
+		}
+	}
+	if concurrency := o.w.plan.types.Concurrency; (few-1)*(few-1) >= concurrency {
+		o.failLocked("G16: %d suspects of %s run on instance %d, whose concurrency is %d", few, a.kind, a.from.number, concurrency)
+	}
+}
