@@ -118,6 +118,10 @@ func (p *proof) writes(ctx context.Context, tx Tx, guarded bool) error {
 		p.dropGuard()
 	}
 	id, err := p.insert(ctx, tx, "", false)
+	switch p.s.d.fault(err) {
+	case faultBusy, faultAborted, faultUnreachable:
+		return err // it tells nothing of the guards
+	}
 	if err != nil && p.s.home != "" {
 		p.s.home = ""
 		id, err = p.insert(ctx, tx, "-anywhere", false)

@@ -290,3 +290,23 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 		})
 	}
 }
+
+// A lock that somebody holds, or a deadlock, says nothing of the server: with a guard given up for it, an entry could
+// land in another database's log.
+func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
+	for _, number := range []uint16{1205, 1213} {
+		w := newWorld(t)
+		var inserts atomic.Int64
+		once := lie{fail: func(query string) error {
+			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // the first is to be refused in any case
+				return &mysql.MySQLError{Number: number, Message: "once"}
+			}
+			return nil
+		}}
+		cfg := w.quick()
+		cfg.DB = w.open(lying(w.DSN, once, false))
+		_, err := compensator.New(t.Context(), cfg)
+		require.ErrorContains(t, err, "once")
+		w.new(cfg)
+	}
+}

@@ -15,7 +15,7 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
 	s.version, s.maxContent = session.version, session.contentLimit()
-	s.d.snapshots, s.d.galera = session.snapshots, session.galera
+	s.d.snapshots, s.d.galera, s.d.foldsNames = session.snapshots, session.galera, session.foldsNames
 	if session.galera {
 		s.notes = append(s.notes, "a Galera node does not see what is in flight on another: ErrNotFound of Resolve is final only on the node the transaction ran on, or when that node is gone; send this service's connections to one node at a time")
 	}
@@ -74,6 +74,7 @@ type mysqlSession struct {
 	chains       bool   // each COMMIT begins the next transaction
 	galera       bool
 	snapshots    bool // innodb_snapshot_isolation
+	foldsNames   bool // lower_case_table_names=2
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
@@ -83,7 +84,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	if err != nil {
 		return m, err
 	}
-	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation')")
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation','lower_case_table_names')")
 	if err != nil {
 		return m, err
 	}
@@ -104,6 +105,8 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 			m.replicated = m.replicated || m.galera
 		case "innodb_snapshot_isolation":
 			m.snapshots = isOn(value)
+		case "lower_case_table_names":
+			m.foldsNames = value == "2"
 		case "read_only":
 			m.readOnly = value
 		case "completion_type":

@@ -33,6 +33,7 @@ type dialect struct {
 	inTx       string                     // condition that a statement fails or changes nothing outside a transaction
 	latest     string                     // statement that makes the next read show what is committed, and fails inside a transaction
 	snapshots  bool                       // a lock on a row that changed since the snapshot aborts the transaction
+	foldsNames bool                       // a database goes by any case of its name, and is said by the one it was asked for by
 	galera     bool                       // other nodes may have committed what this one does not show yet
 	returning  bool                       // INSERT … RETURNING
 	qualified  bool                       // the table may be named database.table

@@ -347,6 +347,50 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	w.eventually(func() bool { return losses.Load() == 1 }, "it is noticed")
 }
 
+// lateStore purges cancelled entries when it is told to.
+type lateStore struct {
+	compensator.Store
+	asked chan struct{}
+	goOn  chan struct{}
+}
+
+func (s lateStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
+	if state == compensator.Cancelled {
+		s.asked <- struct{}{}
+		<-s.goOn
+	}
+	return s.Store.Purge(ctx, state, age, limit)
+}
+
+// A purge may take longer than the age it is given: what has ended since its note is left to the next one.
+func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
+	w := newWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	late := lateStore{store, make(chan struct{}), make(chan struct{})}
+	cfg := w.quick()
+	cfg.DB, cfg.Store = nil, late
+	purger, c := w.new(cfg), w.new(w.quick())
+	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	before := put(w, orders, 1, compensator.Options{})
+	w.waitState(before, compensator.Succeeded)
+	w.exec("UPDATE common_process_log SET next_at=next_at-60001")
+	purged := make(chan int, 1)
+	go func() {
+		n, err := purger.Purge(t.Context(), time.Minute, compensator.Cancelled, compensator.Succeeded)
+		assert.NoError(t, err)
+		purged <- n
+	}()
+	next(t, late.asked)
+	after := put(w, orders, 2, compensator.Options{})
+	w.waitState(after, compensator.Succeeded)
+	w.exec("UPDATE common_process_log SET next_at=next_at-60000 WHERE id=?", after.Row()) // as if it took a minute
+	close(late.goOn)
+	assert.Equal(t, 1, next(t, purged))
+	assert.Equal(t, compensator.Succeeded, w.state(after))
+}
+
 // staleStore answers plain reads of versions as a replica that lags.
 type staleStore struct{ compensator.Store }
 

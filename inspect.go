@@ -88,7 +88,7 @@ func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progre
 	return p, err
 }
 
-// Purge deletes entries that reached one of states more than age ago, in steps of at most 1,000 that no
+// Purge deletes entries that reached one of states more than age before it was called, in steps of at most 1,000 that no
 // producer waits for, and returns how many; ctx ends it between steps. An idempotent id guards against a
 // second recording only as long as its entry is kept, so age should exceed the time a repeated event may
 // take to arrive. Without states: succeeded, compensated and cancelled ones. Dead entries wait for a person,
@@ -101,6 +101,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 	if len(states) == 0 {
 		states = []State{Succeeded, Compensated, Cancelled}
 	}
+	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
 	if age < testimonyLife {
 		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err
@@ -109,7 +110,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 	deleted := 0
 	for _, state := range states {
 		for {
-			n, err := c.store.Purge(ctx, state, age, purgeStep)
+			n, err := c.store.Purge(ctx, state, age+time.Since(began), purgeStep)
 			deleted += n
 			if err != nil {
 				return deleted, err

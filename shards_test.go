@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,6 +60,34 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					w.exec("DELETE FROM common_process_log")
 				}
 			})
+		}
+	}
+}
+
+// TestDatabasesOfAlmostTheSameNameAreApart: to the collation of DATABASE() they are one.
+func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
+	here := newWorld(t)
+	cfg := here.quick()
+	cfg.DB = here.open(plain(here.DSN))
+	c := here.new(cfg)
+	config, err := mysql.ParseDSN(here.DSN)
+	require.NoError(t, err)
+	first := config.DBName
+	for _, name := range []string{strings.Replace(first, "e", "é", 1), strings.ToUpper(first)} {
+		here.exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // a server that folds names has the last one
+		defer here.exec("DROP DATABASE IF EXISTS `" + name + "`")
+		config.DBName = name
+		there := here.open(plain(config.FormatDSN()))
+		require.NoError(t, compensator.Migrate(t.Context(), there))
+		var folds bool
+		require.NoError(t, there.QueryRow("SELECT @@lower_case_table_names>0 AND LOWER(DATABASE())=? COLLATE utf8mb4_bin", first).Scan(&folds))
+		tx := here.begin(there)
+		_, err = c.Record(t.Context(), tx, untyped(2)...)
+		require.NoError(t, tx.Rollback())
+		if folds {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorAs(t, err, new(*compensator.FieldError), name)
 		}
 	}
 }

@@ -114,7 +114,15 @@ func (s *sqlStore) fingerprintBy(ctx context.Context, tx Tx) (string, error) {
 
 // atHome is the condition that a statement reaches the log's own database, and not the one of the same table name in
 // another. It costs nothing; a server of the same database name is not told apart.
-func (s *sqlStore) atHome() string { return "DATABASE()=" + s.d.text([]byte(s.home)) }
+//
+// The collation is named, because that of DATABASE() takes shop for Shop.
+func (s *sqlStore) atHome() string {
+	home := s.d.text([]byte(s.home))
+	if s.d.foldsNames {
+		return "LOWER(DATABASE())=LOWER(" + home + ") COLLATE utf8mb4_bin"
+	}
+	return "DATABASE()=" + home + " COLLATE utf8mb4_bin"
+}
 
 // elsewhere is why a statement was refused by atHome, nil if it was not.
 func (s *sqlStore) elsewhere(ctx context.Context, tx Tx) error {

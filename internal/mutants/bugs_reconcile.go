@@ -63,6 +63,14 @@ func reconciling() []mutant {
 			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
 		},
 		{
+			name: "purge-overtakes-its-note", oracle: lateness,
+			what: "a long purge deletes what has ended since its note, and others take it for lost: everything stops",
+			edits: []edit{
+				{"inspect.go", "age+time.Since(began)", "age+0*time.Since(began)"},
+			},
+			sees: tests("TestPurgeDeletesNothingThatEndsAfterItsNote"),
+		},
+		{
 			name: "reconciler-off", oracle: safety,
 			what: "nothing looks for entries that the queue does not know: one that nobody announced never runs",
 			edits: []edit{

@@ -205,6 +205,14 @@ func recording() []mutant {
 			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/plain,_transaction_of_a_plain"),
 		},
 		{
+			name: "almost-the-same-database", oracle: safety,
+			what: "a database whose name differs by case alone is taken for the log's",
+			edits: []edit{
+				{"store_sql.go", "return \"DATABASE()=\" + home + \" COLLATE utf8mb4_bin\"", "return \"DATABASE()=\" + home"},
+			},
+			sees: tests("TestDatabasesOfAlmostTheSameNameAreApart"),
+		},
+		{
 			name: "other-connectors-taken", oracle: safety,
 			what: "the same, on another Connector",
 			edits: []edit{
