@@ -68,6 +68,26 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 	}
 }
 
+// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction: package sql by itself tries three.
+func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
+	for name, statements := range leftOpen {
+		t.Run(name, func(t *testing.T) {
+			inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+				db.SetMaxIdleConns(10)
+				cfg := w.quick()
+				cfg.DB = db
+				c := w.new(cfg)
+				w.spoil(db, 10, statements)
+				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+					w.effect(tx, "closure")
+					return nil
+				}))
+				require.Equal(t, 1, w.count("effects"))
+			})
+		})
+	}
+}
+
 // TestHealthSeesPastASnapshotThatSomebodyLeftOpen: the session shows the log as it was before the entry came.
 func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 	for name, statements := range leftOpen {

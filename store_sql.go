@@ -144,7 +144,7 @@ func (s *sqlStore) elsewhere(ctx context.Context, tx Tx) error {
 
 // Begin implements Store. Whatever the user's pool is, the transaction is watched.
 func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) {
-	tx, err := s.d.begin(ctx, s.users)
+	tx, err := s.beginUsers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,22 @@ func (s *sqlStore) beginOwn(ctx context.Context) (Transaction, error) {
 	if s.own != nil {
 		return s.own.BeginTx(ctx, nil) // the session is READ COMMITTED already: one round trip less
 	}
-	return s.d.begin(ctx, s.users)
+	return s.beginUsers(ctx)
+}
+
+// beginUsers begins in the user's pool. What package sql takes for a new connection is one that is lent, and may have
+// been left inside a transaction as those before it: each that is found so is thrown away, and it goes on.
+func (s *sqlStore) beginUsers(ctx context.Context) (Transaction, error) {
+	tx, err := s.d.begin(ctx, s.users)
+	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {
+		return tx, err
+	}
+	for range s.db.Stats().OpenConnections + 1 {
+		if tx, err = s.d.begin(ctx, s.users); !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return tx, err
 }
 
 // inOwn runs work in a transaction of ours.

@@ -62,6 +62,14 @@ func recording() []mutant {
 			sees: tests("TestSessionsLeftInsideATransactionHoldNothingUp/begin"),
 		},
 		{
+			name: "three-left-open-sessions", oracle: producers,
+			what: "a transaction of ours fails when more pooled sessions were left inside one than package sql tries",
+			edits: []edit{
+				{"store_sql.go", "	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {\n", "	if true {\n"},
+			},
+			sees: tests("TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction"),
+		},
+		{
 			name: "due-read-from-an-old-snapshot", oracle: lateness,
 			what: "what is due is looked for in whatever transaction somebody has left open on the session",
 			edits: []edit{
