@@ -25,10 +25,38 @@ type producer struct {
 	rand *rand.Rand
 	name string
 	keys int
+
+	killers int       // still to be recorded, whatever the seed; see owe
+	from    time.Time // then
+	killer  string    // key of the one under way
+	owes    bool      // the next draft is to be one
+}
+
+// plannedKillers is how many entries each process of the app that only records makes for sure that kill whoever runs
+// them until they are taken out: every run is to show what becomes of them, and a person may cancel one.
+const plannedKillers = 2
+
+// owe sees to it that the planned killers commit, once the calm of the beginning is over.
+func (p *producer) owe() {
+	if p.killers > 0 && time.Now().After(p.from) {
+		p.owes, p.killer = true, "" // the one before, if any, came to nothing
+	}
+}
+
+// committedKiller takes note that the planned killer under way is there for good.
+func (t *transaction) committedKiller() {
+	if t.killer != "" && slices.ContainsFunc(t.inserted, func(e recorded) bool { return e.key == t.killer }) {
+		t.killers--
+		t.killer = ""
+	}
 }
 
 func newProducer(p *appProcess, number int, random *rand.Rand) *producer {
-	return &producer{appProcess: p, rand: rand.New(rand.NewPCG(random.Uint64(), 4)), name: fmt.Sprintf("%s-%d-%d", p.cfg.Name, p.cfg.Seed, number)}
+	made := &producer{appProcess: p, rand: rand.New(rand.NewPCG(random.Uint64(), 4)), name: fmt.Sprintf("%s-%d-%d", p.cfg.Name, p.cfg.Seed, number)}
+	if number == 0 && !p.cfg.Runs && p.cfg.KillEvery > 0 {
+		made.killers, made.from = plannedKillers, time.Now().Add(opening)
+	}
+	return made
 }
 
 // entriesPerTx is the mean of what size draws.
@@ -63,6 +91,7 @@ func (p *producer) run(ctx context.Context) func() {
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
+	p.owe()
 	t := &transaction{producer: p, number: p.txs.Add(1), mode: "raw"}
 	if p.cfg.Connector {
 		t.mode = "connector"
@@ -216,6 +245,7 @@ func (t *transaction) committed(err error) {
 	switch end.Outcome {
 	case history.CommitOK:
 		t.recent.add(t.inserted...)
+		t.committedKiller()
 	case history.CommitUnknown:
 		t.resolve()
 	}
@@ -291,6 +321,9 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 	p.keys++
 	j := job{Key: fmt.Sprintf("%s-%d", p.name, p.keys), SleepMS: p.rand.IntN(5), Text: strings.Repeat("é", p.rand.IntN(100))}
 	p.plan(&j, businessType)
+	if p.owes {
+		j.Kills, p.killer, p.owes = 99, j.Key, false
+	}
 	content, err := json.Marshal(j)
 	must(err)
 	entry := compensator.NewEntry{BusinessType: businessType, Content: content, Options: compensator.Options{IdempotentID: j.Key}}
