@@ -31,9 +31,9 @@ type oracle struct {
 	working map[string]int  // by business type, as open
 	crowded map[string]bool // types that ever had more to do at once than an instance has slots to spare
 
-	back   int       // how often the database has gone back
-	goOn   time.Time // when a person last said go on
-	purged bool      // young entries may have been
+	losses []time.Time // when the database went back
+	goOn   time.Time   // when a person last said go on
+	purged bool        // young entries may have been
 
 	rebuilding map[compensator.Token]time.Time // since when
 	sights     [sights]int
@@ -137,7 +137,7 @@ func (o *oracle) fail(format string, values ...any) {
 }
 
 func (o *oracle) failLocked(format string, values ...any) {
-	if o.verdict == "" && (o.back == 0 || strings.HasPrefix(format, lossPromise)) {
+	if o.verdict == "" && (len(o.losses) == 0 || strings.HasPrefix(format, lossPromise)) {
 		o.verdict = fmt.Sprintf(format, values...)
 		o.at = len(o.w.walk.list)
 		o.failed.Store(true)
@@ -184,7 +184,7 @@ func (o *oracle) saw(before, after compensator.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.back > 0:
+	case len(o.losses) > 0:
 		o.afterLossLocked(before, after)
 	case before.ID.IsZero():
 		o.insertedLocked(after)

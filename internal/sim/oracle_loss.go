@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -41,9 +42,9 @@ func (w *world) goBack() {
 	w.store.Restore(w.lagging)
 	living, forgotten := w.living(), w.forgotten()
 	w.oracle.note(func(o *oracle) {
-		o.back++
+		o.losses = append(o.losses, time.Now())
 		for _, n := range living {
-			if n.runs && !n.lossSeen.After(o.goOn) && forgotten(n.newest) {
+			if n.runs && !o.mustStopLocked(n) && forgotten(n.newest) {
 				n.owed = n.newest
 			}
 		}
@@ -76,9 +77,9 @@ func (o *oracle) told(n *instance, mine []compensator.Row) {
 // purged, for then nobody can tell whether the note of the purge is younger than they were (C5).
 func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	switch {
-	case o.back > 0:
+	case len(o.losses) > 0:
 	case o.w.plan.active[storeJump] && o.sights[sawPurged] > 0:
-		o.back++
+		o.losses = append(o.losses, time.Now())
 	default:
 		o.failLocked("G19: instance %d stopped: %v; the database has lost nothing", n.number, loss)
 	}
@@ -98,11 +99,17 @@ func (o *oracle) noted(action compensator.Action) {
 	})
 }
 
+// mustStopLocked reports whether an instance has noticed a loss that nobody has accepted. One that a person has accepted it
+// may notice later still.
+func (o *oracle) mustStopLocked(n *instance) bool {
+	return slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
+}
+
 // goesOn: an instance that has stopped goes on only once a person has said so.
 func (o *oracle) goesOn(n *instance, does string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !n.dead.Load() && n.lossSeen.After(o.goOn) {
+	if !n.dead.Load() && o.mustStopLocked(n) {
 		o.failLocked("G19: instance %d %s, although it has noticed %v ago that the database has gone back, and nobody said go on", n.number, does, time.Since(n.lossSeen))
 	}
 }
@@ -132,7 +139,7 @@ func (o *oracle) afterLossLocked(before, after compensator.Row) {
 // restlessAfterLoss counts in the database itself, once it has gone back.
 func (o *oracle) restlessAfterLoss() (n int, back bool) {
 	o.mu.Lock()
-	back = o.back > 0
+	back = len(o.losses) > 0
 	o.mu.Unlock()
 	if !back {
 		return 0, false
@@ -150,9 +157,9 @@ func (o *oracle) restlessAfterLoss() (n int, back bool) {
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
-	back := o.back
+	back := len(o.losses) > 0
 	o.mu.Unlock()
-	if back == 0 {
+	if !back {
 		return
 	}
 	var unaware *instance

@@ -245,9 +245,6 @@ func (w *world) script() {
 	w.heal()
 	w.actors.Wait()
 	w.await(2*time.Minute, w.unhindered)
-	if w.plan.active[slow] {
-		w.await(2*slowest, func() bool { return false }) // those on their way
-	}
 	w.accept()
 	w.rest()
 	w.await(3*w.plan.types.Timeout, w.oracle.idle) // deaf handlers, whose entries have long been somebody else's
@@ -277,22 +274,29 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// heal ends all trouble and sees to it that somebody works.
+// heal ends all trouble and sees to it that somebody works. It returns once every step that was on its way by then has been
+// done, or let hang: slow ones, and those a pause keeps back.
 func (w *world) heal() {
 	w.healed.Store(true)
+	var answered time.Time
 	ready := make(chan struct{})
 	w.asWorld(func() {
 		now := time.Now()
 		w.storeDown, w.queueDown, w.outcomesDown = now, now, now
 		w.calmed()
 		w.hangUpTheDead()
+		answered = w.answered
 		for _, n := range w.living() {
+			if until := n.paused().Add(time.Millisecond); until.After(answered) { // see reply
+				answered = until
+			}
 			n.pausedUntil.Store(now.UnixNano())
 		}
 		w.someoneWorks()
 		close(ready)
 	})
 	<-ready
+	time.Sleep(time.Until(answered) + 1) // not together: timers that end at the same instant end in the order that the runtime likes
 }
 
 // unhindered reports whether nothing of what was drawn before the healing is still under way that nobody waits for.
@@ -403,17 +407,6 @@ func (w *world) end() {
 // fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
 // it may.
 func (w *world) fillEverySlot() {
-	var answered time.Time
-	known := make(chan struct{})
-	w.asWorld(func() {
-		answered = w.answered
-		close(known)
-	})
-	<-known
-	// A slow step from before the healing would stand in the way of an orderly stop. A nanosecond more: timers that end at
-	// the same instant end in the order that the runtime likes.
-	time.Sleep(time.Until(answered) + 1)
-	w.await(2*time.Minute, w.unhindered) // of those that a pause kept from being sent before the healing
 	runners := w.living()
 	var last *instance
 	for _, n := range runners {
