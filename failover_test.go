@@ -421,3 +421,46 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	require.NoError(t, c.Health(t.Context()).History)
 	require.Equal(t, 3, ran.total())
 }
+
+// What a pool at READ UNCOMMITTED reads may never be, and so is no evidence.
+func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
+	w := newWorld(t)
+	var rounds atomic.Int64
+	cfg := w.quick()
+	cfg.DB = w.open(plain(w.DSN))
+	cfg.DB.SetMaxOpenConns(1)
+	_, err := cfg.DB.Exec("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+	require.NoError(t, err)
+	cfg.Observer.HistoryLost = func(l *compensator.LossError) { assert.Fail(t, "stopped", l) }
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c := w.new(cfg)
+	orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.run(c)
+	fiveRounds := func() {
+		until := rounds.Load() + 5
+		w.eventually(func() bool { return rounds.Load() >= until }, "rounds go by")
+	}
+	changes := map[string]func(tx *sql.Tx, id compensator.EntryID) error{
+		"cancel": func(tx *sql.Tx, id compensator.EntryID) error {
+			_, err := c.CancelTx(t.Context(), tx, id)
+			return err
+		},
+		"reschedule": func(tx *sql.Tx, id compensator.EntryID) error {
+			return c.RescheduleTx(t.Context(), tx, id, 2*time.Hour)
+		},
+	}
+	for name, change := range changes {
+		var receipt *compensator.Receipt
+		w.inTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = orders.Record(t.Context(), tx, order{}, compensator.Options{Delay: time.Hour})
+			require.NoError(t, err, name)
+		})
+		tx := w.begin(w.DB)
+		require.NoError(t, change(tx, receipt.ID()), name)
+		receipt.Committed()
+		fiveRounds()
+		require.NoError(t, tx.Rollback(), name)
+		fiveRounds()
+	}
+}

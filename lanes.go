@@ -155,7 +155,7 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 	asked := time.Now()
 	rows, err := c.store.Load(ctx, ids)
 	c.saw(troubleReadBack, err)
-	c.witness.sawRows(rows, asked)
+	c.witness.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	byID := make(map[EntryID]*Row, len(rows))
 	for i := range rows {

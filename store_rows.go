@@ -139,10 +139,13 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 func (s *sqlStore) Versions(ctx context.Context, ids []EntryID) ([]Version, error) {
 	found := make([]Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, maxStatementRows) {
-		rows, err := s.pool().QueryContext(ctx, "SELECT id, idempotent_id, state, version, epoch, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
-		if err == nil {
-			found, err = scanVersions(rows, found)
-		}
+		err := s.readLatest(ctx, func(from Tx) error {
+			rows, err := from.QueryContext(ctx, "SELECT id, idempotent_id, state, version, epoch, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
+			if err == nil {
+				found, err = scanVersions(rows, found)
+			}
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("compensator: read the versions of %d entries: %w", len(ids), err)
 		}

@@ -82,6 +82,9 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				c := w.new(cfg)
 				orders, ran := numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
 				stop := w.run(c)
+				if w.Redis != nil {
+					w.waitWhole("close_order") // a type that is being rebuilt is announced once more
+				}
 				for range 3 { // more than the type has slots
 					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {
 						for _, delay := range []time.Duration{0, time.Minute} { // both within the queue's horizon

@@ -89,6 +89,13 @@ func (w *witness) sawRows(rows []Row, asked time.Time) {
 	}
 }
 
+// sawRead is sawRows for what was read outside a transaction, which in the user's pool may be at READ UNCOMMITTED.
+func (w *witness) sawRead(rows []Row, asked time.Time) {
+	if s, ok := w.c.store.(*sqlStore); !ok || s.own != nil {
+		w.sawRows(rows, asked)
+	}
+}
+
 // sawStored remembers outcomes that are stored. An absorbed success may have got a higher number: it is then no lower.
 func (w *witness) sawStored(batch []settlement, results []Settled, asked time.Time) {
 	w.mu.Lock()
