@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -124,4 +125,29 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 		require.NoError(t, stop())
 		assert.Empty(t, missing)
 	})
+}
+
+// Nobody reads an entry back that is due later, or runs elsewhere: the next round does.
+func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
+	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			cfg := w.quick()
+			cfg.DB = w.open(plain(w.DSN))
+			missing := make(chan compensator.MissingEvent, 10)
+			cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+			c := w.new(cfg)
+			orders, _ := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			if runs {
+				w.run(c)
+			}
+			tx := w.begin(cfg.DB)
+			receipt, err := orders.Record(t.Context(), tx, order{}, compensator.Options{Delay: time.Hour})
+			require.NoError(t, err)
+			w.deadlock(tx)
+			require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
+			receipt.Committed()
+			require.Equal(t, receipt.ID(), next(t, missing).ID)
+		})
+	}
 }

@@ -29,9 +29,10 @@ type Observer struct {
 
 	// EntryMissing comes when an entry was recorded, its transaction was said to have committed, and the row is not
 	// there when it is looked for. Where nobody watches the transaction that is how a rollback by the server shows
-	// whose error was swallowed. Only entries that are looked for at once are noticed: without a delay, of a type
-	// that runs here.
+	// whose error was swallowed. An entry with a delay, or of a type that does not run here, is looked for by the
+	// next round of the reconciler, in a process that only records now and then, and of many the newest 32 are.
 	EntryMissing func(MissingEvent)
+
 	// HistoryLost comes once when the database has gone back, and nothing is started and recorded here any more; see
 	// ErrHistoryLost.
 	HistoryLost func(*LossError)

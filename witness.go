@@ -31,7 +31,7 @@ type witness struct {
 	trail   [trailParts][2]testimony   // first and last of each part of the last rounds: what is read back
 	part    int                        // the present one's place in trail
 	began   time.Time                  // when it began
-	doubts  [doubtsKept]testimony      // recorded here, and not read back yet: no evidence
+	doubts  [doubtsKept]freshEntry     // recorded here, and not read back yet: no evidence
 	next    int                        // place in doubts
 	checked time.Time
 }
@@ -127,7 +127,7 @@ func (w *witness) recorded(fresh []freshEntry) {
 		if f.id.IsZero() {
 			continue
 		}
-		w.doubts[w.next] = testimony{Version{ID: f.id, IdempotentID: f.key}, f.businessType, time.Time{}}
+		w.doubts[w.next] = f
 		w.next = (w.next + 1) % doubtsKept
 	}
 	w.mu.Unlock()
@@ -275,11 +275,15 @@ func (w *witness) compare(ctx context.Context, more []testimony) error {
 	if len(asked)+len(doubts) == 0 {
 		return nil
 	}
-	found, err := w.read(ctx, slices.Concat(asked, doubts))
+	wanted := slices.Clone(asked)
+	for _, f := range doubts {
+		wanted = append(wanted, testimony{Version: Version{ID: f.id}})
+	}
+	found, err := w.read(ctx, wanted)
 	if err != nil {
 		return err
 	}
-	w.prove(doubts, found, began)
+	w.c.reportMissing(w.prove(doubts, found, began))
 	if len(lostOf(asked, found, nil)) == 0 {
 		return nil
 	}
@@ -301,13 +305,13 @@ func (w *witness) trailNow() (list []testimony) {
 }
 
 // takeDoubts lists what was recorded and is to be read for the first time. What the reading does not prove is forgotten.
-func (w *witness) takeDoubts() (list []testimony) {
+func (w *witness) takeDoubts() (list []freshEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checked = time.Now()
-	for _, s := range w.doubts {
-		if !s.ID.IsZero() {
-			list = append(list, s)
+	for _, f := range w.doubts {
+		if !f.id.IsZero() {
+			list = append(list, f)
 		}
 	}
 	clear(w.doubts[:])
@@ -328,15 +332,19 @@ func (w *witness) read(ctx context.Context, list []testimony) (map[EntryID]Versi
 	return found, err
 }
 
-// prove remembers those of doubts that are there.
-func (w *witness) prove(doubts []testimony, found map[EntryID]Version, asked time.Time) {
+// prove remembers those of doubts that are there, and returns the others.
+func (w *witness) prove(doubts []freshEntry, found map[EntryID]Version, asked time.Time) (missing []freshEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range doubts {
-		if v, exists := found[s.ID]; exists && v.IdempotentID == s.IdempotentID && !v.State.Terminal() {
-			w.rememberLocked(testimony{v, s.businessType, asked})
+	for _, f := range doubts {
+		switch v := found[f.id]; {
+		case v.IdempotentID != f.key:
+			missing = append(missing, f)
+		case !v.State.Terminal():
+			w.rememberLocked(testimony{v, f.businessType, asked})
 		}
 	}
+	return missing
 }
 
 // lostOf lists what is not there any more and was not purged, as far as the log's notes say.

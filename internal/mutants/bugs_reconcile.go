@@ -49,8 +49,8 @@ func reconciling() []mutant {
 			name: "loss-of-what-never-was", oracle: lateness,
 			what: "an entry that was rolled back to a savepoint is taken for one that the database has lost: everything stops",
 			edits: []edit{
-				{"witness.go", "w.doubts[w.next] = testimony{Version{ID: f.id, IdempotentID: f.key}, f.businessType, time.Time{}}",
-					"w.rememberLocked(testimony{Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})"},
+				{"witness.go", "w.doubts[w.next] = f\n",
+					"w.rememberLocked(testimony{Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})\n"},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},

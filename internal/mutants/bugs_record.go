@@ -86,6 +86,14 @@ func recording() []mutant {
 			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
 		},
 		{
+			name: "missing-later-entry-untold", oracle: lateness,
+			what: "the same of one that is due later",
+			edits: []edit{
+				{"witness.go", "	w.c.reportMissing(w.prove(doubts, found, began))\n", "	w.prove(doubts, found, began)\n"},
+			},
+			sees: tests("TestEntryThatIsDueLaterAndNotThereIsReported"),
+		},
+		{
 			name: "plain-pool-unwatched", oracle: safety,
 			what: "transactions of ours in a plain pool are not watched: errors in rows and prepared statements go unseen",
 			edits: []edit{
