@@ -158,7 +158,7 @@ func (r *childRun) handler(e *compensator.Entry) error {
 	if r.Works > 0 {
 		<-time.After(r.Works)
 	}
-	if slices.Contains(strings.Split(r.Killer, ","), e.BusinessID) {
+	if r.Killer != "" && slices.Contains(strings.Split(r.Killer, ","), e.BusinessID) {
 		os.Exit(killed)
 	}
 	if r.Point != untilGo && r.Point != untilGoToFail {

@@ -104,7 +104,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	redisProxy.Refuse()
 	g.open() // three outcomes find no database
 	for _, name := range names {
-		w.exec("UPDATE common_process_log SET state=0, ended_by='', next_at=1 WHERE business_type=?", name)
+		w.exec("UPDATE common_process_log SET state=0, ended_by='', next_at=1, epoch=epoch+1, version=version+1 WHERE business_type=?", name)
 	}
 	passes(4 * time.Second)
 	assert.LessOrEqual(t, lines.n.Load()-seen, int64(10), "lines of log in four seconds")
