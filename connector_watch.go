@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 )
@@ -26,7 +27,7 @@ const (
 type txWatch struct {
 	state    txState
 	implicit bool       // autocommit was touched: with no BEGIN, a transaction may be open all the same
-	discard  bool       // a rollback failed, the session was left inside a transaction, or the server is read-only: not to be used again
+	discard  bool       // a rollback failed, the session was left inside a transaction, or an error was unfit: not to be used again
 	unseen   bool       // any error may have ended the transaction
 	suspect  bool       // the doubt comes from an error: if no transaction is open, the server has rolled it back
 	watched  *watchedTx // nil until an entry asks for it
@@ -79,6 +80,7 @@ func (t *txWatch) refusal() error {
 // begun follows a statement that begins a transaction, and so commits the one that was open.
 func (t *txWatch) begun(err error) {
 	t.committedImplicitly(err)
+	t.discard = t.discard || unfit(err)
 	if err == nil {
 		t.state = txOpen
 	}
@@ -104,7 +106,7 @@ func (t *txWatch) committedImplicitly(err error) {
 
 // committed follows a COMMIT and returns the error to give to the caller.
 func (t *txWatch) committed(err error) error {
-	t.discard = t.discard || isReadOnly(err)
+	t.discard = t.discard || unfit(err)
 	enlisted, outcome := t.watched != nil, classifyCommit(err)
 	t.end(outcome)
 	if enlisted && outcome == commitUnknown {
@@ -157,9 +159,13 @@ func (t *txWatch) reset() {
 	}
 }
 
+// unfit reports whether err says that the connection is of no more use. Package sql closes one that fails with
+// ErrBadConn, but a pool that has lent it sees no errors.
+func unfit(err error) bool { return isReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
+
 // failed follows an error of any statement.
 func (t *txWatch) failed(err error) {
-	t.discard = t.discard || isReadOnly(err)
+	t.discard = t.discard || unfit(err)
 	if t.state == txClosed {
 		return
 	}

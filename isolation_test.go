@@ -67,6 +67,7 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 			db := w.open(pool(w.DSN))
 			store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
 			seen := 0
 			_, err = store.Claim(t.Context(), []compensator.Wanted{{ID: compensator.RowID(7)}}, compensator.Token{1}, time.Second, func(*compensator.Row) bool {
 				for _, id := range w.lockingTransactions() {

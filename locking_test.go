@@ -75,6 +75,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 			proxy, db := w.proxied(false)
 			store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
 			ids := append(w.insertDue("close_order", 10, 5), compensator.RowID(1_000_000))
 			w.insertDue("close_order", 20, 5)
 			w.exec("UPDATE common_process_log SET state=-2, ended_by='permanent' WHERE id>=20")

@@ -179,9 +179,17 @@ func settling() []mutant {
 			name: "former-primary-kept-by-users", oracle: lateness,
 			what: "a pool on Connector stays on a server that has become read-only",
 			edits: []edit{
-				{"connector_watch.go", "func (t *txWatch) failed(err error) {\n	t.discard = t.discard || isReadOnly(err)\n", "func (t *txWatch) failed(err error) {\n"},
+				{"connector_watch.go", "func (t *txWatch) failed(err error) {\n	t.discard = t.discard || unfit(err)\n", "func (t *txWatch) failed(err error) {\n"},
 			},
 			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
+		},
+		{
+			name: "dead-loans-returned", oracle: lateness,
+			what: "a borrowed connection that turned out dead goes back into the user's pool, and is lent again",
+			edits: []edit{
+				{"connector_watch.go", "return isReadOnly(err) || errors.Is(err, driver.ErrBadConn)", "return isReadOnly(err) || errors.Is(err, driver.ErrBadConn) && false"},
+			},
+			sees: tests("TestLentConnectionsThatTurnOutDeadDoNotComeBack"),
 		},
 	}
 }
