@@ -58,7 +58,8 @@ func mysqlDialect(version string) *dialect {
 
 // mysqlKeyed compares checksums, a tenth of the text that the keys are.
 func mysqlKeyed(keys []string) string {
-	b := []byte("CRC32(idempotent_id) IN (")
+	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
+	b = append(b, "CRC32(idempotent_id) IN ("...)
 	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
@@ -118,6 +119,9 @@ func isRecordChanged(err error) bool {
 // isReadOnly reports whether the server takes no writes, as a former primary does after a switchover. It goes on
 // answering reads, of what is soon out of date, so the connection must not be used again.
 func isReadOnly(err error) bool {
+	if err == nil {
+		return false // what follows allocates
+	}
 	var server *mysql.MySQLError
 	if !errors.As(err, &server) {
 		return false
@@ -166,6 +170,9 @@ func probeSavepoint(ctx context.Context, tx Tx) error {
 
 // isInsideTransaction: the server refuses to say how a transaction begins, for one has begun.
 func isInsideTransaction(err error) bool {
+	if err == nil {
+		return false
+	}
 	var server *mysql.MySQLError
 	return errors.As(err, &server) && server.Number == errCharacteristics
 }

@@ -187,7 +187,7 @@ func settling() []mutant {
 			name: "dead-loans-returned", oracle: lateness,
 			what: "a borrowed connection that turned out dead goes back into the user's pool, and is lent again",
 			edits: []edit{
-				{"connector_watch.go", "return isReadOnly(err) || errors.Is(err, driver.ErrBadConn)", "return isReadOnly(err) || errors.Is(err, driver.ErrBadConn) && false"},
+				{"connector_watch.go", "errors.Is(err, driver.ErrBadConn) }", "errors.Is(err, driver.ErrBadConn) && false }"},
 			},
 			sees: tests("TestLentConnectionsThatTurnOutDeadDoNotComeBack"),
 		},
