@@ -15,16 +15,18 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // heldQueue is a queue whose announcements do not return until the test lets them.
 type heldQueue struct {
-	compensator.Queue
+	processlog.Queue
 	called  atomic.Int64
 	release chan struct{}
 }
 
-func (q *heldQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (newHeads, lost []string, err error) {
+func (q *heldQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
 	q.called.Add(1)
 	<-q.release
 	return q.Queue.Announce(context.WithoutCancel(ctx), items, rules)
@@ -343,7 +345,7 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	require.NoError(t, err)
 	defer queue.Close()
 	for _, businessType := range []string{"close_order", "take_stock"} {
-		_, _, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: businessType, ID: gone.ID()}}, compensator.AnnounceRules{MaxLease: time.Minute})
+		_, _, err = queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: businessType, ID: gone.ID()}}, processlog.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", gone.ID().Row()))

@@ -16,6 +16,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // inBubble runs a Compensator on doubles under a clock that moves only when nothing else can.
@@ -118,9 +120,9 @@ func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 
 // endlessStore is slow to read, and has more of one type to read the longer that takes, as long as what is asked for
 // is ahead.
-type endlessStore struct{ compensator.Store }
+type endlessStore struct{ processlog.Store }
 
-func (s endlessStore) Scan(ctx context.Context, w compensator.Window) ([]compensator.Scheduled, error) {
+func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	if w.BusinessType != "busy" {
 		return s.Store.Scan(ctx, w)
 	}
@@ -128,9 +130,9 @@ func (s endlessStore) Scan(ctx context.Context, w compensator.Window) ([]compens
 	if w.To <= 0 {
 		return nil, nil
 	}
-	page := make([]compensator.Scheduled, w.Limit)
+	page := make([]processlog.Scheduled, w.Limit)
 	for i := range page {
-		page[i] = compensator.Scheduled{ID: compensator.RowID(uint64(1_000_000 + i)), In: w.To}
+		page[i] = processlog.Scheduled{ID: processlog.RowID(uint64(1_000_000 + i)), In: w.To}
 	}
 	return page, nil
 }
@@ -162,13 +164,13 @@ func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 
 // refusingStore takes no claims.
 type refusingStore struct {
-	compensator.Store
+	processlog.Store
 	claims *atomic.Int64
 }
 
-func (s refusingStore) Claim(context.Context, []compensator.Wanted, compensator.Token, time.Duration, func(*compensator.Row) bool) (compensator.Claimed, error) {
+func (s refusingStore) Claim(context.Context, []processlog.Wanted, processlog.Token, time.Duration, func(*processlog.Row) bool) (processlog.Claimed, error) {
 	s.claims.Add(1)
-	return compensator.Claimed{}, errors.New("the database is away")
+	return processlog.Claimed{}, errors.New("the database is away")
 }
 
 // What the queue says is due is asked for less and less often while the database refuses it.
@@ -192,9 +194,9 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 }
 
 // distantStore takes a while to claim.
-type distantStore struct{ compensator.Store }
+type distantStore struct{ processlog.Store }
 
-func (s distantStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	time.Sleep(50 * time.Millisecond)
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
@@ -222,11 +224,11 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 
 // awayStore cannot settle before a moment.
 type awayStore struct {
-	compensator.Store
+	processlog.Store
 	back time.Time
 }
 
-func (s awayStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
+func (s awayStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	if time.Now().Before(s.back) {
 		return nil, errors.New("the database is away")
 	}

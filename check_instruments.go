@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // checkInstruments tries on this very server what our statements rely on. Engines and proxies that speak MySQL's
@@ -51,7 +53,7 @@ func (p *proof) note(found, instead string) {
 }
 
 func (p *proof) draft(suffix string) Draft {
-	return Draft{NewEntry: NewEntry{BusinessType: "compensator.check", Options: Options{IdempotentID: p.key + suffix}}}
+	return Draft{BusinessType: "compensator.check", IdempotentID: p.key + suffix}
 }
 
 // inOneSession tries, on a connection as the user's are, what has to tell whether a transaction is open, and what
@@ -107,7 +109,7 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 		return false
 	}
 	impossible := p.draft("")
-	impossible.BusinessType = strings.Repeat("x", maxName+1)
+	impossible.BusinessType = strings.Repeat("x", processlog.MaxName+1)
 	_, err := p.s.Insert(ctx, conn, []Draft{impossible}, false)
 	return errors.Is(err, ErrNoTransaction)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // lie is one way in which something that speaks MySQL's protocol does not do what it says.
@@ -284,7 +286,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 				caller, err := lying(dsn, replies(all...), false)()
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = caller.Close() })
-				h.Autocommit, h.Begin = caller, func(ctx context.Context) (compensator.Transaction, error) { return caller.BeginTx(ctx, nil) }
+				h.Autocommit, h.Begin = caller, func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }
 				return h
 			})
 		})

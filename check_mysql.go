@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // checkMySQL looks at the server, at a session as the user's connections have it, and at the table.
@@ -236,9 +238,9 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *sqlStore, schema string
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},
-	"idempotent_id": {length: maxIdempotentID, collation: "bin"}, "business_type": {length: maxName, collation: "bin"},
-	"batch_id": {length: maxName}, "business_id": {length: maxName}, "business_ext_id": {length: maxName}, "user_id": {length: maxName}, "user_name": {length: maxName},
-	"content": {length: 1<<24 - 1}, "headers": {length: maxHeaders}, "token": {length: 16}, "last_error": {length: maxErrorRunes}, "ended_by": {length: 16},
+	"idempotent_id": {length: processlog.MaxIdempotentID, collation: "bin"}, "business_type": {length: processlog.MaxName, collation: "bin"},
+	"batch_id": {length: processlog.MaxName}, "business_id": {length: processlog.MaxName}, "business_ext_id": {length: processlog.MaxName}, "user_id": {length: processlog.MaxName}, "user_name": {length: processlog.MaxName},
+	"content": {length: 1<<24 - 1}, "headers": {length: processlog.MaxHeaders}, "token": {length: 16}, "last_error": {length: processlog.MaxText}, "ended_by": {length: 16},
 	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // refusedRetry is when an entry this process must not run now is offered again.
@@ -16,7 +18,7 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 		return Claimed{}, err
 	}
 	p := picker{t: t, d: c.dispatcher, want: want, room: limit}
-	token := newToken()
+	token := processlog.NewToken()
 	ctx, cancel := c.statement()
 	defer cancel()
 	asked := time.Now()

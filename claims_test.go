@@ -10,13 +10,13 @@ import (
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	c := &Compensator{}
 	c.dispatcher = newDispatcher(c)
-	stuck := &attempt{row: Row{Entry: Entry{ID: EntryID{1}}}, stuck: true}
+	stuck := &attempt{row: Row{ID: RowID(1)}, stuck: true}
 	c.dispatcher.held[stuck.holding()] = stuck
 	takesOut := func(id EntryID, epoch uint32) settlement {
-		return settlement{a: &attempt{row: Row{Entry: Entry{ID: id, Epoch: epoch}}}, takesOut: true}
+		return settlement{a: &attempt{row: Row{ID: id, Epoch: epoch}}, takesOut: true}
 	}
 	batch := func() []settlement {
-		return []settlement{{a: stuck}, takesOut(EntryID{1}, 0), takesOut(EntryID{1}, 1), takesOut(EntryID{2}, 0)}
+		return []settlement{{a: stuck}, takesOut(RowID(1), 0), takesOut(RowID(1), 1), takesOut(RowID(2), 0)}
 	}
 	require.Len(t, c.withdraw(batch()), 4, "it has not returned")
 	stuck.returned.Store(true)
@@ -24,5 +24,5 @@ func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	require.Len(t, rest, 3)
 	require.Same(t, stuck, rest[0].a, "its own outcome stays")
 	require.EqualValues(t, 1, rest[1].a.row.Epoch, "and what a person has begun anew")
-	require.Equal(t, EntryID{2}, rest[2].a.row.ID)
+	require.Equal(t, RowID(2), rest[2].a.row.ID)
 }

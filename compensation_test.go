@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var errSoldOut = errors.New("sold out")
@@ -147,7 +149,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 		w.run(old)
 		for i := range 10 {
 			w.insertDue("close_order", 10+i, 1)
-			w.waitState(compensator.RowID(uint64(10+i)), compensator.Succeeded)
+			w.waitState(processlog.RowID(uint64(10+i)), compensator.Succeeded)
 		}
 		require.Equal(t, 10, ran.total())
 		e := w.entry(old, id)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // fieldErrors takes a joined error apart; each of its parts must be a *FieldError with a reason.
@@ -228,17 +230,17 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	f.Add("", "")
 	f.Add("\xff", "\x00<&>\u2028")
-	f.Add("a", strings.Repeat("x", maxHeaders))
-	f.Add("a", strings.Repeat("\x01", maxHeaders/6))
+	f.Add("a", strings.Repeat("x", processlog.MaxHeaders))
+	f.Add("a", strings.Repeat("\x01", processlog.MaxHeaders/6))
 	f.Fuzz(func(t *testing.T, key, value string) {
 		c := &Compensator{cfg: Config{Propagator: carried{key: value}}}
 		encoded, err := c.headers(t.Context())
 		if err != nil {
 			require.Equal(t, "headers", fieldErrors(t, err)[0].Field)
-			require.Greater(t, len(key)+len(value), maxHeaders/6-len(`{"":""}`), "no character takes more than six bytes")
+			require.Greater(t, len(key)+len(value), processlog.MaxHeaders/6-len(`{"":""}`), "no character takes more than six bytes")
 			return
 		}
-		require.LessOrEqual(t, len(encoded), maxHeaders)
+		require.LessOrEqual(t, len(encoded), processlog.MaxHeaders)
 		var got map[string]string
 		require.NoError(t, json.Unmarshal(encoded, &got))
 		require.Equal(t, map[string]string{validJSON(key): validJSON(value)}, got)

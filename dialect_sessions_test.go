@@ -21,6 +21,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestEntryAdvancesWhateverItsErrorSays(t *testing.T) {
@@ -320,7 +322,7 @@ func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 // racingStore makes rivals meet in their first claim, each with the same rows in hand, and counts those that a
 // claim wanted and somebody else got.
 type racingStore struct {
-	compensator.Store
+	processlog.Store
 	first     sync.Once
 	met       *sync.WaitGroup
 	contested *atomic.Int32
@@ -329,9 +331,9 @@ type racingStore struct {
 // Check passes: New would refuse such a server.
 func (s *racingStore) Check(context.Context) error { return nil }
 
-func (s *racingStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+func (s *racingStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	accepted := 0
-	found, err := s.Store.Claim(ctx, want, token, lease, func(row *compensator.Row) bool {
+	found, err := s.Store.Claim(ctx, want, token, lease, func(row *processlog.Row) bool {
 		s.first.Do(func() {
 			s.met.Done()
 			s.met.Wait()

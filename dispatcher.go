@@ -60,7 +60,6 @@ func (d *dispatcher) open(run context.Context) {
 // Entries whose last lease was lost stay out of batches: a killer must not take others with it.
 func (d *dispatcher) start(t *handlerType, attempts []*attempt) (refused []*attempt) {
 	for _, a := range attempts {
-		a.row.codec = t.cfg.Codec
 		a.leaseEnd = time.Now().Add(a.row.LeaseLeft)
 		d.prepare(a)
 	}
@@ -105,24 +104,23 @@ func (d *dispatcher) admit(attempts []*attempt) (admitted, refused []*attempt) {
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
 // ended by a lost lease, by Cancel, or when Run gives up waiting.
 func (d *dispatcher) prepare(a *attempt) {
-	own := &a.row.Entry
+	own := &a.row
 	if a.t.runBatch != nil && a.row.State != Compensating {
 		own = nil // alone in its batch or not: a batch carries nothing of one entry
 	}
 	ctx, cancel := d.handlerContext(a.t, own)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a.row.engine = d.c
 	a.ctx, a.cancel, a.started = ctx, cancel, time.Now()
 }
 
-// handlerContext is a handler's context, with what travelled with an entry if one is given.
-func (d *dispatcher) handlerContext(t *handlerType, e *Entry) (context.Context, context.CancelCauseFunc) {
+// handlerContext is a handler's context, with what travelled with an entry if its row is given.
+func (d *dispatcher) handlerContext(t *handlerType, own *Row) (context.Context, context.CancelCauseFunc) {
 	d.mu.Lock()
 	ctx := d.base
 	d.mu.Unlock()
-	if e != nil {
-		ctx = d.c.extract(ctx, e.Headers) // the user's code: not under the mutex
+	if own != nil {
+		ctx = d.c.extract(ctx, own.Headers) // the user's code: not under the mutex
 	}
 	ctx, endTimeout := context.WithTimeoutCause(ctx, t.cfg.Timeout, ErrTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -173,19 +171,26 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 			end = ending{err: &PanicError{Value: p, Stack: debug.Stack()}}
 		}
 	}()
-	t, entry := a.t, a.row.Entry
+	t, entry := a.t, d.entry(a)
 	compensating := a.row.State == Compensating
 	switch {
 	case compensating && t.undo != nil:
-		return ending{err: t.undo(a.ctx, &entry)}
+		return ending{err: t.undo(a.ctx, entry)}
 	case compensating:
 		return d.runTx(a, t.cfg.CompensateTx)
 	case t.runTx != nil:
 		return d.runTx(a, t.runTx)
 	case t.runBatch != nil:
-		return ending{err: only(t.runBatch(a.ctx, []*Entry{&entry}))}
+		return ending{err: only(t.runBatch(a.ctx, []*Entry{entry}))}
 	}
-	return ending{err: t.run(a.ctx, &entry)}
+	return ending{err: t.run(a.ctx, entry)}
+}
+
+// entry makes a handler's own copy of the entry.
+func (d *dispatcher) entry(a *attempt) *Entry {
+	e := entryOf(&a.row, a.t.cfg.Codec)
+	e.engine = d.c
+	return e
 }
 
 // only is the verdict of a batch of one.
@@ -221,8 +226,7 @@ func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 	}()
 	entries := make([]*Entry, len(batch))
 	for i, a := range batch {
-		entry := a.row.Entry
-		entries[i] = &entry
+		entries[i] = d.entry(a)
 		tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
 	}
 	failpoint.Reach(failpoint.BatchStarted)
@@ -383,7 +387,7 @@ func (d *dispatcher) stuckError() error {
 	if len(stuck.Stuck) == 0 {
 		return nil // the last one returned just now
 	}
-	slices.SortFunc(stuck.Stuck, func(a, b StuckAttempt) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(stuck.Stuck, func(a, b StuckAttempt) int { return a.ID.Compare(b.ID) })
 	return stuck
 }
 

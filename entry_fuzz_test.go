@@ -141,7 +141,7 @@ func FuzzFailingCodec(f *testing.F) {
 			handled.run = Typed(func(context.Context, *Entry, parcel) error { ran++; return nil })
 		}
 		a := &attempt{t: handled, row: *attempted(Pending, 1, 0), ctx: t.Context()}
-		a.row.Content, a.row.codec = content, codec
+		a.row.Content, handled.cfg.Codec = content, codec
 		end := d.call(a)
 		o := handled.safeOutcomeOf(&a.row, end.err, nil)
 		switch mood % 6 {

@@ -2,20 +2,19 @@ package compensator
 
 import (
 	"errors"
-	"fmt"
-	"strings"
-	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // While recording.
 var (
 	// ErrNoTransaction: the handle given to Record has no open transaction, so the entry would have been
 	// durable before the business change. Nothing was written.
-	ErrNoTransaction = errors.New("compensator: no open transaction")
+	ErrNoTransaction = processlog.ErrNoTransaction
 
 	// ErrTxAborted: the server rolled the transaction back on its own (deadlock 1213, or 1020) although the
 	// handle looks open. It wraps ErrNoTransaction. Roll back and run the whole transaction again.
-	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
+	ErrTxAborted = processlog.ErrTxAborted
 
 	// ErrDuplicate: an entry with this idempotent id exists. Record returns it only for entries recorded
 	// with Options.FailOnDuplicate; otherwise the receipt tells.
@@ -27,126 +26,56 @@ var (
 
 	// ErrNotRecorded: Commit refused, and rolled back, because an entry of this transaction was refused or could
 	// not be written. Connector and InTx return it, so that a swallowed error of Record never commits half.
-	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
+	ErrNotRecorded = processlog.ErrNotRecorded
 
 	// ErrHistoryLost: the database no longer knows what this process has seen it keep: a replica was promoted that
 	// lagged, or a backup restored. Nothing is recorded and nothing started here until a person calls AcceptLoss. It
 	// comes as a *LossError.
-	ErrHistoryLost = errors.New("compensator: the database has gone back")
+	ErrHistoryLost = processlog.ErrHistoryLost
 
 	// ErrCommitUnknown: the connection broke around COMMIT. The transaction may have happened or not; ask
 	// Resolve.
-	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
+	ErrCommitUnknown = processlog.ErrCommitUnknown
 )
 
 // About one entry.
 var (
-	ErrNotFound = errors.New("compensator: no such entry")
+	ErrNotFound = processlog.ErrNotFound
 
 	// ErrBusy: another transaction holds the entry's row. Try again.
-	ErrBusy = errors.New("compensator: entry is locked by another transaction")
+	ErrBusy = processlog.ErrBusy
 )
 
 // Causes of a handler's context, read with context.Cause.
 var (
 	// ErrLeaseLost: the entry may already run elsewhere; a failure or a transactional success reported now
 	// is dropped.
-	ErrLeaseLost = errors.New("compensator: lease lost")
+	ErrLeaseLost = processlog.ErrLeaseLost
 
 	// ErrCancelled: somebody cancelled, completed or requeued the entry while it ran.
-	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
+	ErrCancelled = processlog.ErrCancelled
 
 	// ErrStopping: Run is ending. An attempt that returns with it spends nothing.
-	ErrStopping = errors.New("compensator: stopping")
+	ErrStopping = processlog.ErrStopping
 
 	// ErrTimeout: the type's Timeout passed.
-	ErrTimeout = errors.New("compensator: handler timed out")
+	ErrTimeout = processlog.ErrTimeout
 )
 
 // About the Compensator itself.
 var (
-	ErrRunning = errors.New("compensator: already running")
-	ErrClosed  = errors.New("compensator: closed")
+	ErrRunning = processlog.ErrRunning
+	ErrClosed  = processlog.ErrClosed
 )
 
-// FieldError reports a value that was refused before anything was sent to a server.
-type FieldError struct {
-	Field  string // as the caller knows it: "business type", "content", "Lease"
-	Reason string
-}
-
-func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
-
-// OtherTypeError reports an idempotent id that stands for an event of another business type. Record returns it, and
-// the changes made through a Type.
-type OtherTypeError struct {
-	IdempotentID string
-	Recorded     string // the business type of the entry that has the id
-	Asked        string // the one that the call named
-}
-
-func (e *OtherTypeError) Error() string {
-	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotentID, e.Recorded, e.Asked)
-}
-
-// LossError is ErrHistoryLost with what this process knows to be missing.
-type LossError struct {
-	// Lost is what this process remembers, its newest 512 entries at most, and the database has lost, by id. Other processes
-	// may know of more, and what none has read back since it was committed is on no list.
-	Lost []LostEntry
-
-	newest time.Time // of the testimonies that are lost
-}
-
-// LostEntry is an entry that the database has forgotten, or has in an earlier version than it had.
-type LostEntry struct {
-	ID           EntryID
-	IdempotentID string
-	BusinessType string
-	Seen         time.Time // when this process was told, by its clock
-	Was          State     // as it was then
-	Gone         bool      // there is no such entry; its id may be another's by now
-	Is           State     // unless Gone: as it is now
-}
-
-func (e *LossError) Error() string {
-	var names []string
-	for _, l := range e.Lost[:min(len(e.Lost), 3)] {
-		names = append(names, fmt.Sprintf("entry %s %q", l.ID, l.IdempotentID))
-	}
-	return fmt.Sprintf("%v: it has lost what it had of %d entries that are remembered here: %s", ErrHistoryLost, len(e.Lost), strings.Join(names, ", "))
-}
-
-func (e *LossError) Unwrap() error { return ErrHistoryLost }
-
-// StateError reports an action that the entry's present state does not allow.
-type StateError struct {
-	ID     EntryID
-	State  State
-	Action Action
-}
-
-func (e *StateError) Error() string {
-	return fmt.Sprintf("compensator: %s entry %s: it is %s", e.Action, e.ID, e.State)
-}
-
-// StuckError reports handlers that were still running when Run gave up waiting for them. Their entries are
-// attempted again once their leases end.
-type StuckError struct {
-	Stuck []StuckAttempt
-}
-
-// StuckAttempt is one handler that did not return.
-type StuckAttempt struct {
-	ID           EntryID
-	BusinessType string
-	Running      time.Duration
-}
-
-func (e *StuckError) Error() string {
-	var names []string
-	for _, s := range e.Stuck {
-		names = append(names, fmt.Sprintf("%s %s (%s)", s.BusinessType, s.ID, s.Running.Round(time.Millisecond)))
-	}
-	return fmt.Sprintf("compensator: %d handlers did not return: %s", len(e.Stuck), strings.Join(names, ", "))
-}
+// The types of errors that say more, found with errors.As.
+type (
+	FieldError     = processlog.FieldError     // a value that was refused before anything was sent to a server
+	OtherTypeError = processlog.OtherTypeError // an idempotent id that stands for an event of another business type
+	StateError     = processlog.StateError     // an action that the entry's present state does not allow
+	LossError      = processlog.LossError      // ErrHistoryLost, with what this process knows to be missing
+	LostEntry      = processlog.LostEntry      // one such entry
+	PanicError     = processlog.PanicError     // the failure of a handler that panicked, or ended its goroutine
+	StuckError     = processlog.StuckError     // handlers that were still running when Run gave up waiting for them
+	StuckAttempt   = processlog.StuckAttempt   // one such handler
+)

@@ -17,6 +17,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // failover is a database behind a proxy, with a replica that can be promoted while it lags.
@@ -349,7 +351,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 
 // lateStore purges cancelled entries when it is told to.
 type lateStore struct {
-	compensator.Store
+	processlog.Store
 	asked chan struct{}
 	goOn  chan struct{}
 }
@@ -392,9 +394,9 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 }
 
 // staleStore answers plain reads of versions as a replica that lags.
-type staleStore struct{ compensator.Store }
+type staleStore struct{ processlog.Store }
 
-func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]compensator.Version, error) {
+func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]processlog.Version, error) {
 	versions, err := s.Store.Versions(ctx, ids)
 	for i := range versions {
 		versions[i].Number, versions[i].State = 0, compensator.Pending

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // queueHealth knows whether the queue answers. One failed call is enough to stop relying on it; only the
@@ -125,7 +127,7 @@ func (c *Compensator) Health(ctx context.Context) Health {
 	ctx = c.reporting(ctx)
 	h := Health{Stuck: c.dispatcher.stuckNow(), Troubles: c.troubles.list()}
 	if loss := c.witness.stopped(); loss != nil {
-		h.History = loss
+		h.History = &loss.LossError
 	}
 	c.health.mu.Lock()
 	h.Queue = c.health.err
@@ -147,7 +149,7 @@ func (c *Compensator) Health(ctx context.Context) Health {
 }
 
 func (c *Compensator) addOverdue(ctx context.Context, h *Health, head Head) error {
-	oldest, err := c.store.Scan(ctx, Window{BusinessType: head.BusinessType, State: head.State, From: -maxDelay, To: 0, Free: true, Limit: 1})
+	oldest, err := c.store.Scan(ctx, Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: 1})
 	if err != nil || len(oldest) == 0 {
 		return err
 	}

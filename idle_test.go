@@ -14,15 +14,17 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // countedQueue counts what goes to the server; a Peek of up to 1,000 types is one call.
 type countedQueue struct {
-	compensator.Queue
+	processlog.Queue
 	calls *atomic.Int64
 }
 
-func (q countedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (compensator.Leased, error) {
+func (q countedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	q.calls.Add(1)
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
@@ -32,12 +34,12 @@ func (q countedQueue) Peek(ctx context.Context, types []string) (waits []time.Du
 	return q.Queue.Peek(ctx, types)
 }
 
-func (q countedQueue) Rebuild(ctx context.Context, types []string, token compensator.Token, period time.Duration) ([]string, error) {
+func (q countedQueue) Rebuild(ctx context.Context, types []string, token processlog.Token, period time.Duration) ([]string, error) {
 	q.calls.Add(1)
 	return q.Queue.Rebuild(ctx, types, token, period)
 }
 
-func (q countedQueue) Rebuilt(ctx context.Context, types []string, token compensator.Token) ([]string, error) {
+func (q countedQueue) Rebuilt(ctx context.Context, types []string, token processlog.Token) ([]string, error) {
 	q.calls.Add(1)
 	return q.Queue.Rebuilt(ctx, types, token)
 }
@@ -59,16 +61,16 @@ func (q countedQueue) Check(ctx context.Context, fingerprint string) error {
 
 // countedStore counts the statements that come without entries.
 type countedStore struct {
-	compensator.Store
+	processlog.Store
 	calls *atomic.Int64
 }
 
-func (s countedStore) Heads(ctx context.Context) ([]compensator.Head, error) {
+func (s countedStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	s.calls.Add(1)
 	return s.Store.Heads(ctx)
 }
 
-func (s countedStore) Scan(ctx context.Context, w compensator.Window) ([]compensator.Scheduled, error) {
+func (s countedStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	s.calls.Add(1)
 	return s.Store.Scan(ctx, w)
 }

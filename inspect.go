@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Get reads one entry as committed. ErrNotFound.
@@ -24,23 +26,30 @@ func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("%v: %w", ref, ErrNotFound)
 	}
-	return c.decodable(&rows[0].Entry), nil
+	return c.entry(&rows[0]), nil
 }
 
-// decodable gives an entry the codec of its type, if this process has it.
-func (c *Compensator) decodable(e *Entry) *Entry {
-	if t := c.types.named(e.BusinessType); t != nil {
-		e.codec = t.cfg.Codec
+// entry is a row with the codec of its type, if this process has it.
+func (c *Compensator) entry(row *processlog.Row) *Entry {
+	if t := c.types.named(row.BusinessType); t != nil {
+		return entryOf(row, t.cfg.Codec)
 	}
-	return e
+	return entryOf(row, nil)
+}
+
+// Page is one page of a listing.
+type Page struct {
+	Entries []Entry
+	Next    string // the cursor of the following page; empty at the end
 }
 
 // List reads a page of entries. Pages do not shift while entries are added or move on: a cursor stands for
 // a position, not for a count.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
-	page, err := c.store.List(ctx, filter)
-	for i := range page.Entries {
-		c.decodable(&page.Entries[i])
+	found, err := c.store.List(ctx, filter)
+	page := Page{Next: found.Next}
+	for i := range found.Rows {
+		page.Entries = append(page.Entries, *c.entry(&found.Rows[i]))
 	}
 	return page, err
 }
@@ -124,60 +133,3 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 }
 
 const purgeStep = 1000
-
-// Filter selects entries for List. Give at most one of BatchID, BusinessID and BusinessExtID; the other
-// fields narrow further. Every filter is served by an index.
-type Filter struct {
-	States        []State // any, when empty
-	BusinessType  string
-	BatchID       string
-	BusinessID    string
-	BusinessExtID string
-	CreatedFrom   time.Time // inclusive
-	CreatedTo     time.Time // exclusive
-	Newest        bool      // newest first instead of oldest first
-	Limit         int       // 0: 50; at most 1,000
-	Cursor        string    // Page.Next of the page before
-}
-
-// Page is one page of a listing.
-type Page struct {
-	Entries []Entry
-	Next    string // the cursor of the following page; empty at the end
-}
-
-// CountFilter selects what Count counts.
-type CountFilter struct {
-	BatchID      string // one batch; any when empty
-	BusinessType string
-	AtMost       int // stop counting a group there; 0: 10,000
-}
-
-// Count is the number of entries of one state and type.
-type Count struct {
-	BusinessType string
-	State        State
-	N            int
-	More         bool // there are more than N; counting stopped at CountFilter.AtMost
-}
-
-// AuditRecord is one action of a person.
-type AuditRecord struct {
-	EntryID EntryID
-	At      time.Time     // UTC, milliseconds
-	Ago     time.Duration // At less the database's now
-	Action  Action
-	Actor   string
-	Reason  string
-	Before  AuditState
-	After   AuditState
-}
-
-// AuditState is what an AuditRecord keeps of an entry.
-type AuditState struct {
-	State        State  `json:"state"`
-	Version      uint64 `json:"version"`
-	Epoch        uint32 `json:"epoch"`
-	ProcessCount int    `json:"process_count"`
-	LastError    string `json:"last_error,omitempty"`
-}

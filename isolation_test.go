@@ -15,6 +15,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // innodbNews is how rarely one must ask InnoDB about transactions to be told of new ones; sooner, it repeats
@@ -69,7 +71,7 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, store.Close()) })
 			seen := 0
-			_, err = store.Claim(t.Context(), []compensator.Wanted{{ID: compensator.RowID(7)}}, compensator.Token{1}, time.Second, func(*compensator.Row) bool {
+			_, err = store.Claim(t.Context(), []processlog.Wanted{{ID: processlog.RowID(7)}}, processlog.Token{1}, time.Second, func(*processlog.Row) bool {
 				for _, id := range w.lockingTransactions() {
 					assert.Equal(t, "READ COMMITTED", w.isolationOf(id), "a claim from a %s pool", kind)
 					seen++
@@ -161,7 +163,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&entries))
 	w.effect(tx, "handler")
 	require.NoError(t, c.Reschedule(t.Context(), receipt.ID(), time.Hour))
-	err = store.SettleTx(t.Context(), tx, compensator.Token{9}, compensator.Outcome{ID: receipt.ID(), IdempotentID: receipt.Entries[0].IdempotentID, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+	err = store.SettleTx(t.Context(), tx, processlog.Token{9}, processlog.Outcome{ID: receipt.ID(), IdempotentID: receipt.Entries[0].IdempotentID, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	require.ErrorIs(t, err, compensator.ErrLeaseLost)
 	if aborts {
 		w.requireNumber(err, 1020) // what this test is about, not just no row to change
@@ -271,9 +273,9 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 }
 
 // laggingStore answers plain reads of rows as a replica does that has not heard of them yet.
-type laggingStore struct{ compensator.Store }
+type laggingStore struct{ processlog.Store }
 
-func (laggingStore) Load(context.Context, []compensator.EntryID) ([]compensator.Row, error) {
+func (laggingStore) Load(context.Context, []compensator.EntryID) ([]processlog.Row, error) {
 	return nil, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // statementTimeout bounds each statement and Redis call of the lanes.
@@ -21,13 +23,13 @@ const settlePace = 5 * time.Millisecond
 // openLanes makes the batchers an entry passes on its way. Callers hand over and go on; what piles up while
 // a statement runs is the next statement.
 func (c *Compensator) openLanes() {
-	c.resolveLane = &batcher[freshEntry]{max: maxStatementRows, workers: 1, bound: 100_000, flush: c.resolveFresh}
-	c.verifyLane = &batcher[freshEntry]{max: maxStatementRows, workers: 2, flush: c.verifyFresh}
-	c.claimLane = &batcher[freshEntry]{max: maxStatementRows, workers: 1, flush: c.claimFresh}
+	c.resolveLane = &batcher[freshEntry]{max: processlog.MaxRows, workers: 1, bound: 100_000, flush: c.resolveFresh}
+	c.verifyLane = &batcher[freshEntry]{max: processlog.MaxRows, workers: 2, flush: c.verifyFresh}
+	c.claimLane = &batcher[freshEntry]{max: processlog.MaxRows, workers: 1, flush: c.claimFresh}
 	c.announceLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.announceBatch}
 	c.moveLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.moveBatch}
-	c.settleLane = &batcher[settlement]{max: maxStatementRows, workers: 2, pace: pace{most: settlePace}, flush: c.settleBatch}
-	c.slowLane = &batcher[settlement]{max: maxStatementRows, workers: 1, flush: c.settleSlowly}
+	c.settleLane = &batcher[settlement]{max: processlog.MaxRows, workers: 2, pace: pace{most: settlePace}, flush: c.settleBatch}
+	c.slowLane = &batcher[settlement]{max: processlog.MaxRows, workers: 1, flush: c.settleSlowly}
 	c.ackLane = &batcher[ack]{max: 1000, workers: 1, bound: 100_000, flush: c.ackBatch}
 	c.checkLane = &batcher[struct{}]{max: 1000, workers: 1, flush: func([]struct{}) { c.witness.check(nil) }}
 }

@@ -77,7 +77,7 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 // not be taken for news of the new one.
 func (d *dispatcher) newestLocked(due []*attempt) []*attempt {
 	slices.SortFunc(due, func(a, b *attempt) int {
-		return cmp.Or(compareIDs(a.row.ID, b.row.ID), cmp.Compare(b.row.Version, a.row.Version))
+		return cmp.Or(a.row.ID.Compare(b.row.ID), cmp.Compare(b.row.Version, a.row.Version))
 	})
 	newest := due[:0]
 	for _, a := range due {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // leaseOf is the stored end of an entry's lease, ms.
@@ -291,7 +293,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	}
 	w.run(other)
 	for _, id := range ids {
-		_, _, err := queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: id}}, compensator.AnnounceRules{MaxLease: time.Minute})
+		_, _, err := queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: "close_order", ID: id}}, processlog.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.eventually(func() bool {
@@ -314,8 +316,8 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
-	for _, row := range []compensator.EntryID{id, compensator.RowID(1 << 40)} { // read by a reconciler just before its end; never there
-		_, _, err = queue.Announce(t.Context(), []compensator.Announcement{{BusinessType: "close_order", ID: row}}, compensator.AnnounceRules{MaxLease: time.Minute})
+	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // read by a reconciler just before its end; never there
+		_, _, err = queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: "close_order", ID: row}}, processlog.AnnounceRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	require.NoError(t, queue.Notify(t.Context(), []string{"close_order"}))

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
@@ -209,11 +211,11 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.Run(t.Context()), compensator.ErrClosed)
-		require.ErrorIs(t, c.Complete(t.Context(), compensator.RowID(1)), compensator.ErrClosed)
+		require.ErrorIs(t, c.Complete(t.Context(), processlog.RowID(1)), compensator.ErrClosed)
 		tx := w.begin(w.DB)
 		_, err = orders.Record(t.Context(), tx, order{}, compensator.Options{})
 		require.ErrorIs(t, err, compensator.ErrClosed)
-		require.ErrorIs(t, c.CompleteTx(t.Context(), tx, compensator.RowID(1)), compensator.ErrClosed)
+		require.ErrorIs(t, c.CompleteTx(t.Context(), tx, processlog.RowID(1)), compensator.ErrClosed)
 		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
 	})
 	t.Run("stopped by a handler", func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // insertDue writes n due entries as some other process would have, with ids from first on.
@@ -22,46 +24,46 @@ func (w *world) insertDue(businessType string, first, n int) (ids []compensator.
 	for id := first; id < first+n; id++ {
 		w.exec("INSERT INTO common_process_log (id, idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES (?,?,?,'{}',1,NOW(),NOW())",
 			id, fmt.Sprint(businessType, id), businessType)
-		ids = append(ids, compensator.RowID(uint64(id)))
+		ids = append(ids, processlog.RowID(uint64(id)))
 	}
 	return ids
 }
 
 // inFlight are our statements on entries, each on ids that exist and one far beyond them that does not.
-var inFlight = map[string]func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error{
-	"claim": func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error {
-		var want []compensator.Wanted
+var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error{
+	"claim": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
+		var want []processlog.Wanted
 		for _, id := range ids {
-			want = append(want, compensator.Wanted{ID: id})
+			want = append(want, processlog.Wanted{ID: id})
 		}
-		_, err := s.Claim(ctx, want, compensator.Token{1}, time.Minute, func(*compensator.Row) bool { return true })
+		_, err := s.Claim(ctx, want, processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
 		return err
 	},
-	"renew": func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error {
-		var held []compensator.Held
+	"renew": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
+		var held []processlog.Held
 		for _, id := range ids {
-			held = append(held, compensator.Held{ID: id})
+			held = append(held, processlog.Held{ID: id})
 		}
 		_, err := s.Renew(ctx, held, time.Minute)
 		return err
 	},
-	"settle": func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error {
-		var done []compensator.Outcome
+	"settle": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
+		var done []processlog.Outcome
 		for _, id := range ids {
-			done = append(done, compensator.Outcome{ID: id, IdempotentID: "close_order" + id.String(), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+			done = append(done, processlog.Outcome{ID: id, IdempotentID: "close_order" + id.String(), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 		}
-		_, err := s.Settle(ctx, compensator.Token{1}, done)
+		_, err := s.Settle(ctx, processlog.Token{1}, done)
 		return err
 	},
-	"cancel": func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error {
-		_, err := s.Change(ctx, nil, false, compensator.Change{Ref: ids[0], Action: compensator.ActionCancel})
+	"cancel": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
+		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: ids[0], Action: compensator.ActionCancel})
 		return err
 	},
-	"resolve": func(ctx context.Context, s compensator.Store, ids []compensator.EntryID) error {
+	"resolve": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		_, err := s.Resolve(ctx, ids[0])
 		return err
 	},
-	"purge": func(ctx context.Context, s compensator.Store, _ []compensator.EntryID) error {
+	"purge": func(ctx context.Context, s processlog.Store, _ []compensator.EntryID) error {
 		_, err := s.Purge(ctx, compensator.Dead, 0, 1000)
 		return err
 	},
@@ -76,7 +78,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 			store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, store.Close()) })
-			ids := append(w.insertDue("close_order", 10, 5), compensator.RowID(1_000_000))
+			ids := append(w.insertDue("close_order", 10, 5), processlog.RowID(1_000_000))
 			w.insertDue("close_order", 20, 5)
 			w.exec("UPDATE common_process_log SET state=-2, ended_by='permanent' WHERE id>=20")
 			hold := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest, Hang: true})

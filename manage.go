@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // CancelResult tells what Cancel found.
@@ -75,18 +77,11 @@ func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay ti
 	return err
 }
 
-// ByHand says who does something to an entry and why. Both are required, and kept in the audit table in the
-// same transaction.
-type ByHand struct {
-	Actor  string // at most 191 characters
-	Reason string // at most 1,000 characters
-}
-
-func (h ByHand) validate() error {
+func validateByHand(h ByHand) error {
 	for _, f := range []struct {
 		name, value string
 		limit       int
-	}{{"actor", h.Actor, maxIdempotentID}, {"reason", h.Reason, maxErrorRunes}} {
+	}{{"actor", h.Actor, processlog.MaxIdempotentID}, {"reason", h.Reason, processlog.MaxText}} {
 		reason := badText(f.value, f.limit)
 		if f.value == "" {
 			reason = "is empty"
@@ -108,7 +103,7 @@ type RequeueOptions struct {
 // Requeue starts an entry afresh, with a new epoch and all its attempts, from any state but pending and
 // compensating. A result of the epoch before is never applied to the new one.
 func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
-	if err := opts.validate(); err != nil {
+	if err := validateByHand(opts.ByHand); err != nil {
 		return err
 	}
 	if _, err := (Options{Delay: opts.Delay}).delay(); err != nil {
@@ -120,7 +115,7 @@ func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions)
 
 // SettleByHand records that a person has done what the entry was for: dead, retrying or compensating ones.
 func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) error {
-	if err := by.validate(); err != nil {
+	if err := validateByHand(by); err != nil {
 		return err
 	}
 	_, err := c.change(ctx, Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
@@ -131,7 +126,7 @@ func (c *Compensator) change(ctx context.Context, ch Change) (Row, error) {
 	if c.closed() {
 		return Row{}, ErrClosed
 	}
-	ch.Token = newToken()
+	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(c.reporting(ctx), nil, false, ch)
 	if err != nil {
 		return before, err
@@ -148,7 +143,7 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, erro
 	if err != nil {
 		return Row{}, err
 	}
-	ch.Token = newToken()
+	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.fullyWatched(), ch)
 	if err != nil {
 		return before, err
@@ -186,5 +181,5 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.decodable(&row.Entry), nil
+	return c.entry(&row), nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // byMei is a person.
@@ -192,7 +194,7 @@ func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 				w.effect(tx, name)
 				var refused *compensator.StateError
 				require.ErrorAs(t, d.inTx(t.Context(), c, tx, succeeded), &refused)
-				require.ErrorIs(t, d.inTx(t.Context(), c, tx, compensator.RowID(1<<40)), compensator.ErrNotFound)
+				require.ErrorIs(t, d.inTx(t.Context(), c, tx, processlog.RowID(1<<40)), compensator.ErrNotFound)
 				require.NoError(t, d.inTx(t.Context(), c, tx, free))
 			})
 			require.Equal(t, 1, w.count("effects WHERE what=?", name), "the business went on and committed")
@@ -212,7 +214,7 @@ func TestActionsTakeAnIdempotentID(t *testing.T) {
 		require.NoError(t, d.alone(t.Context(), c, key), name)
 		require.Equal(t, d.to(d.from[0]), w.state(id), name)
 		require.ErrorIs(t, d.alone(t.Context(), c, compensator.IdempotentID("nobody's")), compensator.ErrNotFound)
-		require.ErrorIs(t, d.alone(t.Context(), c, compensator.RowID(1<<40)), compensator.ErrNotFound)
+		require.ErrorIs(t, d.alone(t.Context(), c, processlog.RowID(1<<40)), compensator.ErrNotFound)
 	}
 }
 

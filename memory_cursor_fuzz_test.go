@@ -9,6 +9,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // A memory store given any text as a cursor refuses it with a *FieldError or lists entries beyond one place,
@@ -45,18 +47,18 @@ func FuzzMemoryListing(f *testing.F) {
 		if err != nil {
 			var refused *compensator.FieldError
 			require.ErrorAs(t, err, &refused)
-			require.Empty(t, page.Entries)
+			require.Empty(t, page.Rows)
 			return
 		}
-		seen := len(page.Entries)
-		requireOrder(t, page.Entries, newest)
+		seen := len(page.Rows)
+		requireOrder(t, page.Rows, newest)
 		for page.Next != "" {
-			last := page.Entries[len(page.Entries)-1]
+			last := page.Rows[len(page.Rows)-1]
 			filter.Cursor = page.Next
 			page, err = store.List(t.Context(), filter)
 			require.NoError(t, err)
-			requireOrder(t, append([]compensator.Entry{last}, page.Entries...), newest)
-			seen += len(page.Entries)
+			requireOrder(t, append([]processlog.Row{last}, page.Rows...), newest)
+			seen += len(page.Rows)
 			require.LessOrEqual(t, seen, rows)
 		}
 		if cursor == "" {
@@ -65,7 +67,7 @@ func FuzzMemoryListing(f *testing.F) {
 	})
 }
 
-func requireOrder(t *testing.T, entries []compensator.Entry, newest bool) {
+func requireOrder(t *testing.T, entries []processlog.Row, newest bool) {
 	t.Helper()
 	for i := 1; i < len(entries); i++ {
 		before, after := entries[i-1].ID.Row(), entries[i].ID.Row()

@@ -14,28 +14,30 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // The tests of this file see known bugs that no other test saw; internal/mutants puts the bugs in.
 
 // hookedStore is a store whose claims and settles pass by a test, which may replace them.
 type hookedStore struct {
-	compensator.Store
+	processlog.Store
 	claim  func() error
-	settle func(settle func() ([]compensator.Settled, error)) ([]compensator.Settled, error)
+	settle func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error)
 }
 
-func (s *hookedStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+func (s *hookedStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if s.claim != nil {
 		if err := s.claim(); err != nil {
-			return compensator.Claimed{}, err
+			return processlog.Claimed{}, err
 		}
 	}
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
 
-func (s *hookedStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
-	settle := func() ([]compensator.Settled, error) { return s.Store.Settle(ctx, token, outcomes) }
+func (s *hookedStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
+	settle := func() ([]processlog.Settled, error) { return s.Store.Settle(ctx, token, outcomes) }
 	if s.settle != nil {
 		return s.settle(settle)
 	}
@@ -106,7 +108,7 @@ func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
 
 // notifiedQueue tells of each notification.
 type notifiedQueue struct {
-	compensator.Queue
+	processlog.Queue
 	notified chan []string
 }
 
@@ -205,7 +207,7 @@ func TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain(t *testing.T) {
 func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	w := newWorld(t)
 	cfg, store := w.onHooks(w.quick())
-	store.settle = func(settle func() ([]compensator.Settled, error)) ([]compensator.Settled, error) {
+	store.settle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
 		pause := time.NewTimer(300 * time.Millisecond) // Run would have returned by then
 		defer pause.Stop()
 		<-pause.C
@@ -260,11 +262,11 @@ func (s *steps) list() []string {
 
 // toldQueue notes when it is told of outcomes.
 type toldQueue struct {
-	compensator.Queue
+	processlog.Queue
 	steps *steps
 }
 
-func (q *toldQueue) Settle(ctx context.Context, businessType string, items []compensator.QueueOutcome) error {
+func (q *toldQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	q.steps.take("queue told")
 	return q.Queue.Settle(ctx, businessType, items)
 }
@@ -278,7 +280,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 			require.NoError(t, err)
 			var sequence steps
 			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // the queue's, not a poll's
-			store.settle = func(settle func() ([]compensator.Settled, error)) ([]compensator.Settled, error) {
+			store.settle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
 				defer sequence.take("outcome stored")
 				return settle()
 			}

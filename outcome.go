@@ -67,19 +67,6 @@ func orUnnamed(err error) error {
 	return err
 }
 
-// PanicError is the failure of a handler that panicked, or ended its goroutine with runtime.Goexit.
-type PanicError struct {
-	Value any // nil after runtime.Goexit
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	if e.Value == nil {
-		return "handler called runtime.Goexit"
-	}
-	return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack)
-}
-
 // crashBudget is how many leases in a row may end without an outcome before the entry is run no more. One further lease is
 // left to a success that waits to be stored, and then the entry is taken out.
 const crashBudget = 3
@@ -95,7 +82,7 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 	}
 	if err == nil {
-		return o.succeeded(row)
+		return succeeded(o, row)
 	}
 	o.LastError = err.Error()
 	if errors.Is(cause, ErrTimeout) {
@@ -115,9 +102,9 @@ func (t *handlerType) outcomeOf(row *Row, err, cause error) Outcome {
 		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 		return o
 	case row.State == Compensating:
-		return o.compensationFailed(t, v)
+		return t.compensationFailed(o, v)
 	}
-	return o.failed(t, row, v)
+	return t.failed(o, row, v)
 }
 
 // safeOutcomeOf is outcomeOf where the user's code in it, the error's own methods or the type's Retry, may
@@ -140,7 +127,7 @@ func interrupted(err, cause error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, ErrStopping) || errors.Is(err, ErrLeaseLost)
 }
 
-func (o Outcome) succeeded(row *Row) Outcome {
+func succeeded(o Outcome, row *Row) Outcome {
 	o.To, o.EndedBy = Succeeded, EndedByHandler
 	if row.State == Compensating {
 		o.To = Compensated
@@ -150,20 +137,20 @@ func (o Outcome) succeeded(row *Row) Outcome {
 	return o
 }
 
-func (o Outcome) failed(t *handlerType, row *Row, v *verdict) Outcome {
+func (t *handlerType) failed(o Outcome, row *Row, v *verdict) Outcome {
 	o.ProcessCount++
 	switch {
 	case v.kind == permanent:
-		return o.giveUp(t, EndedByPermanent)
+		return t.giveUp(o, EndedByPermanent)
 	case o.ProcessCount >= t.maxProcessCount(row):
-		return o.giveUp(t, EndedByExhausted)
+		return t.giveUp(o, EndedByExhausted)
 	}
 	o.To = Retrying
 	o.After = t.backoff(v, o.ProcessCount)
 	return o
 }
 
-func (o Outcome) compensationFailed(t *handlerType, v *verdict) Outcome {
+func (t *handlerType) compensationFailed(o Outcome, v *verdict) Outcome {
 	o.CompensateCount++
 	switch {
 	case v.kind == permanent:
@@ -177,7 +164,7 @@ func (o Outcome) compensationFailed(t *handlerType, v *verdict) Outcome {
 }
 
 // giveUp hands the entry to its compensation, which is due at once, or to a person.
-func (o Outcome) giveUp(t *handlerType, why EndedBy) Outcome {
+func (t *handlerType) giveUp(o Outcome, why EndedBy) Outcome {
 	if t.compensates() {
 		o.To = Compensating
 		return o

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // wildError misbehaves in its own methods.
@@ -124,7 +126,7 @@ func FuzzOutcome(f *testing.F) {
 		handled := outcomeType(config&1 != 0)
 		handled.cfg.Retry = fuzzSchedule(config>>1&3, time.Duration(after))
 		handled.cfg.MaxProcessCount = 1 + int(config>>3&3)
-		row := attempted([...]State{Pending, Retrying, Compensating}[state%3], min(max(count, 0), maxCount), min(max(count/2, 0), maxCount))
+		row := attempted([...]State{Pending, Retrying, Compensating}[state%3], min(max(count, 0), processlog.MaxCount), min(max(count/2, 0), processlog.MaxCount))
 		switch row.State { // as the contract has it
 		case Pending:
 			row.ProcessCount = 0
@@ -158,7 +160,7 @@ func requireLegal(t *testing.T, handled *handlerType, row *Row, o Outcome) {
 	t.Helper()
 	require.Equal(t, []any{row.ID, row.Epoch, row.Version}, []any{o.ID, o.Epoch, o.Version}, "fences are the claim's")
 	require.GreaterOrEqual(t, o.After, time.Duration(0))
-	require.LessOrEqual(t, o.After, maxDelay)
+	require.LessOrEqual(t, o.After, processlog.MaxDelay)
 	failed, undone := o.ProcessCount-row.ProcessCount, o.CompensateCount-row.CompensateCount
 	require.Contains(t, []int{0, 1}, failed+undone)
 	require.GreaterOrEqual(t, min(failed, undone), 0)
@@ -207,12 +209,12 @@ func FuzzErrorText(f *testing.F) {
 		}
 		got := sanitizeError(long)
 		require.True(t, utf8.ValidString(got))
-		require.LessOrEqual(t, utf8.RuneCountInString(got), maxErrorRunes)
-		if utf8.ValidString(long) && utf8.RuneCountInString(long) <= maxErrorRunes {
+		require.LessOrEqual(t, utf8.RuneCountInString(got), processlog.MaxText)
+		if utf8.ValidString(long) && utf8.RuneCountInString(long) <= processlog.MaxText {
 			require.Equal(t, long, got)
 		}
 		if utf8.ValidString(long) {
-			require.Equal(t, string([]rune(long)[:min(utf8.RuneCountInString(long), maxErrorRunes)]), got)
+			require.Equal(t, string([]rune(long)[:min(utf8.RuneCountInString(long), processlog.MaxText)]), got)
 		}
 	})
 }

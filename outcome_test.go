@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var errDownstream = errors.New("downstream said no")
@@ -25,9 +27,9 @@ func outcomeType(compensates bool) *handlerType {
 
 // attempted is a row as claimed for an attempt.
 func attempted(state State, failures, undone int) *Row {
-	return &Row{Entry: Entry{
+	return &Row{
 		ID: RowID(7), State: state, ProcessCount: failures, CompensateCount: undone, Version: 41, Epoch: 3, DeliveryCount: 1, LastError: "the failure before",
-	}}
+	}
 }
 
 // outcomeCase is one line of the table of outcomes.
@@ -65,7 +67,7 @@ func outcomeCases() []outcomeCase {
 		{"retry after", false, fresh, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Second, LastError: failed}},
 		{"retry after, exhausted", false, last, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: failed}},
 		{"retry before", false, fresh, RetryAfter(-time.Hour, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
-		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: maxDelay, LastError: failed}},
+		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: processlog.MaxDelay, LastError: failed}},
 		{"retry in 90 days", false, fresh, RetryAfter(90*24*time.Hour, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: 90 * 24 * time.Hour, LastError: failed}},
 		{"retry in no time", false, fresh, RetryAfter(1, errDownstream), nil, Outcome{To: Retrying, ProcessCount: 1, After: minBackoff, LastError: failed}},
 		{"retry after in the compensation", true, undo, RetryAfter(time.Second, errDownstream), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Second, LastError: failed}},
@@ -75,7 +77,7 @@ func outcomeCases() []outcomeCase {
 		{"snooze for no time", false, fresh, Snooze(1), nil, Outcome{To: Pending, After: minBackoff, LastError: "the failure before"}},
 		{"snooze of nothing", false, fresh, Snooze(0), nil, Outcome{To: Pending, After: time.Minute, LastError: "the failure before"}},
 		{"snooze backwards", false, fresh, Snooze(-1), nil, Outcome{To: Pending, After: time.Minute, LastError: "the failure before"}},
-		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, Outcome{To: Pending, After: maxDelay, LastError: "the failure before"}},
+		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, Outcome{To: Pending, After: processlog.MaxDelay, LastError: "the failure before"}},
 		{"snooze in the compensation", true, lastUndo, Snooze(time.Hour), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Hour, LastError: "the failure before"}},
 		{"unavailable", false, last, Unavailable(errDownstream), nil, Outcome{To: Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
 		{"unavailable in the compensation", true, lastUndo, Unavailable(errDownstream), nil, Outcome{To: Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
@@ -143,7 +145,7 @@ func TestVerdictsWithoutAReasonStillHaveOne(t *testing.T) {
 func TestNoScheduleMakesAHotLoop(t *testing.T) {
 	for _, c := range []struct{ schedule, least, most time.Duration }{
 		{math.MinInt64, minBackoff, minBackoff}, {-1, minBackoff, minBackoff}, {0, minBackoff, minBackoff},
-		{time.Hour, time.Hour, time.Hour}, {90 * 24 * time.Hour, 90 * 24 * time.Hour, 90 * 24 * time.Hour}, {math.MaxInt64, maxDelay, maxDelay},
+		{time.Hour, time.Hour, time.Hour}, {90 * 24 * time.Hour, 90 * 24 * time.Hour, 90 * 24 * time.Hour}, {math.MaxInt64, processlog.MaxDelay, processlog.MaxDelay},
 	} {
 		typ := outcomeType(false)
 		typ.cfg.Retry = Fixed(c.schedule)

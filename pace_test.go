@@ -13,21 +13,23 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // transactionCounter counts those that claim and settle entries, and takes the time of real ones.
 type transactionCounter struct {
-	compensator.Store
+	processlog.Store
 	claims, settles atomic.Int64
 }
 
-func (s *transactionCounter) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+func (s *transactionCounter) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	s.claims.Add(1)
 	time.Sleep(time.Millisecond)
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
 
-func (s *transactionCounter) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
+func (s *transactionCounter) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	s.settles.Add(1)
 	time.Sleep(3 * time.Millisecond)
 	return s.Store.Settle(ctx, token, outcomes)

@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // logbook is a server that writes down every statement it runs, so that plans are asked for the text that was
@@ -120,11 +123,11 @@ var protocol = []struct {
 		return err
 	}},
 	{"scan", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -maxDelay, To: time.Hour, Limit: 1000, Free: true})
+		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, Free: true})
 		return err
 	}},
 	{"next page of a scan", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -maxDelay, To: time.Hour, Limit: 1000, After: Scheduled{ID: RowID(401), NextAt: 1401}})
+		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, After: Scheduled{ID: RowID(401), NextAt: 1401}})
 		return err
 	}},
 	{"load", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
@@ -138,7 +141,7 @@ var protocol = []struct {
 	{"renew", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
 		var held []Held
 		for _, id := range idRange(1, 500) {
-			held = append(held, Held{id, 1})
+			held = append(held, Held{ID: id, Version: 1})
 		}
 		_, err := s.Renew(ctx, held, time.Minute)
 		return err

@@ -53,7 +53,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 // has lost nothing, and must not keep a place that nobody gives back.
 func TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine(t *testing.T) {
 	typ := &handlerType{name: "close_order", cfg: TypeConfig{Concurrency: 50, Lease: time.Second}}
-	row := Row{Entry: Entry{ID: RowID(1), BusinessType: "close_order", DeliveryCount: 1}, Token: Token{1}}
+	row := Row{ID: RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: Token{1}}
 	d := newDispatcher(&Compensator{})
 	own := picker{t: typ, d: d, want: []Wanted{{ID: row.ID, Token: row.Token}}, room: 1}
 	require.True(t, own.accept(&row))

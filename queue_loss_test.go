@@ -22,6 +22,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // throughProxy puts a proxy between cfg and the world's Redis.
@@ -402,7 +404,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	dead, err := compensator.OpenRedisQueue(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })
-	_, _, err = dead.Announce(t.Context(), []compensator.Announcement{{BusinessType: orders.Name(), ID: id}}, compensator.AnnounceRules{MaxLease: cfg.Lease})
+	_, _, err = dead.Announce(t.Context(), []processlog.Announcement{{BusinessType: orders.Name(), ID: id}}, processlog.AnnounceRules{MaxLease: cfg.Lease})
 	require.NoError(t, err)
 	leased, err := dead.Claim(t.Context(), orders.Name(), 1, cfg.Lease)
 	require.NoError(t, err)

@@ -16,6 +16,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Nobody can set a Redis's clock, so the double and a Redis are told the same one after the other, and their
@@ -44,7 +46,7 @@ type queueTwins struct {
 	prefix   string
 	redis    *compensator.RedisQueue
 	memory   *compensatortest.MemoryQueue
-	sides    [2][2]compensator.Queue
+	sides    [2][2]processlog.Queue
 	tokens   [][2]int64    // of each claim
 	apart    time.Duration // the longest that both sides took for one command
 	saved    []redisKey
@@ -61,14 +63,14 @@ type redisKey struct {
 func newQueueTwins(t *testing.T, client *redis.Client, prefix string) *queueTwins {
 	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: compensatortest.NewMemoryQueue()}
 	m.redis = openQueue(t, client, prefix)
-	m.sides = [2][2]compensator.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
+	m.sides = [2][2]processlog.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
 	require.NoError(t, m.redis.Check(t.Context(), "one")) // its connection is open before anything is measured
 	require.NoError(t, m.sides[1][0].Check(t.Context(), "one"))
 	return m
 }
 
 func (m *queueTwins) close() {
-	for _, q := range []compensator.Queue{m.sides[0][0], m.sides[0][1], m.sides[1][0], m.sides[1][1]} {
+	for _, q := range []processlog.Queue{m.sides[0][0], m.sides[0][1], m.sides[1][0], m.sides[1][1]} {
 		assert.NoError(m, q.Close())
 	}
 }
@@ -103,7 +105,7 @@ func (m *queueTwins) near(what string, want, got []time.Duration) {
 		return
 	}
 	for i := range want {
-		if want[i] == compensator.Never || got[i] == compensator.Never {
+		if want[i] == processlog.Never || got[i] == processlog.Never {
 			assert.Equal(m, want[i], got[i], what)
 			continue
 		}
@@ -167,15 +169,15 @@ func drawQueueID() *rapid.Generator[uint64] {
 // announceCommand announces, some of it twice.
 type announceCommand struct {
 	Process int
-	Items   []compensator.Announcement
-	Rules   compensator.AnnounceRules
+	Items   []processlog.Announcement
+	Rules   processlog.AnnounceRules
 }
 
 func drawAnnounce(t *rapid.T) announceCommand {
-	item := rapid.Custom(func(t *rapid.T) compensator.Announcement {
-		return compensator.Announcement{BusinessType: drawQueueType(t), ID: compensator.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
+	item := rapid.Custom(func(t *rapid.T) processlog.Announcement {
+		return processlog.Announcement{BusinessType: drawQueueType(t), ID: processlog.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
 	})
-	rules := compensator.AnnounceRules{MaxLease: pick(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pick(t, "limit", 0, 3), Near: pick(t, "near", 0, 11*time.Minute)}
+	rules := processlog.AnnounceRules{MaxLease: pick(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pick(t, "limit", 0, 3), Near: pick(t, "near", 0, 11*time.Minute)}
 	return announceCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), rules}
 }
 
@@ -228,13 +230,13 @@ func drawQueueSettle(t *rapid.T) queueSettleCommand {
 }
 
 func (c queueSettleCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
-	var outcomes []compensator.QueueOutcome
+	var outcomes []processlog.QueueOutcome
 	for _, item := range c.Items {
 		token := int64(1)
 		if i := len(m.tokens) - 1 - item.Ago; i >= 0 {
 			token = m.tokens[i][side]
 		}
-		outcomes = append(outcomes, compensator.QueueOutcome{ID: compensator.RowID(item.ID), Token: token, Remove: item.Remove, In: item.In})
+		outcomes = append(outcomes, processlog.QueueOutcome{ID: processlog.RowID(item.ID), Token: token, Remove: item.Remove, In: item.In})
 	}
 	assert.NoError(m, m.sides[side][c.Process].Settle(m.ctx, c.Type, outcomes))
 	return nil, nil
@@ -266,13 +268,13 @@ func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 type rebuildCommand struct {
 	Process int
 	Types   []string
-	Token   compensator.Token
+	Token   processlog.Token
 	Period  time.Duration // 0: it ends
 }
 
 func drawRebuild(t *rapid.T) rebuildCommand {
 	types := rapid.SampledFrom([][]string{queueTypes, queueTypes[:1], queueTypes[1:], nil}).Draw(t, "types")
-	return rebuildCommand{drawProcess(t), types, pick(t, "token", compensator.Token{1}, compensator.Token{2}), pick(t, "period", 0, 0, instant, time.Hour)}
+	return rebuildCommand{drawProcess(t), types, pick(t, "token", processlog.Token{1}, processlog.Token{2}), pick(t, "period", 0, 0, instant, time.Hour)}
 }
 
 func (c rebuildCommand) ask(m *queueTwins, side int) (any, []time.Duration) {

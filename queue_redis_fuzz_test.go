@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // oddServer answers every script with the next of its replies, and never again once they are used up.
@@ -176,11 +178,11 @@ func FuzzDurations(f *testing.F) {
 		d := time.Duration(n)
 		ms := wholeMillis(d)
 		require.Equal(t, d <= 0, ms == 0)
-		require.GreaterOrEqual(t, millis(d), d.Milliseconds())
+		require.GreaterOrEqual(t, processlog.Millis(d), d.Milliseconds())
 		if d > 0 {
 			require.GreaterOrEqual(t, ms-1, int64(0))
 			require.Less(t, time.Duration(ms-1)*time.Millisecond, d, "at most a millisecond longer")
-			require.Equal(t, ms, millis(d))
+			require.Equal(t, ms, processlog.Millis(d))
 		}
 		if d > 0 {
 			wait, ok := untilDue(d.Microseconds())

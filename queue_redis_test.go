@@ -13,12 +13,14 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
-	compensatortest.TestQueue(t, func(t *testing.T) compensator.Queue {
+	compensatortest.TestQueue(t, func(t *testing.T) processlog.Queue {
 		return openQueue(t, redisClient(t, server), server.Prefix(t))
 	})
 }
@@ -49,44 +51,44 @@ func sameQueue(t *testing.T, client redis.UniversalClient, prefix string) *compe
 	return q
 }
 
-func due(businessType string, rows ...uint64) []compensator.Announcement {
-	var items []compensator.Announcement
+func due(businessType string, rows ...uint64) []processlog.Announcement {
+	var items []processlog.Announcement
 	for _, row := range rows {
-		items = append(items, compensator.Announcement{BusinessType: businessType, ID: compensator.RowID(row)})
+		items = append(items, processlog.Announcement{BusinessType: businessType, ID: processlog.RowID(row)})
 	}
 	return items
 }
 
-func dueRows(businessType string, n uint64) []compensator.Announcement {
-	var items []compensator.Announcement
+func dueRows(businessType string, n uint64) []processlog.Announcement {
+	var items []processlog.Announcement
 	for row := range n {
 		items = append(items, due(businessType, row+1)...)
 	}
 	return items
 }
 
-func mustAnnounce(t *testing.T, q compensator.Queue, items []compensator.Announcement) {
+func mustAnnounce(t *testing.T, q processlog.Queue, items []processlog.Announcement) {
 	t.Helper()
-	_, _, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := q.Announce(t.Context(), items, processlog.AnnounceRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 }
 
-func mustClaim(t *testing.T, q compensator.Queue, businessType string, limit int) compensator.Leased {
+func mustClaim(t *testing.T, q processlog.Queue, businessType string, limit int) processlog.Leased {
 	t.Helper()
 	leased, err := q.Claim(t.Context(), businessType, limit, time.Hour)
 	require.NoError(t, err)
 	return leased
 }
 
-func outcomes(leased compensator.Leased, remove bool) []compensator.QueueOutcome {
-	var items []compensator.QueueOutcome
+func outcomes(leased processlog.Leased, remove bool) []processlog.QueueOutcome {
+	var items []processlog.QueueOutcome
 	for _, id := range leased.IDs {
-		items = append(items, compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: time.Hour})
+		items = append(items, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: time.Hour})
 	}
 	return items
 }
 
-func assertKept(t *testing.T, want bool, q compensator.Queue) {
+func assertKept(t *testing.T, want bool, q processlog.Queue) {
 	t.Helper()
 	kept, err := q.Kept(t.Context())
 	require.NoError(t, err)
@@ -127,13 +129,13 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
-	first, second, third := compensator.Token{1}, compensator.Token{2}, compensator.Token{3}
-	rebuild := func(token compensator.Token, period time.Duration) bool {
+	first, second, third := processlog.Token{1}, processlog.Token{2}, processlog.Token{3}
+	rebuild := func(token processlog.Token, period time.Duration) bool {
 		mine, err := q.Rebuild(t.Context(), []string{"order"}, token, period)
 		require.NoError(t, err)
 		return len(mine) == 1
 	}
-	rebuilt := func(token compensator.Token) bool {
+	rebuilt := func(token processlog.Token) bool {
 		whole, err := q.Rebuilt(t.Context(), []string{"order"}, token)
 		require.NoError(t, err)
 		return len(whole) == 1
@@ -169,7 +171,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	q, _, client := ownQueue(t, "--maxmemory-policy", "noeviction")
 	require.NoError(t, q.Check(t.Context(), "database"))
 	assertKept(t, false, q)
-	mine, err := q.Rebuild(t.Context(), []string{"order"}, compensator.Token{1}, time.Hour)
+	mine, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, mine, 1)
 	mustAnnounce(t, q, dueRows("order", 300))
@@ -177,7 +179,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
-	_, _, err = q.Announce(t.Context(), due("order", 1000), compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err = q.Announce(t.Context(), due("order", 1000), processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
 	left := mustClaim(t, q, "order", 200)
@@ -185,12 +187,12 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	waits, _, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
-	pulledIn := []compensator.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // under a token that is no longer its
+	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // under a token that is no longer its
 	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
 	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.LessOrEqual(t, waits[0], 31*time.Minute)
-	whole, err := q.Rebuilt(t.Context(), []string{"order"}, compensator.Token{1})
+	whole, err := q.Rebuilt(t.Context(), []string{"order"}, processlog.Token{1})
 	require.NoError(t, err)
 	assert.Len(t, whole, 1)
 	assert.EqualValues(t, 100+1, client.ZCard(t.Context(), q.DueKey("order")).Val(), "and that it is whole")
@@ -215,14 +217,14 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
 	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
-	var items []compensator.Announcement
+	var items []processlog.Announcement
 	var types []string
 	for i := range 250 { // more than a pipeline, more than a peek
 		types = append(types, fmt.Sprintf("type %d", i))
 		items = append(items, due(types[i], 1)...)
 	}
 	flush()
-	newHeads, _, err := q.Announce(t.Context(), items, compensator.AnnounceRules{MaxLease: time.Hour})
+	newHeads, _, err := q.Announce(t.Context(), items, processlog.AnnounceRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, types, newHeads)
 	flush()
@@ -259,7 +261,7 @@ func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
 	require.NoError(t, client.ZAdd(t.Context(), q.DueKey("order"), redis.Z{Score: token, Member: "7"}).Err())
 	for _, step := range []struct{ token, left int64 }{{token - 1, 1}, {token + 1, 1}, {token, 0}} {
 		require.NoError(t, q.Settle(t.Context(), "order",
-			[]compensator.QueueOutcome{{ID: compensator.RowID(7), Token: step.token, Remove: true}}))
+			[]processlog.QueueOutcome{{ID: processlog.RowID(7), Token: step.token, Remove: true}}))
 		assert.Equal(t, step.left, client.ZCard(t.Context(), q.DueKey("order")).Val())
 	}
 }
@@ -272,7 +274,7 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
-	_, _, errs := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, errs := q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	_, errs = q.Claim(t.Context(), "order", 1, time.Hour)
 	assert.ErrorContains(t, errs, "WRONGTYPE")
@@ -281,7 +283,7 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	_, errs = q.Kept(t.Context())
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	assert.ErrorContains(t, q.Check(t.Context(), "database"), "WRONGTYPE")
-	err := q.Settle(t.Context(), "order", []compensator.QueueOutcome{{ID: compensator.RowID(1), Token: 1, Remove: true}})
+	err := q.Settle(t.Context(), "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Token: 1, Remove: true}})
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		assert.Equal(t, []string{"somebody else's"}, client.LRange(t.Context(), key, 0, -1).Val())
@@ -294,7 +296,7 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
 	require.NoError(t, client.RPush(t.Context(), q.DueKey("order"), "somebody else's").Err())
-	newHeads, _, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), compensator.AnnounceRules{MaxLease: time.Hour})
+	newHeads, _, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	assert.Equal(t, []string{"stock"}, newHeads)
 }
@@ -368,7 +370,7 @@ func TestOneProcessLeadsUntilItStopsAsking(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client, prefix := redisClient(t, server), server.Prefix(t)
 	first, second := sameQueue(t, client, prefix), sameQueue(t, client, prefix)
-	leads := func(q compensator.Queue, period time.Duration) bool {
+	leads := func(q processlog.Queue, period time.Duration) bool {
 		leads, err := q.Lead(t.Context(), period)
 		require.NoError(t, err)
 		return leads
@@ -405,6 +407,6 @@ func TestClosingTheQueueLeavesTheUsersClientAsItWas(t *testing.T) {
 	assert.NoError(t, client.Ping(t.Context()).Err())
 	assert.Equal(t, before.MaxRetries, client.Options().MaxRetries)
 	assert.Equal(t, before.ContextTimeoutEnabled, client.Options().ContextTimeoutEnabled)
-	_, _, err := q.Announce(t.Context(), due("order", 1), compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, redis.ErrClosed)
 }

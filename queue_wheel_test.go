@@ -5,9 +5,11 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestWheelKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
-	compensatortest.TestQueue(t, func(*testing.T) compensator.Queue { return compensator.OpenWheel() })
+	compensatortest.TestQueue(t, func(*testing.T) processlog.Queue { return compensator.OpenWheel() })
 }

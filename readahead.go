@@ -3,6 +3,8 @@ package compensator
 import (
 	"slices"
 	"sync"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // readAhead is due entries of one type that were found in the database and that no claim has tried yet. Read claim by
@@ -93,7 +95,7 @@ func (r *readAhead) tried(s share, found Claimed, err error) {
 	for _, id := range s.ids {
 		delete(r.out, id)
 	}
-	r.inFront = min(r.inFront+standing(found), maxStatementRows)
+	r.inFront = min(r.inFront+standing(found), processlog.MaxRows)
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused) {
 		r.ids, r.claims = nil, 1
 		return
@@ -107,7 +109,7 @@ func (r *readAhead) tried(s share, found Claimed, err error) {
 func standing(found Claimed) int {
 	n := len(found.Refused)
 	for _, w := range found.Waiting {
-		if w.In <= lockedRetry {
+		if w.In <= processlog.LockedRetry {
 			n++
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // dueRows is a table whose first rows are due, for readAhead to read.
@@ -33,7 +35,7 @@ func (d *dueRows) read(limit int) ([]EntryID, error) {
 func (d *dueRows) claim(s share) Claimed {
 	var found Claimed
 	for _, id := range s.ids {
-		found.Mine = append(found.Mine, Row{Entry: Entry{ID: id}})
+		found.Mine = append(found.Mine, Row{ID: id})
 	}
 	d.left = without(d.left, s.ids)
 	return found
@@ -107,7 +109,7 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 	for name, cannot := range map[string]func(ids []EntryID) Claimed{
 		"refused": func(ids []EntryID) Claimed { return Claimed{Refused: make([]Row, len(ids))} },
 		"locked": func(ids []EntryID) Claimed {
-			return Claimed{Waiting: slices.Repeat([]Scheduled{{In: lockedRetry}}, len(ids))}
+			return Claimed{Waiting: slices.Repeat([]Scheduled{{In: processlog.LockedRetry}}, len(ids))}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +126,7 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 				case len(runnable) == 0 && s.fresh:
 					vain++ // the next look waits for a poll
 				case len(runnable) > 0:
-					found.Mine = []Row{{Entry: Entry{ID: runnable[0]}}} // one slot
+					found.Mine = []Row{{ID: runnable[0]}} // one slot
 					rows.left = without(rows.left, runnable[:1])
 				}
 				ahead.tried(s, found, nil)

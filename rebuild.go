@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const (
@@ -64,7 +66,7 @@ type rebuilding struct {
 
 // begin returns those of the lost types that this process is to rebuild.
 func (r *reconciler) begin(ctx context.Context, lost []string) rebuilding {
-	b := rebuilding{token: newToken()}
+	b := rebuilding{token: processlog.NewToken()}
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	var err error

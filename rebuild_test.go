@@ -16,6 +16,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // evict makes Redis lose the queue of a type, and nothing else.
@@ -131,14 +133,14 @@ func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 }
 
 // blindStore finds nothing to announce, because the database fails just then.
-type blindStore struct{ compensator.Store }
+type blindStore struct{ processlog.Store }
 
-func (blindStore) Scan(context.Context, compensator.Window) ([]compensator.Scheduled, error) {
+func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Scheduled, error) {
 	return nil, errors.New("gone away")
 }
 
 // oneOnly is an instance in a bubble that looks for what the queue has lost once, at its start.
-func oneOnly(t *testing.T, store compensator.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
+func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
 	c, err := compensator.New(t.Context(), compensator.Config{
 		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -186,7 +188,7 @@ func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
 		recordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
 		time.Sleep(time.Minute) // what each process does at its start is done
 		queue.LoseType("close_order")
-		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, compensator.Token{1}, time.Hour)
+		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, processlog.Token{1}, time.Hour)
 		require.NoError(t, err)
 		require.Len(t, mine, 1)
 		time.Sleep(2 * time.Minute)

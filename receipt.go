@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Receipt tells what Record did, and takes the news that the transaction has committed. It may be used by
@@ -180,7 +182,7 @@ func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
 			}
 			continue
 		}
-		due := rec.at.Add(dueIn(d.Delay))
+		due := rec.at.Add(processlog.DueIn(d.Delay))
 		if due.Before(earliest) && atLeast > 0 {
 			due = earliest
 		}

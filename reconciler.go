@@ -9,6 +9,8 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/jitter"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // reconciler brings back what the queue lost, moves entries into the queue as they come within its horizon,
@@ -210,11 +212,11 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if c.behind() {
 		return 0
 	}
-	limit := min(t.slots.free(), maxStatementRows)
+	limit := min(t.slots.free(), processlog.MaxRows)
 	if limit == 0 {
 		return 0
 	}
-	overdue, err := r.scan(ctx, Window{BusinessType: t.name, State: state, From: -maxDelay, To: -r.grace(), Free: true, Limit: limit})
+	overdue, err := r.scan(ctx, Window{BusinessType: t.name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit})
 	if err != nil {
 		return 0
 	}
@@ -250,7 +252,7 @@ func (r *reconciler) announce(ctx context.Context, head Head, rebuild bool) (ann
 	if head.DueIn > edge {
 		return 0, true
 	}
-	window := Window{BusinessType: head.BusinessType, State: head.State, From: -maxDelay, To: edge, Limit: scanPage}
+	window := Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: edge, Limit: scanPage}
 	if rebuild {
 		return r.announceWindow(ctx, window, c.cfg.QueueLimit)
 	}

@@ -13,16 +13,18 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // silentQueue takes one announcement and never answers it.
 type silentQueue struct {
-	compensator.Queue
+	processlog.Queue
 	silent atomic.Bool
 	asked  chan struct{}
 }
 
-func (q *silentQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (newHeads, lost []string, err error) {
+func (q *silentQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
 	if q.silent.CompareAndSwap(true, false) {
 		close(q.asked)
 		<-ctx.Done()

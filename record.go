@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Options say how an entry is to be processed. The zero value: as soon as the transaction commits.
@@ -49,15 +51,6 @@ type NewEntry struct {
 	Content      []byte // at most Config.MaxContent bytes; copied
 	Options
 }
-
-// Limits of the table, in characters (of content and headers: bytes).
-const (
-	maxIdempotentID = 191
-	maxName         = 64
-	maxHeaders      = 2048
-	maxDelay        = 100 * 365 * 24 * time.Hour
-	maxCount        = 1 << 30
-)
 
 // Type records entries of one business type, with their content checked at compile time.
 type Type[T any] struct {
@@ -156,7 +149,7 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	headers, err := c.headers(ctx)
 	problems := []error{err}
 	rec := &recording{c: c, drafts: make([]Draft, 0, len(entries)), place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
-	token := newToken()
+	token := processlog.NewToken()
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
@@ -196,8 +189,8 @@ func (c *Compensator) headers(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	encoded, err := json.Marshal(values)
-	if err == nil && len(encoded) > maxHeaders {
-		err = &FieldError{Field: "headers", Reason: fmt.Sprintf("%d bytes as JSON, at most %d", len(encoded), maxHeaders)}
+	if err == nil && len(encoded) > processlog.MaxHeaders {
+		err = &FieldError{Field: "headers", Reason: fmt.Sprintf("%d bytes as JSON, at most %d", len(encoded), processlog.MaxHeaders)}
 	}
 	return encoded, err
 }
@@ -223,8 +216,8 @@ func (c *Compensator) draft(e NewEntry) (Draft, error) {
 		name, value string
 		limit       int
 	}{
-		{"idempotent id", e.IdempotentID, maxIdempotentID}, {"batch id", e.BatchID, maxName}, {"business id", e.BusinessID, maxName},
-		{"business ext id", e.BusinessExtID, maxName}, {"user id", e.UserID, maxName}, {"user name", e.UserName, maxName},
+		{"idempotent id", e.IdempotentID, processlog.MaxIdempotentID}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
+		{"business ext id", e.BusinessExtID, processlog.MaxName}, {"user id", e.UserID, processlog.MaxName}, {"user name", e.UserName, processlog.MaxName},
 	} {
 		if reason := badText(f.value, f.limit); reason != "" {
 			refuse(f.name, reason)
@@ -233,11 +226,14 @@ func (c *Compensator) draft(e NewEntry) (Draft, error) {
 	if len(e.Content) > c.cfg.MaxContent {
 		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), c.cfg.MaxContent))
 	}
-	if e.MaxProcessCount < 0 || e.MaxProcessCount > maxCount {
+	if e.MaxProcessCount < 0 || e.MaxProcessCount > processlog.MaxCount {
 		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxProcessCount))
 	}
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
-	return Draft{NewEntry: e, Delay: delay}, errors.Join(problems...)
+	return Draft{
+		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
+		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay,
+	}, errors.Join(problems...)
 }
 
 func (o Options) delay() (time.Duration, error) {
@@ -248,15 +244,15 @@ func (o Options) delay() (time.Duration, error) {
 		}
 		delay = max(0, time.Until(o.At))
 	}
-	if delay < 0 || delay > maxDelay {
+	if delay < 0 || delay > processlog.MaxDelay {
 		return 0, &FieldError{Field: "delay", Reason: fmt.Sprintf("%v: want 0 to 100 years", delay)}
 	}
-	return time.Duration(millis(delay)) * time.Millisecond, nil
+	return time.Duration(processlog.Millis(delay)) * time.Millisecond, nil
 }
 
 // validateType checks a business type's name. It becomes part of Redis keys and of log lines.
 func validateType(name string) error {
-	reason := badText(name, maxName)
+	reason := badText(name, processlog.MaxName)
 	switch {
 	case name == "":
 		reason = "is empty"
@@ -320,12 +316,6 @@ func (rec *recording) rolledBack() {
 			rec.c.cancelCredit(rec.drafts[i].BusinessType, credit)
 		}
 	}
-}
-
-func newToken() Token {
-	var t Token
-	_, _ = rand.Read(t[:]) // never fails: it would end the program
-	return t
 }
 
 // newIdempotentID draws a UUID of version 7 (RFC 9562): unique, and ordered by time, so that the unique

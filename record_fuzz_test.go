@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // hardTexts are texts that some layer between a caller and a column may change, cut, refuse or take for another.
@@ -28,15 +30,15 @@ var hardTexts = []string{
 // the column has. A name is printable at its ends, too. Refusing says why, and an entry names every field.
 func FuzzTexts(f *testing.F) {
 	for _, text := range hardTexts {
-		f.Add(text, maxName)
-		f.Add(text, maxIdempotentID)
+		f.Add(text, processlog.MaxName)
+		f.Add(text, processlog.MaxIdempotentID)
 	}
 	c := &Compensator{cfg: Config{MaxContent: 100}}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		storable := utf8.ValidString(text) && len([]rune(text)) <= limit && strings.IndexByte(text, 0) < 0
 		require.Equal(t, storable, badText(text, limit) == "")
 		if validateType(text) == nil {
-			require.Empty(t, badText(text, maxName))
+			require.Empty(t, badText(text, processlog.MaxName))
 			runes := []rune(text)
 			require.False(t, unicode.IsSpace(runes[0]) || unicode.IsSpace(runes[len(runes)-1]))
 			require.NotContains(t, text, "\n")
@@ -44,7 +46,7 @@ func FuzzTexts(f *testing.F) {
 		draft, err := c.draft(NewEntry{BusinessType: "x", Content: []byte(text), Options: Options{
 			IdempotentID: text, BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
 		}})
-		name, key := badText(text, maxName) == "", badText(text, maxIdempotentID) == "" && !strings.HasSuffix(text, " ")
+		name, key := badText(text, processlog.MaxName) == "", badText(text, processlog.MaxIdempotentID) == "" && !strings.HasSuffix(text, " ")
 		for field, accepted := range map[string]bool{
 			"idempotent id": key, "batch id": name, "business id": name, "business ext id": name, "user id": name, "user name": name, "content": len(text) <= 100,
 		} {
@@ -56,13 +58,13 @@ func FuzzTexts(f *testing.F) {
 			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
 		}
 		by := ByHand{Actor: text, Reason: "x"}
-		require.Equal(t, text != "" && badText(text, maxIdempotentID) == "", by.validate() == nil)
+		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotentID) == "", validateByHand(by) == nil)
 	})
 }
 
 // A delay that was accepted is whole milliseconds, never shorter than asked for, and at most 100 years.
 func FuzzDelay(f *testing.F) {
-	for _, n := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, int64(maxDelay), int64(maxDelay) + 1, 1<<63 - 1, -1 << 63} {
+	for _, n := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, int64(processlog.MaxDelay), int64(processlog.MaxDelay) + 1, 1<<63 - 1, -1 << 63} {
 		f.Add(n, int64(0), false)
 		f.Add(int64(0), n, true)
 		f.Add(n, n, true)
@@ -76,11 +78,11 @@ func FuzzDelay(f *testing.F) {
 		if err != nil {
 			require.Len(t, fieldErrors(t, err), 1)
 			require.Zero(t, got)
-			require.True(t, given || delay < 0 || o.Delay > maxDelay, "refused %v", o.Delay)
+			require.True(t, given || delay < 0 || o.Delay > processlog.MaxDelay, "refused %v", o.Delay)
 			return
 		}
 		require.Zero(t, got%time.Millisecond)
-		require.LessOrEqual(t, got, maxDelay+time.Millisecond)
+		require.LessOrEqual(t, got, processlog.MaxDelay+time.Millisecond)
 		require.GreaterOrEqual(t, got, o.Delay)
 		if given {
 			require.Zero(t, delay)
@@ -94,7 +96,7 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	last := ""
 	for range 2000 {
 		id := newIdempotentID()
-		require.Empty(t, badText(id, maxIdempotentID))
+		require.Empty(t, badText(id, processlog.MaxIdempotentID))
 		require.GreaterOrEqual(t, id[:13], last, "by milliseconds")
 		last = id[:13]
 	}
@@ -163,7 +165,7 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 // failWith stores a text as an attempt's error, and something odd as headers; the row must still be read.
 func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string) {
 	t.Helper()
-	settled, err := c.store.Settle(t.Context(), newToken(), []Outcome{{ID: e.ID, IdempotentID: e.IdempotentID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
+	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []Outcome{{ID: e.ID, IdempotentID: e.IdempotentID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
 	require.NoError(t, err)
 	require.True(t, settled[0].Applied)
 	mustExec(t, plain, "UPDATE common_process_log SET headers=? WHERE id=?", []byte(text), e.ID.Row())

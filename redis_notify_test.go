@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T) {
@@ -35,7 +36,7 @@ func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T)
 }
 
 // listen returns a function that ends Listen and waits for it, and the types it woke.
-func listen(t *testing.T, q compensator.Queue) (stop func(), woken *sync.Map) {
+func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 	ctx, cancel := context.WithCancel(t.Context())
 	woken = new(sync.Map)
 	returned := make(chan struct{})
@@ -46,7 +47,7 @@ func listen(t *testing.T, q compensator.Queue) (stop func(), woken *sync.Map) {
 	return func() { cancel(); <-returned }, woken
 }
 
-func awaitNotification(t *testing.T, sender compensator.Queue, businessType string, woken *sync.Map) {
+func awaitNotification(t *testing.T, sender processlog.Queue, businessType string, woken *sync.Map) {
 	t.Helper()
 	assert.Eventually(t, func() bool {
 		_ = sender.Notify(t.Context(), []string{"other", businessType}) // lost while nobody is connected

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Retry is the schedule of a type's attempts: how long to wait after the failures-th failure, counted from 1.
@@ -19,7 +21,7 @@ const minBackoff = 100 * time.Millisecond
 func (r Retry) delay(failures int) time.Duration { return boundedWait(r(failures)) }
 
 // boundedWait is a wait that is no hot loop, and that the table and the queues can count.
-func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), maxDelay) }
+func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }
 
 // Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter, which
 // spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter", 2015).
@@ -36,7 +38,7 @@ func Exponential(base, limit time.Duration) Retry {
 			}
 			ceiling *= 2
 		}
-		return jitter.N(min(ceiling, limit, maxDelay) + 1)
+		return jitter.N(min(ceiling, limit, processlog.MaxDelay) + 1)
 	}
 }
 
@@ -79,7 +81,7 @@ func parseDelayLevel(level string) (time.Duration, error) {
 	last := len(level) - 1
 	unit := delayUnits[level[last]]
 	n, err := strconv.ParseUint(level[:last], 10, 32)
-	if err != nil || unit == 0 || n == 0 || time.Duration(n) > maxDelay/unit {
+	if err != nil || unit == 0 || n == 0 || time.Duration(n) > processlog.MaxDelay/unit {
 		return 0, &FieldError{Field: "delay levels", Reason: fmt.Sprintf("%q: want a number and s, m, h or d, at most 100 years", level)}
 	}
 	return time.Duration(n) * unit, nil

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const (
@@ -45,7 +47,7 @@ func (scan *scan) wants(t *handlerType, now time.Time) bool {
 	case scan.claiming == claimsInFlight:
 		return false
 	case scan.full:
-		return t.slots.free() >= min(t.cfg.Concurrency/4, maxStatementRows/2)
+		return t.slots.free() >= min(t.cfg.Concurrency/4, processlog.MaxRows/2)
 	}
 	return due
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/jitter"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const (
@@ -93,7 +95,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	for _, name := range s.names {
 		scan, t := s.types[name], s.c.types.named(name)
 		for scan.wants(t, now) {
-			n := t.slots.take(maxStatementRows)
+			n := t.slots.take(processlog.MaxRows)
 			if n == 0 {
 				break
 			}
@@ -323,7 +325,7 @@ func (c *Compensator) returnToQueue(t *handlerType, leased Leased, found Claimed
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
-			add(id, false, lockedRetry+jitter.N(10*lockedRetry))
+			add(id, false, processlog.LockedRetry+jitter.N(10*processlog.LockedRetry))
 		}
 	}
 	for _, id := range found.Gone {

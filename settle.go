@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // settlement is an attempt's outcome on its way to the database.
@@ -38,7 +40,7 @@ func (c *Compensator) settleBatch(batch []settlement) {
 	byToken := groupBy(batch, func(s settlement) Token { return s.token })
 	for _, token := range byToken.order {
 		if group := byToken.groups[token]; token == (Token{}) {
-			c.settleUnder(newToken(), group)
+			c.settleUnder(processlog.NewToken(), group)
 		} else {
 			c.settleUnder(token, group)
 		}
@@ -91,7 +93,7 @@ func outcomesOf(batch []settlement) []Outcome {
 
 // maxWaitingOutcomes is how far the database may be behind with outcomes before no more entries are claimed: more
 // attempts would only wait there.
-const maxWaitingOutcomes = 4 * maxStatementRows
+const maxWaitingOutcomes = 4 * processlog.MaxRows
 
 func (c *Compensator) behind() bool { return c.settleLane.size() > maxWaitingOutcomes }
 
@@ -136,7 +138,7 @@ func (c *Compensator) settled(s settlement, r Settled) {
 // settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they
 // would hold up the others.
 func (c *Compensator) settleSlowly(batch []settlement) {
-	if c.pause(lockedRetry) {
+	if c.pause(processlog.LockedRetry) {
 		c.settleBatch(batch)
 	}
 }
@@ -144,7 +146,7 @@ func (c *Compensator) settleSlowly(batch []settlement) {
 // tellQueue removes what is finished and makes the rest due again.
 func (c *Compensator) tellQueue(a *attempt, o Outcome) {
 	again := !o.To.Terminal()
-	in := dueIn(o.After)
+	in := processlog.DueIn(o.After)
 	switch {
 	case a.token != 0:
 		c.ackLane.add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends

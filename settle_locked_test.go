@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
@@ -25,18 +27,18 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
 	require.NoError(t, tx.Commit())
 	holder := w.begin(w.DB)
-	var outcomes []compensator.Outcome
+	var outcomes []processlog.Outcome
 	for i, e := range receipt.Entries {
-		outcomes = append(outcomes, compensator.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
 		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // a wait is 2 s
 	defer cancel()
-	results, err := store.Settle(ctx, compensator.Token{1}, outcomes)
+	results, err := store.Settle(ctx, processlog.Token{1}, outcomes)
 	require.NoError(t, err)
 	for _, r := range results {
-		require.Equal(t, compensator.Settled{Busy: true}, r)
+		require.Equal(t, processlog.Settled{Busy: true}, r)
 	}
 	require.NoError(t, holder.Rollback())
 }
@@ -51,8 +53,8 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	receipt, err := c.Record(t.Context(), tx, untyped(1)...)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	want := []compensator.Wanted{{ID: receipt.ID()}, {ID: receipt.ID()}}
-	found, err := store.Claim(t.Context(), want, compensator.Token{1}, time.Minute, func(*compensator.Row) bool { return true })
+	want := []processlog.Wanted{{ID: receipt.ID()}, {ID: receipt.ID()}}
+	found, err := store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1)
 	require.Empty(t, found.Gone)

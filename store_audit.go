@@ -17,7 +17,7 @@ func (s *sqlStore) audit(ctx context.Context, tx Tx, ch Change, before, after Ro
 	if err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
-	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, ByHand{ch.Actor, ch.Reason}, beforeState, afterState); err != nil {
+	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, ByHand{Actor: ch.Actor, Reason: ch.Reason}, beforeState, afterState); err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
 	return nil
@@ -26,7 +26,7 @@ func (s *sqlStore) audit(ctx context.Context, tx Tx, ch Change, before, after Ro
 func (s *sqlStore) insertAudit(ctx context.Context, tx Tx, id EntryID, action Action, by ByHand, before, after []byte) error {
 	query := "INSERT INTO " + s.table.quoted("_audit") +
 		" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (?,?,?,?,?,?," + s.d.stamp + ")"
-	_, err := tx.ExecContext(ctx, query, id.row, string(action), by.Actor, by.Reason, before, after)
+	_, err := tx.ExecContext(ctx, query, id.Row(), string(action), by.Actor, by.Reason, before, after)
 	return err
 }
 

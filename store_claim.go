@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-)
 
-// lockedRetry is how soon an entry whose row somebody holds locked is looked at again.
-const lockedRetry = 50 * time.Millisecond
+	"github.com/compensator-go/compensator/processlog"
+)
 
 // Claim implements Store: lock what is free by primary key, decide, and write under the version that was
 // read. Where SKIP LOCKED locks nothing (TiDB), the version in the UPDATE still gives each row one owner.
@@ -23,7 +22,7 @@ func (s *sqlStore) Claim(ctx context.Context, want []Wanted, token Token, lease 
 		c.held[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
-	slices.SortFunc(c.ids, compareIDs)
+	slices.SortFunc(c.ids, processlog.ID.Compare)
 	c.ids = slices.Compact(c.ids) // a row is claimed once, however often it is wanted
 	err := s.inOwn(ctx, func(tx Transaction) error { return c.run(ctx, tx, accept) })
 	if err != nil {
@@ -93,7 +92,7 @@ func (c *claim) lookAtUnread(ctx context.Context, tx Tx, rows []Row) error {
 		return err
 	}
 	for _, id := range locked {
-		c.found.Waiting = append(c.found.Waiting, Scheduled{ID: id, In: lockedRetry})
+		c.found.Waiting = append(c.found.Waiting, Scheduled{ID: id, In: processlog.LockedRetry})
 	}
 	c.found.Gone = append(c.found.Gone, without(unread, locked)...)
 	return nil
@@ -121,7 +120,7 @@ func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
 		}
 		n, err := execCount(ctx, tx, fmt.Sprintf(
 			"UPDATE %s SET version=version+1, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
-			c.s.byID(), count, hexLiteral(c.token[:]), c.s.d.now, millis(c.lease), c.s.d.stamp, idList(ids), g.version))
+			c.s.byID(), count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version))
 		if err != nil {
 			return err
 		}
@@ -171,7 +170,7 @@ func (c *claim) keepTaken(ctx context.Context, tx Tx, rows []Row) error {
 	lost := without(ids, ours)
 	for _, row := range rows {
 		if slices.Contains(lost, row.ID) {
-			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: lockedRetry})
+			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: processlog.LockedRetry})
 			continue
 		}
 		c.own(&row)
@@ -209,7 +208,7 @@ func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) 
 	for version, ids := range byVersion {
 		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
 		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []EntryID) string {
-			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, millis(lease), idList(ids), fence)
+			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
 		})
 		if err == nil && changed < int64(len(ids)) {
 			var kept []EntryID

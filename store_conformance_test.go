@@ -10,6 +10,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // sqlHarness opens the store on a database of its own; open says how its pool is opened.
@@ -26,7 +28,7 @@ func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) compensa
 	caller, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
-	return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (compensator.Transaction, error) { return caller.BeginTx(ctx, nil) }}
+	return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }}
 }
 
 func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {

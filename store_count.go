@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const defaultAtMost = 10_000
@@ -17,8 +19,8 @@ func (s *sqlStore) Count(ctx context.Context, f CountFilter) ([]Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost
 	}
-	if f.AtMost < 0 || f.AtMost > maxCount {
-		return nil, &FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.AtMost, maxCount, defaultAtMost)}
+	if f.AtMost < 0 || f.AtMost > processlog.MaxCount {
+		return nil, &FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.AtMost, processlog.MaxCount, defaultAtMost)}
 	}
 	if !utf8.ValidString(f.BatchID + f.BusinessType) {
 		return nil, &FieldError{Field: "filter", Reason: "is not valid UTF-8"}

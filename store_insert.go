@@ -10,13 +10,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// A statement of ours holds at most this many rows and about this many bytes of content.
-const (
-	maxStatementRows  = 500
-	maxStatementBytes = 1 << 20
-)
+// maxStatementBytes is about how much content one statement of ours holds at most.
+const maxStatementBytes = 1 << 20
 
 const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
@@ -51,7 +50,7 @@ func statementChunks(order []int, drafts []Draft) func(yield func([]int) bool) {
 	return func(yield func([]int) bool) {
 		for len(order) > 0 {
 			n, size := 0, 0
-			for n < len(order) && n < maxStatementRows && (n == 0 || size+len(drafts[order[n]].Content) <= maxStatementBytes) {
+			for n < len(order) && n < processlog.MaxRows && (n == 0 || size+len(drafts[order[n]].Content) <= maxStatementBytes) {
 				size += len(drafts[order[n]].Content)
 				n++
 			}
@@ -114,7 +113,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 			return err
 		}
 		id, err := res.LastInsertId()
-		in.result[places[0]] = Inserted{ID: EntryID{uint64(id)}}
+		in.result[places[0]] = Inserted{ID: RowID(uint64(id))}
 		return err
 	}
 	if !in.s.d.returning {
@@ -144,7 +143,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 	for n, i := range places {
 		d := &in.drafts[i]
 		if d.Lease != lease { // most rows are alike
-			tuple, lease = in.s.d.tuple(millis(d.Lease)), d.Lease
+			tuple, lease = in.s.d.tuple(processlog.Millis(d.Lease)), d.Lease
 		}
 		switch {
 		case n > 0:
@@ -156,7 +155,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 		}
 		b.WriteString(tuple)
 		args = append(args, d.IdempotentID, d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
-			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (millis(d.Delay)+999)/1000, d.Token[:], dueAfter(d.Delay))
+			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (processlog.Millis(d.Delay)+999)/1000, d.Token[:], processlog.DueAfter(d.Delay))
 	}
 	return b.String(), args
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const (
@@ -22,10 +24,10 @@ const (
 //   - else a created range: the index on created_at;
 //   - else states or a type: the due index, one range for each state and type, in the order of next_at;
 //   - else the primary key.
-func (s *sqlStore) List(ctx context.Context, f Filter) (Page, error) {
+func (s *sqlStore) List(ctx context.Context, f Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
 	if err != nil {
-		return Page{}, err
+		return processlog.Page{}, err
 	}
 	read := l.readInOrder
 	if l.order == orderDue {
@@ -33,13 +35,9 @@ func (s *sqlStore) List(ctx context.Context, f Filter) (Page, error) {
 	}
 	rows, next, err := read(ctx)
 	if err != nil {
-		return Page{}, fmt.Errorf("compensator: list entries: %w", err)
+		return processlog.Page{}, fmt.Errorf("compensator: list entries: %w", err)
 	}
-	page := Page{Next: next}
-	for _, row := range rows {
-		page.Entries = append(page.Entries, row.Entry)
-	}
-	return page, nil
+	return processlog.Page{Rows: rows, Next: next}, nil
 }
 
 // listing is one List call under way.
@@ -210,11 +208,12 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	defer rows.Close()
 	var heads []listPosition
 	for rows.Next() {
-		var p listPosition
-		if err := rows.Scan(&p.at, &p.id.row); err != nil {
+		var at int64
+		var id uint64
+		if err := rows.Scan(&at, &id); err != nil {
 			return nil, err
 		}
-		heads = append(heads, p)
+		heads = append(heads, listPosition{at, RowID(id)})
 	}
 	return heads, rows.Err()
 }
@@ -238,7 +237,7 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 }
 
 func (l *listing) compare(a, b listPosition) int {
-	order := cmp.Or(cmp.Compare(a.at, b.at), compareIDs(a.id, b.id))
+	order := cmp.Or(cmp.Compare(a.at, b.at), a.id.Compare(b.id))
 	if l.f.Newest {
 		return -order
 	}

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // listedRow is what the tests below know of a row.
@@ -92,7 +93,7 @@ var listFilters = []struct {
 	{"another batch", Filter{BatchID: "none"}, "k_batch_id"},
 }
 
-func (f Filter) admits(r listedRow) bool {
+func admits(f Filter, r listedRow) bool {
 	created := unixMilli(r.created)
 	return (len(f.States) == 0 || slices.Contains(f.States, r.state)) &&
 		(f.BusinessType == "" || f.BusinessType == r.kind) &&
@@ -107,7 +108,7 @@ func (f Filter) admits(r listedRow) bool {
 func listed(rows []listedRow, f Filter, key string) []uint64 {
 	var found []listedRow
 	for _, r := range rows {
-		if f.admits(r) {
+		if admits(f, r) {
 			found = append(found, r)
 		}
 	}
@@ -144,13 +145,13 @@ func TestListPagesHoldEveryEntryOnceAndInOrder(t *testing.T) {
 				for len(got) <= len(want) {
 					page, err := s.List(t.Context(), f)
 					require.NoError(t, err, "%s, newest %v, limit %d", tc.name, newest, limit)
-					for _, e := range page.Entries {
+					for _, e := range page.Rows {
 						got = append(got, e.ID.Row())
 					}
 					if f.Cursor = page.Next; f.Cursor == "" {
 						break
 					}
-					require.Len(t, page.Entries, cmp.Or(limit, defaultPage), "a page with another behind it is full")
+					require.Len(t, page.Rows, cmp.Or(limit, defaultPage), "a page with another behind it is full")
 				}
 				require.ElementsMatch(t, want, got, "%s, newest %v, limit %d", tc.name, newest, limit)
 				require.Equal(t, want, append([]uint64{}, got...), "%s, newest %v, limit %d", tc.name, newest, limit)
@@ -206,7 +207,7 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 			if f.Newest {
 				want = uint64(len(rows) - maxPage)
 			}
-			assert.Equal(t, RowID(want), page.Entries[0].ID)
+			assert.Equal(t, RowID(want), page.Rows[0].ID)
 			assert.Less(t, cost.read, 200, "%+v", f)
 		}
 	}
@@ -360,10 +361,10 @@ func TestListTakesTimesNoColumnCanHold(t *testing.T) {
 	s := newListStore(t, listedRows(10))
 	all, err := s.List(t.Context(), Filter{CreatedFrom: time.Unix(-1<<40, 0), CreatedTo: time.Unix(1<<40, 0)})
 	require.NoError(t, err)
-	assert.Len(t, all.Entries, 10)
+	assert.Len(t, all.Rows, 10)
 	page, err := s.List(t.Context(), Filter{CreatedTo: time.Unix(1, 0), Cursor: base64.RawURLEncoding.EncodeToString([]byte("1.created>.9223372036854775807.1"))})
 	require.NoError(t, err)
-	assert.Empty(t, page.Entries)
+	assert.Empty(t, page.Rows)
 }
 
 func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
@@ -372,8 +373,7 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 	tx, err := s.Begin(t.Context())
 	require.NoError(t, err)
 	for i, name := range names {
-		_, err := s.Insert(t.Context(), tx, []Draft{{NewEntry: NewEntry{BusinessType: name,
-			Options: Options{IdempotentID: fmt.Sprint(i), BatchID: name, BusinessID: name, BusinessExtID: name}}}}, false)
+		_, err := s.Insert(t.Context(), tx, []Draft{{BusinessType: name, IdempotentID: fmt.Sprint(i), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())
@@ -381,8 +381,8 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 		for _, f := range []Filter{{BusinessType: name}, {BatchID: name}, {BusinessID: name}, {BusinessExtID: name}} {
 			page, err := s.List(t.Context(), f)
 			require.NoError(t, err)
-			if assert.Len(t, page.Entries, 1, "%+v", f) {
-				assert.Equal(t, name, page.Entries[0].BusinessType)
+			if assert.Len(t, page.Rows, 1, "%+v", f) {
+				assert.Equal(t, name, page.Rows[0].BusinessType)
 			}
 		}
 	}
@@ -403,7 +403,7 @@ func TestListMergesMoreGroupsThanOneStatementHolds(t *testing.T) {
 		for more := true; more; more = f.Cursor != "" {
 			page, err := s.List(t.Context(), f)
 			require.NoError(t, err)
-			for _, e := range page.Entries {
+			for _, e := range page.Rows {
 				got = append(got, e.ID.Row())
 			}
 			f.Cursor = page.Next
@@ -433,7 +433,7 @@ func TestCountStopsAtMost(t *testing.T) {
 		most := cmp.Or(atMost, defaultAtMost)
 		for _, c := range counts {
 			all := want[group{c.State, c.BusinessType}]
-			assert.Equal(t, Count{c.BusinessType, c.State, min(all, most), all > most}, c)
+			assert.Equal(t, Count{BusinessType: c.BusinessType, State: c.State, N: min(all, most), More: all > most}, c)
 		}
 		if atMost == 10 {
 			assert.Less(t, cost.read, 32*2*12+400)
@@ -462,7 +462,7 @@ func TestCountOfABatchGroupsItsEntries(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, counts, len(want))
 	for _, c := range counts {
-		assert.Equal(t, Count{c.BusinessType, c.State, want[group{c.State, c.BusinessType}], false}, c)
+		assert.Equal(t, Count{BusinessType: c.BusinessType, State: c.State, N: want[group{c.State, c.BusinessType}]}, c)
 	}
 	counts, err = s.Count(t.Context(), CountFilter{BatchID: "b3", AtMost: total - 1})
 	require.NoError(t, err)

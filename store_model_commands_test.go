@@ -10,6 +10,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // storeKeys is how many idempotent ids commands use: few, so that they meet.
@@ -43,8 +45,8 @@ func drawEntries(t *rapid.T, most int) []int {
 // drawEntry draws for storeTwins.entry.
 func drawEntry() *rapid.Generator[int] { return rapid.IntRange(0, 12) }
 
-func drawToken(t *rapid.T) compensator.Token {
-	return compensator.Token{byte(rapid.IntRange(1, 4).Draw(t, "token"))}
+func drawToken(t *rapid.T) processlog.Token {
+	return processlog.Token{byte(rapid.IntRange(1, 4).Draw(t, "token"))}
 }
 
 func drawType(t *rapid.T) string { return pick(t, "type", "order", "order", "stock", "Order") }
@@ -62,13 +64,12 @@ type draftOf struct {
 	Key, Type, Batch, Business, Content string
 	Headers                             string
 	Delay, Lease                        time.Duration
-	Token                               compensator.Token
+	Token                               processlog.Token
 	MaxProcessCount                     int
 }
 
-func (d draftOf) draft() compensator.Draft {
-	draft := compensator.Draft{Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token}
-	draft.NewEntry = compensator.NewEntry{BusinessType: d.Type, Content: []byte(d.Content)}
+func (d draftOf) draft() processlog.Draft {
+	draft := processlog.Draft{BusinessType: d.Type, Content: []byte(d.Content), Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token}
 	draft.IdempotentID, draft.BatchID, draft.MaxProcessCount = d.Key, d.Batch, d.MaxProcessCount
 	draft.BusinessID, draft.BusinessExtID, draft.UserID, draft.UserName = d.Business, "ext "+d.Business, "7", "Mia"
 	return draft
@@ -98,7 +99,7 @@ func drawInsert(t *rapid.T) insertCommand {
 }
 
 func (c insertCommand) run(m *storeTwins) {
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for _, d := range c.Drafts {
 		drafts = append(drafts, d.draft())
 	}
@@ -106,7 +107,7 @@ func (c insertCommand) run(m *storeTwins) {
 	if c.Undone {
 		markCommand{Slot: c.Slot, Name: "undone"}.run(m)
 	}
-	var inserted [2][]compensator.Inserted
+	var inserted [2][]processlog.Inserted
 	gap := false
 	m.inTx(c.Slot, "insert", func(s twinSide, tx compensator.Tx) (any, error) {
 		var err error
@@ -138,7 +139,7 @@ func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
 	})
 }
 
-func (c insertCommand) answers(s twinSide, inserted []compensator.Inserted) []string {
+func (c insertCommand) answers(s twinSide, inserted []processlog.Inserted) []string {
 	answers := []string{}
 	for _, in := range inserted {
 		if in.Duplicate {
@@ -151,7 +152,7 @@ func (c insertCommand) answers(s twinSide, inserted []compensator.Inserted) []st
 }
 
 // remember numbers the new entries in the order of their ids. A server that could not tell them is asked.
-func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]compensator.Inserted) {
+func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]processlog.Inserted) {
 	var fresh []twinEntry
 	for i, d := range c.Drafts {
 		if inserted[0][i].Duplicate || inserted[1][i].Duplicate {
@@ -252,10 +253,10 @@ func (c finishedCommand) run(m *storeTwins) {
 	m.same("finished", func(s twinSide) any {
 		tx := m.finished.sides[s.n]
 		id := s.id(m.entry(c.Entry))
-		_, insert := s.store.Insert(m.ctx, tx, []compensator.Draft{draftOf{Key: keyName(0), Type: "order"}.draft()}, false)
+		_, insert := s.store.Insert(m.ctx, tx, []processlog.Draft{draftOf{Key: keyName(0), Type: "order"}.draft()}, false)
 		_, ids := s.store.IDs(m.ctx, tx, []string{keyName(0)})
-		_, change := s.store.Change(m.ctx, tx, false, compensator.Change{Ref: id, Action: compensator.ActionCancel})
-		settle := s.store.SettleTx(m.ctx, tx, compensator.Token{}, compensator.Outcome{ID: id, To: compensator.Succeeded})
+		_, change := s.store.Change(m.ctx, tx, false, processlog.Change{Ref: id, Action: compensator.ActionCancel})
+		settle := s.store.SettleTx(m.ctx, tx, processlog.Token{}, processlog.Outcome{ID: id, To: compensator.Succeeded})
 		var errs []string
 		for _, err := range []error{s.store.Probe(m.ctx, tx), insert, ids, change, settle, tx.Commit(), tx.Rollback()} {
 			errs = append(errs, s.err(err))
@@ -267,8 +268,8 @@ func (c finishedCommand) run(m *storeTwins) {
 // claimCommand claims, and refuses every third entry that has been through too much.
 type claimCommand struct {
 	Entries []int
-	Own     []compensator.Token
-	Token   compensator.Token
+	Own     []processlog.Token
+	Token   processlog.Token
 	Lease   time.Duration
 	Refuse  int // deliveries
 }
@@ -276,19 +277,19 @@ type claimCommand struct {
 func drawClaim(t *rapid.T) claimCommand {
 	c := claimCommand{Entries: drawEntries(t, 8), Token: drawToken(t), Lease: max(1, drawSpan(t, "lease")), Refuse: rapid.IntRange(2, 5).Draw(t, "refuse")}
 	for range c.Entries {
-		c.Own = append(c.Own, pick(t, "own", compensator.Token{}, drawToken(t)))
+		c.Own = append(c.Own, pick(t, "own", processlog.Token{}, drawToken(t)))
 	}
 	return c
 }
 
 func (c claimCommand) run(m *storeTwins) {
 	m.same("claim", func(s twinSide) any {
-		var want []compensator.Wanted
+		var want []processlog.Wanted
 		for i, pick := range c.Entries {
-			want = append(want, compensator.Wanted{ID: s.id(m.entry(pick)), Token: c.Own[i]})
+			want = append(want, processlog.Wanted{ID: s.id(m.entry(pick)), Token: c.Own[i]})
 		}
-		var asked []compensator.Row
-		got, err := s.store.Claim(m.ctx, want, c.Token, c.Lease, func(row *compensator.Row) bool {
+		var asked []processlog.Row
+		got, err := s.store.Claim(m.ctx, want, c.Token, c.Lease, func(row *processlog.Row) bool {
 			asked = append(asked, *row)
 			return row.DeliveryCount < c.Refuse
 		})
@@ -300,7 +301,7 @@ func (c claimCommand) run(m *storeTwins) {
 // releaseCommand gives claims back.
 type releaseCommand struct {
 	Entries []int
-	Token   compensator.Token
+	Token   processlog.Token
 }
 
 func drawRelease(t *rapid.T) releaseCommand { return releaseCommand{drawEntries(t, 6), drawToken(t)} }
@@ -332,9 +333,9 @@ func (c renewCommand) run(m *storeTwins) {
 		versions[i] = row.Version - min(uint64(c.Behind[i]), row.Version)
 	}
 	m.same("renew", func(s twinSide) any {
-		var held []compensator.Held
+		var held []processlog.Held
 		for i, n := range numbers {
-			held = append(held, compensator.Held{ID: s.id(n), Version: versions[i]})
+			held = append(held, processlog.Held{ID: s.id(n), Version: versions[i]})
 		}
 		lost, err := s.store.Renew(m.ctx, held, c.Lease)
 		return []any{slices.Sorted(slices.Values(s.ourIDs(lost))), s.err(err)}
@@ -371,9 +372,9 @@ func drawOutcome(t *rapid.T) outcomeOf {
 	return o
 }
 
-func (o outcomeOf) made(m *storeTwins, n int) compensator.Outcome {
+func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	row, _ := m.stored(n)
-	return compensator.Outcome{
+	return processlog.Outcome{
 		IdempotentID: row.IdempotentID + o.Stranger, Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
 		To: o.To, EndedBy: o.EndedBy, ProcessCount: o.Processed, CompensateCount: o.Undone, After: o.After, LastError: o.LastError,
 	}
@@ -382,7 +383,7 @@ func (o outcomeOf) made(m *storeTwins, n int) compensator.Outcome {
 // settleCommand settles a batch of any kinds of outcomes, perhaps twice as after a lost answer: some rows have moved
 // on, some are held by a slot's transaction.
 type settleCommand struct {
-	Token    compensator.Token
+	Token    processlog.Token
 	Outcomes []outcomeOf
 	Twice    bool
 }
@@ -397,7 +398,7 @@ func (c settleCommand) run(m *storeTwins) {
 		picks = append(picks, o.Entry)
 	}
 	numbers := m.committedOrGone(picks)
-	var outcomes []compensator.Outcome
+	var outcomes []processlog.Outcome
 	for i, n := range numbers {
 		outcomes = append(outcomes, c.Outcomes[i].made(m, n))
 	}
@@ -422,7 +423,7 @@ func (c settleCommand) run(m *storeTwins) {
 // settleTxCommand settles in a slot's transaction.
 type settleTxCommand struct {
 	Slot    int
-	Token   compensator.Token
+	Token   processlog.Token
 	Outcome outcomeOf
 	Commit  bool
 }
@@ -450,13 +451,13 @@ type changeCommand struct {
 	Slot          int // -1: alone
 	Entry         int
 	ByKey, Proven bool
-	Change        compensator.Change
+	Change        processlog.Change
 	Commit        bool
 }
 
 func drawChange(t *rapid.T) changeCommand {
 	c := changeCommand{Slot: rapid.IntRange(-1, 2).Draw(t, "slot"), Entry: drawEntry().Draw(t, "entry"), ByKey: rapid.Bool().Draw(t, "by key"), Proven: rapid.Bool().Draw(t, "proven")}
-	c.Change = compensator.Change{
+	c.Change = processlog.Change{
 		Action: pick(t, "action", compensator.ActionComplete, compensator.ActionCancel, compensator.ActionReschedule, compensator.ActionRequeue, compensator.ActionSettleByHand),
 		Token:  drawToken(t),
 	}
@@ -508,7 +509,7 @@ func (c changeCommand) run(m *storeTwins) {
 		m.same("history", func(s twinSide) any {
 			history, err := s.store.History(m.ctx, s.id(n))
 			for i := range history {
-				history[i].EntryID = compensator.RowID(uint64(s.ours(history[i].EntryID)))
+				history[i].EntryID = processlog.RowID(uint64(s.ours(history[i].EntryID)))
 			}
 			return []any{len(history), history, s.err(err)}
 		})
@@ -517,11 +518,11 @@ func (c changeCommand) run(m *storeTwins) {
 
 // scanCommand asks what is due, and pages through a window.
 type scanCommand struct {
-	Window compensator.Window
+	Window processlog.Window
 }
 
 func drawScan(t *rapid.T) scanCommand {
-	return scanCommand{compensator.Window{
+	return scanCommand{processlog.Window{
 		BusinessType: drawType(t), State: pick(t, "state", compensator.Pending, compensator.Retrying, compensator.Compensating),
 		From: -drawSpan(t, "from") + drawSpan(t, "later"), To: drawSpan(t, "to"), Free: rapid.Bool().Draw(t, "free"), Limit: rapid.IntRange(1, 3).Draw(t, "limit"),
 	}}
@@ -581,9 +582,9 @@ func (c listCommand) run(m *storeTwins) {
 		var pages []any
 		for {
 			page, err := s.store.List(m.ctx, f)
-			entries := []compensator.Entry{}
-			for _, e := range page.Entries {
-				e.ID = compensator.RowID(uint64(s.ours(e.ID)))
+			entries := []processlog.Row{}
+			for _, e := range page.Rows {
+				e.ID = processlog.RowID(uint64(s.ours(e.ID)))
 				entries = append(entries, e)
 			}
 			pages = append(pages, entries, s.err(err))

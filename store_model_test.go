@@ -22,6 +22,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // A user's tests, and our simulation, are worth what the double is. So it is told the same as a database, at
@@ -103,7 +105,7 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 // The database goes first: whatever has to be waited for moves the clock only on its way to an error.
 type storeTwins struct {
 	ctx      context.Context
-	database compensator.Store
+	database processlog.Store
 	memory   *compensatortest.MemoryStore
 	entries  []twinEntry
 	slots    [3]*twinTx
@@ -119,7 +121,7 @@ type twinEntry struct {
 }
 
 type twinTx struct {
-	sides [2]compensator.Transaction
+	sides [2]processlog.Transaction
 	marks map[string]int // the savepoints: how many entries there were
 	wrote bool
 	ended bool
@@ -255,7 +257,7 @@ func (m *storeTwins) committedOrGone(picks []int) []int {
 }
 
 // stored is a row as the double has it, so that what commands make up fits what is there.
-func (m *storeTwins) stored(n int) (row compensator.Row, found bool) {
+func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	if n == unknownEntry {
 		return row, false
 	}
@@ -270,13 +272,13 @@ func (m *storeTwins) stored(n int) (row compensator.Row, found bool) {
 type twinSide struct {
 	m     *storeTwins
 	n     int
-	store compensator.Store
+	store processlog.Store
 }
 
 // id is what this side calls an entry.
 func (s twinSide) id(n int) compensator.EntryID {
 	if n == unknownEntry {
-		return compensator.RowID(unknownEntry)
+		return processlog.RowID(unknownEntry)
 	}
 	return s.m.entries[n].ids[s.n]
 }
@@ -307,28 +309,28 @@ func (s twinSide) ourIDs(ids []compensator.EntryID) []int {
 	return numbers
 }
 
-func (s twinSide) row(row compensator.Row) compensator.Row {
+func (s twinSide) row(row processlog.Row) processlog.Row {
 	if !row.ID.IsZero() {
-		row.ID = compensator.RowID(uint64(s.ours(row.ID)))
+		row.ID = processlog.RowID(uint64(s.ours(row.ID)))
 	}
 	return row
 }
 
-func (s twinSide) rows(rows []compensator.Row) []compensator.Row {
-	translated := []compensator.Row{}
+func (s twinSide) rows(rows []processlog.Row) []processlog.Row {
+	translated := []processlog.Row{}
 	for _, row := range rows {
 		translated = append(translated, s.row(row))
 	}
 	return translated
 }
 
-func (s twinSide) sortedRows(rows []compensator.Row) []compensator.Row {
+func (s twinSide) sortedRows(rows []processlog.Row) []processlog.Row {
 	translated := s.rows(rows)
-	slices.SortFunc(translated, func(a, b compensator.Row) int { return int(a.ID.Row()) - int(b.ID.Row()) })
+	slices.SortFunc(translated, func(a, b processlog.Row) int { return int(a.ID.Row()) - int(b.ID.Row()) })
 	return translated
 }
 
-func (s twinSide) scheduled(list []compensator.Scheduled) []string {
+func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	lines := []string{}
 	for _, d := range list {
 		lines = append(lines, fmt.Sprintf("%d in %v at %d", s.ours(d.ID), d.In, d.NextAt))

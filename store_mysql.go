@@ -11,8 +11,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/compensator-go/compensator/migrations"
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator/migrations"
 )
 
 // mysqlDialect is MySQL from 8.0.1 and MariaDB from 10.6: the first with SKIP LOCKED.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // purgeRows is how many rows one statement deletes: few, so that their locks are short.
@@ -40,7 +42,7 @@ func (s *sqlStore) Purge(ctx context.Context, state State, age time.Duration, li
 }
 
 func (s *sqlStore) purgeGroup(ctx context.Context, g group, age time.Duration, limit int) (purged int, err error) {
-	old := fmt.Sprintf("next_at<%s-%d", s.d.now, millis(age))
+	old := fmt.Sprintf("next_at<%s-%d", s.d.now, processlog.Millis(age))
 	ids, err := queryIDs(ctx, s.pool(), fmt.Sprintf("SELECT id FROM %s%s WHERE %s AND %s ORDER BY next_at, id LIMIT %d",
 		s.table.quoted(""), s.d.dueIndex, g.where(s), old, limit))
 	if err != nil {

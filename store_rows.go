@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // columns lists what a rowScanner reads.
@@ -47,6 +49,7 @@ func (s *sqlStore) queryRows(ctx context.Context, tx Tx, n int, query string, ar
 // query, and an int64 is taken as it is where any other size is written out and parsed.
 type rowScanner struct {
 	Row
+	id                                      uint64
 	headers, token                          sql.RawBytes
 	state, failed, most, undone, deliveries int64
 	epoch                                   int64
@@ -56,7 +59,7 @@ type rowScanner struct {
 
 func newRowScanner() *rowScanner {
 	v := new(rowScanner)
-	v.into = []any{&v.ID.row, &v.IdempotentID, &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
+	v.into = []any{&v.id, &v.IdempotentID, &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
 		&v.Content, &v.headers, &v.state, &v.failed, &v.most, &v.undone, &v.deliveries, &v.Version, &v.epoch,
 		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.dueIn, &v.leaseIn}
 	return v
@@ -66,7 +69,7 @@ func (v *rowScanner) row(rows *sql.Rows) (Row, error) {
 	if err := rows.Scan(v.into...); err != nil {
 		return Row{}, err
 	}
-	v.Headers = nil
+	v.ID, v.Headers = RowID(v.id), nil
 	if len(v.headers) > 0 {
 		_ = json.Unmarshal(v.headers, &v.Headers) // written by us; a row somebody edited must still run
 	}
@@ -87,7 +90,7 @@ func (s *sqlStore) IDs(ctx context.Context, tx Tx, keys []string) (map[string]En
 		tx = s.pool()
 	}
 	found := make(map[string]EntryID, len(keys))
-	for chunk := range slices.Chunk(keys, maxStatementRows) {
+	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
 		rows, err := tx.QueryContext(ctx, "SELECT id, idempotent_id FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+placeholders(len(chunk))+")", anySlice(chunk)...)
 		if err != nil {
 			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", finished(err))
@@ -103,12 +106,12 @@ func (s *sqlStore) IDs(ctx context.Context, tx Tx, keys []string) (map[string]En
 func scanIDs(rows *sql.Rows, into map[string]EntryID) error {
 	defer rows.Close()
 	for rows.Next() {
-		var id EntryID
+		var id uint64
 		var key string
-		if err := rows.Scan(&id.row, &key); err != nil {
+		if err := rows.Scan(&id, &key); err != nil {
 			return err
 		}
-		into[key] = id
+		into[key] = RowID(id)
 	}
 	return rows.Err()
 }
@@ -138,7 +141,7 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 // Versions implements Store.
 func (s *sqlStore) Versions(ctx context.Context, ids []EntryID) ([]Version, error) {
 	found := make([]Version, 0, len(ids))
-	for chunk := range slices.Chunk(ids, maxStatementRows) {
+	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
 		err := s.readLatest(ctx, func(from Tx) error {
 			rows, err := from.QueryContext(ctx, "SELECT id, idempotent_id, state, version, epoch, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
 			if err == nil {
@@ -158,10 +161,12 @@ func scanVersions(rows *sql.Rows, found []Version) ([]Version, error) {
 	defer rows.Close()
 	for rows.Next() {
 		var v Version
+		var id uint64
 		var token sql.RawBytes
-		if err := rows.Scan(&v.ID.row, &v.IdempotentID, &v.State, &v.Number, &v.Epoch, &token); err != nil {
+		if err := rows.Scan(&id, &v.IdempotentID, &v.State, &v.Number, &v.Epoch, &token); err != nil {
 			return nil, err
 		}
+		v.ID = RowID(id)
 		copy(v.Token[:], token)
 		found = append(found, v)
 	}
@@ -214,7 +219,7 @@ func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, 
 	where, arg := "id = ?", any(nil)
 	switch ref := ref.(type) {
 	case EntryID:
-		arg = ref.row
+		arg = ref.Row()
 	case IdempotentID:
 		where, arg = "idempotent_id = ?", string(ref)
 	default:

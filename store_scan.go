@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // openStates are the states an entry can be claimed in. Each is asked for by a query of its own: only then
@@ -21,7 +23,7 @@ func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]E
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find due entries of %q: %w", businessType, err)
 	}
-	slices.SortFunc(due, func(a, b Scheduled) int { return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), compareIDs(a.ID, b.ID)) })
+	slices.SortFunc(due, func(a, b Scheduled) int { return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID)) })
 	ids := make([]EntryID, 0, min(limit, len(due)))
 	for _, d := range due[:min(limit, len(due))] {
 		ids = append(ids, d.ID)
@@ -61,7 +63,7 @@ func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
 // Scan implements Store.
 func (s *sqlStore) Scan(ctx context.Context, w Window) ([]Scheduled, error) {
 	where := fmt.Sprintf("next_at>=%s AND (next_at>%d OR id>%s) AND next_at<%s+%d",
-		s.scanFrom(w), w.After.NextAt, w.After.ID, s.d.now, millis(w.To))
+		s.scanFrom(w), w.After.NextAt, w.After.ID, s.d.now, processlog.Millis(w.To))
 	if w.Free {
 		where += " AND lease_until<=" + s.d.now
 	}
@@ -77,7 +79,7 @@ func (s *sqlStore) scanFrom(w Window) string {
 	if !w.After.ID.IsZero() {
 		return fmt.Sprint(w.After.NextAt)
 	}
-	return fmt.Sprintf("%s+%d", s.d.now, max(millis(w.From), -maxLookBack))
+	return fmt.Sprintf("%s+%d", s.d.now, max(processlog.Millis(w.From), -maxLookBack))
 }
 
 // maxLookBack keeps now + From far from the edge of BIGINT; ms.
@@ -106,10 +108,12 @@ func (s *sqlStore) scheduled(ctx context.Context, query string, args ...any) (fo
 		defer rows.Close()
 		for rows.Next() {
 			var d Scheduled
+			var id uint64
 			var wait int64
-			if err := rows.Scan(&d.ID.row, &d.NextAt, &wait); err != nil {
+			if err := rows.Scan(&id, &d.NextAt, &wait); err != nil {
 				return err
 			}
+			d.ID = RowID(id)
 			d.In = time.Duration(wait) * time.Millisecond
 			found = append(found, d)
 		}

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Settle implements Store: one statement for up to 500 plain successes, and one for up to 100 outcomes of any
@@ -60,7 +62,7 @@ func groupOf(o Outcome) settleGroup {
 // grows with the square. Absorbed successes are all alike.
 func (g settleGroup) rowsPerStatement() int {
 	if g.absorb {
-		return maxStatementRows
+		return processlog.MaxRows
 	}
 	return 100
 }
@@ -74,7 +76,7 @@ func (g settleGroup) set(s *sqlStore, token Token, v rowValues) string {
 	return "state=" + v.number(func(o *Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
 		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *Outcome) EndedBy { return o.EndedBy }, func(by EndedBy) string { return "'" + string(by) + "'" }) +
 		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
-		", next_at=" + s.d.now + "+" + v.number(func(o *Outcome) int64 { return dueAfter(o.After) }) +
+		", next_at=" + s.d.now + "+" + v.number(func(o *Outcome) int64 { return processlog.DueAfter(o.After) }) +
 		", last_error=" + perRow(v, func(o *Outcome) string { return o.LastError }, s.textLiteral)
 }
 
@@ -161,13 +163,11 @@ func (s *sqlStore) textLiteral(text string) string {
 	return s.d.text([]byte(sanitizeError(text)))
 }
 
-const maxErrorRunes = 1000
-
 func sanitizeError(text string) string {
-	text = text[:min(len(text), maxErrorRunes*utf8.UTFMax)]
+	text = text[:min(len(text), processlog.MaxText*utf8.UTFMax)]
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) > maxErrorRunes {
-		text = string([]rune(text)[:maxErrorRunes])
+	if utf8.RuneCountInString(text) > processlog.MaxText {
+		text = string([]rune(text)[:processlog.MaxText])
 	}
 	return text
 }
@@ -270,7 +270,7 @@ func (s *sqlStore) untilFree(ctx context.Context, patience time.Duration, within
 			return err
 		}
 		select {
-		case <-time.After(lockedRetry / 2):
+		case <-time.After(processlog.LockedRetry / 2):
 		case <-deadline.C:
 			return ErrBusy
 		case <-ctx.Done():
@@ -291,7 +291,7 @@ func (s *sqlStore) change(ctx context.Context, tx Tx, ch Change, lock string) (R
 	query := "UPDATE " + s.table.quoted("") + " SET state=?, version=?, epoch=?, process_count=?, compensate_count=?, delivery_count=?, ended_by=?, token=?, " +
 		"next_at=" + s.d.now + "+?, lease_until=CASE WHEN ?=0 THEN 0 ELSE lease_until END, updated_at=" + s.d.stamp + " WHERE id=? AND version=?"
 	res, err := tx.ExecContext(ctx, query, int64(after.State), after.Version, int64(after.Epoch), int64(after.ProcessCount), int64(after.CompensateCount),
-		int64(after.DeliveryCount), string(after.EndedBy), after.Token[:], dueAfter(after.DueIn), int64(after.LeaseLeft), before.ID.row, before.Version)
+		int64(after.DeliveryCount), string(after.EndedBy), after.Token[:], processlog.DueAfter(after.DueIn), int64(after.LeaseLeft), before.ID.Row(), before.Version)
 	if err != nil {
 		return before, fmt.Errorf("compensator: %s entry %s: %w", ch.Action, before.ID, err)
 	}

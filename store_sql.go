@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // sqlStore is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect.
@@ -247,7 +249,7 @@ func throwAway(ctx context.Context, conn *sql.Conn, why error) {
 // updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed. It
 // never waits long for a lock: ids whose rows are locked by others come back as busy, untouched.
 func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error) {
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, processlog.ID.Compare)
 	if s.own != nil && !s.d.halves {
 		changed, err = execCount(ctx, s.own, update(ids))
 		if s.d.fault(err) != faultBusy {
@@ -259,7 +261,7 @@ func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(id
 
 // updateFreeRows is updateRows for what cannot wait at all: it asks first which rows are free.
 func (s *sqlStore) updateFreeRows(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error) {
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, processlog.ID.Compare)
 	err = s.inOwn(ctx, func(tx Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
 		if err != nil || len(free) == 0 {
@@ -297,7 +299,7 @@ func (s *sqlStore) lockFree(ctx context.Context, tx Tx, ids []EntryID) ([]EntryI
 	}
 	missing := without(ids, present)
 	free := append(locked, missing...)
-	slices.SortFunc(free, compareIDs)
+	slices.SortFunc(free, processlog.ID.Compare)
 	return free, nil
 }
 
@@ -324,16 +326,6 @@ func readFree[T any](ctx context.Context, s *sqlStore, ids []EntryID, read func(
 	}
 	rest, err := readFree(ctx, s, ids[len(ids)/2:], read)
 	return append(rows, rest...), err
-}
-
-func compareIDs(a, b EntryID) int {
-	switch {
-	case a.row < b.row:
-		return -1
-	case a.row > b.row:
-		return 1
-	}
-	return 0
 }
 
 // without returns the ids that are not in drop.
@@ -367,11 +359,11 @@ func queryIDs(ctx context.Context, tx Tx, query string, args ...any) ([]EntryID,
 	defer rows.Close()
 	var ids []EntryID
 	for rows.Next() {
-		var id EntryID
-		if err := rows.Scan(&id.row); err != nil {
+		var id uint64
+		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		ids = append(ids, id)
+		ids = append(ids, RowID(id))
 	}
 	return ids, rows.Err()
 }
@@ -383,30 +375,9 @@ func idList(ids []EntryID) string {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendUint(b, id.row, 10)
+		b = strconv.AppendUint(b, id.Row(), 10)
 	}
 	return string(b)
 }
-
-// millis rounds a remaining time up to what the table stores, so that nothing is early.
-func millis(d time.Duration) int64 {
-	ms := d.Milliseconds()
-	if d > time.Duration(ms)*time.Millisecond {
-		ms++
-	}
-	return ms
-}
-
-// dueAfter is millis for a due moment computed as now + d by the database: its now is cut to milliseconds,
-// which would make a delay up to one short.
-func dueAfter(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return millis(d) + 1
-}
-
-// dueIn is dueAfter for the queue: asked any sooner, the database would say "not yet".
-func dueIn(d time.Duration) time.Duration { return time.Duration(dueAfter(d)) * time.Millisecond }
 
 func hexLiteral(b []byte) string { return "X'" + hex.EncodeToString(b) + "'" }

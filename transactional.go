@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // errFenceLost: the handler's transaction was rolled back because somebody else has moved the entry on.
@@ -30,9 +32,8 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	if d.stopping() { // it may have taken long to begin
 		return ending{err: ErrStopping, unstarted: true}
 	}
-	entry := a.row.Entry
 	handle := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, tx, e) }, d.c.middleware, a.t.cfg.Middleware)
-	if err := handle(a.ctx, &entry); err != nil {
+	if err := handle(a.ctx, d.entry(a)); err != nil {
 		return ending{err: err}
 	}
 	if a.ctx.Err() != nil || !inTime() {
@@ -43,7 +44,7 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	token := newToken()
+	token := processlog.NewToken()
 	outcome := a.t.outcomeOf(&a.row, nil, nil)
 	outcome.Absorb = false
 	switch err := d.c.store.SettleTx(ctx, tx, token, outcome); {

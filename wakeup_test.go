@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // waiting is a Compensator of which an entry waits for a slot: due, and no claim under way.
@@ -37,12 +39,12 @@ func woken(s *scanner) bool {
 func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
 	for name, giveBack := range map[string]func(c *Compensator, typ *handlerType, credit *credit){
 		"a rolled back transaction": func(c *Compensator, _ *handlerType, credit *credit) {
-			rec := &recording{c: c, drafts: []Draft{{NewEntry: NewEntry{BusinessType: "close_order"}}}}
+			rec := &recording{c: c, drafts: []Draft{{BusinessType: "close_order"}}}
 			rec.credits = append(rec.credits, credit)
 			rec.rolledBack()
 		},
 		"a duplicate": func(c *Compensator, _ *handlerType, credit *credit) {
-			rec := &recording{c: c, drafts: []Draft{{NewEntry: NewEntry{BusinessType: "close_order"}}}, inserted: []Inserted{{Duplicate: true}}}
+			rec := &recording{c: c, drafts: []Draft{{BusinessType: "close_order"}}, inserted: []Inserted{{Duplicate: true}}}
 			rec.credits = append(rec.credits, credit)
 			rec.fresh(0)
 		},
@@ -67,7 +69,7 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	c.settleLane.flush = func([]settlement) { <-release }
-	c.settleLane.add(make([]settlement, 20*maxStatementRows)...)
+	c.settleLane.add(make([]settlement, 20*processlog.MaxRows)...)
 	c.scanner.peek = time.Now().Add(time.Hour)
 	var claims sync.WaitGroup
 	require.Positive(t, c.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
@@ -167,7 +169,7 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	c.health.down = true // nobody to be told
 	among := make(chan struct{}, 10)
 	c.settleLane.flush = func([]settlement) { among <- struct{}{} }
-	c.slowLane.add(settlement{a: &attempt{t: typ, row: Row{Entry: Entry{ID: RowID(1)}}}, outcome: Outcome{ID: RowID(1), To: Succeeded}})
+	c.slowLane.add(settlement{a: &attempt{t: typ, row: Row{ID: RowID(1)}}, outcome: Outcome{ID: RowID(1), To: Succeeded}})
 	select {
 	case <-store.settled:
 	case <-among:

@@ -154,7 +154,7 @@ type step func(*comparison)
 func announceSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		item := rapid.Custom(func(t *rapid.T) Announcement {
-			return Announcement{"order", RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), spans().Draw(t, "in")}
+			return Announcement{BusinessType: "order", ID: RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
 		})
 		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
 		rules := AnnounceRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
@@ -211,7 +211,7 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 		w := newWheel()
 		var items []Announcement
 		for row := range uint64(entries) {
-			items = append(items, Announcement{"order", RowID(row + 1), time.Duration(row) * time.Millisecond})
+			items = append(items, Announcement{BusinessType: "order", ID: RowID(row + 1), In: time.Duration(row) * time.Millisecond})
 		}
 		_, _, err := w.Announce(t.Context(), items, AnnounceRules{MaxLease: time.Hour})
 		require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // witness remembers a little of what this process has seen the database keep, and reads it back from time to time. A
@@ -17,11 +19,11 @@ import (
 // evidence: a savepoint may have been rolled back since, a deadlock swallowed.
 type witness struct {
 	c       *Compensator
-	doubted atomic.Bool               // the database is to be asked before anything claimed starts
-	own     atomic.Int64              // how many connections of our own had been opened at the last check
-	users   atomic.Int64              // the same of the user's, where a Connector counts them
-	met     atomic.Int64              // when those were last a reason to ask, unix ns
-	lost    atomic.Pointer[LossError] // nil unless stopped
+	doubted atomic.Bool          // the database is to be asked before anything claimed starts
+	own     atomic.Int64         // how many connections of our own had been opened at the last check
+	users   atomic.Int64         // the same of the user's, where a Connector counts them
+	met     atomic.Int64         // when those were last a reason to ask, unix ns
+	lost    atomic.Pointer[loss] // nil unless stopped
 
 	turn chan struct{} // full while somebody asks the database; guards the field below
 	told time.Time     // when the log was last told of the loss
@@ -51,6 +53,12 @@ const (
 
 func (w *witness) init(c *Compensator) { w.c, w.turn = c, make(chan struct{}, 1) }
 
+// loss is what the database has lost.
+type loss struct {
+	LossError
+	newest time.Time // of the testimonies that are lost
+}
+
 // testimony is one version of an entry that the database has kept.
 type testimony struct {
 	Version
@@ -59,7 +67,16 @@ type testimony struct {
 }
 
 func testimonyOf(row *Row, asked time.Time) testimony {
-	return testimony{Version{row.ID, row.IdempotentID, row.State, row.Version, row.Epoch, row.Token}, row.BusinessType, asked}
+	return testimony{versionOf(row), row.BusinessType, asked}
+}
+
+func versionOf(row *Row) Version {
+	return Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+}
+
+// storedAs is the version that an outcome leaves.
+func storedAs(o *Outcome, token Token) Version {
+	return Version{ID: o.ID, IdempotentID: o.IdempotentID, State: o.To, Number: o.Version + 1, Epoch: o.Epoch, Token: token}
 }
 
 // refutes reports whether a history that has had s cannot hold found, or nothing: versions only grow, each is written
@@ -102,7 +119,7 @@ func (w *witness) sawStored(batch []settlement, results []Settled, asked time.Ti
 	defer w.mu.Unlock()
 	for i, r := range results {
 		if o := &batch[i].outcome; r.Applied {
-			w.rememberLocked(testimony{Version{o.ID, o.IdempotentID, o.To, o.Version + 1, o.Epoch, batch[i].token}, batch[i].a.row.BusinessType, asked})
+			w.rememberLocked(testimony{storedAs(o, batch[i].token), batch[i].a.row.BusinessType, asked})
 		}
 	}
 }
@@ -113,7 +130,7 @@ func (w *witness) rememberLocked(s testimony) {
 		w.trail[w.part] = [2]testimony{s}
 	}
 	w.trail[w.part][1] = s
-	w.seen[s.ID.row%testimoniesKept] = s
+	w.seen[s.ID.Row()%testimoniesKept] = s
 }
 
 // recorded takes entries whose transaction has ended well, and that nobody here reads back before they are due. The
@@ -156,8 +173,8 @@ func (w *witness) refuted(rows []Row) (list []testimony) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range rows {
-		s := &w.seen[rows[i].ID.row%testimoniesKept]
-		if s.ID == rows[i].ID && s.refutes(testimonyOf(&rows[i], s.at).Version, true) {
+		s := &w.seen[rows[i].ID.Row()%testimoniesKept]
+		if s.ID == rows[i].ID && s.refutes(versionOf(&rows[i]), true) {
 			list = append(list, *s)
 		}
 	}
@@ -192,7 +209,7 @@ func (w *witness) connections() (own, users int64) {
 }
 
 // stopped is why nothing is started and recorded here, or nil.
-func (w *witness) stopped() *LossError { return w.lost.Load() }
+func (w *witness) stopped() *loss { return w.lost.Load() }
 
 // refusal is stopped as an error. A process that only records has no rounds: each refusal may have it look whether a
 // person has said go on.
@@ -204,7 +221,7 @@ func (w *witness) refusal() error {
 	if !w.c.accepts.Load() && w.due(w.c.cfg.PollInterval) {
 		w.c.checkLane.add(struct{}{})
 	}
-	return lost
+	return &lost.LossError
 }
 
 // refusesRecords is refusal before something is recorded: the first that may be sent over a new connection.
@@ -323,7 +340,7 @@ func (w *witness) read(ctx context.Context, list []testimony) (map[EntryID]Versi
 	for i := range list {
 		ids[i] = list[i].ID
 	}
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, processlog.ID.Compare)
 	versions, err := w.c.store.Versions(ctx, slices.Compact(ids))
 	found := make(map[EntryID]Version, len(versions))
 	for _, v := range versions {
@@ -382,10 +399,10 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[Entr
 	switch {
 	case err != nil && exists:
 		return err
-	case !newest.refutes(testimonyOf(&row, newest.at).Version, exists):
+	case !newest.refutes(versionOf(&row), exists):
 		return nil
 	}
-	loss := &LossError{Lost: w.list(ctx, lost, found, notes), newest: newest.at}
+	loss := &loss{LossError{Lost: w.list(ctx, lost, found, notes)}, newest.at}
 	if noted(notes, ActionAcceptLoss, newest.at) {
 		w.goOn(loss)
 	} else {
@@ -413,23 +430,23 @@ func (w *witness) list(ctx context.Context, known []testimony, found map[EntryID
 		list = append(list, LostEntry{ID: s.ID, IdempotentID: s.IdempotentID, BusinessType: s.businessType, Seen: s.at, Was: s.State,
 			Gone: v.IdempotentID != s.IdempotentID, Is: v.State})
 	}
-	slices.SortFunc(list, func(a, b LostEntry) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b LostEntry) int { return a.ID.Compare(b.ID) })
 	return list
 }
 
-func (w *witness) stop(loss *LossError) {
+func (w *witness) stop(loss *loss) {
 	w.lost.Store(loss)
 	w.complain(loss)
-	tell(w.c, w.c.cfg.Observer.HistoryLost, loss)
+	tell(w.c, w.c.cfg.Observer.HistoryLost, &loss.LossError)
 }
 
 // complain tells the log, once a minute.
-func (w *witness) complain(loss *LossError) {
+func (w *witness) complain(loss *loss) {
 	if time.Since(w.told) < time.Minute {
 		return
 	}
 	w.told = time.Now()
-	w.c.log.Error("compensator: stopped until a person calls AcceptLoss", "err", loss, "lost", loss.Lost)
+	w.c.log.Error("compensator: stopped until a person calls AcceptLoss", "err", &loss.LossError, "lost", loss.Lost)
 }
 
 // seekAcceptance looks whether a person has said go on since what is lost was seen.
@@ -447,7 +464,7 @@ func (w *witness) seekAcceptance(ctx context.Context, _ []testimony) error {
 }
 
 // goOn forgets everything, and starts again.
-func (w *witness) goOn(loss *LossError) {
+func (w *witness) goOn(loss *loss) {
 	w.mu.Lock()
 	clear(w.seen[:])
 	clear(w.trail[:])
@@ -464,7 +481,7 @@ func (w *witness) goOn(loss *LossError) {
 // It returns what this process remembers and the database has lost; the others log theirs. A loss that comes later is not
 // accepted by it.
 func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, error) {
-	if err := by.validate(); err != nil {
+	if err := validateByHand(by); err != nil {
 		return nil, err
 	}
 	if c.closed() {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // How long a row is waited for that a transaction holds.
@@ -24,7 +24,7 @@ const (
 // The transaction stays open.
 var ErrLockWait = errors.New("compensatortest: lock wait timeout exceeded")
 
-// MemoryStore is a compensator.Store that keeps its rows in this process: for unit tests of code that records
+// MemoryStore is a processlog.Store that keeps its rows in this process: for unit tests of code that records
 // entries, and for simulations in a testing/synctest bubble, whose clock it then uses. It behaves as InnoDB
 // does at READ COMMITTED: others read committed rows only, a transaction holds the rows it wrote until it
 // ends, and a second insert of an idempotent id waits for the first. It passes TestStore.
@@ -34,17 +34,17 @@ type MemoryStore struct {
 	name string
 
 	mu            sync.Mutex // guards what follows, and every memoryRow and MemoryTx; never held while waiting
-	rows          map[compensator.EntryID]*memoryRow
+	rows          map[processlog.ID]*memoryRow
 	keys          map[string]*memoryRow // by idempotent id, those not committed included
 	lastID        uint64                // a rolled back insert has used up its id, as AUTO_INCREMENT has
 	lastCommitted uint64                // the highest id that ever was; all that a replica hears of
-	audit         map[compensator.EntryID][]compensator.AuditRecord
+	audit         map[processlog.ID][]processlog.AuditRecord
 	open          []*MemoryTx
-	watch         func(before, after compensator.Row)
+	watch         func(before, after processlog.Row)
 	shift         time.Duration // of the store's clock
 }
 
-var _ compensator.Store = (*MemoryStore)(nil)
+var _ processlog.Store = (*MemoryStore)(nil)
 
 var memoryStores atomic.Int64
 
@@ -52,28 +52,28 @@ var memoryStores atomic.Int64
 func NewMemoryStore() *MemoryStore {
 	return &MemoryStore{
 		name:  fmt.Sprintf("memory-%d", memoryStores.Add(1)),
-		rows:  make(map[compensator.EntryID]*memoryRow),
+		rows:  make(map[processlog.ID]*memoryRow),
 		keys:  make(map[string]*memoryRow),
-		audit: make(map[compensator.EntryID][]compensator.AuditRecord),
-		watch: func(compensator.Row, compensator.Row) {},
+		audit: make(map[processlog.ID][]processlog.AuditRecord),
+		watch: func(processlog.Row, processlog.Row) {},
 	}
 }
 
 // Watch has fn see every committed transition from now on, in the order of commits, each one version after
 // the other. before is zero when the row was inserted, after when it was purged; a renewed lease is no
 // transition. fn runs while the store is locked: it must not call the store.
-func (s *MemoryStore) Watch(fn func(before, after compensator.Row)) {
+func (s *MemoryStore) Watch(fn func(before, after processlog.Row)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watch = fn
 }
 
 // Rows returns every committed row, by ascending id.
-func (s *MemoryStore) Rows() []compensator.Row {
+func (s *MemoryStore) Rows() []processlog.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	var rows []compensator.Row
+	var rows []processlog.Row
 	for _, version := range s.committedLocked() {
 		rows = append(rows, version.row(now))
 	}
@@ -95,7 +95,7 @@ func (s *MemoryStore) Crash() {
 type MemoryStoreState struct {
 	versions []*version // never changed once they are committed
 	lastID   uint64
-	audit    map[compensator.EntryID][]compensator.AuditRecord
+	audit    map[processlog.ID][]processlog.AuditRecord
 }
 
 // Snapshot returns what the store holds now, as a replica has it.
@@ -112,7 +112,7 @@ func (s *MemoryStore) Restore(state MemoryStoreState) {
 	s.Crash()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows, s.keys = make(map[compensator.EntryID]*memoryRow), make(map[string]*memoryRow)
+	s.rows, s.keys = make(map[processlog.ID]*memoryRow), make(map[string]*memoryRow)
 	for _, v := range state.versions {
 		row := &memoryRow{id: v.entry.ID, key: v.entry.IdempotentID, committed: v}
 		s.rows[row.id], s.keys[row.key] = row, row
@@ -131,13 +131,13 @@ func (s *MemoryStore) ShiftClock(d time.Duration) {
 // nowLocked is the store's clock, cut to what a row stores.
 func (s *MemoryStore) nowLocked() int64 { return time.Now().Add(s.shift).UnixMilli() }
 
-// Check implements compensator.Store: nothing can be wrong here.
+// Check implements processlog.Store: nothing can be wrong here.
 func (s *MemoryStore) Check(ctx context.Context) error { return ctx.Err() }
 
-// Fingerprint implements compensator.Store. It is unique in this process.
+// Fingerprint implements processlog.Store. It is unique in this process.
 func (s *MemoryStore) Fingerprint(ctx context.Context) (string, error) { return s.name, ctx.Err() }
 
-// Close implements compensator.Store. The rows stay, so that a test may look at them afterwards.
+// Close implements processlog.Store. The rows stay, so that a test may look at them afterwards.
 func (s *MemoryStore) Close() error { return nil }
 
 // committedLocked lists the committed version of every row, by ascending id.
@@ -158,7 +158,7 @@ func (s *MemoryStore) matchingLocked(match func(*version) bool) []*version {
 
 // writeLocked is the one way from a version of a row to its next, in tx or, when tx is nil, at once; the row
 // must be free for it. A version that does not follow its predecessor is a bug of ours and panics.
-func (s *MemoryStore) writeLocked(tx *MemoryTx, row *memoryRow, next *version, audit *compensator.AuditRecord) {
+func (s *MemoryStore) writeLocked(tx *MemoryTx, row *memoryRow, next *version, audit *processlog.AuditRecord) {
 	step := memoryStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
 	step.mustFollow()
 	if tx == nil {
@@ -214,7 +214,7 @@ func (s *MemoryStore) awaitLocked(ctx context.Context, tx *MemoryTx, row *memory
 	if tx != nil && row.waitsFor(tx) {
 		tx.undoLocked(0)
 		tx.endLocked(endAborted)
-		return compensator.ErrTxAborted
+		return processlog.ErrTxAborted
 	}
 	free, ended := row.nextRelease(), tx.waitLocked(row)
 	s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *MemoryStore) awaitLocked(ctx context.Context, tx *MemoryTx, row *memory
 	return err
 }
 
-func isLockWait(err error) bool { return err == compensator.ErrBusy || err == ErrLockWait }
+func isLockWait(err error) bool { return err == processlog.ErrBusy || err == ErrLockWait }
 
 // withLockWait bounds ctx by lockWait, and by txLockWait when the statement is one of a transaction;
 // freeLocked then returns ErrBusy or ErrLockWait.
@@ -247,16 +247,16 @@ func withLockWait(ctx context.Context, tx *MemoryTx) (context.Context, context.C
 	if tx != nil {
 		return context.WithTimeoutCause(ctx, txLockWait, ErrLockWait)
 	}
-	return context.WithTimeoutCause(ctx, lockWait, compensator.ErrBusy)
+	return context.WithTimeoutCause(ctx, lockWait, processlog.ErrBusy)
 }
 
 // byRef finds what ref names; call it with the lock held.
-func (s *MemoryStore) byRef(ref compensator.Ref) func() *memoryRow {
+func (s *MemoryStore) byRef(ref processlog.Ref) func() *memoryRow {
 	return func() *memoryRow {
 		switch ref := ref.(type) {
-		case compensator.EntryID:
+		case processlog.ID:
 			return s.rows[ref]
-		case compensator.IdempotentID:
+		case processlog.IdempotentID:
 			return s.keys[string(ref)]
 		}
 		return nil

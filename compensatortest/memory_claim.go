@@ -7,21 +7,21 @@ import (
 	"slices"
 	"time"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // lockedRetry is when a claim should look again at a row that it found locked.
 const lockedRetry = 50 * time.Millisecond
 
-// Claim implements compensator.Store. accept runs while the store is locked: it must not call the store.
-func (s *MemoryStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (compensator.Claimed, error) {
+// Claim implements processlog.Store. accept runs while the store is locked: it must not call the store.
+func (s *MemoryStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if err := ctx.Err(); err != nil {
-		return compensator.Claimed{}, err
+		return processlog.Claimed{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := memoryClaim{store: s, now: s.nowLocked(), token: token, lease: lease, accept: accept}
-	held := make(map[compensator.EntryID]compensator.Token, len(want))
+	held := make(map[processlog.ID]processlog.Token, len(want))
 	for _, w := range want {
 		held[w.ID] = w.Token
 	}
@@ -35,27 +35,27 @@ func (s *MemoryStore) Claim(ctx context.Context, want []compensator.Wanted, toke
 type memoryClaim struct {
 	store  *MemoryStore
 	now    int64
-	token  compensator.Token
+	token  processlog.Token
 	lease  time.Duration
-	accept func(*compensator.Row) bool
-	found  compensator.Claimed
+	accept func(*processlog.Row) bool
+	found  processlog.Claimed
 }
 
-func (c *memoryClaim) oneLocked(id compensator.EntryID, held compensator.Token) {
+func (c *memoryClaim) oneLocked(id processlog.ID, held processlog.Token) {
 	row := c.store.rows[id]
 	if row == nil || row.committed == nil {
 		c.found.Gone = append(c.found.Gone, id)
 		return
 	}
 	v := row.committed
-	own := held != compensator.Token{} && held == v.token
+	own := held != processlog.Token{} && held == v.token
 	switch before := v.row(c.now); {
 	case !row.freeFor(nil):
-		c.found.Waiting = append(c.found.Waiting, compensator.Scheduled{ID: id, In: lockedRetry})
+		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: lockedRetry})
 	case v.entry.State.Terminal():
 		c.found.Gone = append(c.found.Gone, id)
 	case before.DueIn > 0 || before.LeaseLeft > 0 && !own:
-		c.found.Waiting = append(c.found.Waiting, compensator.Scheduled{ID: id, In: max(before.DueIn, before.LeaseLeft)})
+		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: max(before.DueIn, before.LeaseLeft)})
 	case !c.accept(&before):
 		c.found.Refused = append(c.found.Refused, v.row(c.now))
 	default:
@@ -65,15 +65,15 @@ func (c *memoryClaim) oneLocked(id compensator.EntryID, held compensator.Token) 
 }
 
 // mine is the row as the store on SQL answers it: what it read, brought up to what it wrote.
-func (c *memoryClaim) mine(claimed *version, before compensator.Row) compensator.Row {
+func (c *memoryClaim) mine(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	row.LeaseLeft, row.UpdatedAt = c.lease, before.UpdatedAt
 	return row
 }
 
-// Release implements compensator.Store. It returns ErrBusy when a transaction kept one of the rows for two
+// Release implements processlog.Store. It returns ErrBusy when a transaction kept one of the rows for two
 // seconds; the others are released.
-func (s *MemoryStore) Release(ctx context.Context, ids []compensator.EntryID, token compensator.Token) error {
+func (s *MemoryStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *MemoryStore) Release(ctx context.Context, ids []compensator.EntryID, to
 		s.writeLocked(nil, row, row.committed.released(s.nowLocked()), nil)
 	})
 	if err == nil && len(busy) > 0 {
-		err = compensator.ErrBusy
+		err = processlog.ErrBusy
 	}
 	if err != nil {
 		return fmt.Errorf("release %d entries: %w", len(ids), err)
@@ -96,7 +96,7 @@ func (s *MemoryStore) Release(ctx context.Context, ids []compensator.EntryID, to
 
 // eachLocked calls do for every id; row is nil when there is none. It does the free rows first and then waits
 // for the others, lockWait in all: the places of those still held are busy.
-func (s *MemoryStore) eachLocked(ctx context.Context, ids []compensator.EntryID, do func(i int, row *memoryRow)) (busy []int, err error) {
+func (s *MemoryStore) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *memoryRow)) (busy []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()
 	var held []int
@@ -110,7 +110,7 @@ func (s *MemoryStore) eachLocked(ctx context.Context, ids []compensator.EntryID,
 	for _, i := range held {
 		row, err := s.freeLocked(ctx, nil, s.byRef(ids[i]))
 		switch {
-		case err == compensator.ErrBusy:
+		case err == processlog.ErrBusy:
 			busy = append(busy, i)
 		case err != nil:
 			return nil, err
@@ -121,16 +121,16 @@ func (s *MemoryStore) eachLocked(ctx context.Context, ids []compensator.EntryID,
 	return busy, nil
 }
 
-// Renew implements compensator.Store. The lease of a row that a transaction holds stays as it is, and is not
+// Renew implements processlog.Store. The lease of a row that a transaction holds stays as it is, and is not
 // lost for that.
-func (s *MemoryStore) Renew(ctx context.Context, held []compensator.Held, lease time.Duration) ([]compensator.EntryID, error) {
+func (s *MemoryStore) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := s.nowLocked() + millis(lease)
-	var lost []compensator.EntryID
+	var lost []processlog.ID
 	for _, h := range held {
 		row := s.rows[h.ID]
 		switch {
@@ -150,8 +150,8 @@ func (v *version) renewed(until int64) *version {
 	return &next
 }
 
-// Due implements compensator.Store.
-func (s *MemoryStore) Due(ctx context.Context, businessType string, limit int) ([]compensator.EntryID, error) {
+// Due implements processlog.Store.
+func (s *MemoryStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (s *MemoryStore) Due(ctx context.Context, businessType string, limit int) (
 		return v.entry.BusinessType == businessType && !v.entry.State.Terminal() && v.due(now) && !v.leased(now)
 	})
 	slices.SortFunc(due, func(a, b *version) int { return place(a.scheduled(now), b.scheduled(now)) })
-	var ids []compensator.EntryID
+	var ids []processlog.ID
 	for _, v := range due[:min(len(due), max(limit, 0))] {
 		ids = append(ids, v.entry.ID)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestMemoryStoreGoesByItsOwnClock(t *testing.T) {
@@ -27,7 +27,7 @@ func TestMemoryStoreGoesByItsOwnClock(t *testing.T) {
 		store.ShiftClock(30*time.Minute - time.Millisecond)
 		due, err := store.Due(t.Context(), "clock", 9)
 		assert.NoError(t, err)
-		assert.Equal(t, []compensator.EntryID{again.ID}, due, "the lease lasts one more millisecond")
+		assert.Equal(t, []processlog.ID{again.ID}, due, "the lease lasts one more millisecond")
 		store.ShiftClock(time.Millisecond)
 		assert.Equal(t, claimed.Version+1, st.claim(row.ID, token(2), time.Hour).Version)
 	})

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// Insert implements compensator.Store. It waits for a transaction that holds one of the keys until that one
+// Insert implements processlog.Store. It waits for a transaction that holds one of the keys until that one
 // or ctx ends, 50 seconds at most. Until tx ends, nobody else can write an entry it found to be a duplicate;
 // claims pass by. It always knows whether tx is open, so proven makes no difference.
-func (s *MemoryStore) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, _ bool) ([]compensator.Inserted, error) {
+func (s *MemoryStore) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (s *MemoryStore) Insert(ctx context.Context, tx compensator.Tx, drafts []co
 		return nil, fmt.Errorf("insert %d entries: %w", len(drafts), err)
 	}
 	now := s.nowLocked()
-	answers := make([]compensator.Inserted, len(drafts))
+	answers := make([]processlog.Inserted, len(drafts))
 	for _, i := range byKey(drafts) {
 		answers[i] = s.insertLocked(own, drafts[i], now)
 	}
@@ -35,7 +35,7 @@ func (s *MemoryStore) Insert(ctx context.Context, tx compensator.Tx, drafts []co
 }
 
 // byKey lists the places of drafts in the order in which they go in.
-func byKey(drafts []compensator.Draft) []int {
+func byKey(drafts []processlog.Draft) []int {
 	order := make([]int, len(drafts))
 	for i := range order {
 		order[i] = i
@@ -46,7 +46,7 @@ func byKey(drafts []compensator.Draft) []int {
 
 // freeKeysLocked returns when nobody else holds any of the keys. A wait may let others take a key seen free
 // before, so every wait starts over.
-func (s *MemoryStore) freeKeysLocked(ctx context.Context, tx *MemoryTx, drafts []compensator.Draft) error {
+func (s *MemoryStore) freeKeysLocked(ctx context.Context, tx *MemoryTx, drafts []processlog.Draft) error {
 	ctx, cancel := withLockWait(ctx, tx)
 	defer cancel()
 	for i := 0; i < len(drafts); i++ {
@@ -62,23 +62,23 @@ func (s *MemoryStore) freeKeysLocked(ctx context.Context, tx *MemoryTx, drafts [
 	return nil
 }
 
-func (s *MemoryStore) insertLocked(tx *MemoryTx, draft compensator.Draft, now int64) compensator.Inserted {
+func (s *MemoryStore) insertLocked(tx *MemoryTx, draft processlog.Draft, now int64) processlog.Inserted {
 	if row := s.keys[draft.IdempotentID]; row != nil {
 		tx.shareLocked(row)
 		entry := &row.seenBy(tx).entry
-		return compensator.Inserted{
+		return processlog.Inserted{
 			ID: row.id, Duplicate: true, BusinessType: entry.BusinessType, State: entry.State, ContentMatches: bytes.Equal(entry.Content, draft.Content),
 		}
 	}
 	s.lastID++
-	row := &memoryRow{id: compensator.RowID(s.lastID), key: draft.IdempotentID}
+	row := &memoryRow{id: processlog.RowID(s.lastID), key: draft.IdempotentID}
 	s.rows[row.id], s.keys[row.key] = row, row
 	s.writeLocked(tx, row, newVersion(row.id, draft, now), nil)
-	return compensator.Inserted{ID: row.id}
+	return processlog.Inserted{ID: row.id}
 }
 
-// IDs implements compensator.Store.
-func (s *MemoryStore) IDs(ctx context.Context, tx compensator.Tx, idempotentIDs []string) (map[string]compensator.EntryID, error) {
+// IDs implements processlog.Store.
+func (s *MemoryStore) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []string) (map[string]processlog.ID, error) {
 	own, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *MemoryStore) IDs(ctx context.Context, tx compensator.Tx, idempotentIDs 
 	if err := own.refusalLocked(); err != nil {
 		return nil, err
 	}
-	ids := make(map[string]compensator.EntryID, len(idempotentIDs))
+	ids := make(map[string]processlog.ID, len(idempotentIDs))
 	for _, key := range idempotentIDs {
 		if row := s.keys[key]; row != nil && row.seenBy(own) != nil {
 			ids[key] = row.id
@@ -98,23 +98,23 @@ func (s *MemoryStore) IDs(ctx context.Context, tx compensator.Tx, idempotentIDs 
 }
 
 // unwrapOptional is unwrap where tx may be nil.
-func (s *MemoryStore) unwrapOptional(ctx context.Context, tx compensator.Tx) (*MemoryTx, error) {
+func (s *MemoryStore) unwrapOptional(ctx context.Context, tx processlog.Tx) (*MemoryTx, error) {
 	if tx == nil {
 		return nil, ctx.Err()
 	}
 	return s.unwrap(ctx, tx)
 }
 
-// Load implements compensator.Store.
-func (s *MemoryStore) Load(ctx context.Context, ids []compensator.EntryID) ([]compensator.Row, error) {
+// Load implements processlog.Store.
+func (s *MemoryStore) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	var rows []compensator.Row
-	read := make(map[compensator.EntryID]bool, len(ids))
+	var rows []processlog.Row
+	read := make(map[processlog.ID]bool, len(ids))
 	for _, id := range ids {
 		if row := s.rows[id]; row != nil && row.committed != nil && !read[id] {
 			rows = append(rows, row.committed.row(now))
@@ -124,31 +124,31 @@ func (s *MemoryStore) Load(ctx context.Context, ids []compensator.EntryID) ([]co
 	return rows, nil
 }
 
-// Versions implements compensator.Store.
-func (s *MemoryStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]compensator.Version, error) {
+// Versions implements processlog.Store.
+func (s *MemoryStore) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
 	rows, err := s.Load(ctx, ids)
-	var versions []compensator.Version
+	var versions []processlog.Version
 	for _, row := range rows {
-		versions = append(versions, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
+		versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
 	}
 	return versions, err
 }
 
-// Resolve implements compensator.Store. It waits ten seconds at most.
-func (s *MemoryStore) Resolve(ctx context.Context, ref compensator.Ref) (compensator.Row, error) {
+// Resolve implements processlog.Store. It waits ten seconds at most.
+func (s *MemoryStore) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
-		return compensator.Row{}, err
+		return processlog.Row{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, resolveWait, compensator.ErrBusy)
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveWait, processlog.ErrBusy)
 	defer cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, err := s.untilLocked(ctx, nil, s.byRef(ref), (*memoryRow).sharedFor)
 	if err == nil && row == nil {
-		err = compensator.ErrNotFound
+		err = processlog.ErrNotFound
 	}
 	if err != nil {
-		return compensator.Row{}, fmt.Errorf("resolve entry %v: %w", ref, err)
+		return processlog.Row{}, fmt.Errorf("resolve entry %v: %w", ref, err)
 	}
 	return row.committed.row(s.nowLocked()), nil
 }

@@ -7,25 +7,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// List implements compensator.Store: in the orders of the store on SQL, and with cursors of its own.
-func (s *MemoryStore) List(ctx context.Context, filter compensator.Filter) (compensator.Page, error) {
+// List implements processlog.Store: in the orders of the store on SQL, and with cursors of its own.
+func (s *MemoryStore) List(ctx context.Context, filter processlog.Filter) (processlog.Page, error) {
 	if err := ctx.Err(); err != nil {
-		return compensator.Page{}, err
+		return processlog.Page{}, err
 	}
 	l, err := newMemoryListing(filter)
 	if err != nil {
-		return compensator.Page{}, err
+		return processlog.Page{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.matchingLocked(func(v *version) bool { return v.listed(filter) && l.behindCursor(v) })
 	slices.SortFunc(found, func(a, b *version) int { return l.compare(l.position(a), l.position(b)) })
-	var page compensator.Page
+	var page processlog.Page
 	for _, v := range found[:min(len(found), l.limit)] {
-		page.Entries = append(page.Entries, v.row(s.nowLocked()).Entry)
+		page.Rows = append(page.Rows, v.row(s.nowLocked()))
 	}
 	if len(found) > l.limit {
 		page.Next = l.cursor(l.position(found[l.limit-1]))
@@ -35,7 +35,7 @@ func (s *MemoryStore) List(ctx context.Context, filter compensator.Filter) (comp
 
 // memoryListing is how one List call sorts.
 type memoryListing struct {
-	filter compensator.Filter
+	filter processlog.Filter
 	order  string // "id", "created" or "due"
 	limit  int
 	after  *listPosition // where the page before ended
@@ -44,27 +44,27 @@ type memoryListing struct {
 // listPosition is a place in a listing.
 type listPosition struct{ at, id int64 }
 
-func newMemoryListing(filter compensator.Filter) (*memoryListing, error) {
+func newMemoryListing(filter processlog.Filter) (*memoryListing, error) {
 	l := &memoryListing{filter: filter, order: listOrder(filter), limit: cmp.Or(filter.Limit, 50)}
 	given := slices.DeleteFunc([]string{filter.BatchID, filter.BusinessID, filter.BusinessExtID}, func(id string) bool { return id == "" })
-	noState := func(state compensator.State) bool { return !slices.Contains(compensator.States[:], state) }
+	noState := func(state processlog.State) bool { return !slices.Contains(processlog.States[:], state) }
 	switch {
 	case l.limit < 1 || l.limit > 1000:
-		return nil, &compensator.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to 1000, or 0 for 50", filter.Limit)}
+		return nil, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to 1000, or 0 for 50", filter.Limit)}
 	case slices.ContainsFunc(filter.States, noState):
-		return nil, &compensator.FieldError{Field: "states", Reason: fmt.Sprintf("%v: one is no state", filter.States)}
+		return nil, &processlog.FieldError{Field: "states", Reason: fmt.Sprintf("%v: one is no state", filter.States)}
 	case len(given) > 1:
-		return nil, &compensator.FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
+		return nil, &processlog.FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
 	case filter.Cursor != "":
 		l.after = new(listPosition)
 		if n, err := fmt.Sscanf(filter.Cursor, l.cursorFormat(), &l.after.at, &l.after.id); n != 2 || err != nil {
-			return nil, &compensator.FieldError{Field: "cursor", Reason: "is not one of Page.Next, or belongs to another listing"}
+			return nil, &processlog.FieldError{Field: "cursor", Reason: "is not one of Page.Next, or belongs to another listing"}
 		}
 	}
 	return l, nil
 }
 
-func listOrder(filter compensator.Filter) string {
+func listOrder(filter processlog.Filter) string {
 	switch {
 	case filter.BatchID+filter.BusinessID+filter.BusinessExtID != "":
 		return "id"
@@ -111,7 +111,7 @@ func (l *memoryListing) cursorFormat() string {
 	return strings.Join([]string{l.order, direction, "%d", "%d"}, ".")
 }
 
-func (v *version) listed(filter compensator.Filter) bool {
+func (v *version) listed(filter processlog.Filter) bool {
 	e := &v.entry
 	return (len(filter.States) == 0 || slices.Contains(filter.States, e.State)) &&
 		anyOr(filter.BusinessType, e.BusinessType) && anyOr(filter.BatchID, e.BatchID) &&

@@ -7,22 +7,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// Heads implements compensator.Store.
-func (s *MemoryStore) Heads(ctx context.Context) ([]compensator.Head, error) {
+// Heads implements processlog.Store.
+func (s *MemoryStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	earliest := make(map[memoryGroup]compensator.Head)
+	earliest := make(map[memoryGroup]processlog.Head)
 	for _, v := range s.matchingLocked(func(v *version) bool { return !v.entry.State.Terminal() }) {
 		head, found := earliest[v.group()]
 		if dueIn := duration(v.nextAt - now); !found || dueIn < head.DueIn {
-			earliest[v.group()] = compensator.Head{BusinessType: v.entry.BusinessType, State: v.entry.State, DueIn: dueIn}
+			earliest[v.group()] = processlog.Head{BusinessType: v.entry.BusinessType, State: v.entry.State, DueIn: dueIn}
 		}
 	}
 	return sortedGroups(earliest), nil
@@ -31,7 +31,7 @@ func (s *MemoryStore) Heads(ctx context.Context) ([]compensator.Head, error) {
 // memoryGroup is what Heads and Count group by.
 type memoryGroup struct {
 	businessType string
-	state        compensator.State
+	state        processlog.State
 }
 
 func (v *version) group() memoryGroup { return memoryGroup{v.entry.BusinessType, v.entry.State} }
@@ -52,15 +52,15 @@ func sortedGroups[T any](groups map[memoryGroup]T) []T {
 	return values
 }
 
-// Scan implements compensator.Store.
-func (s *MemoryStore) Scan(ctx context.Context, window compensator.Window) ([]compensator.Scheduled, error) {
+// Scan implements processlog.Store.
+func (s *MemoryStore) Scan(ctx context.Context, window processlog.Window) ([]processlog.Scheduled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	var found []compensator.Scheduled
+	var found []processlog.Scheduled
 	for _, v := range s.matchingLocked(func(v *version) bool { return v.within(window, now) }) {
 		found = append(found, v.scheduled(now))
 	}
@@ -68,7 +68,7 @@ func (s *MemoryStore) Scan(ctx context.Context, window compensator.Window) ([]co
 	return found[:min(len(found), max(window.Limit, 0))], nil
 }
 
-func (v *version) within(window compensator.Window, now int64) bool {
+func (v *version) within(window processlog.Window, now int64) bool {
 	dueIn := duration(v.nextAt - now)
 	return v.entry.BusinessType == window.BusinessType && v.entry.State == window.State && !v.entry.State.Terminal() &&
 		window.From <= dueIn && dueIn < window.To && !(window.Free && v.leased(now)) &&
@@ -78,14 +78,14 @@ func (v *version) within(window compensator.Window, now int64) bool {
 // anyOr reports whether want, when it is given, is got.
 func anyOr(want, got string) bool { return want == "" || want == got }
 
-// Count implements compensator.Store.
-func (s *MemoryStore) Count(ctx context.Context, filter compensator.CountFilter) ([]compensator.Count, error) {
+// Count implements processlog.Store.
+func (s *MemoryStore) Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	const most = 1 << 30
 	if filter.AtMost < 0 || filter.AtMost > most {
-		return nil, &compensator.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 0 to %d", filter.AtMost, most)}
+		return nil, &processlog.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 0 to %d", filter.AtMost, most)}
 	}
 	atMost := cmp.Or(filter.AtMost, 10_000)
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *MemoryStore) Count(ctx context.Context, filter compensator.CountFilter)
 	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole
 		found, more = found[:atMost+1], true
 	}
-	counts := make(map[memoryGroup]compensator.Count)
+	counts := make(map[memoryGroup]processlog.Count)
 	for _, v := range found {
 		count := counts[v.group()]
 		count.BusinessType, count.State = v.entry.BusinessType, v.entry.State
@@ -108,8 +108,8 @@ func (s *MemoryStore) Count(ctx context.Context, filter compensator.CountFilter)
 	return sortedGroups(counts), nil
 }
 
-// History implements compensator.Store: oldest first.
-func (s *MemoryStore) History(ctx context.Context, id compensator.EntryID) ([]compensator.AuditRecord, error) {
+// History implements processlog.Store: oldest first.
+func (s *MemoryStore) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -122,30 +122,30 @@ func (s *MemoryStore) History(ctx context.Context, id compensator.EntryID) ([]co
 	return history, nil
 }
 
-// Note implements compensator.Store.
-func (s *MemoryStore) Note(ctx context.Context, action compensator.Action, by compensator.ByHand) error {
+// Note implements processlog.Store.
+func (s *MemoryStore) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.audit[compensator.EntryID{}] = append(s.audit[compensator.EntryID{}], compensator.AuditRecord{
+	s.audit[processlog.ID{}] = append(s.audit[processlog.ID{}], processlog.AuditRecord{
 		At: instant(s.nowLocked()), Action: action, Actor: by.Actor, Reason: by.Reason,
 	})
 	return nil
 }
 
-// Purge implements compensator.Store: by type, oldest first. It leaves rows that a transaction holds for another
+// Purge implements processlog.Store: by type, oldest first. It leaves rows that a transaction holds for another
 // time.
-func (s *MemoryStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
+func (s *MemoryStore) Purge(ctx context.Context, state processlog.State, age time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if !slices.Contains(compensator.States[:], state) || !state.Terminal() {
-		return 0, &compensator.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
+	if !slices.Contains(processlog.States[:], state) || !state.Terminal() {
+		return 0, &processlog.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
 	}
 	if age < 0 {
-		return 0, &compensator.FieldError{Field: "age", Reason: age.String() + " is negative"}
+		return 0, &processlog.FieldError{Field: "age", Reason: age.String() + " is negative"}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *MemoryStore) Purge(ctx context.Context, state compensator.State, age ti
 		if row := s.rows[v.entry.ID]; row.freeFor(nil) {
 			purged++
 			s.removeLocked(row)
-			s.watch(v.row(now), compensator.Row{})
+			s.watch(v.row(now), processlog.Row{})
 		}
 	}
 	return purged, nil

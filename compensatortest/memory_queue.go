@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // MemoryQueue is what a Redis is to the processes that share it: a queue for several Compensators of one test,
@@ -38,7 +38,7 @@ type memoryKeys struct {
 // MemoryMember is one entry in a MemoryQueue.
 type MemoryMember struct {
 	BusinessType string
-	ID           compensator.EntryID
+	ID           processlog.ID
 	At           int64         // due, or lease end while claimed; unix ms of the queue's clock
 	In           time.Duration // the same from now
 }
@@ -158,7 +158,7 @@ func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.fl
 // maxScriptMembers is how many entries one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
-func (q *MemoryQueue) announceLocked(businessType string, items []compensator.Announcement, rules compensator.AnnounceRules) (newHead, lost bool) {
+func (q *MemoryQueue) announceLocked(businessType string, items []processlog.Announcement, rules processlog.AnnounceRules) (newHead, lost bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
 	defer q.dropEmptyLocked(businessType)
@@ -189,9 +189,9 @@ func (q *MemoryQueue) setLocked(businessType string) *memoryZset {
 	return set
 }
 
-func (q *MemoryQueue) claimLocked(businessType string, limit int, lease time.Duration) compensator.Leased {
+func (q *MemoryQueue) claimLocked(businessType string, limit int, lease time.Duration) processlog.Leased {
 	now := q.nowLocked()
-	leased := compensator.Leased{Token: now.ceil + max(1, waitMillis(lease)), Next: compensator.Never}
+	leased := processlog.Leased{Token: now.ceil + max(1, waitMillis(lease)), Next: processlog.Never}
 	set := q.keys.due[businessType]
 	leased.Lost = set == nil || !set.whole
 	if set == nil {
@@ -207,7 +207,7 @@ func (q *MemoryQueue) claimLocked(businessType string, limit int, lease time.Dur
 	return leased
 }
 
-func (q *MemoryQueue) settleLocked(businessType string, items []compensator.QueueOutcome) {
+func (q *MemoryQueue) settleLocked(businessType string, items []processlog.QueueOutcome) {
 	now := q.nowLocked()
 	set := q.keys.due[businessType]
 	if set == nil {
@@ -238,16 +238,16 @@ func (q *MemoryQueue) dropEmptyLocked(businessType string) {
 func (q *MemoryQueue) peekLocked(businessType string) (wait time.Duration, lost bool) {
 	set := q.keys.due[businessType]
 	if set == nil {
-		return compensator.Never, true
+		return processlog.Never, true
 	}
 	if head, found := set.head(); found {
 		return q.nowLocked().until(head), !set.whole
 	}
-	return compensator.Never, !set.whole
+	return processlog.Never, !set.whole
 }
 
 // rebuildLocked leaves the mark of whoever begins to rebuild a type.
-func (q *MemoryQueue) rebuildLocked(businessType string, mark compensator.Token, period time.Duration) (mine bool) {
+func (q *MemoryQueue) rebuildLocked(businessType string, mark processlog.Token, period time.Duration) (mine bool) {
 	now := q.nowLocked().floor
 	set := q.setLocked(businessType)
 	_, own := set.marks[mark]
@@ -258,7 +258,7 @@ func (q *MemoryQueue) rebuildLocked(businessType string, mark compensator.Token,
 	return true
 }
 
-func (q *MemoryQueue) rebuiltLocked(businessType string, mark compensator.Token) (whole bool) {
+func (q *MemoryQueue) rebuiltLocked(businessType string, mark processlog.Token) (whole bool) {
 	set := q.keys.due[businessType]
 	if set == nil {
 		return false
@@ -274,7 +274,7 @@ func (q *MemoryQueue) rebuiltLocked(businessType string, mark compensator.Token)
 func (q *MemoryQueue) checkLocked(fingerprint string) error {
 	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
 	if q.keys.owner != fingerprint {
-		return &compensator.FieldError{Field: "Prefix", Reason: fmt.Sprintf("the queue belongs to another database (its fingerprint is %q, ours %q)", q.keys.owner, fingerprint)}
+		return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("the queue belongs to another database (its fingerprint is %q, ours %q)", q.keys.owner, fingerprint)}
 	}
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// MemoryQueueClient is a compensator.Queue: a MemoryQueue as one process sees it. It passes TestQueue.
+// MemoryQueueClient is a processlog.Queue: a MemoryQueue as one process sees it. It passes TestQueue.
 type MemoryQueueClient struct {
 	queue  *MemoryQueue
 	number int // from 1
@@ -20,7 +20,7 @@ type MemoryQueueClient struct {
 	epoch int // guarded by queue.mu: as seen last
 }
 
-var _ compensator.Queue = (*MemoryQueueClient)(nil)
+var _ processlog.Queue = (*MemoryQueueClient)(nil)
 
 var errQueueClosed = errors.New("compensatortest: queue client is closed")
 
@@ -37,7 +37,7 @@ func (c *MemoryQueueClient) open(ctx context.Context, operation string) error {
 	return nil
 }
 
-// Check implements compensator.Queue.
+// Check implements processlog.Queue.
 func (c *MemoryQueueClient) Check(ctx context.Context, fingerprint string) error {
 	if err := c.open(ctx, "check"); err != nil {
 		return err
@@ -46,14 +46,14 @@ func (c *MemoryQueueClient) Check(ctx context.Context, fingerprint string) error
 	return c.queue.checkLocked(fingerprint)
 }
 
-// Announce implements compensator.Queue.
-func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (newHeads, lost []string, err error) {
+// Announce implements processlog.Queue.
+func (c *MemoryQueueClient) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
 	if err := c.open(ctx, "announce"); err != nil {
 		return nil, nil, err
 	}
 	defer c.queue.mu.Unlock()
 	var types []string
-	byType := make(map[string][]compensator.Announcement)
+	byType := make(map[string][]processlog.Announcement)
 	for _, item := range items {
 		if byType[item.BusinessType] == nil {
 			types = append(types, item.BusinessType)
@@ -68,17 +68,17 @@ func (c *MemoryQueueClient) Announce(ctx context.Context, items []compensator.An
 	return newHeads, lost, nil
 }
 
-// Claim implements compensator.Queue. It takes at most 1,000 entries, whatever the limit.
-func (c *MemoryQueueClient) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (compensator.Leased, error) {
+// Claim implements processlog.Queue. It takes at most 1,000 entries, whatever the limit.
+func (c *MemoryQueueClient) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	if err := c.open(ctx, "claim "+businessType); err != nil {
-		return compensator.Leased{}, err
+		return processlog.Leased{}, err
 	}
 	defer c.queue.mu.Unlock()
 	return c.queue.claimLocked(businessType, limit, lease), nil
 }
 
-// Settle implements compensator.Queue.
-func (c *MemoryQueueClient) Settle(ctx context.Context, businessType string, items []compensator.QueueOutcome) error {
+// Settle implements processlog.Queue.
+func (c *MemoryQueueClient) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	if err := c.open(ctx, "settle "+businessType); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *MemoryQueueClient) Settle(ctx context.Context, businessType string, ite
 	return nil
 }
 
-// Peek implements compensator.Queue.
+// Peek implements processlog.Queue.
 func (c *MemoryQueueClient) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
 	if err := c.open(ctx, "peek"); err != nil {
 		return nil, nil, err
@@ -102,8 +102,8 @@ func (c *MemoryQueueClient) Peek(ctx context.Context, businessTypes []string) (w
 	return waits, lost, nil
 }
 
-// Rebuild implements compensator.Queue.
-func (c *MemoryQueueClient) Rebuild(ctx context.Context, businessTypes []string, token compensator.Token, period time.Duration) (mine []string, err error) {
+// Rebuild implements processlog.Queue.
+func (c *MemoryQueueClient) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
 	if err := c.open(ctx, "rebuild"); err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func (c *MemoryQueueClient) Rebuild(ctx context.Context, businessTypes []string,
 	return mine, nil
 }
 
-// Rebuilt implements compensator.Queue.
-func (c *MemoryQueueClient) Rebuilt(ctx context.Context, businessTypes []string, token compensator.Token) (whole []string, err error) {
+// Rebuilt implements processlog.Queue.
+func (c *MemoryQueueClient) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
 	if err := c.open(ctx, "end rebuild"); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func addIf(so bool, types []string, businessType string) []string {
 	return types
 }
 
-// Notify implements compensator.Queue: every client that listens hears it, this one included.
+// Notify implements processlog.Queue: every client that listens hears it, this one included.
 func (c *MemoryQueueClient) Notify(ctx context.Context, businessTypes []string) error {
 	if len(businessTypes) == 0 {
 		return nil
@@ -158,7 +158,7 @@ type memoryListener struct {
 	heard []string      // guarded by the queue's mu
 }
 
-// Listen implements compensator.Queue. A closed client hears nothing.
+// Listen implements processlog.Queue. A closed client hears nothing.
 func (c *MemoryQueueClient) Listen(ctx context.Context, wake func(businessType string)) {
 	l := &memoryListener{news: make(chan struct{}, 1)}
 	q := c.queue
@@ -188,7 +188,7 @@ func (c *MemoryQueueClient) Listen(ctx context.Context, wake func(businessType s
 	}
 }
 
-// Kept implements compensator.Queue. The first call knows nothing and returns false.
+// Kept implements processlog.Queue. The first call knows nothing and returns false.
 func (c *MemoryQueueClient) Kept(ctx context.Context) (bool, error) {
 	if err := c.open(ctx, "read epoch"); err != nil {
 		return false, err
@@ -200,7 +200,7 @@ func (c *MemoryQueueClient) Kept(ctx context.Context) (bool, error) {
 	return kept, nil
 }
 
-// Lead implements compensator.Queue: the client that leads leads on, and another one takes over once a period
+// Lead implements processlog.Queue: the client that leads leads on, and another one takes over once a period
 // passed without its asking.
 func (c *MemoryQueueClient) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	if err := c.open(ctx, "lead"); err != nil {
@@ -210,7 +210,7 @@ func (c *MemoryQueueClient) Lead(ctx context.Context, period time.Duration) (boo
 	return c.queue.leadLocked(c.number, period), nil
 }
 
-// Close implements compensator.Queue: later calls of this client fail. The queue and its other clients stay.
+// Close implements processlog.Queue: later calls of this client fail. The queue and its other clients stay.
 func (c *MemoryQueueClient) Close() error {
 	c.closed.Store(true)
 	return nil

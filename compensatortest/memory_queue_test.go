@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestMemoryQueueKeepsTheQueuesPromises(t *testing.T) {
-	TestQueue(t, func(*testing.T) compensator.Queue { return NewMemoryQueue().Client() })
+	TestQueue(t, func(*testing.T) processlog.Queue { return NewMemoryQueue().Client() })
 }
 
 func TestMemoryQueueKeepsEveryPromiseInABubble(t *testing.T) {
@@ -35,7 +35,7 @@ func inQueueBubble(t *testing.T, test func(t *queueTest, shared *MemoryQueue)) {
 }
 
 // of is the same test through another client.
-func (t *queueTest) of(q compensator.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
+func (t *queueTest) of(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
 func (t *queueTest) kept() bool {
 	t.Helper()
@@ -59,7 +59,7 @@ func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
 		theirs := other.claim("order", 9, time.Hour)
 		assert.Equal(t, entryIDs(1), mine.IDs)
 		assert.Equal(t, entryIDs(2), theirs.IDs)
-		other.settle("order", compensator.QueueOutcome{ID: mine.IDs[0], Token: mine.Token, Remove: true})
+		other.settle("order", processlog.QueueOutcome{ID: mine.IDs[0], Token: mine.Token, Remove: true})
 		assert.Len(t, shared.Members(), 1, "the token decides, not the client")
 
 		require.NoError(t, other.queue.Close())
@@ -74,7 +74,7 @@ func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
 		other := t.of(shared.Client())
 		assert.Equal(t, []bool{false, true, false, true}, []bool{t.kept(), t.kept(), other.kept(), other.kept()})
 		require.NoError(t, t.queue.Check(t.ctx, "one"))
-		require.ErrorAs(t, other.queue.Check(t.ctx, "two"), new(*compensator.FieldError))
+		require.ErrorAs(t, other.queue.Check(t.ctx, "two"), new(*processlog.FieldError))
 		t.announce(dueIn("order", 1, 0))
 		shared.Lose()
 		assert.Empty(t, shared.Members())
@@ -89,7 +89,7 @@ func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
 		t.announce(dueIn("order", 1, 0), dueIn("stock", 2, time.Hour))
 		snapshot := shared.Snapshot()
 		leased := t.claim("order", 1, time.Minute)
-		t.settle("order", compensator.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
+		t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
 		t.announce(dueIn("stock", 3, 0))
 		for range 2 {
 			shared.Restore(snapshot)
@@ -112,7 +112,7 @@ func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
 		assert.Equal(t, 10*time.Minute, began.In-50*time.Minute-time.Millisecond, "rounded up by one")
 		assert.Equal(t, began.In-50*time.Minute, t.peek("order"))
 		shared.ShiftClock(-10 * time.Minute)
-		assert.Equal(t, []MemoryMember{{"order", compensator.RowID(1), began.At, began.In - 40*time.Minute}}, shared.Members())
+		assert.Equal(t, []MemoryMember{{"order", processlog.RowID(1), began.At, began.In - 40*time.Minute}}, shared.Members())
 		t.pass(20*time.Second + time.Millisecond)
 		assert.Empty(t, t.claim("order", 1, time.Hour).IDs)
 		shared.ShiftClock(20 * time.Minute)
@@ -138,7 +138,7 @@ func TestEveryListeningClientOfAMemoryQueueHearsEveryNotification(t *testing.T) 
 	inQueueBubble(t, func(t *queueTest, shared *MemoryQueue) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		var heard [2][]string
-		for i, q := range []compensator.Queue{t.queue, shared.Client()} {
+		for i, q := range []processlog.Queue{t.queue, shared.Client()} {
 			go q.Listen(ctx, func(businessType string) { heard[i] = append(heard[i], businessType) })
 		}
 		synctest.Wait()

@@ -11,12 +11,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // memoryRow is one row: the version everybody reads, and the one of the transaction that holds it.
 type memoryRow struct {
-	id        compensator.EntryID
+	id        processlog.ID
 	key       string
 	committed *version // nil: inserted and not committed yet
 	working   *version // the holder's
@@ -83,7 +83,7 @@ func (r *memoryRow) release(tx *MemoryTx) {
 type memoryStep struct {
 	row           *memoryRow
 	before, after *version // before is nil for an insert
-	audit         *compensator.AuditRecord
+	audit         *processlog.AuditRecord
 }
 
 func (st memoryStep) mustFollow() {
@@ -98,16 +98,16 @@ func (st memoryStep) mustFollow() {
 
 // version is a row at one moment. It never changes once it is stored; the next one is a copy.
 type version struct {
-	entry      compensator.Entry
-	token      compensator.Token
+	entry      processlog.Row // without what follows
+	token      processlog.Token
 	nextAt     int64 // unix ms
 	leaseUntil int64 // unix ms; 0: no lease
 }
 
 // newVersion is the row that draft inserts.
-func newVersion(id compensator.EntryID, draft compensator.Draft, now int64) *version {
+func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	v := &version{token: draft.Token, nextAt: dueAt(now, draft.Delay)}
-	v.entry = compensator.Entry{
+	v.entry = processlog.Row{
 		ID: id, IdempotentID: draft.IdempotentID, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
 		BusinessID: draft.BusinessID, BusinessExtID: draft.BusinessExtID, UserID: draft.UserID, UserName: draft.UserName,
 		Content: append([]byte{}, draft.Content...), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
@@ -122,11 +122,12 @@ func newVersion(id compensator.EntryID, draft compensator.Draft, now int64) *ver
 }
 
 // row is what a reader gets at now: a copy that shares nothing. It is zero for no version.
-func (v *version) row(now int64) compensator.Row {
+func (v *version) row(now int64) processlog.Row {
 	if v == nil {
-		return compensator.Row{}
+		return processlog.Row{}
 	}
-	row := compensator.Row{Entry: v.entry, Token: v.token, DueIn: duration(v.nextAt - now), LeaseLeft: duration(v.leaseUntil - now)}
+	row := v.entry
+	row.Token, row.DueIn, row.LeaseLeft = v.token, duration(v.nextAt-now), duration(v.leaseUntil-now)
 	row.NextAt = instant(v.nextAt)
 	row.Content = bytes.Clone(v.entry.Content)
 	row.Headers = maps.Clone(v.entry.Headers)
@@ -134,7 +135,7 @@ func (v *version) row(now int64) compensator.Row {
 }
 
 // next is the version a write at now starts from.
-func (v *version) next(token compensator.Token, now int64) *version {
+func (v *version) next(token processlog.Token, now int64) *version {
 	next := *v
 	next.token = token
 	next.entry.Version++
@@ -143,7 +144,7 @@ func (v *version) next(token compensator.Token, now int64) *version {
 }
 
 // claimed is the version that a claim leaves. A delivery of the caller's own is counted already.
-func (v *version) claimed(token compensator.Token, lease time.Duration, now int64, own bool) *version {
+func (v *version) claimed(token processlog.Token, lease time.Duration, now int64, own bool) *version {
 	next := v.next(token, now)
 	if !own || next.entry.DeliveryCount == 0 {
 		next.entry.DeliveryCount++
@@ -161,7 +162,7 @@ func (v *version) released(now int64) *version {
 
 // settled is the version that outcome leaves. An absorbed success keeps the counts: another attempt may have
 // recorded a failure since.
-func (v *version) settled(outcome compensator.Outcome, token compensator.Token, now int64) *version {
+func (v *version) settled(outcome processlog.Outcome, token processlog.Token, now int64) *version {
 	next := v.next(token, now)
 	if !outcome.Absorb {
 		next.entry.ProcessCount, next.entry.CompensateCount = outcome.ProcessCount, outcome.CompensateCount
@@ -177,7 +178,7 @@ func (v *version) settled(outcome compensator.Outcome, token compensator.Token, 
 }
 
 // changed is the version that a Change leaves, which computed after from v's row.
-func (v *version) changed(after compensator.Row, now int64) *version {
+func (v *version) changed(after processlog.Row, now int64) *version {
 	next := v.next(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
 	next.entry.ProcessCount, next.entry.CompensateCount = after.ProcessCount, after.CompensateCount
@@ -194,16 +195,16 @@ func (v *version) due(now int64) bool    { return v.nextAt <= now }
 func (v *version) leased(now int64) bool { return v.leaseUntil > now }
 
 // scheduled says when the entry wants attention.
-func (v *version) scheduled(now int64) compensator.Scheduled {
-	return compensator.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), NextAt: v.nextAt}
+func (v *version) scheduled(now int64) processlog.Scheduled {
+	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), NextAt: v.nextAt}
 }
 
 // place compares rows by their place in the schedule.
-func place(a, b compensator.Scheduled) int {
+func place(a, b processlog.Scheduled) int {
 	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), compareIDs(a.ID, b.ID))
 }
 
-func compareIDs(a, b compensator.EntryID) int { return cmp.Compare(a.Row(), b.Row()) }
+func compareIDs(a, b processlog.ID) int { return cmp.Compare(a.Row(), b.Row()) }
 
 // storableError makes text of a handler what the last_error column takes: at most 1,000 valid runes.
 func storableError(text string) string {

@@ -4,22 +4,22 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements compensator.Store. Rows that a transaction keeps for two seconds are answered as busy;
+// Settle implements processlog.Store. Rows that a transaction keeps for two seconds are answered as busy;
 // the others are settled before it waits.
-func (s *MemoryStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) ([]compensator.Settled, error) {
+func (s *MemoryStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ids := make([]compensator.EntryID, len(outcomes))
+	ids := make([]processlog.ID, len(outcomes))
 	for i, outcome := range outcomes {
 		ids[i] = outcome.ID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answers := make([]compensator.Settled, len(outcomes))
+	answers := make([]processlog.Settled, len(outcomes))
 	busy, err := s.eachLocked(ctx, ids, func(i int, row *memoryRow) {
 		answers[i] = s.settleLocked(row, token, outcomes[i])
 	})
@@ -27,47 +27,47 @@ func (s *MemoryStore) Settle(ctx context.Context, token compensator.Token, outco
 		return nil, fmt.Errorf("settle %d entries: %w", len(outcomes), err)
 	}
 	for _, i := range busy {
-		answers[i] = compensator.Settled{Busy: true}
+		answers[i] = processlog.Settled{Busy: true}
 	}
 	return answers, nil
 }
 
 // settleLocked writes one outcome to a free row. The fence is asked first: a row that still stands as it was
 // claimed carries the claim's token.
-func (s *MemoryStore) settleLocked(row *memoryRow, token compensator.Token, outcome compensator.Outcome) compensator.Settled {
+func (s *MemoryStore) settleLocked(row *memoryRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
-		return compensator.Settled{Missing: true}
+		return processlog.Settled{Missing: true}
 	}
 	before := row.committed
 	if !before.of(outcome) {
-		return compensator.Settled{Missing: true}
+		return processlog.Settled{Missing: true}
 	}
 	if !before.admits(outcome) {
-		return compensator.Settled{Applied: before.token == token, State: before.entry.State}
+		return processlog.Settled{Applied: before.token == token, State: before.entry.State}
 	}
 	s.writeLocked(nil, row, before.settled(outcome, token, s.nowLocked()), nil)
-	return compensator.Settled{Applied: true, State: outcome.To}
+	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
 // admits asks the outcome's fence.
-func (v *version) admits(outcome compensator.Outcome) bool {
+func (v *version) admits(outcome processlog.Outcome) bool {
 	if !v.of(outcome) {
 		return false
 	}
 	if outcome.Absorb {
-		return v.entry.Epoch == outcome.Epoch && (v.entry.State == compensator.Pending || v.entry.State == compensator.Retrying)
+		return v.entry.Epoch == outcome.Epoch && (v.entry.State == processlog.Pending || v.entry.State == processlog.Retrying)
 	}
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
 }
 
 // of reports whether the row is the entry that the outcome is about.
-func (v *version) of(outcome compensator.Outcome) bool {
+func (v *version) of(outcome processlog.Outcome) bool {
 	return v.entry.IdempotentID == outcome.IdempotentID
 }
 
-// SettleTx implements compensator.Store. It waits for a transaction that holds the row until that one or ctx
+// SettleTx implements processlog.Store. It waits for a transaction that holds the row until that one or ctx
 // ends, 50 seconds at most.
-func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token compensator.Token, outcome compensator.Outcome) error {
+func (s *MemoryStore) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, outcome processlog.Outcome) error {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
@@ -85,14 +85,14 @@ func (s *MemoryStore) SettleTx(ctx context.Context, tx compensator.Tx, token com
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(own).admits(outcome):
-		return compensator.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
+		return processlog.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
 	return nil
 }
 
 // holdLocked finds a row and holds it for tx; nil when there is none.
-func (s *MemoryStore) holdLocked(ctx context.Context, tx *MemoryTx, ref compensator.Ref) (*memoryRow, error) {
+func (s *MemoryStore) holdLocked(ctx context.Context, tx *MemoryTx, ref processlog.Ref) (*memoryRow, error) {
 	if err := tx.refusalLocked(); err != nil {
 		return nil, err
 	}
@@ -103,13 +103,13 @@ func (s *MemoryStore) holdLocked(ctx context.Context, tx *MemoryTx, ref compensa
 	return row, err
 }
 
-// Change implements compensator.Store. In a transaction it waits for another that holds the row until that
+// Change implements processlog.Store. In a transaction it waits for another that holds the row until that
 // one or ctx ends, 50 seconds at most, and holds the row itself even when the change is refused; without one
 // it waits for two seconds. It always knows whether tx is open, so proven makes no difference.
-func (s *MemoryStore) Change(ctx context.Context, tx compensator.Tx, _ bool, change compensator.Change) (compensator.Row, error) {
+func (s *MemoryStore) Change(ctx context.Context, tx processlog.Tx, _ bool, change processlog.Change) (processlog.Row, error) {
 	own, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
-		return compensator.Row{}, err
+		return processlog.Row{}, err
 	}
 	ctx, cancel := withLockWait(ctx, own)
 	defer cancel()
@@ -117,24 +117,24 @@ func (s *MemoryStore) Change(ctx context.Context, tx compensator.Tx, _ bool, cha
 	defer s.mu.Unlock()
 	row, err := s.holdLocked(ctx, own, change.Ref)
 	if err == nil && row == nil {
-		err = compensator.ErrNotFound
+		err = processlog.ErrNotFound
 	}
 	if err != nil {
-		return compensator.Row{}, fmt.Errorf("%s entry %v: %w", change.Action, change.Ref, err)
+		return processlog.Row{}, fmt.Errorf("%s entry %v: %w", change.Action, change.Ref, err)
 	}
 	return s.changeLocked(own, row, change)
 }
 
-func (s *MemoryStore) changeLocked(tx *MemoryTx, row *memoryRow, change compensator.Change) (compensator.Row, error) {
+func (s *MemoryStore) changeLocked(tx *MemoryTx, row *memoryRow, change processlog.Change) (processlog.Row, error) {
 	now := s.nowLocked()
 	before := row.seenBy(tx).row(now)
 	after, err := change.After(before)
 	if err != nil {
 		return before, err
 	}
-	var audit *compensator.AuditRecord
+	var audit *processlog.AuditRecord
 	if change.Audited() {
-		audit = &compensator.AuditRecord{
+		audit = &processlog.AuditRecord{
 			EntryID: row.id, At: instant(now), Action: change.Action, Actor: change.Actor, Reason: change.Reason,
 			Before: auditState(before), After: auditState(after),
 		}
@@ -143,8 +143,8 @@ func (s *MemoryStore) changeLocked(tx *MemoryTx, row *memoryRow, change compensa
 	return before, nil
 }
 
-func auditState(row compensator.Row) compensator.AuditState {
-	return compensator.AuditState{
+func auditState(row processlog.Row) processlog.AuditState {
+	return processlog.AuditState{
 		State: row.State, Version: row.Version, Epoch: row.Epoch, ProcessCount: row.ProcessCount, LastError: row.LastError,
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var errNoSQL = errors.New("compensatortest: a MemoryTx runs no SQL")
@@ -33,7 +33,7 @@ type MemoryTx struct {
 	marks []savepoint
 }
 
-var _ compensator.Transaction = (*MemoryTx)(nil)
+var _ processlog.Transaction = (*MemoryTx)(nil)
 
 // savepoint is a name for the first steps of a transaction.
 type savepoint struct {
@@ -48,16 +48,16 @@ type txEnd struct {
 }
 
 var (
-	endFinished = &txEnd{refusal: compensator.ErrNoTransaction, answer: sql.ErrTxDone}
-	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", compensator.ErrNoTransaction, driver.ErrBadConn), answer: driver.ErrBadConn}
+	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, answer: sql.ErrTxDone}
+	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), answer: driver.ErrBadConn}
 	// A driver cannot tell whether a connection that it gave up was needed for what comes now.
 	endDropped = &txEnd{refusal: driver.ErrBadConn, answer: mysql.ErrInvalidConn}
 	// A server that ended a transaction by itself has nothing against a COMMIT: there is just nothing left.
-	endAborted = &txEnd{refusal: compensator.ErrTxAborted}
+	endAborted = &txEnd{refusal: processlog.ErrTxAborted}
 )
 
-// Begin implements compensator.Store. It returns a *MemoryTx.
-func (s *MemoryStore) Begin(ctx context.Context) (compensator.Transaction, error) {
+// Begin implements processlog.Store. It returns a *MemoryTx.
+func (s *MemoryStore) Begin(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.BeginTx(ctx)
 	if err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func (s *MemoryStore) BeginTx(ctx context.Context) (*MemoryTx, error) {
 	return tx, nil
 }
 
-// Probe implements compensator.Store.
-func (s *MemoryStore) Probe(ctx context.Context, tx compensator.Tx) error {
+// Probe implements processlog.Store.
+func (s *MemoryStore) Probe(ctx context.Context, tx processlog.Tx) error {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *MemoryStore) Probe(ctx context.Context, tx compensator.Tx) error {
 type memoryTxKey struct{}
 
 // unwrap finds the MemoryTx that tx is, or wraps: through a wrapper it asks by the context of a statement.
-func (s *MemoryStore) unwrap(ctx context.Context, tx compensator.Tx) (*MemoryTx, error) {
+func (s *MemoryStore) unwrap(ctx context.Context, tx processlog.Tx) (*MemoryTx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (s *MemoryStore) unwrap(ctx context.Context, tx compensator.Tx) (*MemoryTx,
 		_, _ = tx.ExecContext(context.WithValue(ctx, memoryTxKey{}, &own), "SELECT 1") // the answer is own
 	}
 	if own == nil || own.store != s {
-		return nil, compensator.ErrNoTransaction
+		return nil, processlog.ErrNoTransaction
 	}
 	return own, nil
 }
@@ -126,7 +126,7 @@ func (tx *MemoryTx) Commit() error {
 	defer tx.store.mu.Unlock()
 	if tx.end == nil && tx.ctx.Err() != nil {
 		tx.undoLocked(0)
-		tx.endLocked(&txEnd{refusal: compensator.ErrNoTransaction, answer: tx.ctx.Err()})
+		tx.endLocked(&txEnd{refusal: processlog.ErrNoTransaction, answer: tx.ctx.Err()})
 	}
 	if tx.end != nil {
 		return tx.answerLocked()

@@ -12,19 +12,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
-func draft(key string) compensator.Draft {
-	return compensator.Draft{NewEntry: compensator.NewEntry{
-		BusinessType: "memory", Options: compensator.Options{IdempotentID: key},
-	}}
+func draft(key string) processlog.Draft {
+	return processlog.Draft{BusinessType: "memory", IdempotentID: key}
 }
 
-func insert(t *testing.T, store *compensatortest.MemoryStore, tx compensator.Tx, key string) compensator.EntryID {
+func insert(t *testing.T, store *compensatortest.MemoryStore, tx processlog.Tx, key string) processlog.ID {
 	t.Helper()
-	inserted, err := store.Insert(t.Context(), tx, []compensator.Draft{draft(key)}, false)
+	inserted, err := store.Insert(t.Context(), tx, []processlog.Draft{draft(key)}, false)
 	require.NoError(t, err)
 	return inserted[0].ID
 }
@@ -36,8 +35,8 @@ func begin(t *testing.T, store *compensatortest.MemoryStore) *compensatortest.Me
 	return tx
 }
 
-func cancelIn(t *testing.T, store *compensatortest.MemoryStore, tx compensator.Tx, id compensator.EntryID) error {
-	_, err := store.Change(t.Context(), tx, false, compensator.Change{Ref: id, Action: compensator.ActionCancel, Token: compensator.Token{1}})
+func cancelIn(t *testing.T, store *compensatortest.MemoryStore, tx processlog.Tx, id processlog.ID) error {
+	_, err := store.Change(t.Context(), tx, false, processlog.Change{Ref: id, Action: processlog.ActionCancel, Token: processlog.Token{1}})
 	return err
 }
 
@@ -49,10 +48,10 @@ func TestMemoryTxThatWouldWaitForItselfIsAborted(t *testing.T) {
 		waiting := make(chan error, 1)
 		go func() { waiting <- cancelIn(t, store, first, b) }()
 		synctest.Wait()
-		require.ErrorIs(t, cancelIn(t, store, second, a), compensator.ErrTxAborted)
-		require.ErrorIs(t, <-waiting, compensator.ErrNotFound, "the victim's entry is gone")
-		_, err := store.Insert(t.Context(), second, []compensator.Draft{draft("c")}, false)
-		require.ErrorIs(t, err, compensator.ErrTxAborted)
+		require.ErrorIs(t, cancelIn(t, store, second, a), processlog.ErrTxAborted)
+		require.ErrorIs(t, <-waiting, processlog.ErrNotFound, "the victim's entry is gone")
+		_, err := store.Insert(t.Context(), second, []processlog.Draft{draft("c")}, false)
+		require.ErrorIs(t, err, processlog.ErrTxAborted)
 		require.NoError(t, second.Commit(), "as a server would say, with nothing left to commit")
 		require.NoError(t, first.Commit())
 		require.Len(t, store.Rows(), 1)
@@ -62,15 +61,15 @@ func TestMemoryTxThatWouldWaitForItselfIsAborted(t *testing.T) {
 func TestMemoryTxIsFoundInsideAWrapper(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	tx := begin(t, store)
-	insert(t, store, struct{ compensator.Tx }{tx}, "wrapped")
+	insert(t, store, struct{ processlog.Tx }{tx}, "wrapped")
 	require.NoError(t, tx.Commit())
 	require.Len(t, store.Rows(), 1)
 }
 
 func TestMemoryTxOfAnotherStoreIsNoTransaction(t *testing.T) {
 	tx := begin(t, compensatortest.NewMemoryStore())
-	_, err := compensatortest.NewMemoryStore().Insert(t.Context(), tx, []compensator.Draft{draft("lost")}, true)
-	require.ErrorIs(t, err, compensator.ErrNoTransaction)
+	_, err := compensatortest.NewMemoryStore().Insert(t.Context(), tx, []processlog.Draft{draft("lost")}, true)
+	require.ErrorIs(t, err, processlog.ErrNoTransaction)
 }
 
 func TestMemoryTxRunsNoSQL(t *testing.T) {
@@ -112,7 +111,7 @@ func TestMemoryTxSaysOnceHowItEnded(t *testing.T) {
 		c.end(tx)
 		require.ErrorIs(t, tx.Commit(), c.first)
 		require.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
-		require.ErrorIs(t, tx.Savepoint("late"), compensator.ErrNoTransaction)
+		require.ErrorIs(t, tx.Savepoint("late"), processlog.ErrNoTransaction)
 	}
 }
 
@@ -136,7 +135,7 @@ func TestMemoryTxKnowsItsSavepoints(t *testing.T) {
 func TestWatchSeesEveryCommittedTransitionOneVersionAfterTheOther(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	var seen []string
-	store.Watch(func(before, after compensator.Row) {
+	store.Watch(func(before, after processlog.Row) {
 		switch {
 		case before.ID.IsZero():
 			seen = append(seen, "inserted")
@@ -159,7 +158,7 @@ func TestWatchSeesEveryCommittedTransitionOneVersionAfterTheOther(t *testing.T) 
 	deadline := time.Now().Add(time.Minute)
 	for n := 0; n == 0 && time.Now().Before(deadline); {
 		var err error
-		n, err = store.Purge(t.Context(), compensator.Cancelled, 0, 1)
+		n, err = store.Purge(t.Context(), processlog.Cancelled, 0, 1)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, "inserted cancelled purged", strings.Join(seen, " "))
@@ -171,7 +170,7 @@ func TestRowsAreCopies(t *testing.T) {
 	d := draft("copy")
 	d.Content = content
 	tx := begin(t, store)
-	_, err := store.Insert(t.Context(), tx, []compensator.Draft{d}, false)
+	_, err := store.Insert(t.Context(), tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	content[0] = 'X'
@@ -184,9 +183,9 @@ func TestInsertWaitsForAKeyThatWasTakenWhileItWaitedForAnother(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		first, second, third := begin(t, store), begin(t, store), begin(t, store)
 		insert(t, store, first, "b")
-		waiting := make(chan []compensator.Inserted, 1)
+		waiting := make(chan []processlog.Inserted, 1)
 		go func() {
-			inserted, err := store.Insert(t.Context(), second, []compensator.Draft{draft("a"), draft("b")}, false)
+			inserted, err := store.Insert(t.Context(), second, []processlog.Draft{draft("a"), draft("b")}, false)
 			assert.NoError(t, err)
 			waiting <- inserted
 		}()
@@ -197,7 +196,7 @@ func TestInsertWaitsForAKeyThatWasTakenWhileItWaitedForAnother(t *testing.T) {
 		require.Empty(t, waiting, "it still waits, for the third")
 		require.NoError(t, third.Commit())
 		inserted := <-waiting
-		assert.Equal(t, compensator.Inserted{ID: a, Duplicate: true, BusinessType: draft("a").BusinessType, ContentMatches: true}, inserted[0])
+		assert.Equal(t, processlog.Inserted{ID: a, Duplicate: true, BusinessType: draft("a").BusinessType, ContentMatches: true}, inserted[0])
 		assert.False(t, inserted[1].Duplicate)
 		require.NoError(t, second.Commit())
 	})
@@ -205,30 +204,30 @@ func TestInsertWaitsForAKeyThatWasTakenWhileItWaitedForAnother(t *testing.T) {
 
 func TestMemoryStoreThatGoesBackGivesIdsOutAgain(t *testing.T) {
 	s := compensatortest.NewMemoryStore()
-	insert := func(key string) (compensator.EntryID, *compensatortest.MemoryTx) {
+	insert := func(key string) (processlog.ID, *compensatortest.MemoryTx) {
 		tx, err := s.BeginTx(t.Context())
 		require.NoError(t, err)
-		d := compensator.Draft{NewEntry: compensator.NewEntry{BusinessType: "order", Options: compensator.Options{IdempotentID: key}}}
-		in, err := s.Insert(t.Context(), tx, []compensator.Draft{d}, true)
+		d := processlog.Draft{BusinessType: "order", IdempotentID: key}
+		in, err := s.Insert(t.Context(), tx, []processlog.Draft{d}, true)
 		require.NoError(t, err)
 		return in[0].ID, tx
 	}
 	kept, tx := insert("kept")
 	require.NoError(t, tx.Commit())
-	require.NoError(t, s.Note(t.Context(), compensator.ActionPurge, compensator.ByHand{Actor: "ann", Reason: "kept"}))
+	require.NoError(t, s.Note(t.Context(), processlog.ActionPurge, processlog.ByHand{Actor: "ann", Reason: "kept"}))
 	before := s.Snapshot()
 	lost, tx := insert("lost")
 	require.NoError(t, tx.Commit())
 	_, open := insert("open")
-	_, err := s.Change(t.Context(), nil, false, compensator.Change{Ref: kept, Action: compensator.ActionCancel, Token: compensator.Token{1}})
+	_, err := s.Change(t.Context(), nil, false, processlog.Change{Ref: kept, Action: processlog.ActionCancel, Token: processlog.Token{1}})
 	require.NoError(t, err)
-	require.NoError(t, s.Note(t.Context(), compensator.ActionAcceptLoss, compensator.ByHand{Actor: "ann", Reason: "lost"}))
+	require.NoError(t, s.Note(t.Context(), processlog.ActionAcceptLoss, processlog.ByHand{Actor: "ann", Reason: "lost"}))
 
 	s.Restore(before)
 	require.Error(t, open.Commit())
 	require.Len(t, s.Rows(), 1)
-	require.Equal(t, compensator.Pending, s.Rows()[0].State)
-	notes, err := s.History(t.Context(), compensator.EntryID{})
+	require.Equal(t, processlog.Pending, s.Rows()[0].State)
+	notes, err := s.History(t.Context(), processlog.ID{})
 	require.NoError(t, err)
 	require.Len(t, notes, 1)
 	heir, tx := insert("heir")

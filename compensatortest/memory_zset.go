@@ -6,25 +6,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // memoryZset is a sorted set of Redis: entries by their place, those of one place by the bytes of their id's
 // text.
 type memoryZset struct {
 	members []zsetMember
-	places  map[compensator.EntryID]int64
-	whole   bool                        // nothing that was announced since is lost
-	marks   map[compensator.Token]int64 // of those that rebuild it -> end of the period
+	places  map[processlog.ID]int64
+	whole   bool                       // nothing that was announced since is lost
+	marks   map[processlog.Token]int64 // of those that rebuild it -> end of the period
 }
 
 type zsetMember struct {
-	id compensator.EntryID
+	id processlog.ID
 	at int64
 }
 
 func newMemoryZset() *memoryZset {
-	return &memoryZset{places: make(map[compensator.EntryID]int64), marks: make(map[compensator.Token]int64)}
+	return &memoryZset{places: make(map[processlog.ID]int64), marks: make(map[processlog.Token]int64)}
 }
 
 func (z *memoryZset) clone() *memoryZset {
@@ -41,7 +41,7 @@ func (z *memoryZset) marked(now int64) bool {
 	return false
 }
 
-func (z *memoryZset) place(id compensator.EntryID) (at int64, known bool) {
+func (z *memoryZset) place(id processlog.ID) (at int64, known bool) {
 	at, known = z.places[id]
 	return at, known
 }
@@ -55,8 +55,8 @@ func (z *memoryZset) head() (at int64, found bool) {
 }
 
 // due lists the first limit members whose place has come.
-func (z *memoryZset) due(now int64, limit int) []compensator.EntryID {
-	var ids []compensator.EntryID
+func (z *memoryZset) due(now int64, limit int) []processlog.ID {
+	var ids []processlog.ID
 	for _, m := range z.members[:min(len(z.members), limit)] {
 		if m.at > now {
 			break
@@ -67,7 +67,7 @@ func (z *memoryZset) due(now int64, limit int) []compensator.EntryID {
 }
 
 // put adds a member or moves it.
-func (z *memoryZset) put(id compensator.EntryID, at int64) {
+func (z *memoryZset) put(id processlog.ID, at int64) {
 	z.remove(id)
 	m := zsetMember{id, at}
 	i, _ := slices.BinarySearchFunc(z.members, m, compareMembers)
@@ -75,7 +75,7 @@ func (z *memoryZset) put(id compensator.EntryID, at int64) {
 	z.places[id] = at
 }
 
-func (z *memoryZset) remove(id compensator.EntryID) {
+func (z *memoryZset) remove(id processlog.ID) {
 	at, known := z.places[id]
 	if !known {
 		return

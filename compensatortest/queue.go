@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestQueue is the conformance suite of compensator.Queue: an implementation that passes it may stand behind
+// TestQueue is the conformance suite of processlog.Queue: an implementation that passes it may stand behind
 // a Compensator. open returns a fresh, empty queue that shares nothing with others; the suite closes it.
 //
 // The suite reads the real clock. It waits for what must happen and measures only that nothing is early, so
 // a slow machine makes it slow, not red.
-func TestQueue(t *testing.T, open func(t *testing.T) compensator.Queue) {
+func TestQueue(t *testing.T, open func(t *testing.T) processlog.Queue) {
 	for _, promise := range queuePromises {
 		t.Run(promise.name, func(t *testing.T) { promise.test(newQueueTest(t, open(t))) })
 	}
@@ -74,10 +74,10 @@ const queuePatience = 30 * time.Second
 type queueTest struct {
 	*testing.T
 	ctx   context.Context
-	queue compensator.Queue
+	queue processlog.Queue
 }
 
-func newQueueTest(t *testing.T, q compensator.Queue) *queueTest {
+func newQueueTest(t *testing.T, q processlog.Queue) *queueTest {
 	ctx, cancel := context.WithTimeout(context.Background(), queuePatience)
 	t.Cleanup(func() {
 		cancel()
@@ -86,24 +86,24 @@ func newQueueTest(t *testing.T, q compensator.Queue) *queueTest {
 	return &queueTest{t, ctx, q}
 }
 
-func dueIn(businessType string, row uint64, d time.Duration) compensator.Announcement {
-	return compensator.Announcement{BusinessType: businessType, ID: compensator.RowID(row), In: d}
+func dueIn(businessType string, row uint64, d time.Duration) processlog.Announcement {
+	return processlog.Announcement{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
 // announce uses a longest lease of an hour, and no limit.
-func (t *queueTest) announce(items ...compensator.Announcement) (newHeads []string) {
+func (t *queueTest) announce(items ...processlog.Announcement) (newHeads []string) {
 	t.Helper()
-	return t.announceBy(compensator.AnnounceRules{MaxLease: time.Hour}, items...)
+	return t.announceBy(processlog.AnnounceRules{MaxLease: time.Hour}, items...)
 }
 
-func (t *queueTest) announceBy(rules compensator.AnnounceRules, items ...compensator.Announcement) (newHeads []string) {
+func (t *queueTest) announceBy(rules processlog.AnnounceRules, items ...processlog.Announcement) (newHeads []string) {
 	t.Helper()
 	newHeads, _, err := t.queue.Announce(t.ctx, items, rules)
 	require.NoError(t, err)
 	return newHeads
 }
 
-func (t *queueTest) claim(businessType string, limit int, lease time.Duration) compensator.Leased {
+func (t *queueTest) claim(businessType string, limit int, lease time.Duration) processlog.Leased {
 	t.Helper()
 	leased, err := t.queue.Claim(t.ctx, businessType, limit, lease)
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func (t *queueTest) claim(businessType string, limit int, lease time.Duration) c
 }
 
 // awaitClaim claims until there is something to claim.
-func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Duration) compensator.Leased {
+func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Duration) processlog.Leased {
 	t.Helper()
 	for {
 		if leased := t.claim(businessType, limit, lease); len(leased.IDs) > 0 {
@@ -121,7 +121,7 @@ func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Durati
 	}
 }
 
-func (t *queueTest) settle(businessType string, outcomes ...compensator.QueueOutcome) {
+func (t *queueTest) settle(businessType string, outcomes ...processlog.QueueOutcome) {
 	t.Helper()
 	require.NoError(t, t.queue.Settle(t.ctx, businessType, outcomes))
 }
@@ -153,10 +153,10 @@ func (t *queueTest) within(total, got time.Duration) {
 	assert.Greater(t, got, total-time.Minute)
 }
 
-func entryIDs(numbers ...uint64) []compensator.EntryID {
-	ids := []compensator.EntryID{}
+func entryIDs(numbers ...uint64) []processlog.ID {
+	ids := []processlog.ID{}
 	for _, n := range numbers {
-		ids = append(ids, compensator.RowID(n))
+		ids = append(ids, processlog.RowID(n))
 	}
 	return ids
 }

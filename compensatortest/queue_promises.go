@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func (t *queueTest) noEntryComesDueEarly() {
@@ -54,12 +54,12 @@ func (t *queueTest) entryIsGivenAgainOnceItsLeaseEnds() {
 
 func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
 	const entries, claimers = 1000, 8
-	var items []compensator.Announcement
+	var items []processlog.Announcement
 	for row := range uint64(entries) {
 		items = append(items, dueIn("order", row+1, 0))
 	}
 	t.announce(items...)
-	var claimed [claimers][]compensator.EntryID
+	var claimed [claimers][]processlog.ID
 	var errs [claimers]error
 	var group sync.WaitGroup
 	for i := range claimers {
@@ -74,7 +74,7 @@ func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
 		})
 	}
 	group.Wait()
-	given := make(map[compensator.EntryID]int)
+	given := make(map[processlog.ID]int)
 	for i := range claimers {
 		require.NoError(t, errs[i])
 		for _, id := range claimed[i] {
@@ -86,7 +86,7 @@ func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
 }
 
 func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
-	assert.Equal(t, compensator.Never, t.claim("order", 1, time.Minute).Next, "no entry at all")
+	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next, "no entry at all")
 	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
@@ -94,23 +94,23 @@ func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
 	third := t.claim("order", 1, time.Minute)
 	assert.Empty(t, third.IDs)
 	t.within(10*time.Minute, third.Next)
-	t.settle("order", compensator.QueueOutcome{ID: second.IDs[0], Token: second.Token, In: time.Minute})
+	t.settle("order", processlog.QueueOutcome{ID: second.IDs[0], Token: second.Token, In: time.Minute})
 	t.within(time.Minute, t.claim("order", 1, time.Minute).Next)
 }
 
 func (t *queueTest) settleRemovesOnlyUnderItsOwnToken() {
 	old, current := t.twoLeases()
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, Remove: true})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, Remove: true})
 	t.within(time.Hour, t.peek("order"))
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, Remove: true})
-	assert.Equal(t, compensator.Never, t.peek("order"))
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, Remove: true})
+	assert.Equal(t, processlog.Never, t.peek("order"))
 }
 
 func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	old, current := t.twoLeases()
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, In: 3 * time.Hour})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 3 * time.Hour})
 	t.within(time.Hour, t.peek("order"))
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, In: 3 * time.Hour})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, In: 3 * time.Hour})
 	t.within(3*time.Hour, t.peek("order"))
 }
 
@@ -118,14 +118,14 @@ func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 // than who has only found it running.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old, In: 10 * time.Minute})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
 	t.within(10*time.Minute, t.peek("order"))
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current, In: time.Hour})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, In: time.Hour})
 	t.within(10*time.Minute, t.peek("order"))
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: current})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current})
 	assert.LessOrEqual(t, t.peek("order"), time.Duration(0))
-	t.settle("stock", compensator.QueueOutcome{ID: compensator.RowID(1), Token: old})
-	assert.Equal(t, compensator.Never, t.peek("stock"), "an entry that is not there stays away")
+	t.settle("stock", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old})
+	assert.Equal(t, processlog.Never, t.peek("stock"), "an entry that is not there stays away")
 }
 
 // twoLeases leaves entry 1 leased for an hour, after an earlier lease ended.
@@ -140,7 +140,7 @@ func (t *queueTest) twoLeases() (old, current int64) {
 func (t *queueTest) settledEntryMayWaitForTheLongestTime() {
 	t.announce(dueIn("order", 1, 0))
 	leased := t.claim("order", 1, time.Minute)
-	t.settle("order", compensator.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, In: farthest})
+	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, In: farthest})
 	t.within(farthest, t.peek("order"))
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
 	t.announce(dueIn("order", 1, time.Hour))
@@ -152,7 +152,7 @@ func (t *queueTest) settledEntryComesDueAgainNotEarly() {
 	t.announce(dueIn("order", 1, 0))
 	token := t.claim("order", 1, time.Hour).Token
 	begun := time.Now()
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: token, In: wait})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: token, In: wait})
 	assert.Equal(t, entryIDs(1), t.awaitClaim("order", 1, time.Minute).IDs)
 	assert.GreaterOrEqual(t, time.Since(begun), wait)
 }
@@ -161,8 +161,8 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
 	token := t.claim("order", 2, time.Hour).Token
 	t.settle("order",
-		compensator.QueueOutcome{ID: compensator.RowID(1), Token: token},
-		compensator.QueueOutcome{ID: compensator.RowID(2), Token: token, In: -time.Hour})
+		processlog.QueueOutcome{ID: processlog.RowID(1), Token: token},
+		processlog.QueueOutcome{ID: processlog.RowID(2), Token: token, In: -time.Hour})
 	assert.ElementsMatch(t, entryIDs(1, 2), t.claim("order", 2, time.Minute).IDs)
 }
 
@@ -197,7 +197,7 @@ func (t *queueTest) removedEntryMayBeAnnouncedAgain() {
 		t.announce(dueIn("order", 1, 0))
 		leased := t.claim("order", 1, time.Hour)
 		require.Equal(t, entryIDs(1), leased.IDs)
-		t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: leased.Token, Remove: true})
+		t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: leased.Token, Remove: true})
 	}
 }
 
@@ -213,7 +213,7 @@ func (t *queueTest) announceReportsTypesWhoseHeadMovedForward() {
 
 func (t *queueTest) peekAnswersInTheOrderAsked() {
 	const types = 300
-	var items []compensator.Announcement
+	var items []processlog.Announcement
 	var asked []string
 	for i := range types {
 		name := fmt.Sprintf("type %d", i)
@@ -229,7 +229,7 @@ func (t *queueTest) peekAnswersInTheOrderAsked() {
 	require.Len(t, waits, types+1)
 	for i, wait := range waits[:types] {
 		if i%2 == 1 {
-			assert.Equal(t, compensator.Never, wait, "type %d", i)
+			assert.Equal(t, processlog.Never, wait, "type %d", i)
 		} else {
 			t.within(time.Duration(i)*time.Hour, wait)
 		}
@@ -245,28 +245,28 @@ func (t *queueTest) idsBeyondTwoToThe53Survive() {
 	leased := t.claim("order", 10, time.Hour)
 	assert.ElementsMatch(t, ids, leased.IDs)
 	for _, id := range leased.IDs {
-		t.settle("order", compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		t.settle("order", processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
-	assert.Equal(t, compensator.Never, t.peek("order"))
+	assert.Equal(t, processlog.Never, t.peek("order"))
 }
 
 func (t *queueTest) thousandsOfEntriesFitInOneCall() {
 	const entries = 2500
-	var items []compensator.Announcement
+	var items []processlog.Announcement
 	for row := range uint64(entries) {
 		items = append(items, dueIn("order", row+1, 0))
 	}
 	t.announce(slices.Concat(items, items[:100])...)
-	var outcomes []compensator.QueueOutcome
+	var outcomes []processlog.QueueOutcome
 	for len(outcomes) < entries {
 		leased := t.awaitClaim("order", entries, time.Hour)
 		for _, id := range leased.IDs {
-			outcomes = append(outcomes, compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+			outcomes = append(outcomes, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 		}
 	}
 	assert.Empty(t, t.claim("order", entries, time.Hour).IDs)
 	t.settle("order", outcomes...)
-	assert.Equal(t, compensator.Never, t.peek("order"))
+	assert.Equal(t, processlog.Never, t.peek("order"))
 }
 
 func (t *queueTest) typesDoNotMix() {
@@ -278,24 +278,24 @@ func (t *queueTest) typesDoNotMix() {
 		leased := t.claim(name, 10, time.Hour)
 		assert.ElementsMatch(t, entryIDs(uint64(i+1), 1000), leased.IDs, "type %q", name)
 		for _, id := range leased.IDs {
-			t.settle(name, compensator.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+			t.settle(name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 		}
-		assert.Equal(t, compensator.Never, t.peek(name), "type %q", name)
+		assert.Equal(t, processlog.Never, t.peek(name), "type %q", name)
 	}
 }
 
 func (t *queueTest) emptyInputIsFine() {
 	assert.Empty(t, t.announce())
 	t.settle("order")
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: 1, Remove: true})
-	t.settle("order", compensator.QueueOutcome{ID: compensator.RowID(1), Token: 1})
-	assert.Equal(t, compensator.Never, t.peek("order"), "settling adds nothing")
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: 1, Remove: true})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: 1})
+	assert.Equal(t, processlog.Never, t.peek("order"), "settling adds nothing")
 	waits, _, err := t.queue.Peek(t.ctx, nil)
 	require.NoError(t, err)
 	assert.Empty(t, waits)
 	require.NoError(t, t.queue.Notify(t.ctx, nil))
-	assert.Empty(t, t.rebuild(compensator.Token{1}))
-	assert.Empty(t, t.rebuilt(compensator.Token{1}))
+	assert.Empty(t, t.rebuild(processlog.Token{1}))
+	assert.Empty(t, t.rebuilt(processlog.Token{1}))
 	t.announce(dueIn("order", 1, 0))
 	for _, limit := range []int{0, -1} {
 		leased := t.claim("order", limit, time.Minute)
@@ -308,11 +308,11 @@ func (t *queueTest) endedContextIsObeyed() {
 	t.announce(dueIn("order", 1, 0))
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	_, _, err := t.queue.Announce(ctx, []compensator.Announcement{dueIn("order", 2, 0)}, compensator.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := t.queue.Announce(ctx, []processlog.Announcement{dueIn("order", 2, 0)}, processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = t.queue.Claim(ctx, "order", 1, time.Hour)
 	assert.ErrorIs(t, err, context.Canceled)
-	err = t.queue.Settle(ctx, "order", []compensator.QueueOutcome{{ID: compensator.RowID(1), Remove: true}})
+	err = t.queue.Settle(ctx, "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Remove: true}})
 	assert.ErrorIs(t, err, context.Canceled)
 	_, _, err = t.queue.Peek(ctx, []string{"order"})
 	assert.ErrorIs(t, err, context.Canceled)
@@ -364,7 +364,7 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 }
 
 // threeAnHour are the rules of a type that is full with three members.
-var threeAnHour = compensator.AnnounceRules{MaxLease: time.Hour, Limit: 3}
+var threeAnHour = processlog.AnnounceRules{MaxLease: time.Hour, Limit: 3}
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
@@ -372,7 +372,7 @@ func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	assert.Empty(t, t.announceBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.within(time.Hour, t.peek("order"))
 	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour)) // one that is already there is no new member
-	t.announceBy(compensator.AnnounceRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
+	t.announceBy(processlog.AnnounceRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.within(time.Minute, t.peek("order"))
 }
 
@@ -405,14 +405,14 @@ func (t *queueTest) limitZeroIsNone() {
 	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 101, time.Minute)))
 }
 
-func (t *queueTest) rebuild(token compensator.Token, businessTypes ...string) (mine []string) {
+func (t *queueTest) rebuild(token processlog.Token, businessTypes ...string) (mine []string) {
 	t.Helper()
 	mine, err := t.queue.Rebuild(t.ctx, businessTypes, token, time.Hour)
 	require.NoError(t, err)
 	return mine
 }
 
-func (t *queueTest) rebuilt(token compensator.Token, businessTypes ...string) (whole []string) {
+func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (whole []string) {
 	t.Helper()
 	whole, err := t.queue.Rebuilt(t.ctx, businessTypes, token)
 	require.NoError(t, err)
@@ -424,7 +424,7 @@ func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
 	require.NoError(t, err)
-	_, announced, err := t.queue.Announce(t.ctx, []compensator.Announcement{dueIn(businessType, 1, time.Hour)}, compensator.AnnounceRules{MaxLease: 2 * time.Hour})
+	_, announced, err := t.queue.Announce(t.ctx, []processlog.Announcement{dueIn(businessType, 1, time.Hour)}, processlog.AnnounceRules{MaxLease: 2 * time.Hour})
 	require.NoError(t, err)
 	lost := t.claim(businessType, 0, time.Minute).Lost
 	assert.Equal(t, lost, slices.Contains(peeked, businessType), "what Peek says of %s", businessType)
@@ -434,25 +434,25 @@ func (t *queueTest) lost(businessType string) bool {
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
 	t.lost("order") // a queue may say so of a type that was never rebuilt
-	t.rebuild(compensator.Token{1}, "order", "stock")
+	t.rebuild(processlog.Token{1}, "order", "stock")
 	t.announce(dueIn("order", 2, 0))
-	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(compensator.Token{1}, "order", "stock"))
+	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
 	assert.False(t, t.lost("order"))
 	assert.False(t, t.lost("stock"))
 	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
-	assert.Empty(t, t.rebuild(compensator.Token{2}, "order"), "nothing is lost")
-	assert.Equal(t, []string{"order"}, t.rebuilt(compensator.Token{2}, "order"), "it is whole all the same")
+	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"), "nothing is lost")
+	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"), "it is whole all the same")
 }
 
 func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
-	t.rebuild(compensator.Token{1}, "order")
-	t.rebuilt(compensator.Token{1}, "order")
-	assert.Equal(t, compensator.Never, t.peek("order"))
+	t.rebuild(processlog.Token{1}, "order")
+	t.rebuilt(processlog.Token{1}, "order")
+	assert.Equal(t, processlog.Never, t.peek("order"))
 	t.announce(dueIn("order", 2, 0))
 	leased := t.claim("order", 1, time.Minute)
-	t.settle("order", compensator.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
-	assert.Equal(t, compensator.Never, t.peek("order"))
-	assert.Equal(t, compensator.Never, t.claim("order", 1, time.Minute).Next)
+	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
+	assert.Equal(t, processlog.Never, t.peek("order"))
+	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next)
 	assert.False(t, t.lost("order"))
 }
 
@@ -460,31 +460,31 @@ func (t *queueTest) lostTypeIsOnesToRebuild() {
 	if !t.lost("order") {
 		return // it loses nothing
 	}
-	assert.Equal(t, []string{"order"}, t.rebuild(compensator.Token{1}, "order"))
-	assert.Empty(t, t.rebuild(compensator.Token{2}, "order"))
-	assert.Equal(t, []string{"stock"}, t.rebuild(compensator.Token{2}, "order", "stock"))
+	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
+	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
+	assert.Equal(t, []string{"stock"}, t.rebuild(processlog.Token{2}, "order", "stock"))
 	assert.True(t, t.lost("order"), "nobody has said that all is announced")
-	assert.Equal(t, []string{"order"}, t.rebuild(compensator.Token{1}, "order"), "whoever rebuilds may ask for more time")
+	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"), "whoever rebuilds may ask for more time")
 }
 
 func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 	if !t.lost("order") {
 		return // it is whole
 	}
-	assert.Empty(t, t.rebuilt(compensator.Token{1}, "order"))
-	t.rebuild(compensator.Token{1}, "order")
-	assert.Empty(t, t.rebuilt(compensator.Token{2}, "order"))
+	assert.Empty(t, t.rebuilt(processlog.Token{1}, "order"))
+	t.rebuild(processlog.Token{1}, "order")
+	assert.Empty(t, t.rebuilt(processlog.Token{2}, "order"))
 	assert.True(t, t.lost("order"))
-	assert.Equal(t, []string{"order"}, t.rebuilt(compensator.Token{1}, "order", "stock"))
+	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
 	assert.False(t, t.lost("order"))
 	assert.True(t, t.lost("stock"))
 }
 
 func (t *queueTest) wholeTypeHasNoLessRoom() {
-	t.rebuild(compensator.Token{1}, "order")
+	t.rebuild(processlog.Token{1}, "order")
 	for _, businessType := range []string{"order", "stock"} {
 		t.announceBy(threeAnHour, dueIn(businessType, 1, time.Hour), dueIn(businessType, 2, time.Hour))
-		t.rebuilt(compensator.Token{1}, "order")
+		t.rebuilt(processlog.Token{1}, "order")
 		assert.Equal(t, []string{businessType}, t.announceBy(threeAnHour, dueIn(businessType, 3, time.Minute)))
 		assert.Empty(t, t.announceBy(threeAnHour, dueIn(businessType, 4, time.Second)))
 	}

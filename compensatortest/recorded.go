@@ -2,6 +2,7 @@ package compensatortest
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,10 +19,15 @@ import (
 //	entries := compensatortest.RequireRecorded(t, store, "close_order", 1)
 func RequireRecorded(tb testing.TB, store *MemoryStore, businessType string, n int) []compensator.Entry {
 	tb.Helper()
+	reader, err := compensator.New(tb.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(tb, err)
+	defer func() { require.NoError(tb, reader.Close()) }()
 	var entries []compensator.Entry
 	for _, row := range store.Rows() {
 		if row.BusinessType == businessType {
-			entries = append(entries, row.Entry)
+			entry, err := reader.Get(tb.Context(), row.ID)
+			require.NoError(tb, err)
+			entries = append(entries, *entry)
 		}
 	}
 	require.Len(tb, entries, n, "entries of type %q", businessType)

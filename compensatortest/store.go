@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Harness is a store under test, and a caller's own way into its database.
 type Harness struct {
-	Store compensator.Store
+	Store processlog.Store
 
 	// Begin starts a transaction as a caller of the library would, not through Store. At least three may
 	// be open at once, unless SingleWriter.
-	Begin func(ctx context.Context) (compensator.Transaction, error)
+	Begin func(ctx context.Context) (processlog.Transaction, error)
 
 	// SingleWriter says that an open transaction that has written keeps every other writer out, as in
 	// SQLite. The promises about several writers at once are then not asked for.
@@ -28,14 +28,14 @@ type Harness struct {
 
 	// Autocommit is a handle of a caller's that has no transaction open, as *sql.DB is one. Nil leaves out
 	// the promises about it.
-	Autocommit compensator.Tx
+	Autocommit processlog.Tx
 
 	// Crash ends every open transaction as a crash of the server does, and returns when the store can be
 	// used again. Nil leaves out the promises about it.
 	Crash func(t *testing.T)
 }
 
-// TestStore is the conformance suite of compensator.Store: an implementation that passes it may stand behind
+// TestStore is the conformance suite of processlog.Store: an implementation that passes it may stand behind
 // a Compensator. open returns a fresh, empty store that shares nothing with others. The suite reads the real
 // clock, waits for what must happen and measures only that nothing is early.
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
@@ -122,7 +122,7 @@ func (t *storeTest) until(check func() bool, what string) {
 	require.Eventually(t, check, eventually, 2*time.Millisecond, what)
 }
 
-func (t *storeTest) begin() compensator.Transaction {
+func (t *storeTest) begin() processlog.Transaction {
 	t.Helper()
 	tx, err := t.Begin(t.ctx)
 	require.NoError(t, err)
@@ -131,16 +131,13 @@ func (t *storeTest) begin() compensator.Transaction {
 }
 
 // draft is a valid draft with a key of its own.
-func (t *storeTest) draft(businessType string) compensator.Draft {
+func (t *storeTest) draft(businessType string) processlog.Draft {
 	t.keys++
-	return compensator.Draft{NewEntry: compensator.NewEntry{
-		BusinessType: businessType, Content: []byte(`{"n":1}`),
-		Options: compensator.Options{IdempotentID: fmt.Sprintf("key-%04d", t.keys)},
-	}}
+	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotentID: fmt.Sprintf("key-%04d", t.keys)}
 }
 
 // insert commits drafts and returns their rows in order.
-func (t *storeTest) insert(drafts ...compensator.Draft) []compensator.Row {
+func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
 	t.Helper()
 	tx := t.begin()
 	_, err := t.Store.Insert(t.ctx, tx, drafts, false)
@@ -152,7 +149,7 @@ func (t *storeTest) insert(drafts ...compensator.Draft) []compensator.Row {
 	}
 	ids, err := t.Store.IDs(t.ctx, nil, keys)
 	require.NoError(t, err)
-	rows := make([]compensator.Row, len(drafts))
+	rows := make([]processlog.Row, len(drafts))
 	for i, key := range keys {
 		require.False(t, ids[key].IsZero(), "entry %q exists", key)
 		rows[i] = t.load(ids[key])
@@ -160,22 +157,22 @@ func (t *storeTest) insert(drafts ...compensator.Draft) []compensator.Row {
 	return rows
 }
 
-func (t *storeTest) insertOne(businessType string) compensator.Row {
+func (t *storeTest) insertOne(businessType string) processlog.Row {
 	t.Helper()
 	return t.insert(t.draft(businessType))[0]
 }
 
-func (t *storeTest) load(id compensator.EntryID) compensator.Row {
+func (t *storeTest) load(id processlog.ID) processlog.Row {
 	t.Helper()
-	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{id})
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{id})
 	require.NoError(t, err)
 	require.Len(t, rows, 1, "entry %s exists", id)
 	return rows[0]
 }
 
-func all(*compensator.Row) bool { return true }
+func all(*processlog.Row) bool { return true }
 
-func token(b byte) (token compensator.Token) {
+func token(b byte) (token processlog.Token) {
 	for i := range token {
 		token[i] = b
 	}
@@ -183,45 +180,45 @@ func token(b byte) (token compensator.Token) {
 }
 
 // claim claims one entry, which must be free.
-func (t *storeTest) claim(id compensator.EntryID, by compensator.Token, lease time.Duration) compensator.Row {
+func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
 	t.Helper()
-	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: id}}, by, lease, all)
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: id}}, by, lease, all)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1, "entry %s is claimed: %+v", id, found)
 	return found.Mine[0]
 }
 
 // outcome is an outcome of a claimed row, fenced by its version.
-func outcome(row compensator.Row, to compensator.State) compensator.Outcome {
-	o := compensator.Outcome{ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
+func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
+	o := processlog.Outcome{ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {
-		o.EndedBy = compensator.EndedByHandler
+		o.EndedBy = processlog.EndedByHandler
 	}
 	return o
 }
 
-func (t *storeTest) settle(by compensator.Token, o compensator.Outcome) compensator.Settled {
+func (t *storeTest) settle(by processlog.Token, o processlog.Outcome) processlog.Settled {
 	t.Helper()
-	answers, err := t.Store.Settle(t.ctx, by, []compensator.Outcome{o})
+	answers, err := t.Store.Settle(t.ctx, by, []processlog.Outcome{o})
 	require.NoError(t, err)
 	require.Len(t, answers, 1)
 	return answers[0]
 }
 
 // inState makes an entry that stands in a state.
-func (t *storeTest) inState(state compensator.State) compensator.Row {
+func (t *storeTest) inState(state processlog.State) processlog.Row {
 	t.Helper()
 	row := t.insertOne("states")
 	switch state {
-	case compensator.Pending:
+	case processlog.Pending:
 		return row
-	case compensator.Cancelled:
-		t.change(row.ID, compensator.ActionCancel)
-	case compensator.SettledByHand:
-		t.settleTo(row, compensator.Dead)
-		t.change(row.ID, compensator.ActionSettleByHand)
-	case compensator.Compensated:
-		t.settleTo(row, compensator.Compensating)
+	case processlog.Cancelled:
+		t.change(row.ID, processlog.ActionCancel)
+	case processlog.SettledByHand:
+		t.settleTo(row, processlog.Dead)
+		t.change(row.ID, processlog.ActionSettleByHand)
+	case processlog.Compensated:
+		t.settleTo(row, processlog.Compensating)
 		t.settleTo(t.load(row.ID), state)
 	default:
 		t.settleTo(row, state)
@@ -229,17 +226,17 @@ func (t *storeTest) inState(state compensator.State) compensator.Row {
 	return t.load(row.ID)
 }
 
-func (t *storeTest) settleTo(row compensator.Row, state compensator.State) {
+func (t *storeTest) settleTo(row processlog.Row, state processlog.State) {
 	t.Helper()
 	claimed := t.claim(row.ID, token(9), time.Minute)
 	o := outcome(claimed, state)
-	if state != compensator.Succeeded && state != compensator.Compensated {
+	if state != processlog.Succeeded && state != processlog.Compensated {
 		o.ProcessCount, o.LastError = claimed.ProcessCount+1, "failed"
 	}
 	require.True(t, t.settle(token(10), o).Applied, "to %s", state)
 }
 
-func (t *storeTest) change(ref compensator.Ref, action compensator.Action) {
+func (t *storeTest) change(ref processlog.Ref, action processlog.Action) {
 	t.Helper()
 	_, err := t.Store.Change(t.ctx, nil, false, newChange(ref, action))
 	require.NoError(t, err)
@@ -248,8 +245,8 @@ func (t *storeTest) change(ref compensator.Ref, action compensator.Action) {
 var changeTokens atomic.Uint32
 
 // newChange is a valid change under a token of its own.
-func newChange(ref compensator.Ref, action compensator.Action) compensator.Change {
-	change := compensator.Change{Ref: ref, Action: action, Token: token(byte(100 + changeTokens.Add(1)%100))}
+func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
+	change := processlog.Change{Ref: ref, Action: action, Token: token(byte(100 + changeTokens.Add(1)%100))}
 	if change.Audited() {
 		change.Actor, change.Reason = "ann", "because"
 	}
@@ -257,7 +254,7 @@ func newChange(ref compensator.Ref, action compensator.Action) compensator.Chang
 }
 
 // follows asserts what every write must leave: the version one further, a new token.
-func (t *storeTest) follows(before, after compensator.Row) {
+func (t *storeTest) follows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")
 	assert.NotEqual(t, before.Token, after.Token, "token")

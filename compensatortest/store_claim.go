@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func (t *storeTest) claimLeasesFencesAndCounts() {
-	for _, state := range []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating} {
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating} {
 		before := t.inState(state)
 		row := t.claim(before.ID, token(1), time.Minute)
 		t.follows(before, row)
@@ -31,20 +31,20 @@ func (t *storeTest) claimSortsWhatItCannotHave() {
 	t.claim(leased.ID, token(2), time.Minute)
 	later := t.draft("sort")
 	later.Delay = time.Hour
-	delayed, done, missing := t.insert(later)[0], t.inState(compensator.Succeeded), compensator.RowID(1<<40)
-	var want []compensator.Wanted
-	for _, id := range []compensator.EntryID{missing, done.ID, delayed.ID, leased.ID, refused.ID, free.ID} {
-		want = append(want, compensator.Wanted{ID: id})
+	delayed, done, missing := t.insert(later)[0], t.inState(processlog.Succeeded), processlog.RowID(1<<40)
+	var want []processlog.Wanted
+	for _, id := range []processlog.ID{missing, done.ID, delayed.ID, leased.ID, refused.ID, free.ID} {
+		want = append(want, processlog.Wanted{ID: id})
 	}
-	found, err := t.Store.Claim(t.ctx, want, token(1), time.Minute, func(row *compensator.Row) bool { return row.ID != refused.ID })
+	found, err := t.Store.Claim(t.ctx, want, token(1), time.Minute, func(row *processlog.Row) bool { return row.ID != refused.ID })
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1)
 	assert.Equal(t, free.ID, found.Mine[0].ID)
 	require.Len(t, found.Refused, 1)
 	assert.Equal(t, refused.ID, found.Refused[0].ID)
 	assert.Equal(t, refused.Version, t.load(refused.ID).Version, "a refused row is unchanged")
-	assert.ElementsMatch(t, []compensator.EntryID{missing, done.ID}, found.Gone)
-	waits := make(map[compensator.EntryID]time.Duration)
+	assert.ElementsMatch(t, []processlog.ID{missing, done.ID}, found.Gone)
+	waits := make(map[processlog.ID]time.Duration)
 	for _, w := range found.Waiting {
 		waits[w.ID] = w.In
 	}
@@ -62,7 +62,7 @@ func (t *storeTest) delayedEntryIsNotClaimedEarly() {
 	began := time.Now() // the delay counts from the insert, which comes after this
 	row := t.insert(d)[0]
 	t.until(func() bool {
-		found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(1), time.Minute, all)
+		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(1), time.Minute, all)
 		return err == nil && len(found.Mine) == 1
 	}, "the entry comes due")
 	assert.GreaterOrEqual(t, time.Since(began), d.Delay)
@@ -71,9 +71,9 @@ func (t *storeTest) delayedEntryIsNotClaimedEarly() {
 func (t *storeTest) endedLeaseMayBeClaimed() {
 	row := t.insertOne("ended")
 	t.claim(row.ID, token(1), 100*time.Millisecond)
-	var second compensator.Row
+	var second processlog.Row
 	t.until(func() bool {
-		found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
+		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
 		if err == nil && len(found.Mine) == 1 {
 			second = found.Mine[0]
 		}
@@ -83,16 +83,16 @@ func (t *storeTest) endedLeaseMayBeClaimed() {
 }
 
 func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for range 200 {
 		drafts = append(drafts, t.draft("rush"))
 	}
-	var want []compensator.Wanted
+	var want []processlog.Wanted
 	for _, row := range t.insert(drafts...) {
-		want = append(want, compensator.Wanted{ID: row.ID})
+		want = append(want, processlog.Wanted{ID: row.ID})
 	}
 	var mu sync.Mutex
-	owners := make(map[compensator.EntryID]int)
+	owners := make(map[processlog.ID]int)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -117,9 +117,9 @@ func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
 func (t *storeTest) claimNeverWaitsForALockedRow() {
 	held, free := t.insertOne("held"), t.insertOne("held")
 	tx := t.begin()
-	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, compensator.ActionCancel))
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionCancel))
 	require.NoError(t, err)
-	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: held.ID}, {ID: free.ID}}, token(1), time.Minute, all)
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}, {ID: free.ID}}, token(1), time.Minute, all)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1)
 	assert.Equal(t, free.ID, found.Mine[0].ID)
@@ -135,7 +135,7 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	mine, other := t.insertOne("release"), t.insertOne("release")
 	claimed := t.claim(mine.ID, token(1), time.Minute)
 	theirs := t.claim(other.ID, token(2), time.Minute)
-	ids := []compensator.EntryID{mine.ID, other.ID, compensator.RowID(1 << 40)}
+	ids := []processlog.ID{mine.ID, other.ID, processlog.RowID(1 << 40)}
 	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)))
 	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)), "again, as after an unknown outcome")
 	row := t.load(mine.ID)
@@ -149,11 +149,11 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 func (t *storeTest) renewKeepsTheVersionAndTellsWhatIsLost() {
 	held, lost, done := t.insertOne("renew"), t.insertOne("renew"), t.insertOne("renew")
 	a, b, c := t.claim(held.ID, token(1), time.Minute), t.claim(lost.ID, token(1), time.Minute), t.claim(done.ID, token(1), time.Minute)
-	t.change(lost.ID, compensator.ActionReschedule)
-	require.True(t, t.settle(token(2), outcome(c, compensator.Succeeded)).Applied)
-	gone, err := t.Store.Renew(t.ctx, []compensator.Held{{ID: a.ID, Version: a.Version}, {ID: b.ID, Version: b.Version}, {ID: c.ID, Version: c.Version}}, time.Hour)
+	t.change(lost.ID, processlog.ActionReschedule)
+	require.True(t, t.settle(token(2), outcome(c, processlog.Succeeded)).Applied)
+	gone, err := t.Store.Renew(t.ctx, []processlog.Held{{ID: a.ID, Version: a.Version}, {ID: b.ID, Version: b.Version}, {ID: c.ID, Version: c.Version}}, time.Hour)
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []compensator.EntryID{lost.ID, done.ID}, gone)
+	assert.ElementsMatch(t, []processlog.ID{lost.ID, done.ID}, gone)
 	row := t.load(held.ID)
 	assert.Equal(t, a.Version, row.Version)
 	assert.Equal(t, a.Token, row.Token)

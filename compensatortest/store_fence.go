@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // fencePromises are about writers that come too late, too early, or all at once.
@@ -29,14 +29,14 @@ var fencePromises = []storePromise{
 }
 
 func (t *storeTest) settleNeverMovesATerminalEntry() {
-	for _, state := range compensator.States {
+	for _, state := range processlog.States {
 		if !state.Terminal() {
 			continue
 		}
 		row := t.inState(state)
-		for _, to := range []compensator.State{compensator.Retrying, compensator.Compensating, compensator.Dead, compensator.Succeeded, compensator.Pending} {
+		for _, to := range []processlog.State{processlog.Retrying, processlog.Compensating, processlog.Dead, processlog.Succeeded, processlog.Pending} {
 			got := t.settle(token(3), outcome(row, to))
-			assert.Equal(t, compensator.Settled{State: state}, got, "%s to %s", state, to)
+			assert.Equal(t, processlog.Settled{State: state}, got, "%s to %s", state, to)
 		}
 		assert.Equal(t, row.Version, t.load(row.ID).Version, "%s", state)
 	}
@@ -45,31 +45,31 @@ func (t *storeTest) settleNeverMovesATerminalEntry() {
 func (t *storeTest) absorbedSuccessKeepsTheCounts() {
 	row := t.insertOne("absorb")
 	first := t.claim(row.ID, token(1), time.Minute)
-	failed := outcome(first, compensator.Retrying)
+	failed := outcome(first, processlog.Retrying)
 	failed.ProcessCount, failed.LastError = 1, "another attempt failed"
 	require.True(t, t.settle(token(2), failed).Applied)
-	late := outcome(first, compensator.Succeeded)
+	late := outcome(first, processlog.Succeeded)
 	late.Absorb = true
 	require.True(t, t.settle(token(3), late).Applied)
 	after := t.load(row.ID)
-	assert.Equal(t, compensator.Succeeded, after.State)
+	assert.Equal(t, processlog.Succeeded, after.State)
 	assert.Equal(t, 1, after.ProcessCount, "the recorded failures stay recorded")
-	assert.Equal(t, compensator.EndedByHandler, after.EndedBy)
+	assert.Equal(t, processlog.EndedByHandler, after.EndedBy)
 }
 
 func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
-	row := t.claim(t.inState(compensator.Compensating).ID, token(1), time.Minute)
-	late := outcome(row, compensator.Succeeded)
+	row := t.claim(t.inState(processlog.Compensating).ID, token(1), time.Minute)
+	late := outcome(row, processlog.Succeeded)
 	late.Absorb = true
-	assert.Equal(t, compensator.Settled{State: compensator.Compensating}, t.settle(token(2), late))
+	assert.Equal(t, processlog.Settled{State: processlog.Compensating}, t.settle(token(2), late))
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
 func (t *storeTest) leaseYieldsOnlyToItsOwnToken() {
 	row := t.insertOne("token")
-	want := []compensator.Wanted{{ID: row.ID}}
-	t.claim(row.ID, compensator.Token{}, time.Hour) // a zero token names nobody
-	for _, other := range []compensator.Token{{}, token(2)} {
+	want := []processlog.Wanted{{ID: row.ID}}
+	t.claim(row.ID, processlog.Token{}, time.Hour) // a zero token names nobody
+	for _, other := range []processlog.Token{{}, token(2)} {
 		want[0].Token = other
 		found, err := t.Store.Claim(t.ctx, want, token(3), time.Hour, all)
 		require.NoError(t, err)
@@ -81,9 +81,9 @@ func (t *storeTest) leaseYieldsOnlyToItsOwnToken() {
 
 func (t *storeTest) releaseLeavesASettledEntryAlone() {
 	row := t.claim(t.insertOne("release").ID, token(1), time.Minute)
-	require.True(t, t.settle(token(2), outcome(row, compensator.Retrying)).Applied)
-	for _, by := range []compensator.Token{token(1), token(2)} {
-		require.NoError(t, t.Store.Release(t.ctx, []compensator.EntryID{row.ID}, by))
+	require.True(t, t.settle(token(2), outcome(row, processlog.Retrying)).Applied)
+	for _, by := range []processlog.Token{token(1), token(2)} {
+		require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{row.ID}, by))
 	}
 	after := t.load(row.ID)
 	assert.Equal(t, row.Version+1, after.Version)
@@ -94,13 +94,13 @@ func (t *storeTest) releaseOfABornClaimedEntryCountsNothing() {
 	d := t.draft("born")
 	d.Lease, d.Token = time.Hour, token(1)
 	row := t.insert(d)[0]
-	require.NoError(t, t.Store.Release(t.ctx, []compensator.EntryID{row.ID}, token(1)))
+	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{row.ID}, token(1)))
 	after := t.load(row.ID)
 	assert.EqualValues(t, 1, after.Version)
 	assert.Zero(t, after.DeliveryCount)
 	due, err := t.Store.Due(t.ctx, "born", 1)
 	require.NoError(t, err)
-	assert.Equal(t, []compensator.EntryID{row.ID}, due)
+	assert.Equal(t, []processlog.ID{row.ID}, due)
 }
 
 func (t *storeTest) everyActionButRescheduleEndsTheLease() {
@@ -114,42 +114,42 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			require.NoError(t, err, "%s a %s entry", action, state)
 			assert.Greater(t, before.LeaseLeft, time.Duration(0), "the caller is told that an attempt runs")
 			after := t.load(running.ID)
-			if action == compensator.ActionReschedule {
+			if action == processlog.ActionReschedule {
 				assert.Greater(t, after.LeaseLeft, time.Duration(0), "the attempt that runs keeps its lease")
 				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "its outcome may be dropped, which must not look like a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)
 				assert.Zero(t, after.DeliveryCount, "%s a %s entry", action, state)
 			}
-			assert.False(t, t.settle(token(2), outcome(running, compensator.Retrying)).Applied, "the attempt lost its fence")
+			assert.False(t, t.settle(token(2), outcome(running, processlog.Retrying)).Applied, "the attempt lost its fence")
 		}
 	}
 }
 
 func (t *storeTest) nothingPutOffIsClaimedEarly() {
 	const delay = 200 * time.Millisecond
-	for name, putOff := range map[string]func(row compensator.Row){
-		"retry": func(row compensator.Row) {
-			o := outcome(t.claim(row.ID, token(1), time.Minute), compensator.Retrying)
+	for name, putOff := range map[string]func(row processlog.Row){
+		"retry": func(row processlog.Row) {
+			o := outcome(t.claim(row.ID, token(1), time.Minute), processlog.Retrying)
 			o.After = delay
 			require.True(t, t.settle(token(2), o).Applied)
 		},
-		"retry in a transaction": func(row compensator.Row) {
-			o := outcome(t.claim(row.ID, token(1), time.Minute), compensator.Retrying)
+		"retry in a transaction": func(row processlog.Row) {
+			o := outcome(t.claim(row.ID, token(1), time.Minute), processlog.Retrying)
 			o.After = delay
 			tx := t.begin()
 			require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), o))
 			require.NoError(t, tx.Commit())
 		},
-		"reschedule": func(row compensator.Row) {
-			change := newChange(row.ID, compensator.ActionReschedule)
+		"reschedule": func(row processlog.Row) {
+			change := newChange(row.ID, processlog.ActionReschedule)
 			change.Delay = delay
 			_, err := t.Store.Change(t.ctx, nil, false, change)
 			require.NoError(t, err)
 		},
-		"requeue": func(row compensator.Row) {
-			t.settleTo(row, compensator.Dead)
-			change := newChange(row.ID, compensator.ActionRequeue)
+		"requeue": func(row processlog.Row) {
+			t.settleTo(row, processlog.Dead)
+			change := newChange(row.ID, processlog.ActionRequeue)
 			change.Delay = delay
 			_, err := t.Store.Change(t.ctx, nil, false, change)
 			require.NoError(t, err)
@@ -159,7 +159,7 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 		began := time.Now() // the delay counts from a write that comes after this
 		putOff(row)
 		require.Eventually(t, func() bool {
-			found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
+			found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 			return err == nil && len(found.Mine) == 1
 		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // a millisecond early must show
 		assert.GreaterOrEqual(t, time.Since(began), delay, name)
@@ -178,8 +178,8 @@ func together(work func(writer int)) {
 }
 
 // settleAll hands the outcomes in until none is busy, and returns the answers.
-func (t *storeTest) settleAll(by compensator.Token, outcomes []compensator.Outcome) (answers []compensator.Settled) {
-	busy := func(s compensator.Settled) bool { return s.Busy }
+func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled) {
+	busy := func(s processlog.Settled) bool { return s.Busy }
 	for deadline := time.Now().Add(eventually); time.Now().Before(deadline); {
 		var err error
 		answers, err = t.Store.Settle(t.ctx, by, outcomes)
@@ -195,9 +195,9 @@ func (t *storeTest) oneOfManySettlesOfAClaimIsApplied() {
 	row := t.claim(t.insertOne("rivals").ID, token(1), time.Hour)
 	var applied atomic.Int32
 	together(func(i int) {
-		o := outcome(row, compensator.Retrying)
+		o := outcome(row, processlog.Retrying)
 		o.ProcessCount = 1
-		for _, answer := range t.settleAll(token(byte(20+i)), []compensator.Outcome{o}) {
+		for _, answer := range t.settleAll(token(byte(20+i)), []processlog.Outcome{o}) {
 			if answer.Applied {
 				applied.Add(1)
 			}
@@ -209,13 +209,13 @@ func (t *storeTest) oneOfManySettlesOfAClaimIsApplied() {
 }
 
 func (t *storeTest) settlesInCrossingOrderDoNotHarmEachOther() {
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for range 50 {
 		drafts = append(drafts, t.draft("crossing"))
 	}
-	var outcomes []compensator.Outcome
+	var outcomes []processlog.Outcome
 	for _, row := range t.insert(drafts...) {
-		outcomes = append(outcomes, outcome(t.claim(row.ID, token(1), time.Hour), compensator.Succeeded))
+		outcomes = append(outcomes, outcome(t.claim(row.ID, token(1), time.Hour), processlog.Succeeded))
 	}
 	var applied atomic.Int32
 	together(func(i int) {
@@ -239,16 +239,16 @@ func (t *storeTest) oneOfManyCancelsIsMade() {
 	row := t.insertOne("rivals")
 	var made atomic.Int32
 	together(func(int) {
-		err := compensator.ErrBusy
-		for deadline := time.Now().Add(eventually); errors.Is(err, compensator.ErrBusy) && time.Now().Before(deadline); {
-			_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, compensator.ActionCancel))
+		err := processlog.ErrBusy
+		for deadline := time.Now().Add(eventually); errors.Is(err, processlog.ErrBusy) && time.Now().Before(deadline); {
+			_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionCancel))
 		}
-		var refused *compensator.StateError
+		var refused *processlog.StateError
 		switch {
 		case err == nil:
 			made.Add(1)
 		case assert.ErrorAs(t, err, &refused):
-			assert.Equal(t, compensator.Cancelled, refused.State)
+			assert.Equal(t, processlog.Cancelled, refused.State)
 		}
 	})
 	assert.EqualValues(t, 1, made.Load())

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func (t *storeTest) committedDraftIsReadBackWhole() {
@@ -24,7 +24,7 @@ func (t *storeTest) committedDraftIsReadBackWhole() {
 	assert.Equal(t, []string{d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName}, []string{row.BatchID, row.BusinessID, row.BusinessExtID, row.UserID, row.UserName})
 	assert.Equal(t, 4, row.MaxProcessCount)
 	assert.Equal(t, map[string]string{"trace": "abc"}, row.Headers)
-	assert.Equal(t, compensator.Pending, row.State)
+	assert.Equal(t, processlog.Pending, row.State)
 	assert.Zero(t, row.Version)
 	assert.Zero(t, row.DeliveryCount)
 	assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
@@ -38,7 +38,7 @@ func (t *storeTest) committedDraftIsReadBackWhole() {
 func (t *storeTest) uncommittedEntryIsInvisible() {
 	tx := t.begin()
 	d := t.draft("hidden")
-	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	require.False(t, inserted[0].ID.IsZero(), "the id of a single insert is known")
 	own, err := t.Store.IDs(t.ctx, tx, []string{d.IdempotentID})
@@ -51,13 +51,13 @@ func (t *storeTest) uncommittedEntryIsInvisible() {
 	others, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
 	require.NoError(t, err)
 	assert.Empty(t, others)
-	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{inserted[0].ID})
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{inserted[0].ID})
 	require.NoError(t, err)
 	assert.Empty(t, rows)
 	due, err := t.Store.Due(t.ctx, "hidden", 10)
 	require.NoError(t, err)
 	assert.Empty(t, due)
-	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: inserted[0].ID}}, token(1), time.Minute, all)
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: inserted[0].ID}}, token(1), time.Minute, all)
 	require.NoError(t, err)
 	assert.Empty(t, found.Mine)
 }
@@ -65,10 +65,10 @@ func (t *storeTest) uncommittedEntryIsInvisible() {
 func (t *storeTest) rolledBackEntryNeverWas() {
 	tx := t.begin()
 	d := t.draft("undone")
-	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
-	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{inserted[0].ID})
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{inserted[0].ID})
 	require.NoError(t, err)
 	assert.Empty(t, rows)
 	assert.Equal(t, d.IdempotentID, t.insert(d)[0].IdempotentID, "its key is free again")
@@ -78,7 +78,7 @@ func (t *storeTest) insertRefusesAFinishedTransaction() {
 	tx := t.begin()
 	require.NoError(t, tx.Commit())
 	d := t.draft("late")
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.Error(t, err)
 	ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func (t *storeTest) insertRefusesAFinishedTransaction() {
 }
 
 func (t *storeTest) manyDraftsKeepTheirOrder() {
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for i := range 1200 { // more than one statement holds
 		d := t.draft("many")
 		d.IdempotentID = fmt.Sprintf("%04d-%d", (i*7919)%1200, i) // not in the order of keys
@@ -116,29 +116,29 @@ func (t *storeTest) manyDraftsKeepTheirOrder() {
 
 func (t *storeTest) duplicateChangesNothingAndIsTold() {
 	first := t.insert(t.draft("first"))[0]
-	dead := t.inState(compensator.Dead)
+	dead := t.inState(processlog.Dead)
 	same, other, typed, fresh, gone := t.draft("first"), t.draft("first"), t.draft("second"), t.draft("first"), t.draft("states")
 	same.IdempotentID, other.IdempotentID, typed.IdempotentID, gone.IdempotentID = first.IdempotentID, first.IdempotentID, first.IdempotentID, dead.IdempotentID
 	other.Content = []byte("different")
 	for _, c := range []struct {
 		name    string
-		drafts  []compensator.Draft
+		drafts  []processlog.Draft
 		matches bool
-		state   compensator.State
-		was     compensator.Row
+		state   processlog.State
+		was     processlog.Row
 	}{
-		{"alone", []compensator.Draft{same}, true, compensator.Pending, first},
-		{"with other content", []compensator.Draft{other}, false, compensator.Pending, first},
-		{"of another type", []compensator.Draft{typed}, true, compensator.Pending, first},
-		{"among new ones", []compensator.Draft{same, fresh}, true, compensator.Pending, first},
-		{"of a dead entry", []compensator.Draft{gone}, true, compensator.Dead, dead},
+		{"alone", []processlog.Draft{same}, true, processlog.Pending, first},
+		{"with other content", []processlog.Draft{other}, false, processlog.Pending, first},
+		{"of another type", []processlog.Draft{typed}, true, processlog.Pending, first},
+		{"among new ones", []processlog.Draft{same, fresh}, true, processlog.Pending, first},
+		{"of a dead entry", []processlog.Draft{gone}, true, processlog.Dead, dead},
 	} {
 		tx := t.begin()
 		inserted, err := t.Store.Insert(t.ctx, tx, c.drafts, false)
 		require.NoError(t, err, c.name)
 		require.NoError(t, tx.Commit(), c.name)
 		got := inserted[0]
-		assert.Equal(t, compensator.Inserted{ID: c.was.ID, Duplicate: true, BusinessType: c.was.BusinessType, State: c.state, ContentMatches: c.matches}, got, c.name)
+		assert.Equal(t, processlog.Inserted{ID: c.was.ID, Duplicate: true, BusinessType: c.was.BusinessType, State: c.state, ContentMatches: c.matches}, got, c.name)
 		now := t.load(c.was.ID)
 		assert.Equal(t, []any{c.was.Version, c.was.State, c.was.BusinessType, c.was.Content}, []any{now.Version, now.State, now.BusinessType, now.Content}, c.name)
 	}
@@ -166,10 +166,10 @@ func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
 	due, err := t.Store.Due(t.ctx, "born", 10)
 	require.NoError(t, err)
 	assert.Empty(t, due)
-	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(8), time.Minute, all)
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(8), time.Minute, all)
 	require.NoError(t, err)
 	assert.Len(t, found.Waiting, 1, "nobody else can claim it")
-	found, err = t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
+	found, err = t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1, "whoever has its token can")
 	t.follows(row, found.Mine[0])
@@ -183,9 +183,9 @@ func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running.Lease, ended.Lease = time.Minute, time.Millisecond
 	rows := t.insert(running, ended, free)
 	t.until(func() bool { return t.load(rows[1].ID).LeaseLeft <= 0 }, "its lease ends")
-	var want []compensator.Wanted
+	var want []processlog.Wanted
 	for _, row := range rows {
-		want = append(want, compensator.Wanted{ID: row.ID, Token: token(7)})
+		want = append(want, processlog.Wanted{ID: row.ID, Token: token(7)})
 	}
 	found, err := t.Store.Claim(t.ctx, want, token(8), time.Minute, all)
 	require.NoError(t, err)
@@ -195,14 +195,14 @@ func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{row.Version, row.DeliveryCount, row.Token}, "answered")
 		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{stored.Version, stored.DeliveryCount, stored.Token}, "stored")
 	}
-	require.NoError(t, t.Store.Release(t.ctx, []compensator.EntryID{rows[0].ID}, token(8)))
+	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{rows[0].ID}, token(8)))
 	assert.Zero(t, t.load(rows[0].ID).DeliveryCount, "nothing has run yet")
 }
 
 func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 	d := t.draft("race")
 	var wg sync.WaitGroup
-	created := make(chan compensator.EntryID, 8)
+	created := make(chan processlog.ID, 8)
 	for range cap(created) {
 		wg.Go(func() {
 			tx, err := t.Begin(t.ctx)
@@ -210,7 +210,7 @@ func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 				return
 			}
 			defer func() { _ = tx.Rollback() }()
-			inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+			inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 			if err != nil {
 				return // the victim of a deadlock; it would start over
 			}
@@ -221,7 +221,7 @@ func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 	}
 	wg.Wait()
 	close(created)
-	var ids []compensator.EntryID
+	var ids []processlog.ID
 	for id := range created {
 		ids = append(ids, id)
 	}

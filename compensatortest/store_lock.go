@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // lockPromises are about rows that a transaction in flight holds.
@@ -52,14 +52,14 @@ func (t *storeTest) secondInsertOfAKeyWaitsForTheFirst() {
 	for _, commits := range []bool{true, false} {
 		first, second := t.begin(), t.begin()
 		d := t.draft("second")
-		inserted, err := t.Store.Insert(t.ctx, first, []compensator.Draft{d}, false)
+		inserted, err := t.Store.Insert(t.ctx, first, []processlog.Draft{d}, false)
 		require.NoError(t, err)
 		end := first.Rollback
 		if commits {
 			end = first.Commit
 		}
-		again, err := waits(t, func() ([]compensator.Inserted, error) {
-			return t.Store.Insert(t.ctx, second, []compensator.Draft{t.draft("second"), d}, false)
+		again, err := waits(t, func() ([]processlog.Inserted, error) {
+			return t.Store.Insert(t.ctx, second, []processlog.Draft{t.draft("second"), d}, false)
 		}, end)
 		require.NoError(t, err)
 		assert.Equal(t, commits, again[1].Duplicate)
@@ -76,11 +76,11 @@ func (t *storeTest) secondInsertOfAKeyWaitsForTheFirst() {
 func (t *storeTest) waitingInsertEndsWithItsContext() {
 	first, second := t.begin(), t.begin()
 	d, beside := t.draft("impatient"), t.draft("impatient")
-	inserted, err := t.Store.Insert(t.ctx, first, []compensator.Draft{d}, false)
+	inserted, err := t.Store.Insert(t.ctx, first, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.ctx, early)
 	defer cancel()
-	_, err = t.Store.Insert(ctx, second, []compensator.Draft{beside, d}, false)
+	_, err = t.Store.Insert(ctx, second, []processlog.Draft{beside, d}, false)
 	require.Error(t, err)
 	_ = second.Rollback() // the driver may have ended it with the context
 	require.NoError(t, first.Commit())
@@ -91,14 +91,14 @@ func (t *storeTest) waitingInsertEndsWithItsContext() {
 func (t *storeTest) secondChangeInATransactionWaitsForTheFirst() {
 	row := t.insertOne("second")
 	first, second := t.begin(), t.begin()
-	_, err := t.Store.Change(t.ctx, first, false, newChange(row.ID, compensator.ActionCancel))
+	_, err := t.Store.Change(t.ctx, first, false, newChange(row.ID, processlog.ActionCancel))
 	require.NoError(t, err)
-	_, err = waits(t, func() (compensator.Row, error) {
-		return t.Store.Change(t.ctx, second, false, newChange(row.ID, compensator.ActionComplete))
+	_, err = waits(t, func() (processlog.Row, error) {
+		return t.Store.Change(t.ctx, second, false, newChange(row.ID, processlog.ActionComplete))
 	}, first.Commit)
-	var refused *compensator.StateError
+	var refused *processlog.StateError
 	require.ErrorAs(t, err, &refused)
-	assert.Equal(t, compensator.Cancelled, refused.State)
+	assert.Equal(t, processlog.Cancelled, refused.State)
 	require.NoError(t, second.Commit(), "a refusal leaves the transaction usable")
 	assert.Equal(t, row.Version+1, t.load(row.ID).Version)
 }
@@ -106,16 +106,16 @@ func (t *storeTest) secondChangeInATransactionWaitsForTheFirst() {
 func (t *storeTest) settleIsNotHeldUpByALockedRow() {
 	for _, commits := range []bool{true, false} {
 		held, free := t.claim(t.insertOne("held").ID, token(1), time.Hour), t.claim(t.insertOne("held").ID, token(1), time.Hour)
-		outcomes := []compensator.Outcome{outcome(held, compensator.Succeeded), outcome(free, compensator.Succeeded)}
+		outcomes := []processlog.Outcome{outcome(held, processlog.Succeeded), outcome(free, processlog.Succeeded)}
 		outcomes[0].Absorb, outcomes[1].Absorb = true, true
 		tx := t.begin()
-		_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, compensator.ActionCancel))
+		_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionCancel))
 		require.NoError(t, err)
 		answers, err := t.Store.Settle(t.ctx, token(2), outcomes)
 		require.NoError(t, err)
-		assert.Equal(t, compensator.Settled{Busy: true}, answers[0])
+		assert.Equal(t, processlog.Settled{Busy: true}, answers[0])
 		assert.True(t, answers[1].Applied)
-		assert.Equal(t, compensator.Succeeded, t.load(free.ID).State, "while the other is still held")
+		assert.Equal(t, processlog.Succeeded, t.load(free.ID).State, "while the other is still held")
 		if commits {
 			require.NoError(t, tx.Commit())
 		} else {
@@ -133,57 +133,57 @@ func (t *storeTest) settleIsNotHeldUpByALockedRow() {
 func (t *storeTest) renewIsNotHeldUpByALockedRow() {
 	held, free := t.claim(t.insertOne("held").ID, token(1), time.Minute), t.claim(t.insertOne("held").ID, token(1), time.Minute)
 	tx := t.begin()
-	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, compensator.Succeeded)))
-	both := []compensator.Held{{ID: held.ID, Version: held.Version}, {ID: free.ID, Version: free.Version}}
+	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, processlog.Succeeded)))
+	both := []processlog.Held{{ID: held.ID, Version: held.Version}, {ID: free.ID, Version: free.Version}}
 	lost, err := t.Store.Renew(t.ctx, both, 3*time.Hour)
 	require.NoError(t, err)
 	assert.Empty(t, lost, "what is about to settle is not lost")
 	assert.Greater(t, t.load(free.ID).LeaseLeft, time.Hour)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, compensator.Succeeded, t.load(held.ID).State)
+	assert.Equal(t, processlog.Succeeded, t.load(held.ID).State)
 }
 
 func (t *storeTest) claimPassesAnUncommittedSettle() {
 	held := t.claim(t.insertOne("handler").ID, token(1), time.Millisecond)
 	t.until(func() bool { return t.load(held.ID).LeaseLeft <= 0 }, "the lease ends")
 	tx := t.begin()
-	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, compensator.Succeeded)))
-	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
+	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, processlog.Succeeded)))
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
 	require.NoError(t, err)
 	assert.Empty(t, found.Mine, "its effect may be committed any moment")
 	require.Len(t, found.Waiting, 1)
 	require.NoError(t, tx.Commit())
-	found, err = t.Store.Claim(t.ctx, []compensator.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
+	found, err = t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
 	require.NoError(t, err)
-	assert.Equal(t, []compensator.EntryID{held.ID}, found.Gone)
+	assert.Equal(t, []processlog.ID{held.ID}, found.Gone)
 }
 
 func (t *storeTest) resolveGivesUpOnALongTransaction() {
 	tx := t.begin()
 	d := t.draft("long")
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.ctx, 5*time.Second)
 	defer cancel()
-	_, err = t.Store.Resolve(ctx, compensator.IdempotentID(d.IdempotentID))
-	if !errors.Is(err, compensator.ErrBusy) { // how long is too long is the store's to say
+	_, err = t.Store.Resolve(ctx, processlog.IdempotentID(d.IdempotentID))
+	if !errors.Is(err, processlog.ErrBusy) { // how long is too long is the store's to say
 		require.ErrorIs(t, err, context.DeadlineExceeded, "an entry in flight is not absent")
 	}
 	require.NoError(t, tx.Commit())
-	row, err := t.Store.Resolve(t.ctx, compensator.IdempotentID(d.IdempotentID))
+	row, err := t.Store.Resolve(t.ctx, processlog.IdempotentID(d.IdempotentID))
 	require.NoError(t, err)
 	assert.Equal(t, d.IdempotentID, row.IdempotentID)
 }
 
 func (t *storeTest) purgeLeavesALockedRow() {
-	held, free := t.inState(compensator.Dead), t.inState(compensator.Dead)
+	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
 	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both grow old")
 	tx := t.begin()
-	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, compensator.ActionRequeue))
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionRequeue))
 	require.NoError(t, err)
-	n, err := t.Store.Purge(t.ctx, compensator.Dead, time.Millisecond, 10)
+	n, err := t.Store.Purge(t.ctx, processlog.Dead, time.Millisecond, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, compensator.Pending, t.load(held.ID).State, "what a person brings back is not purged")
+	assert.Equal(t, processlog.Pending, t.load(held.ID).State, "what a person brings back is not purged")
 }

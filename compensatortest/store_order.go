@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // orderPromises are about what comes first, and how much comes at all.
@@ -26,19 +26,19 @@ func (t *storeTest) dueListsTheEarliestFirstAndNothingTerminal() {
 	late.Delay, soon.Delay = 150*time.Millisecond, 10*time.Millisecond
 	rows := t.insert(late, soon)
 	done := t.insertOne("order")
-	t.settleTo(done, compensator.Succeeded)
-	var due []compensator.EntryID
+	t.settleTo(done, processlog.Succeeded)
+	var due []processlog.ID
 	t.until(func() bool {
 		var err error
 		due, err = t.Store.Due(t.ctx, "order", 10)
 		return err != nil || len(due) >= 2
 	}, "both come due")
-	assert.Equal(t, []compensator.EntryID{rows[1].ID, rows[0].ID}, due)
+	assert.Equal(t, []processlog.ID{rows[1].ID, rows[0].ID}, due)
 }
 
 func (t *storeTest) dueFindsEveryStateThatCanBeClaimed() {
-	var want []compensator.EntryID
-	for _, state := range compensator.States {
+	var want []processlog.ID
+	for _, state := range processlog.States {
 		if row := t.inState(state); !state.Terminal() {
 			want = append(want, row.ID)
 		}
@@ -53,7 +53,7 @@ func (t *storeTest) dueFindsEveryStateThatCanBeClaimed() {
 
 func (t *storeTest) loadAndIDsLeaveOutWhatIsNotThere() {
 	row := t.insertOne("there")
-	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{row.ID, compensator.RowID(1 << 40)})
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{row.ID, processlog.RowID(1 << 40)})
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	assert.Equal(t, row.ID, rows[0].ID)
@@ -62,7 +62,7 @@ func (t *storeTest) loadAndIDsLeaveOutWhatIsNotThere() {
 	assert.Empty(t, rows)
 	ids, err := t.Store.IDs(t.ctx, nil, []string{"nobody", row.IdempotentID})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]compensator.EntryID{row.IdempotentID: row.ID}, ids)
+	assert.Equal(t, map[string]processlog.ID{row.IdempotentID: row.ID}, ids)
 	ids, err = t.Store.IDs(t.ctx, nil, nil)
 	require.NoError(t, err)
 	assert.Empty(t, ids)
@@ -77,7 +77,7 @@ func (t *storeTest) newestListsInReverseOfCreation() {
 	}
 	reversed := slices.Clone(keys)
 	slices.Reverse(reversed)
-	for _, filter := range []compensator.Filter{{}, {BatchID: "batch"}, {BusinessID: "order"}, {BusinessExtID: "ext"}} {
+	for _, filter := range []processlog.Filter{{}, {BatchID: "batch"}, {BusinessID: "order"}, {BusinessExtID: "ext"}} {
 		assert.Equal(t, keys, t.pages(filter), "%+v", filter)
 		filter.Newest = true
 		assert.Equal(t, reversed, t.pages(filter), "%+v", filter)
@@ -85,35 +85,35 @@ func (t *storeTest) newestListsInReverseOfCreation() {
 }
 
 func (t *storeTest) listHoldsFiftyUnlessTold() {
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for i := range 60 {
 		d := t.draft("fifty")
 		d.IdempotentID = fmt.Sprintf("fifty-%02d", i)
 		drafts = append(drafts, d)
 	}
 	t.insert(drafts...)
-	first, err := t.Store.List(t.ctx, compensator.Filter{BusinessType: "fifty"})
+	first, err := t.Store.List(t.ctx, processlog.Filter{BusinessType: "fifty"})
 	require.NoError(t, err)
-	assert.Len(t, first.Entries, 50)
-	second, err := t.Store.List(t.ctx, compensator.Filter{BusinessType: "fifty", Cursor: first.Next})
+	assert.Len(t, first.Rows, 50)
+	second, err := t.Store.List(t.ctx, processlog.Filter{BusinessType: "fifty", Cursor: first.Next})
 	require.NoError(t, err)
-	assert.Len(t, second.Entries, 10)
+	assert.Len(t, second.Rows, 10)
 	assert.Empty(t, second.Next)
 }
 
 func (t *storeTest) purgeTakesNoMoreThanAskedAndFreesTheKey() {
-	var rows []compensator.Row
+	var rows []processlog.Row
 	for range 3 {
-		rows = append(rows, t.inState(compensator.Cancelled))
+		rows = append(rows, t.inState(processlog.Cancelled))
 	}
 	t.until(func() bool { return t.load(rows[2].ID).DueIn < -5*time.Millisecond }, "they grow old")
-	n, err := t.Store.Purge(t.ctx, compensator.Cancelled, time.Millisecond, 2)
+	n, err := t.Store.Purge(t.ctx, processlog.Cancelled, time.Millisecond, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
-	n, err = t.Store.Purge(t.ctx, compensator.Cancelled, time.Millisecond, 2)
+	n, err = t.Store.Purge(t.ctx, processlog.Cancelled, time.Millisecond, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	again := t.draft("states")
 	again.IdempotentID = rows[0].IdempotentID
-	assert.Equal(t, compensator.Pending, t.insert(again)[0].State, "a purged key may be recorded again")
+	assert.Equal(t, processlog.Pending, t.insert(again)[0].State, "a purged key may be recorded again")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func (t *storeTest) dueListsWhatCouldBeClaimed() {
@@ -19,10 +19,10 @@ func (t *storeTest) dueListsWhatCouldBeClaimed() {
 	t.claim(leased.ID, token(1), time.Minute)
 	due, err := t.Store.Due(t.ctx, "due", 10)
 	require.NoError(t, err)
-	assert.Equal(t, []compensator.EntryID{first.ID, second.ID}, due)
+	assert.Equal(t, []processlog.ID{first.ID, second.ID}, due)
 	due, err = t.Store.Due(t.ctx, "due", 1)
 	require.NoError(t, err)
-	assert.Equal(t, []compensator.EntryID{first.ID}, due)
+	assert.Equal(t, []processlog.ID{first.ID}, due)
 	due, err = t.Store.Due(t.ctx, "nobody", 10)
 	require.NoError(t, err)
 	assert.Empty(t, due)
@@ -35,8 +35,8 @@ func (t *storeTest) headsTellTheEarliestOfEachStateAndType() {
 		d.Delay, e.Delay = delay, delay+time.Hour
 		t.insert(d, e)
 	}
-	t.inState(compensator.Retrying)
-	t.inState(compensator.Succeeded)
+	t.inState(processlog.Retrying)
+	t.inState(processlog.Succeeded)
 	heads, err := t.Store.Heads(t.ctx)
 	require.NoError(t, err)
 	got := make(map[string]time.Duration)
@@ -50,14 +50,14 @@ func (t *storeTest) headsTellTheEarliestOfEachStateAndType() {
 }
 
 func (t *storeTest) scanPagesThroughAWindow() {
-	var rows []compensator.Row
+	var rows []processlog.Row
 	for i := range 10 {
 		d := t.draft("scan")
 		d.Delay = time.Duration(i/2) * time.Minute // two share each moment
 		rows = append(rows, t.insert(d)[0])
 	}
-	window := compensator.Window{BusinessType: "scan", State: compensator.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
-	var ids []compensator.EntryID
+	window := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
+	var ids []processlog.ID
 	for {
 		page, err := t.Store.Scan(t.ctx, window)
 		require.NoError(t, err)
@@ -70,13 +70,13 @@ func (t *storeTest) scanPagesThroughAWindow() {
 		}
 		window.After = page[len(page)-1]
 	}
-	var want []compensator.EntryID
+	var want []processlog.ID
 	for _, row := range rows[2:8] {
 		want = append(want, row.ID)
 	}
 	assert.Equal(t, want, ids)
 	t.claim(rows[0].ID, token(1), time.Minute)
-	everything := compensator.Window{BusinessType: "scan", State: compensator.Pending, From: -time.Hour, To: time.Second, Limit: 100}
+	everything := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: -time.Hour, To: time.Second, Limit: 100}
 	page, err := t.Store.Scan(t.ctx, everything)
 	require.NoError(t, err)
 	require.Len(t, page, 2)
@@ -89,14 +89,14 @@ func (t *storeTest) scanPagesThroughAWindow() {
 }
 
 // pages reads a listing to its end, two entries at a time.
-func (t *storeTest) pages(filter compensator.Filter) (keys []string) {
+func (t *storeTest) pages(filter processlog.Filter) (keys []string) {
 	t.Helper()
 	filter.Limit = 2
 	for range 100 {
 		page, err := t.Store.List(t.ctx, filter)
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(page.Entries), 2)
-		for _, e := range page.Entries {
+		require.LessOrEqual(t, len(page.Rows), 2)
+		for _, e := range page.Rows {
 			keys = append(keys, e.IdempotentID)
 		}
 		if page.Next == "" {
@@ -123,32 +123,32 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 		}
 		t.insert(d)
 	}
-	dead := t.inState(compensator.Dead)
+	dead := t.inState(processlog.Dead)
 	everything = append(everything, dead.IdempotentID)
 	hour := time.Hour
 	for name, c := range map[string]struct {
-		filter compensator.Filter
+		filter processlog.Filter
 		want   []string
 	}{
-		"everything":      {compensator.Filter{}, everything},
-		"a batch":         {compensator.Filter{BatchID: "batch"}, batch},
-		"a business id":   {compensator.Filter{BusinessID: "order"}, orders},
-		"an ext id":       {compensator.Filter{BusinessExtID: "ext"}, orders},
-		"a type":          {compensator.Filter{BusinessType: "kind-0"}, orders},
-		"type and state":  {compensator.Filter{BusinessType: "kind-0", States: []compensator.State{compensator.Pending}}, orders},
-		"a state":         {compensator.Filter{States: []compensator.State{compensator.Dead}}, []string{dead.IdempotentID}},
-		"several states":  {compensator.Filter{States: []compensator.State{compensator.Dead, compensator.Pending}}, everything},
-		"created lately":  {compensator.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
-		"created earlier": {compensator.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
-		"nothing":         {compensator.Filter{BatchID: "nobody"}, nil},
+		"everything":      {processlog.Filter{}, everything},
+		"a batch":         {processlog.Filter{BatchID: "batch"}, batch},
+		"a business id":   {processlog.Filter{BusinessID: "order"}, orders},
+		"an ext id":       {processlog.Filter{BusinessExtID: "ext"}, orders},
+		"a type":          {processlog.Filter{BusinessType: "kind-0"}, orders},
+		"type and state":  {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}}, orders},
+		"a state":         {processlog.Filter{States: []processlog.State{processlog.Dead}}, []string{dead.IdempotentID}},
+		"several states":  {processlog.Filter{States: []processlog.State{processlog.Dead, processlog.Pending}}, everything},
+		"created lately":  {processlog.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
+		"created earlier": {processlog.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
+		"nothing":         {processlog.Filter{BatchID: "nobody"}, nil},
 	} {
 		assert.ElementsMatch(t, c.want, t.pages(c.filter), name)
 		c.filter.Newest = true
 		assert.ElementsMatch(t, c.want, t.pages(c.filter), "%s, newest first", name)
 	}
-	assert.Equal(t, batch, t.pages(compensator.Filter{BatchID: "batch"}), "oldest first")
-	_, err := t.Store.List(t.ctx, compensator.Filter{Cursor: "garbage"})
-	var refused *compensator.FieldError
+	assert.Equal(t, batch, t.pages(processlog.Filter{BatchID: "batch"}), "oldest first")
+	_, err := t.Store.List(t.ctx, processlog.Filter{Cursor: "garbage"})
+	var refused *processlog.FieldError
 	require.ErrorAs(t, err, &refused)
 	assert.Contains(t, refused.Field, "ursor")
 }
@@ -159,56 +159,56 @@ func (t *storeTest) countsAreRightUpToTheirBound() {
 		d.BatchID = "batch"
 		t.insert(d)
 	}
-	t.inState(compensator.Dead)
-	counts := func(filter compensator.CountFilter) map[string]compensator.Count {
+	t.inState(processlog.Dead)
+	counts := func(filter processlog.CountFilter) map[string]processlog.Count {
 		list, err := t.Store.Count(t.ctx, filter)
 		require.NoError(t, err)
-		found := make(map[string]compensator.Count)
+		found := make(map[string]processlog.Count)
 		for _, c := range list {
 			found[c.BusinessType+" "+c.State.String()] = c
 		}
 		return found
 	}
-	all := counts(compensator.CountFilter{})
+	all := counts(processlog.CountFilter{})
 	assert.Equal(t, 5, all["counted pending"].N)
 	assert.False(t, all["counted pending"].More)
 	assert.Equal(t, 1, all["states dead"].N)
-	bounded := counts(compensator.CountFilter{BusinessType: "counted", AtMost: 3})
+	bounded := counts(processlog.CountFilter{BusinessType: "counted", AtMost: 3})
 	assert.Equal(t, 3, bounded["counted pending"].N)
 	assert.True(t, bounded["counted pending"].More)
 	assert.NotContains(t, bounded, "states dead")
-	assert.Equal(t, 5, counts(compensator.CountFilter{BatchID: "batch"})["counted pending"].N)
+	assert.Equal(t, 5, counts(processlog.CountFilter{BatchID: "batch"})["counted pending"].N)
 }
 
 func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
-	pending, done, dead := t.inState(compensator.Pending), t.inState(compensator.Succeeded), t.inState(compensator.Dead)
-	n, err := t.Store.Purge(t.ctx, compensator.Succeeded, time.Hour, 100)
+	pending, done, dead := t.inState(processlog.Pending), t.inState(processlog.Succeeded), t.inState(processlog.Dead)
+	n, err := t.Store.Purge(t.ctx, processlog.Succeeded, time.Hour, 100)
 	require.NoError(t, err)
 	assert.Zero(t, n, "it is young")
 	t.until(func() bool {
-		n, err = t.Store.Purge(t.ctx, compensator.Succeeded, time.Millisecond, 100)
+		n, err = t.Store.Purge(t.ctx, processlog.Succeeded, time.Millisecond, 100)
 		return err != nil || n > 0
 	}, "it grows old")
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
-	rows, err := t.Store.Load(t.ctx, []compensator.EntryID{pending.ID, done.ID, dead.ID})
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{pending.ID, done.ID, dead.ID})
 	require.NoError(t, err)
 	assert.Len(t, rows, 2)
-	_, err = t.Store.Purge(t.ctx, compensator.Retrying, time.Millisecond, 100)
+	_, err = t.Store.Purge(t.ctx, processlog.Retrying, time.Millisecond, 100)
 	require.Error(t, err, "an entry on its way is never purged")
 }
 
 func (t *storeTest) versionsAreThoseOfTheRows() {
 	fresh, claimed := t.insertOne("versions"), t.claim(t.insertOne("versions").ID, token(1), time.Minute)
 	tx := t.begin()
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{t.draft("versions")}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{t.draft("versions")}, false)
 	require.NoError(t, err)
-	unknown := compensator.RowID(claimed.ID.Row() + 1) // in flight, or of nobody
-	got, err := t.Store.Versions(t.ctx, []compensator.EntryID{fresh.ID, claimed.ID, unknown})
+	unknown := processlog.RowID(claimed.ID.Row() + 1) // in flight, or of nobody
+	got, err := t.Store.Versions(t.ctx, []processlog.ID{fresh.ID, claimed.ID, unknown})
 	require.NoError(t, err)
-	var want []compensator.Version
-	for _, row := range []compensator.Row{fresh, claimed} {
-		want = append(want, compensator.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
+	var want []processlog.Version
+	for _, row := range []processlog.Row{fresh, claimed} {
+		want = append(want, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
 	}
 	assert.ElementsMatch(t, want, got)
 	none, err := t.Store.Versions(t.ctx, nil)
@@ -219,11 +219,11 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 func (t *storeTest) notesAreTheLogsOwn() {
 	row := t.insertOne("noted")
 	for i, actor := range []string{"ann", "bob"} {
-		require.NoError(t, t.Store.Note(t.ctx, compensator.ActionAcceptLoss, compensator.ByHand{Actor: actor, Reason: "because"}))
-		notes, err := t.Store.History(t.ctx, compensator.EntryID{})
+		require.NoError(t, t.Store.Note(t.ctx, processlog.ActionAcceptLoss, processlog.ByHand{Actor: actor, Reason: "because"}))
+		notes, err := t.Store.History(t.ctx, processlog.ID{})
 		require.NoError(t, err)
 		require.Len(t, notes, i+1)
-		assert.Equal(t, []any{compensator.EntryID{}, compensator.ActionAcceptLoss, actor, "because"},
+		assert.Equal(t, []any{processlog.ID{}, processlog.ActionAcceptLoss, actor, "because"},
 			[]any{notes[i].EntryID, notes[i].Action, notes[i].Actor, notes[i].Reason})
 		assert.Less(t, notes[i].Ago.Abs(), eventually, "by the database's clock")
 	}

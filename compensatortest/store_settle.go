@@ -8,18 +8,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func (t *storeTest) outcomesGoWhereTheContractSays() {
-	type step struct{ from, to compensator.State }
+	type step struct{ from, to processlog.State }
 	for _, s := range []step{
-		{compensator.Pending, compensator.Succeeded}, {compensator.Retrying, compensator.Succeeded},
-		{compensator.Pending, compensator.Retrying}, {compensator.Retrying, compensator.Retrying},
-		{compensator.Pending, compensator.Compensating}, {compensator.Retrying, compensator.Compensating},
-		{compensator.Pending, compensator.Dead}, {compensator.Retrying, compensator.Dead},
-		{compensator.Compensating, compensator.Compensated}, {compensator.Compensating, compensator.Compensating},
-		{compensator.Compensating, compensator.Dead}, {compensator.Pending, compensator.Pending},
+		{processlog.Pending, processlog.Succeeded}, {processlog.Retrying, processlog.Succeeded},
+		{processlog.Pending, processlog.Retrying}, {processlog.Retrying, processlog.Retrying},
+		{processlog.Pending, processlog.Compensating}, {processlog.Retrying, processlog.Compensating},
+		{processlog.Pending, processlog.Dead}, {processlog.Retrying, processlog.Dead},
+		{processlog.Compensating, processlog.Compensated}, {processlog.Compensating, processlog.Compensating},
+		{processlog.Compensating, processlog.Dead}, {processlog.Pending, processlog.Pending},
 	} {
 		before := t.inState(s.from)
 		claimed := t.claim(before.ID, token(1), time.Minute)
@@ -46,14 +46,14 @@ const farthest = 100 * 365 * 24 * time.Hour
 
 func (t *storeTest) outcomeOfTheLongestWaitIsStoredAsGiven() {
 	claimed := t.claim(t.insertOne("far").ID, token(1), time.Minute)
-	o := outcome(claimed, compensator.Retrying)
+	o := outcome(claimed, processlog.Retrying)
 	o.After = farthest
 	require.True(t, t.settle(token(2), o).Applied)
 	row := t.load(claimed.ID)
 	t.follows(claimed, row)
 	assert.InDelta(t, farthest, row.DueIn, float64(time.Hour))
 	assert.WithinDuration(t, row.UpdatedAt.Add(farthest), row.NextAt, time.Second)
-	found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 	require.NoError(t, err)
 	require.Len(t, found.Waiting, 1)
 	assert.InDelta(t, farthest, found.Waiting[0].In, float64(time.Hour))
@@ -62,57 +62,57 @@ func (t *storeTest) outcomeOfTheLongestWaitIsStoredAsGiven() {
 func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
 	row := t.insertOne("stale")
 	first := t.claim(row.ID, token(1), 50*time.Millisecond)
-	var second compensator.Row
+	var second processlog.Row
 	t.until(func() bool {
-		found, err := t.Store.Claim(t.ctx, []compensator.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
+		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
 		if err == nil && len(found.Mine) == 1 {
 			second = found.Mine[0]
 		}
 		return second.ID == row.ID
 	}, "the lease ends")
-	stale := outcome(first, compensator.Dead)
-	stale.EndedBy = compensator.EndedByExhausted
+	stale := outcome(first, processlog.Dead)
+	stale.EndedBy = processlog.EndedByExhausted
 	got := t.settle(token(3), stale)
-	assert.Equal(t, compensator.Settled{State: compensator.Pending}, got)
+	assert.Equal(t, processlog.Settled{State: processlog.Pending}, got)
 	assert.Equal(t, second.Version, t.load(row.ID).Version)
-	require.True(t, t.settle(token(4), outcome(second, compensator.Succeeded)).Applied)
-	missing := outcome(second, compensator.Succeeded)
-	missing.ID = compensator.RowID(1 << 40)
-	assert.Equal(t, compensator.Settled{Missing: true}, t.settle(token(5), missing))
+	require.True(t, t.settle(token(4), outcome(second, processlog.Succeeded)).Applied)
+	missing := outcome(second, processlog.Succeeded)
+	missing.ID = processlog.RowID(1 << 40)
+	assert.Equal(t, processlog.Settled{Missing: true}, t.settle(token(5), missing))
 }
 
 func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	row := t.insertOne("absorb")
 	first := t.claim(row.ID, token(1), time.Minute)
-	t.change(row.ID, compensator.ActionReschedule) // the version moves on, the epoch stays
-	success := outcome(first, compensator.Succeeded)
+	t.change(row.ID, processlog.ActionReschedule) // the version moves on, the epoch stays
+	success := outcome(first, processlog.Succeeded)
 	success.Absorb = true
 	assert.True(t, t.settle(token(2), success).Applied)
 
 	other := t.insertOne("absorb")
 	second := t.claim(other.ID, token(1), time.Minute)
-	t.settle(token(3), outcome(second, compensator.Retrying))
-	t.change(other.ID, compensator.ActionRequeue)
-	success = outcome(second, compensator.Succeeded)
+	t.settle(token(3), outcome(second, processlog.Retrying))
+	t.change(other.ID, processlog.ActionRequeue)
+	success = outcome(second, processlog.Succeeded)
 	success.Absorb = true
-	assert.Equal(t, compensator.Settled{State: compensator.Pending}, t.settle(token(4), success), "of the epoch before")
+	assert.Equal(t, processlog.Settled{State: processlog.Pending}, t.settle(token(4), success), "of the epoch before")
 
-	third := t.inState(compensator.Cancelled)
-	success = outcome(third, compensator.Succeeded)
+	third := t.inState(processlog.Cancelled)
+	success = outcome(third, processlog.Succeeded)
 	success.Absorb = true
-	assert.Equal(t, compensator.Settled{State: compensator.Cancelled}, t.settle(token(5), success))
+	assert.Equal(t, processlog.Settled{State: processlog.Cancelled}, t.settle(token(5), success))
 }
 
 // A database that has gone back gives the ids of what it has lost to other entries.
 func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
-	for _, to := range []compensator.State{compensator.Succeeded, compensator.Retrying, compensator.Dead} {
+	for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Dead} {
 		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)
 		lost.IdempotentID += " of another history"
 		success := outcome(lost, to)
-		success.Absorb = to == compensator.Succeeded
-		assert.Equal(t, compensator.Settled{Missing: true}, t.settle(token(2), success), "to %s", to)
+		success.Absorb = to == processlog.Succeeded
+		assert.Equal(t, processlog.Settled{Missing: true}, t.settle(token(2), success), "to %s", to)
 		tx := t.begin()
-		assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(3), success), compensator.ErrLeaseLost, "to %s", to)
+		assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(3), success), processlog.ErrLeaseLost, "to %s", to)
 		require.NoError(t, tx.Rollback())
 		assert.Equal(t, lost.Version, t.load(lost.ID).Version, "to %s", to)
 	}
@@ -120,11 +120,11 @@ func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
 
 func (t *storeTest) settlingTwiceUnderOneTokenAppliesOnce() {
 	a, b := t.insertOne("twice"), t.insertOne("twice")
-	failed := outcome(t.claim(a.ID, token(1), time.Minute), compensator.Retrying)
+	failed := outcome(t.claim(a.ID, token(1), time.Minute), processlog.Retrying)
 	failed.ProcessCount, failed.LastError = 1, "once"
-	success := outcome(t.claim(b.ID, token(1), time.Minute), compensator.Succeeded)
+	success := outcome(t.claim(b.ID, token(1), time.Minute), processlog.Succeeded)
 	success.Absorb = true
-	outcomes := []compensator.Outcome{failed, success}
+	outcomes := []processlog.Outcome{failed, success}
 	for range 2 {
 		answers, err := t.Store.Settle(t.ctx, token(2), outcomes)
 		require.NoError(t, err)
@@ -138,7 +138,7 @@ func (t *storeTest) settlingTwiceUnderOneTokenAppliesOnce() {
 func (t *storeTest) anyErrorTextIsStored() {
 	for _, text := range []string{"", "it's \"quoted\" \\ and `ticked`", "\xff\xfe\x00", strings.Repeat("ü😀", 1<<19), "%s ? :x", "line\nline"} {
 		row := t.insertOne("texts")
-		o := outcome(t.claim(row.ID, token(1), time.Minute), compensator.Retrying)
+		o := outcome(t.claim(row.ID, token(1), time.Minute), processlog.Retrying)
 		o.ProcessCount, o.LastError = 1, text
 		require.True(t, t.settle(token(2), o).Applied)
 		stored := t.load(row.ID).LastError
@@ -156,24 +156,24 @@ func (t *storeTest) settleTxCommitsWithItsTransaction() {
 	for _, end := range []string{"rollback", "commit"} {
 		tx, err := t.Store.Begin(t.ctx)
 		require.NoError(t, err)
-		require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(claimed, compensator.Succeeded)))
+		require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(claimed, processlog.Succeeded)))
 		if end == "rollback" {
 			require.NoError(t, tx.Rollback())
 			assert.Equal(t, claimed.Version, t.load(row.ID).Version)
 			continue
 		}
 		require.NoError(t, tx.Commit())
-		assert.Equal(t, compensator.Succeeded, t.load(row.ID).State)
+		assert.Equal(t, processlog.Succeeded, t.load(row.ID).State)
 	}
 }
 
 func (t *storeTest) settleTxIsFenced() {
 	row := t.insertOne("tx")
 	claimed := t.claim(row.ID, token(1), time.Minute)
-	t.change(row.ID, compensator.ActionReschedule)
+	t.change(row.ID, processlog.ActionReschedule)
 	tx, err := t.Store.Begin(t.ctx)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	o := outcome(claimed, compensator.Succeeded)
-	require.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(2), o), compensator.ErrLeaseLost)
+	o := outcome(claimed, processlog.Succeeded)
+	require.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(2), o), processlog.ErrLeaseLost)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // transactionPromises are about where a transaction begins and ends.
@@ -34,13 +34,13 @@ func (t *storeTest) fingerprintIsThereAndStays() {
 }
 
 func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
-	for _, begin := range []func(context.Context) (compensator.Transaction, error){t.Begin, t.Store.Begin} {
+	for _, begin := range []func(context.Context) (processlog.Transaction, error){t.Begin, t.Store.Begin} {
 		tx, err := begin(t.ctx)
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		require.NoError(t, t.Store.Probe(t.ctx, tx), "before its first statement")
 		d := t.draft("probed")
-		_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+		_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 		require.NoError(t, err)
 		require.NoError(t, t.Store.Probe(t.ctx, tx), "after its first statement")
 		require.NoError(t, tx.Rollback())
@@ -49,7 +49,7 @@ func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
 }
 
 // absent asserts that no draft was written.
-func (t *storeTest) absent(drafts ...compensator.Draft) {
+func (t *storeTest) absent(drafts ...processlog.Draft) {
 	t.Helper()
 	for _, d := range drafts {
 		ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
@@ -62,9 +62,9 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	committed, rolledBack := t.begin(), t.begin()
 	require.NoError(t, committed.Commit())
 	require.NoError(t, rolledBack.Rollback())
-	for _, tx := range []compensator.Tx{committed, rolledBack} {
+	for _, tx := range []processlog.Tx{committed, rolledBack} {
 		t.refuses(tx, func(err error, call string) {
-			assert.ErrorIs(t, err, compensator.ErrNoTransaction, call)
+			assert.ErrorIs(t, err, processlog.ErrNoTransaction, call)
 		})
 	}
 }
@@ -72,29 +72,29 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 func (t *storeTest) handleWithoutTransactionIsRefusedEverywhere() {
 	if t.Autocommit != nil {
 		t.refuses(t.Autocommit, func(err error, call string) {
-			assert.ErrorIs(t, err, compensator.ErrNoTransaction, call)
+			assert.ErrorIs(t, err, processlog.ErrNoTransaction, call)
 		})
 	}
 }
 
 // refuses asserts that nothing is written through a handle that has no open transaction, and that every call
 // with it fails as refusal asserts.
-func (t *storeTest) refuses(tx compensator.Tx, refusal func(err error, call string)) {
+func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.claim(t.insertOne("refused").ID, token(1), time.Hour)
 	one, two := t.draft("refused"), t.draft("refused")
 	refusal(t.Store.Probe(t.ctx, tx), "probe")
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{one}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{one}, false)
 	refusal(err, "insert one")
-	_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{one, two}, false)
+	_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{one, two}, false)
 	refusal(err, "insert two")
 	duplicate := one
 	duplicate.IdempotentID = row.IdempotentID
-	_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{duplicate, two}, false)
+	_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{duplicate, two}, false)
 	refusal(err, "insert a duplicate")
-	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionCancel))
 	refusal(err, "change")
-	err = t.Store.SettleTx(t.ctx, tx, token(2), outcome(row, compensator.Succeeded))
+	err = t.Store.SettleTx(t.ctx, tx, token(2), outcome(row, processlog.Succeeded))
 	refusal(err, "settle")
 	t.absent(one, two)
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
@@ -110,16 +110,16 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	kept, undone := t.draft("savepoint"), t.draft("savepoint")
 	row := t.insertOne("savepoint")
 	tx := t.begin()
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{kept}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{kept}, false)
 	require.NoError(t, err)
 	sp, ok := tx.(savepointer)
 	if !ok {
 		sp = sqlSavepoints{t.ctx, tx}
 	}
 	require.NoError(t, sp.Savepoint("here"))
-	_, err = t.Store.Insert(t.ctx, tx, []compensator.Draft{undone}, false)
+	_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{undone}, false)
 	require.NoError(t, err)
-	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, sp.RollbackTo("here"))
 	require.NoError(t, tx.Commit())
@@ -133,7 +133,7 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 
 type sqlSavepoints struct {
 	ctx context.Context
-	tx  compensator.Tx
+	tx  processlog.Tx
 }
 
 func (s sqlSavepoints) Savepoint(name string) error {
@@ -149,12 +149,12 @@ func (s sqlSavepoints) RollbackTo(name string) error {
 func (t *storeTest) duplicateOfItsOwnTransactionIsTold() {
 	first, fresh := t.draft("own"), t.draft("own")
 	tx := t.begin()
-	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{first}, false)
+	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{first}, false)
 	require.NoError(t, err)
-	again, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{fresh, first}, false)
+	again, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{fresh, first}, false)
 	require.NoError(t, err)
 	assert.False(t, again[0].Duplicate)
-	assert.Equal(t, compensator.Inserted{ID: inserted[0].ID, Duplicate: true, BusinessType: "own", ContentMatches: true}, again[1])
+	assert.Equal(t, processlog.Inserted{ID: inserted[0].ID, Duplicate: true, BusinessType: "own", ContentMatches: true}, again[1])
 	require.NoError(t, tx.Commit())
 	assert.Zero(t, t.load(inserted[0].ID).Version)
 }
@@ -162,21 +162,21 @@ func (t *storeTest) duplicateOfItsOwnTransactionIsTold() {
 func (t *storeTest) entryMayBeChangedByTheTransactionThatRecordsIt() {
 	d := t.draft("own")
 	tx := t.begin()
-	inserted, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{d}, false)
+	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
-	_, err = t.Store.Change(t.ctx, tx, true, newChange(compensator.IdempotentID(d.IdempotentID), compensator.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, true, newChange(processlog.IdempotentID(d.IdempotentID), processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	row := t.load(inserted[0].ID)
-	assert.Equal(t, compensator.Cancelled, row.State)
+	assert.Equal(t, processlog.Cancelled, row.State)
 	assert.EqualValues(t, 1, row.Version)
 }
 
 func (t *storeTest) rolledBackActionOfAPersonLeavesNoTrace() {
-	row := t.inState(compensator.Dead)
+	row := t.inState(processlog.Dead)
 	for _, end := range []string{"rollback", "commit"} {
 		tx := t.begin()
-		_, err := t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionRequeue))
+		_, err := t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionRequeue))
 		require.NoError(t, err)
 		if end == "commit" {
 			require.NoError(t, tx.Commit())
@@ -196,12 +196,12 @@ func (t *storeTest) rolledBackActionOfAPersonLeavesNoTrace() {
 func (t *storeTest) uncommittedWritesAreInvisibleToEveryRead() {
 	row := t.insertOne("seen")
 	tx := t.begin()
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{t.draft("unseen")}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{t.draft("unseen")}, false)
 	require.NoError(t, err)
-	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionCancel))
 	require.NoError(t, err)
 
-	assert.Equal(t, compensator.Pending, t.load(row.ID).State)
+	assert.Equal(t, processlog.Pending, t.load(row.ID).State)
 	heads, err := t.Store.Heads(t.ctx)
 	require.NoError(t, err)
 	require.Len(t, heads, 1)
@@ -209,17 +209,17 @@ func (t *storeTest) uncommittedWritesAreInvisibleToEveryRead() {
 	due, err := t.Store.Due(t.ctx, "seen", 10)
 	require.NoError(t, err)
 	assert.Len(t, due, 1, "it locks nothing, so it cannot know")
-	scanned, err := t.Store.Scan(t.ctx, compensator.Window{BusinessType: "unseen", From: -time.Hour, To: time.Hour, Limit: 10})
+	scanned, err := t.Store.Scan(t.ctx, processlog.Window{BusinessType: "unseen", From: -time.Hour, To: time.Hour, Limit: 10})
 	require.NoError(t, err)
 	assert.Empty(t, scanned)
-	page, err := t.Store.List(t.ctx, compensator.Filter{})
+	page, err := t.Store.List(t.ctx, processlog.Filter{})
 	require.NoError(t, err)
-	assert.Len(t, page.Entries, 1)
-	counts, err := t.Store.Count(t.ctx, compensator.CountFilter{})
+	assert.Len(t, page.Rows, 1)
+	counts, err := t.Store.Count(t.ctx, processlog.CountFilter{})
 	require.NoError(t, err)
-	assert.Equal(t, []compensator.Count{{BusinessType: "seen", State: compensator.Pending, N: 1}}, counts)
+	assert.Equal(t, []processlog.Count{{BusinessType: "seen", State: processlog.Pending, N: 1}}, counts)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, compensator.Cancelled, t.load(row.ID).State)
+	assert.Equal(t, processlog.Cancelled, t.load(row.ID).State)
 }
 
 func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
@@ -229,9 +229,9 @@ func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
 	row := t.claim(t.insertOne("crash").ID, token(1), time.Hour)
 	lost := t.draft("crash")
 	tx := t.begin()
-	_, err := t.Store.Insert(t.ctx, tx, []compensator.Draft{lost}, false)
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{lost}, false)
 	require.NoError(t, err)
-	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, compensator.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionCancel))
 	require.NoError(t, err)
 	t.Crash(t.T)
 	require.Error(t, tx.Commit())
@@ -239,5 +239,5 @@ func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
 	kept := t.load(row.ID)
 	assert.Equal(t, []any{row.Version, row.State, row.Token}, []any{kept.Version, kept.State, kept.Token})
 	assert.Greater(t, kept.LeaseLeft, time.Duration(0), "a lease outlives the crash")
-	require.True(t, t.settle(token(2), outcome(row, compensator.Succeeded)).Applied, "nothing holds the row any more")
+	require.True(t, t.settle(token(2), outcome(row, processlog.Succeeded)).Applied, "nothing holds the row any more")
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // process is a Compensator with everything it stands on, as a child and the parent make it.
@@ -23,7 +25,7 @@ type process struct {
 	watched *sql.DB // on a Connector
 	plain   *sql.DB
 	redis   *redis.Client
-	store   compensator.Store // when it is not the library's own
+	store   processlog.Store // when it is not the library's own
 }
 
 const lease = time.Second
@@ -72,9 +74,9 @@ func (p *process) close() error {
 }
 
 // blind keeps the ids of a bulk insert to itself.
-type blind struct{ compensator.Store }
+type blind struct{ processlog.Store }
 
-func (b blind) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, proven bool) ([]compensator.Inserted, error) {
+func (b blind) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
 	inserted, err := b.Store.Insert(ctx, tx, drafts, proven)
 	for i := range inserted {
 		if len(drafts) > 1 && !inserted[i].Duplicate {

@@ -22,6 +22,8 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // nodes are the DSNs of the engine's servers, each with a database of the same name.
@@ -69,7 +71,7 @@ func TestStoreKeepsEveryPromise(t *testing.T) {
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, store.Close()) })
 				require.NoError(t, store.Check(t.Context()))
-				return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (compensator.Transaction, error) {
+				return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) {
 					return caller.BeginTx(ctx, nil)
 				}}
 			})

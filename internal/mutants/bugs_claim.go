@@ -16,7 +16,7 @@ func claiming() []mutant {
 			name: "due-cut", oracle: safety,
 			what: "a due moment is stored a millisecond too soon, because the database's now is cut",
 			edits: []edit{
-				{"store_sql.go", "	return millis(d) + 1\n", "	return millis(d)\n"},
+				{"processlog/limits.go", "	return Millis(d) + 1\n", "	return Millis(d)\n"},
 			},
 			sees: tests("TestStoredDueMomentIsNeverEarly"),
 		},

@@ -13,7 +13,7 @@ func compensating() []mutant {
 	}
 	if g.absorb {
 		return fmt.Sprintf("epoch`},
-				{"compensatortest/memory_settle.go", "	if outcome.Absorb {\n		return v", "	if outcome.To == compensator.Compensated || outcome.CompensateCount > 0 {\n		return v.entry.State == compensator.Compensating\n	}\n	if outcome.Absorb {\n		return v"},
+				{"compensatortest/memory_settle.go", "	if outcome.Absorb {\n		return v", "	if outcome.To == processlog.Compensated || outcome.CompensateCount > 0 {\n		return v.entry.State == processlog.Compensating\n	}\n	if outcome.Absorb {\n		return v"},
 			},
 			sees: tests("TestStaleFailureOfACompensationIsDropped").and(model, "m:undo-unfenced").and(simulation, "2000"),
 		},
@@ -37,7 +37,7 @@ func compensating() []mutant {
 			name: "compensated-from-memory", oracle: safety,
 			what: "an exhausted entry is undone before it is durable that it is exhausted",
 			edits: []edit{
-				{"dispatcher.go", "	switch {\n	case end.unstarted:\n", "	if s.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		entry := a.row.Entry\n		_ = a.t.undo(d.c.work, &entry)\n	}\n	switch {\n	case end.unstarted:\n"},
+				{"dispatcher.go", "	switch {\n	case end.unstarted:\n", "	if s.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		_ = a.t.undo(d.c.work, d.entry(a))\n	}\n	switch {\n	case end.unstarted:\n"},
 			},
 			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").and(simulation, "300"),
 		},

@@ -7,7 +7,7 @@ func managing() []mutant {
 			name: "requeue-keeps-epoch", oracle: safety,
 			what: "a person's requeue starts no new generation: a late success of the one before ends it",
 			edits: []edit{
-				{"store.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n		after.Epoch++\n", "		after.ProcessCount, after.CompensateCount = 0, 0\n"},
+				{"processlog/change.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n		after.Epoch++\n", "		after.ProcessCount, after.CompensateCount = 0, 0\n"},
 			},
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:same-epoch-again"),
 		},
@@ -15,7 +15,7 @@ func managing() []mutant {
 			name: "requeue-keeps-counts", oracle: safety,
 			what: "a requeued entry has no attempts left",
 			edits: []edit{
-				{"store.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n", ""},
+				{"processlog/change.go", "		after.ProcessCount, after.CompensateCount = 0, 0\n", ""},
 			},
 			sees: tests("TestActionsFollowTheContract").and(simulation, "300"),
 		},
@@ -23,7 +23,7 @@ func managing() []mutant {
 			name: "cancel-keeps-version", oracle: safety,
 			what: "an action of a person leaves the version as it is: the attempt that runs keeps its fence",
 			edits: []edit{
-				{"store.go", "	after.Version++\n", ""},
+				{"processlog/change.go", "	after.Version++\n", ""},
 			},
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
 		},
@@ -31,7 +31,7 @@ func managing() []mutant {
 			name: "change-of-any-type", oracle: safety,
 			what: "what a service cancels or completes as one type's is done to another type's entry",
 			edits: []edit{
-				{"store.go", "	if ch.BusinessType != \"\" && ch.BusinessType != before.BusinessType {\n", "	if ch.BusinessType != \"\" && before.BusinessType == \"\" {\n"},
+				{"processlog/change.go", "	if ch.BusinessType != \"\" && ch.BusinessType != before.BusinessType {\n", "	if ch.BusinessType != \"\" && before.BusinessType == \"\" {\n"},
 			},
 			sees: tests("TestChangeThroughATypeRefusesEntriesOfAnother"),
 		},

@@ -58,7 +58,7 @@ func reconciling() []mutant {
 			name: "stale-read-is-a-loss", oracle: lateness,
 			what: "what a lagging copy answers to a plain read is taken for a loss: everything stops",
 			edits: []edit{
-				{"witness.go", "	case !newest.refutes(testimonyOf(&row, newest.at).Version, exists):", "	case false && !newest.refutes(testimonyOf(&row, newest.at).Version, exists):"},
+				{"witness.go", "	case !newest.refutes(versionOf(&row), exists):", "	case false && !newest.refutes(versionOf(&row), exists):"},
 			},
 			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
 		},
@@ -82,7 +82,7 @@ func reconciling() []mutant {
 			name: "reconciler-announces-nothing", oracle: lateness,
 			what: "the reconciler polls what is overdue, but tells the queue of nothing",
 			edits: []edit{
-				{"reconciler.go", "	if head.DueIn > edge {\n", "	if head.DueIn > -maxDelay {\n"},
+				{"reconciler.go", "	if head.DueIn > edge {\n", "	if head.DueIn > -processlog.MaxDelay {\n"},
 			},
 			sees: tests("TestDelayedEntryThatIsNeverAnnouncedRunsOnTime", "TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads"),
 		},
@@ -101,11 +101,11 @@ func reconciling() []mutant {
 				{"reconciler.go", "	rebuild bool  ", "	highest EntryID\n	rebuild bool  "},
 				{"reconciler.go", "	r.saw(ctx, err)\n	return found, err\n", `	mark := r.highest
 	for _, f := range found {
-		if compareIDs(f.ID, r.highest) > 0 {
+		if f.ID.Compare(r.highest) > 0 {
 			r.highest = f.ID
 		}
 	}
-	return slices.DeleteFunc(found, func(f Scheduled) bool { return compareIDs(f.ID, mark) < 0 }), err
+	return slices.DeleteFunc(found, func(f Scheduled) bool { return f.ID.Compare(mark) < 0 }), err
 `},
 			},
 			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed").and(simulation, "300"),
@@ -181,7 +181,7 @@ func reconciling() []mutant {
 			name: "stuck-behind-locked-row", oracle: lateness,
 			what: "one locked row in front of a single slot keeps all that the database alone knows from running",
 			edits: []edit{
-				{"readahead.go", "		if w.In <= lockedRetry {\n", "		if w.In < 0 {\n"},
+				{"readahead.go", "		if w.In <= processlog.LockedRetry {\n", "		if w.In < 0 {\n"},
 			},
 			sees: tests("TestLockedHeadOfABacklogDoesNotHoldUpTheRest"),
 		},

@@ -35,7 +35,7 @@ func running() []mutant {
 			edits: []edit{
 				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
 				{"store_claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s\""},
-				{"compensatortest/memory_claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = compensator.Pending, \"\"\n	}\n"},
+				{"compensatortest/memory_claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = processlog.Pending, \"\"\n	}\n"},
 				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
 			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost").and(simulation, "300").and(model, "m:renew-revives"),
@@ -95,7 +95,7 @@ func running() []mutant {
 			name: "batch-in-first-context", oracle: safety,
 			what: "a batch runs in the values that travelled with its first entry: one tenant's work is done as another's",
 			edits: []edit{
-				{"dispatcher.go", "d.handlerContext(t, nil)", "d.handlerContext(t, &batch[0].row.Entry)"},
+				{"dispatcher.go", "d.handlerContext(t, nil)", "d.handlerContext(t, &batch[0].row)"},
 			},
 			sees: tests("TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn").and(simulation, "300"),
 		},

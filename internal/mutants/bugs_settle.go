@@ -43,7 +43,7 @@ func settling() []mutant {
 			what: "a late success ends an entry whose compensation is under way: done and undone",
 			edits: []edit{
 				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.epoch)"},
-				{"compensatortest/memory_settle.go", "v.entry.State == compensator.Retrying)", "v.entry.State == compensator.Retrying || v.entry.State == compensator.Compensating)"},
+				{"compensatortest/memory_settle.go", "v.entry.State == processlog.Retrying)", "v.entry.State == processlog.Retrying || v.entry.State == processlog.Compensating)"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating").and(model, "m:absorb-compensating"),
 		},
@@ -123,7 +123,7 @@ func settling() []mutant {
 			name: "snooze-cut", oracle: safety,
 			what: "a handler that asks to be called in 90 days is called in 30: early",
 			edits: []edit{
-				{"retry.go", "min(max(d, minBackoff), maxDelay)", "min(max(d, minBackoff), 30*24*time.Hour)"},
+				{"retry.go", "min(max(d, minBackoff), processlog.MaxDelay)", "min(max(d, minBackoff), 30*24*time.Hour)"},
 			},
 			sees: tests("TestOutcomeFollowsTheContract", "TestWaitThatAHandlerAsksForIsStoredAsGiven").and(simulation, "300"),
 		},
@@ -141,7 +141,7 @@ func settling() []mutant {
 			edits: []edit{
 				{"settle.go", "	batch, results := c.writeOutcomes(token, batch)\n", `	for _, s := range batch {
 		if s.a.token != 0 {
-			c.ackBatch([]ack{{s.a.t.name, QueueOutcome{ID: s.outcome.ID, Token: s.a.token, Remove: s.outcome.To.Terminal(), In: dueIn(s.outcome.After)}}})
+			c.ackBatch([]ack{{s.a.t.name, QueueOutcome{ID: s.outcome.ID, Token: s.a.token, Remove: s.outcome.To.Terminal(), In: processlog.DueIn(s.outcome.After)}}})
 		}
 	}
 	batch, results := c.writeOutcomes(token, batch)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // instance is one process: a Compensator and what runs in it. When it dies its goroutines go on, as there is no
@@ -30,9 +32,9 @@ type instance struct {
 	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
 
-	lossSeen time.Time       // when it stopped because the database had gone back; guarded by oracle.mu, as the next
-	newest   compensator.Row // what it was last told it had claimed
-	owed     compensator.Row // what the database has lost of that, until it notices
+	lossSeen time.Time      // when it stopped because the database had gone back; guarded by oracle.mu, as the next
+	newest   processlog.Row // what it was last told it had claimed
+	owed     processlog.Row // what the database has lost of that, until it notices
 
 	dead        atomic.Bool
 	died        chan struct{}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // oracle sees every committed transition of every row and every attempt, and says at once what must not be.
@@ -22,7 +24,7 @@ type oracle struct {
 	mu      sync.Mutex // guards what follows
 	verdict string     // the first violation
 	at      int        // how many steps the walk had then
-	ops     map[compensator.Token]*operation
+	ops     map[processlog.Token]*operation
 	lives   map[compensator.EntryID]*life
 	keys    map[string]*life // retained rows by idempotent id
 	orders  map[string]*keyFate
@@ -35,7 +37,7 @@ type oracle struct {
 	goOn   time.Time   // when a person last said go on
 	purged bool        // young entries may have been
 
-	rebuilding map[compensator.Token]time.Time // since when
+	rebuilding map[processlog.Token]time.Time // since when
 	sights     [sights]int
 }
 
@@ -57,10 +59,10 @@ var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "s
 type operation struct {
 	kind     opKind
 	from     *instance
-	drafts   []compensator.Draft
-	want     []compensator.Wanted
-	outcomes []compensator.Outcome
-	change   compensator.Change
+	drafts   []processlog.Draft
+	want     []processlog.Wanted
+	outcomes []processlog.Outcome
+	change   processlog.Change
 	inTx     bool // a change in a caller's transaction
 	unknown  bool // an insert whose COMMIT was not answered
 	failed   bool // a claim that was answered with an error
@@ -81,8 +83,8 @@ type life struct {
 // transition is one version of a row.
 type transition struct {
 	op      *operation
-	outcome compensator.Outcome
-	row     compensator.Row // as it left it
+	outcome processlog.Outcome
+	row     processlog.Row // as it left it
 	at      time.Time
 }
 
@@ -107,7 +109,7 @@ type attempt struct {
 	stored  bool      // the database has taken its outcome, or refused it for good
 }
 
-func (op *operation) draft(key string) (found compensator.Draft) {
+func (op *operation) draft(key string) (found processlog.Draft) {
 	for _, d := range op.drafts {
 		if d.IdempotentID == key {
 			found = d
@@ -117,15 +119,15 @@ func (op *operation) draft(key string) (found compensator.Draft) {
 }
 
 // wants reports whether a claim takes an entry for its own instance's, by the token of its row.
-func (op *operation) wants(id compensator.EntryID, token compensator.Token) bool {
-	return slices.Contains(op.want, compensator.Wanted{ID: id, Token: token})
+func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
+	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, ops: make(map[compensator.Token]*operation), lives: make(map[compensator.EntryID]*life),
+		w: w, ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
 		keys: make(map[string]*life), orders: make(map[string]*keyFate), effect: make(map[effect]int),
-		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[compensator.Token]time.Time),
+		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[processlog.Token]time.Time),
 	}
 }
 
@@ -151,7 +153,7 @@ func (o *oracle) note(count func(*oracle)) {
 }
 
 // operation takes note of a write before it is sent.
-func (o *oracle) operation(token compensator.Token, op *operation) {
+func (o *oracle) operation(token processlog.Token, op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ops[token] = op
@@ -169,7 +171,7 @@ func (o *oracle) effects(list []effect) {
 }
 
 // read takes note of rows an instance was given by the store.
-func (o *oracle) read(n *instance, rows []compensator.Row) {
+func (o *oracle) read(n *instance, rows []processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, row := range rows {
@@ -180,7 +182,7 @@ func (o *oracle) read(n *instance, rows []compensator.Row) {
 }
 
 // saw is the store's watch. It runs while the store is locked.
-func (o *oracle) saw(before, after compensator.Row) {
+func (o *oracle) saw(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -195,7 +197,7 @@ func (o *oracle) saw(before, after compensator.Row) {
 	}
 }
 
-func (o *oracle) insertedLocked(row compensator.Row) {
+func (o *oracle) insertedLocked(row processlog.Row) {
 	op := o.ops[row.Token]
 	if op == nil || op.kind != opInsert {
 		o.failLocked("G2: entry %s exists, and nobody recorded it", row.ID)
@@ -219,7 +221,7 @@ func (o *oracle) insertedLocked(row compensator.Row) {
 	o.countLocked(l.kind, 1)
 }
 
-func (o *oracle) purgedLocked(row compensator.Row) {
+func (o *oracle) purgedLocked(row processlog.Row) {
 	o.sights[sawPurged]++
 	l := o.lives[row.ID]
 	if !row.State.Terminal() {
@@ -230,7 +232,7 @@ func (o *oracle) purgedLocked(row compensator.Row) {
 	l.steps = append(l.steps, transition{op: &operation{kind: opPurge}, row: row})
 }
 
-func (o *oracle) changedLocked(before, after compensator.Row) {
+func (o *oracle) changedLocked(before, after processlog.Row) {
 	l := o.lives[after.ID]
 	op := o.ops[after.Token]
 	if after.Token == before.Token {
@@ -290,7 +292,7 @@ func (o *oracle) countLocked(kind string, change int) {
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
 // claimedLocked: G9 not early; nobody else's lease; the delivery is counted.
-func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transition) {
+func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transition) {
 	born := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && born.kind == opInsert && born.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
@@ -315,7 +317,7 @@ func (o *oracle) claimedLocked(l *life, before, after compensator.Row, t *transi
 	o.promptlyClaimedLocked(l, before)
 }
 
-func (o *oracle) releasedLocked(l *life, before, after compensator.Row) {
+func (o *oracle) releasedLocked(l *life, before, after processlog.Row) {
 	if after.DeliveryCount != before.DeliveryCount-1 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
 		o.failLocked("G4: a release changed entry %s from %+v to %+v", after.ID, before, after)
 	}
@@ -347,7 +349,7 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-func (o *oracle) actedLocked(before, after compensator.Row, change compensator.Change) {
+func (o *oracle) actedLocked(before, after processlog.Row, change processlog.Change) {
 	rule := actions[change.Action]
 	o.sights[sawActions]++
 	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {

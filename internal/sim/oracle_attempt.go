@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // began judges the start of an attempt. G2: what runs is committed, as this instance has read it; G9 was asked
@@ -55,7 +57,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	case e.DeliveryCount > crashBudget:
 		o.failLocked("G16: entry %s runs although %d leases in a row were lost", e.ID, e.DeliveryCount-1)
 	case e.State != s.row.State || e.Epoch != s.row.Epoch || e.ProcessCount != s.row.ProcessCount || !bytes.Equal(e.Content, l.content):
-		o.failLocked("G2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row.Entry)
+		o.failLocked("G2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row)
 	case l.kind == strayType:
 		o.failLocked("G18: entry %s of a type nobody handles runs", e.ID)
 	}
@@ -96,7 +98,7 @@ func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
 }
 
 // answered takes the database's answer to outcomes. G8: a success is refused only where the entry has moved on.
-func (o *oracle) answered(n *instance, outcomes []compensator.Outcome, answers []compensator.Settled) {
+func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, out := range outcomes {

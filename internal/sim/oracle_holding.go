@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // called judges that a handler is called. G15: no more once Run's context has ended.
@@ -33,7 +35,7 @@ func (a *attempt) over() bool {
 
 // unheldLocked: G16, within an epoch an instance claims nothing that it runs, or whose outcome it still has to store;
 // where a handler has not returned for too long it may count the lease.
-func (o *oracle) unheldLocked(l *life, op *operation, before compensator.Row) {
+func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from == op.from && a.epoch == before.Epoch && !a.over() && !a.overran() {
 			o.failLocked("G16: instance %d claims entry %s, whose version %d it still holds (ended: %v)", op.from.number, l.id, a.version, a.ended)
@@ -42,7 +44,7 @@ func (o *oracle) unheldLocked(l *life, op *operation, before compensator.Row) {
 }
 
 // accepted takes note of what an instance does not claim although it could.
-func (o *oracle) accepted(n *instance, row *compensator.Row, accepts bool) bool {
+func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.note(func(o *oracle) {
 			for _, a := range o.lives[row.ID].attempts {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // lossPromise is the promise that is left once the database has gone back: most others hold under its keeping what it has
@@ -52,12 +54,12 @@ func (w *world) goBack() {
 }
 
 // forgotten tells of versions whether the database shows that it has lost them: it may have got as far again.
-func (w *world) forgotten() func(compensator.Row) bool {
-	rows := make(map[compensator.EntryID]compensator.Row)
+func (w *world) forgotten() func(processlog.Row) bool {
+	rows := make(map[compensator.EntryID]processlog.Row)
 	for _, row := range w.store.Rows() {
 		rows[row.ID] = row
 	}
-	return func(was compensator.Row) bool {
+	return func(was processlog.Row) bool {
 		now, exists := rows[was.ID]
 		same := exists && now.IdempotentID == was.IdempotentID && (now.Version > was.Version || now.Version == was.Version && now.Token == was.Token)
 		return !was.ID.IsZero() && !same
@@ -65,7 +67,7 @@ func (w *world) forgotten() func(compensator.Row) bool {
 }
 
 // told takes note of what an instance was told it has claimed.
-func (o *oracle) told(n *instance, mine []compensator.Row) {
+func (o *oracle) told(n *instance, mine []processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, row := range mine {
@@ -84,7 +86,7 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 		o.failLocked("G19: instance %d stopped: %v; the database has lost nothing", n.number, loss)
 	}
 	o.sights[sawLoss]++
-	n.lossSeen, n.owed = time.Now(), compensator.Row{}
+	n.lossSeen, n.owed = time.Now(), processlog.Row{}
 }
 
 // noted takes note of what a person says.
@@ -116,7 +118,7 @@ func (o *oracle) goesOn(n *instance, does string) {
 
 // afterLossLocked judges a transition in a database that has gone back: an outcome is written to its own entry only, and a
 // terminal state is left only by a person.
-func (o *oracle) afterLossLocked(before, after compensator.Row) {
+func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.lives[after.ID] = &life{id: after.ID, key: after.IdempotentID, kind: after.BusinessType, content: after.Content,
 			readBy: make(map[*instance]uint64), steps: []transition{{op: &operation{kind: opInsert}, row: after, at: time.Now()}}}

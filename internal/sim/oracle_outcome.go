@@ -5,13 +5,15 @@ import (
 	"errors"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // crashBudget is how many leases in a row may be lost.
 const crashBudget = 3
 
 // settledLocked judges an outcome: what the row became must be what an attempt of this epoch came to.
-func (o *oracle) settledLocked(l *life, before, after compensator.Row, t *transition) {
+func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transition) {
 	for _, out := range t.op.outcomes {
 		if out.ID == after.ID {
 			t.outcome = out
@@ -65,7 +67,7 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 }
 
 // succeededLocked: G6, some attempt of this epoch returned nil; G12, never after compensation was decided.
-func (o *oracle) succeededLocked(l *life, before, after compensator.Row, a *attempt) {
+func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
 		o.failLocked("G6: entry %s succeeded, by attempt %+v", after.ID, a)
 	}
@@ -78,7 +80,7 @@ func (o *oracle) succeededLocked(l *life, before, after compensator.Row, a *atte
 }
 
 // crashedLocked: G7, an entry is taken out only when its leases were lost, one after the other.
-func (o *oracle) crashedLocked(before, after compensator.Row) {
+func (o *oracle) crashedLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
 	lost := before.DeliveryCount - 1 // but the one that found out; counted as every transition was asserted to
 	if lost <= crashBudget {         // and one more, for a success that waits to be stored
@@ -90,7 +92,7 @@ func (o *oracle) crashedLocked(before, after compensator.Row) {
 }
 
 // spentNothingLocked: Snooze, Unavailable and interruptions. A failure must not pass for one of them.
-func (o *oracle) spentNothingLocked(l *life, after compensator.Row, a *attempt) {
+func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	switch {
 	case a != nil && a.voidable(): // a batch may come to nothing, and its entries be somebody else's by then
 	case a == nil:
@@ -104,7 +106,7 @@ func (o *oracle) spentNothingLocked(l *life, after compensator.Row, a *attempt) 
 }
 
 // spentLocked: G4, one failure more; G7, it was one, and only the last makes the entry exhausted.
-func (o *oracle) spentLocked(l *life, before, after compensator.Row, a *attempt) {
+func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || a.manner == snoozed || a.manner == unavailable || a.manner == fine && !late {
 		o.failLocked("G7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // spareSlots is how many entries of a type a calm seed runs at once without one having to wait: half of its
@@ -41,7 +43,7 @@ func (o *oracle) hastyLocked(l *life) bool {
 }
 
 // promptlyClaimedLocked: what is due, and known, is claimed at once.
-func (o *oracle) promptlyClaimedLocked(l *life, before compensator.Row) {
+func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	if !o.hastyLocked(l) {
 		return
 	}
@@ -66,7 +68,7 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 }
 
 // waitsLocked: G9, what a handler asked to be called after is due then: not sooner, and not later.
-func (o *oracle) waitsLocked(before, after compensator.Row, a *attempt) {
+func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 	again := after.State == compensator.Retrying || after.State == before.State
 	if a == nil || !again || a.voidable() || a.manner != snoozed && a.manner != laterOn {
 		return
@@ -81,7 +83,7 @@ func (o *oracle) waitsLocked(before, after compensator.Row, a *attempt) {
 }
 
 // renewedLocked: G16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
-func (o *oracle) renewedLocked(l *life, before compensator.Row) {
+func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // whoever records it again locks its row against renewals, too
 		return
 	}
@@ -93,7 +95,7 @@ func (o *oracle) renewedLocked(l *life, before compensator.Row) {
 }
 
 // lost takes note of what an instance was told about leases it wanted to renew.
-func (o *oracle) lost(n *instance, held []compensator.Held, lost []compensator.EntryID) {
+func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range held {
@@ -131,7 +133,7 @@ func (o *oracle) ending(a *attempt) {
 }
 
 // givenBack takes note of a release.
-func (o *oracle) givenBack(token compensator.Token) {
+func (o *oracle) givenBack(token processlog.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if op := o.ops[token]; op != nil {
@@ -140,7 +142,7 @@ func (o *oracle) givenBack(token compensator.Token) {
 }
 
 // removes judges what the queue is told to forget: it must be at rest in the database, or have been.
-func (o *oracle) removes(businessType string, items []compensator.QueueOutcome) {
+func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, item := range items {

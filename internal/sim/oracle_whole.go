@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // rebuilds takes note of when a rebuild begins.
-func (o *oracle) rebuilds(token compensator.Token) {
+func (o *oracle) rebuilds(token processlog.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.rebuilding[token].IsZero() {
@@ -19,7 +21,7 @@ func (o *oracle) rebuilds(token compensator.Token) {
 // whole judges that types are called whole: of everything that waited when the rebuild began, and has waited since, the
 // queue knows what comes due within the horizon. Where the queue goes back in time nobody can know, and where the
 // database's clock jumps the horizon does.
-func (o *oracle) whole(types []string, token compensator.Token) {
+func (o *oracle) whole(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return
 	}

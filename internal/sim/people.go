@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // deed is something a service or a person does to an entry.
@@ -124,7 +126,7 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 
 // lockRows has a transaction hold rows for a while, as a caller's own does, or until everything is healed.
 func (w *world) lockRows(e event) {
-	token := compensator.Token{}
+	token := processlog.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)
 	rows := w.store.Rows()
 	w.wg.Go(func() {
@@ -137,7 +139,7 @@ func (w *world) lockRows(e event) {
 		defer func() { _ = tx.Rollback() }()
 		for i, row := range rows {
 			if (e.whom>>i)&1 == 1 {
-				_, _ = w.store.Change(ctx, tx, true, compensator.Change{Ref: row.ID, Action: compensator.ActionReschedule, Token: token})
+				_, _ = w.store.Change(ctx, tx, true, processlog.Change{Ref: row.ID, Action: compensator.ActionReschedule, Token: token})
 			}
 		}
 		<-ctx.Done()

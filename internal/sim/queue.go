@@ -7,6 +7,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // gatedQueue is the shared queue as one instance reaches it: every script is a step.
@@ -15,7 +17,7 @@ type gatedQueue struct {
 	queue *compensatortest.MemoryQueueClient
 }
 
-var _ compensator.Queue = (*gatedQueue)(nil)
+var _ processlog.Queue = (*gatedQueue)(nil)
 
 func (q *gatedQueue) step(ctx context.Context, op, args string, do func() error) error {
 	return q.from.step(ctx, classQueue, op, args, do)
@@ -31,8 +33,8 @@ func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
 	return q.step(ctx, "q.check", "", func() error { return q.queue.Check(ctx, fingerprint) })
 }
 
-func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcement, rules compensator.AnnounceRules) (heads, lost []string, err error) {
-	key := idsOf(items, func(a compensator.Announcement) compensator.EntryID { return a.ID })
+func (q *gatedQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (heads, lost []string, err error) {
+	key := idsOf(items, func(a processlog.Announcement) compensator.EntryID { return a.ID })
 	err = q.step(ctx, "q.announce", key, func() (err error) {
 		heads, lost, err = q.queue.Announce(ctx, items, rules)
 		return err
@@ -43,19 +45,19 @@ func (q *gatedQueue) Announce(ctx context.Context, items []compensator.Announcem
 	return heads, lost, nil
 }
 
-func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (leased compensator.Leased, err error) {
+func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (leased processlog.Leased, err error) {
 	err = q.step(ctx, "q.claim", string(make(args, 0, 16).text(businessType).num(uint64(limit))), func() (err error) {
 		leased, err = q.queue.Claim(ctx, businessType, limit, lease)
 		return err
 	})
 	if err != nil {
-		return compensator.Leased{}, err
+		return processlog.Leased{}, err
 	}
 	return leased, nil
 }
 
-func (q *gatedQueue) Settle(ctx context.Context, businessType string, items []compensator.QueueOutcome) error {
-	key := idsOf(items, func(o compensator.QueueOutcome) compensator.EntryID { return o.ID })
+func (q *gatedQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
+	key := idsOf(items, func(o processlog.QueueOutcome) compensator.EntryID { return o.ID })
 	q.from.w.oracle.removes(businessType, items)
 	return q.step(ctx, "q.settle", businessType+" "+key, func() error { return q.queue.Settle(ctx, businessType, items) })
 }
@@ -71,7 +73,7 @@ func (q *gatedQueue) Peek(ctx context.Context, businessTypes []string) (waits []
 	return waits, lost, nil
 }
 
-func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token compensator.Token, period time.Duration) (mine []string, err error) {
+func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
 	err = q.step(ctx, "q.rebuild", namesOf(businessTypes), func() (err error) {
 		q.from.w.oracle.rebuilds(token)
 		mine, err = q.queue.Rebuild(ctx, businessTypes, token, period)
@@ -83,7 +85,7 @@ func (q *gatedQueue) Rebuild(ctx context.Context, businessTypes []string, token 
 	return mine, nil
 }
 
-func (q *gatedQueue) Rebuilt(ctx context.Context, businessTypes []string, token compensator.Token) (whole []string, err error) {
+func (q *gatedQueue) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
 	err = q.step(ctx, "q.rebuilt", namesOf(businessTypes), func() (err error) {
 		whole, err = q.queue.Rebuilt(ctx, businessTypes, token)
 		q.from.w.oracle.whole(whole, token)

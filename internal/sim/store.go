@@ -9,6 +9,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // gatedStore is the shared store as one instance reaches it: every statement is a step.
@@ -17,7 +19,7 @@ type gatedStore struct {
 	store *compensatortest.MemoryStore
 }
 
-var _ compensator.Store = (*gatedStore)(nil)
+var _ processlog.Store = (*gatedStore)(nil)
 
 // args builds what a step is about.
 type args []byte
@@ -54,7 +56,7 @@ func (s *gatedStore) Fingerprint(ctx context.Context) (string, error) {
 
 func (s *gatedStore) Close() error { return nil }
 
-func (s *gatedStore) Begin(ctx context.Context) (tx compensator.Transaction, err error) {
+func (s *gatedStore) Begin(ctx context.Context) (tx processlog.Transaction, err error) {
 	began, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func (s *gatedStore) Probe(ctx context.Context, tx compensator.Tx) error {
 	return s.from.step(ctx, classRead, "probe", "", func() error { return s.store.Probe(ctx, tx) })
 }
 
-func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []compensator.Draft, proven bool) (answers []compensator.Inserted, err error) {
+func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) (answers []processlog.Inserted, err error) {
 	key := make(args, 0, 64)
 	for _, d := range drafts {
 		key = key.text(d.IdempotentID)
@@ -126,7 +128,7 @@ func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []string) 
 	return ids, nil
 }
 
-func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows []compensator.Row, err error) {
+func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows []processlog.Row, err error) {
 	err = s.from.step(ctx, classRead, "load", string(make(args, 0, 32).ids(ids)), func() (err error) {
 		rows, err = s.store.Load(ctx, ids)
 		return err
@@ -138,7 +140,7 @@ func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows 
 	return rows, nil
 }
 
-func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (versions []compensator.Version, err error) {
+func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (versions []processlog.Version, err error) {
 	err = s.from.step(ctx, classRead, "versions", string(make(args, 0, 32).ids(ids)), func() (err error) {
 		versions, err = s.store.Versions(ctx, ids)
 		return err
@@ -156,7 +158,7 @@ func (s *gatedStore) Note(ctx context.Context, action compensator.Action, by com
 	})
 }
 
-func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row compensator.Row, err error) {
+func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row processlog.Row, err error) {
 	var name string
 	switch ref := ref.(type) {
 	case compensator.EntryID:
@@ -169,30 +171,30 @@ func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row comp
 		return err
 	})
 	if err != nil {
-		return compensator.Row{}, err
+		return processlog.Row{}, err
 	}
 	return row, nil
 }
 
-func (s *gatedStore) Claim(ctx context.Context, want []compensator.Wanted, token compensator.Token, lease time.Duration, accept func(*compensator.Row) bool) (found compensator.Claimed, err error) {
+func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (found processlog.Claimed, err error) {
 	s.from.w.oracle.goesOn(s.from, "claims")
-	key := idsOf(want, func(w compensator.Wanted) compensator.EntryID { return w.ID })
+	key := idsOf(want, func(w processlog.Wanted) compensator.EntryID { return w.ID })
 	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
 	s.from.w.oracle.operation(token, op)
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
-		found, err = s.store.Claim(ctx, want, token, lease, func(row *compensator.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
+		found, err = s.store.Claim(ctx, want, token, lease, func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
 		return err
 	})
 	if err != nil {
 		s.from.w.oracle.note(func(*oracle) { op.failed = true })
-		return compensator.Claimed{}, err
+		return processlog.Claimed{}, err
 	}
 	s.from.w.oracle.read(s.from, found.Mine)
 	s.from.w.oracle.told(s.from, found.Mine)
 	return found, nil
 }
 
-func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token compensator.Token) error {
+func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token processlog.Token) error {
 	s.from.w.oracle.givenBack(token)
 	return s.from.step(ctx, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
 		return s.store.Release(ctx, ids, token)
@@ -210,8 +212,8 @@ func (s *gatedStore) Due(ctx context.Context, businessType string, limit int) (i
 	return ids, nil
 }
 
-func (s *gatedStore) Renew(ctx context.Context, held []compensator.Held, lease time.Duration) (lost []compensator.EntryID, err error) {
-	key := idsOf(held, func(h compensator.Held) compensator.EntryID { return h.ID })
+func (s *gatedStore) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (lost []compensator.EntryID, err error) {
+	key := idsOf(held, func(h processlog.Held) compensator.EntryID { return h.ID })
 	err = s.from.step(ctx, classWrite, "renew", key, func() (err error) {
 		lost, err = s.store.Renew(ctx, held, lease)
 		return err
@@ -223,8 +225,8 @@ func (s *gatedStore) Renew(ctx context.Context, held []compensator.Held, lease t
 	return lost, nil
 }
 
-func (s *gatedStore) Settle(ctx context.Context, token compensator.Token, outcomes []compensator.Outcome) (answers []compensator.Settled, err error) {
-	key := idsOf(outcomes, func(o compensator.Outcome) compensator.EntryID { return o.ID })
+func (s *gatedStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled, err error) {
+	key := idsOf(outcomes, func(o processlog.Outcome) compensator.EntryID { return o.ID })
 	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: slices.Clone(outcomes)})
 	err = s.from.step(ctx, classWrite, "settle", key, func() (err error) {
 		answers, err = s.store.Settle(ctx, token, outcomes)
@@ -237,14 +239,14 @@ func (s *gatedStore) Settle(ctx context.Context, token compensator.Token, outcom
 	return answers, nil
 }
 
-func (s *gatedStore) SettleTx(ctx context.Context, tx compensator.Tx, token compensator.Token, outcome compensator.Outcome) error {
-	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: []compensator.Outcome{outcome}})
+func (s *gatedStore) SettleTx(ctx context.Context, tx compensator.Tx, token processlog.Token, outcome processlog.Outcome) error {
+	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: []processlog.Outcome{outcome}})
 	return s.from.stepIn(ctx, tx, "settletx", make(args, 0, 16).id(outcome.ID).num(outcome.Version), func() error {
 		return s.store.SettleTx(ctx, tx, token, outcome)
 	})
 }
 
-func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool, change compensator.Change) (before compensator.Row, err error) {
+func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool, change processlog.Change) (before processlog.Row, err error) {
 	s.from.w.oracle.operation(change.Token, &operation{kind: opChange, from: s.from, change: change, inTx: tx != nil})
 	do := func() (err error) {
 		before, err = s.store.Change(ctx, tx, proven, change)
@@ -265,7 +267,7 @@ func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool,
 	return before, err
 }
 
-func (s *gatedStore) Heads(ctx context.Context) (heads []compensator.Head, err error) {
+func (s *gatedStore) Heads(ctx context.Context) (heads []processlog.Head, err error) {
 	err = s.from.step(ctx, classRead, "heads", "", func() (err error) {
 		heads, err = s.store.Heads(ctx)
 		return err
@@ -276,7 +278,7 @@ func (s *gatedStore) Heads(ctx context.Context) (heads []compensator.Head, err e
 	return heads, nil
 }
 
-func (s *gatedStore) Scan(ctx context.Context, w compensator.Window) (page []compensator.Scheduled, err error) {
+func (s *gatedStore) Scan(ctx context.Context, w processlog.Window) (page []processlog.Scheduled, err error) {
 	key := make(args, 0, 48).text(w.BusinessType).text(w.State.String()).num(uint64(w.To)).id(w.After.ID)
 	err = s.from.step(ctx, classRead, "scan", string(key), func() (err error) {
 		page, err = s.store.Scan(ctx, w)
@@ -288,7 +290,7 @@ func (s *gatedStore) Scan(ctx context.Context, w compensator.Window) (page []com
 	return page, nil
 }
 
-func (s *gatedStore) List(ctx context.Context, filter compensator.Filter) (compensator.Page, error) {
+func (s *gatedStore) List(ctx context.Context, filter processlog.Filter) (processlog.Page, error) {
 	return s.store.List(ctx, filter)
 }
 

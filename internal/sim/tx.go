@@ -11,6 +11,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // gatedTx is a transaction whose statements and whose end are steps. Beside the entries it carries effects,
@@ -24,7 +26,7 @@ type gatedTx struct {
 	inserts []*operation
 }
 
-var _ compensator.Transaction = (*gatedTx)(nil)
+var _ processlog.Transaction = (*gatedTx)(nil)
 
 // effect is one thing a transactional handler did.
 type effect struct {

@@ -13,6 +13,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,26 +36,25 @@ func open(t testing.TB, dsn string) *sql.DB {
 }
 
 // newLog makes a migrated database and opens its store.
-func newLog(t testing.TB, pragmas ...string) (*sql.DB, compensator.Store) {
+func newLog(t testing.TB, pragmas ...string) (*sql.DB, processlog.Store) {
 	db := open(t, newFile(t, pragmas...))
 	require.NoError(t, compensator.Migrate(t.Context(), db))
 	return db, openStore(t, db)
 }
 
-func openStore(t testing.TB, db *sql.DB) compensator.Store {
+func openStore(t testing.TB, db *sql.DB) processlog.Store {
 	s, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
 }
 
-func draft(key string) compensator.Draft {
-	return compensator.Draft{NewEntry: compensator.NewEntry{BusinessType: "t", Content: []byte("{}"),
-		Options: compensator.Options{IdempotentID: key}}}
+func draft(key string) processlog.Draft {
+	return processlog.Draft{BusinessType: "t", Content: []byte("{}"), IdempotentID: key}
 }
 
 // insert records drafts in a transaction of their own.
-func insert(t testing.TB, s compensator.Store, drafts ...compensator.Draft) []compensator.Inserted {
+func insert(t testing.TB, s processlog.Store, drafts ...processlog.Draft) []processlog.Inserted {
 	tx, err := s.Begin(t.Context())
 	require.NoError(t, err)
 	inserted, err := s.Insert(t.Context(), tx, drafts, false)

@@ -10,16 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // work calls what reads the log, with every kind of filter.
-var work = map[string]func(t *testing.T, s compensator.Store) error{
-	"due": func(t *testing.T, s compensator.Store) error {
+var work = map[string]func(t *testing.T, s processlog.Store) error{
+	"due": func(t *testing.T, s processlog.Store) error {
 		_, err := s.Due(t.Context(), "type 1", 10)
 		return err
 	},
-	"scan": func(t *testing.T, s compensator.Store) error {
-		w := compensator.Window{BusinessType: "type 1", State: compensator.Pending, From: -time.Hour, To: time.Hour, Limit: 5, Free: true}
+	"scan": func(t *testing.T, s processlog.Store) error {
+		w := processlog.Window{BusinessType: "type 1", State: compensator.Pending, From: -time.Hour, To: time.Hour, Limit: 5, Free: true}
 		page, err := s.Scan(t.Context(), w)
 		if err == nil && len(page) > 0 {
 			w.After = page[len(page)-1]
@@ -27,48 +29,48 @@ var work = map[string]func(t *testing.T, s compensator.Store) error{
 		}
 		return err
 	},
-	"claim, renew, settle": func(t *testing.T, s compensator.Store) error {
-		token := compensator.Token{1}
-		want := []compensator.Wanted{{ID: compensator.RowID(1)}, {ID: compensator.RowID(2)}, {ID: compensator.RowID(99999)}}
-		claimed, err := s.Claim(t.Context(), want, token, time.Minute, func(*compensator.Row) bool { return true })
+	"claim, renew, settle": func(t *testing.T, s processlog.Store) error {
+		token := processlog.Token{1}
+		want := []processlog.Wanted{{ID: processlog.RowID(1)}, {ID: processlog.RowID(2)}, {ID: processlog.RowID(99999)}}
+		claimed, err := s.Claim(t.Context(), want, token, time.Minute, func(*processlog.Row) bool { return true })
 		if err != nil {
 			return err
 		}
 		assert.Len(t, claimed.Mine, 2)
 		assert.Len(t, claimed.Gone, 1)
 		first, second := claimed.Mine[0], claimed.Mine[1]
-		lost, err := s.Renew(t.Context(), []compensator.Held{{ID: first.ID, Version: first.Version}, {ID: second.ID, Version: 99}}, time.Minute)
+		lost, err := s.Renew(t.Context(), []processlog.Held{{ID: first.ID, Version: first.Version}, {ID: second.ID, Version: 99}}, time.Minute)
 		if err != nil {
 			return err
 		}
 		assert.Equal(t, []compensator.EntryID{second.ID}, lost)
-		settled, err := s.Settle(t.Context(), token, []compensator.Outcome{
+		settled, err := s.Settle(t.Context(), token, []processlog.Outcome{
 			{ID: first.ID, IdempotentID: first.IdempotentID, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
 			{ID: second.ID, IdempotentID: second.IdempotentID, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},
 		})
 		if err != nil {
 			return err
 		}
-		assert.Equal(t, []compensator.Settled{{Applied: true}, {Applied: true}}, settled)
+		assert.Equal(t, []processlog.Settled{{Applied: true}, {Applied: true}}, settled)
 		rows, err := s.Load(t.Context(), []compensator.EntryID{second.ID})
 		if err == nil && assert.Len(t, rows, 1) {
 			assert.Equal(t, "it's \x00 \uFFFD 退款", rows[0].LastError)
 		}
 		return err
 	},
-	"change, resolve, history": func(t *testing.T, s compensator.Store) error {
-		change := compensator.Change{Ref: compensator.IdempotentID("key 03"), Action: compensator.ActionCancel}
+	"change, resolve, history": func(t *testing.T, s processlog.Store) error {
+		change := processlog.Change{Ref: compensator.IdempotentID("key 03"), Action: compensator.ActionCancel}
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
-		change = compensator.Change{Ref: compensator.RowID(4), Action: compensator.ActionRequeue, Actor: "ann", Reason: "退款"}
+		change = processlog.Change{Ref: processlog.RowID(4), Action: compensator.ActionRequeue, Actor: "ann", Reason: "退款"}
 		_, err := s.Change(t.Context(), nil, false, change)
 		assert.ErrorAs(t, err, new(*compensator.StateError))
 		change.Ref = compensator.IdempotentID("key 03")
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
-		history, err := s.History(t.Context(), compensator.RowID(3))
+		history, err := s.History(t.Context(), processlog.RowID(3))
 		if assert.Len(t, history, 1) {
 			assert.Equal(t, "退款", history[0].Reason)
 			assert.Equal(t, compensator.Cancelled, history[0].Before.State)
@@ -77,7 +79,7 @@ var work = map[string]func(t *testing.T, s compensator.Store) error{
 		}
 		return err
 	},
-	"lists": func(t *testing.T, s compensator.Store) error {
+	"lists": func(t *testing.T, s processlog.Store) error {
 		hour := time.Now().Add(time.Hour)
 		for i, f := range []compensator.Filter{
 			{}, {BatchID: "b"}, {BusinessID: "o", States: []compensator.State{compensator.Dead}}, {BusinessExtID: "x", BusinessType: "type 1"},
@@ -98,21 +100,21 @@ var work = map[string]func(t *testing.T, s compensator.Store) error{
 		}
 		return nil
 	},
-	"counts": func(t *testing.T, s compensator.Store) error {
+	"counts": func(t *testing.T, s processlog.Store) error {
 		counts, err := s.Count(t.Context(), compensator.CountFilter{})
 		assert.GreaterOrEqual(t, len(counts), 4)
 		return err
 	},
-	"count of a batch": func(t *testing.T, s compensator.Store) error {
+	"count of a batch": func(t *testing.T, s processlog.Store) error {
 		counts, err := s.Count(t.Context(), compensator.CountFilter{BatchID: "b"})
 		assert.NotEmpty(t, counts)
 		return err
 	},
-	"purge": func(t *testing.T, s compensator.Store) error {
+	"purge": func(t *testing.T, s processlog.Store) error {
 		_, err := s.Purge(t.Context(), compensator.Cancelled, 0, 10)
 		return err
 	},
-	"ids": func(t *testing.T, s compensator.Store) error {
+	"ids": func(t *testing.T, s processlog.Store) error {
 		ids, err := s.IDs(t.Context(), nil, []string{"key 05", "key 06", "none"})
 		assert.Len(t, ids, 2)
 		return err
@@ -125,7 +127,7 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 		require.NoError(t, compensator.Migrate(t.Context(), open(t, dsn)))
 		db, sent := record(t, dsn)
 		s := openStore(t, db)
-		var drafts []compensator.Draft
+		var drafts []processlog.Draft
 		for i := range 60 {
 			d := draft(fmt.Sprintf("key %02d", i+1))
 			d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID = fmt.Sprintf("type %d", i%4), "b", "o", "x"
@@ -156,7 +158,7 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 
 func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 	_, s := newLog(t, wal...)
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for i := range 230 {
 		d := draft(fmt.Sprintf("key %d", i))
 		d.BusinessType, d.BatchID = fmt.Sprintf("type %d", i%130), "b"
@@ -172,7 +174,7 @@ func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 			for more := true; more; more = f.Cursor != "" {
 				page, err := s.List(t.Context(), f)
 				require.NoError(t, err)
-				for _, e := range page.Entries {
+				for _, e := range page.Rows {
 					assert.False(t, seen[e.ID])
 					seen[e.ID] = true
 				}

@@ -5,8 +5,9 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestSQLiteStoreKeepsTheContract(t *testing.T) {
@@ -14,7 +15,7 @@ func TestSQLiteStoreKeepsTheContract(t *testing.T) {
 		t.Run(journal, func(t *testing.T) {
 			compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
 				db, s := newLog(t, "journal_mode("+journal+")", "synchronous(FULL)", "busy_timeout(10000)")
-				begin := func(ctx context.Context) (compensator.Transaction, error) {
+				begin := func(ctx context.Context) (processlog.Transaction, error) {
 					return db.BeginTx(ctx, &sql.TxOptions{})
 				}
 				return compensatortest.Harness{Store: s, Begin: begin, Autocommit: db, SingleWriter: true}

@@ -10,25 +10,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestRecordNeedsAnOpenTransaction(t *testing.T) {
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
-	_, err := s.Insert(ctx, db, []compensator.Draft{draft("a")}, false)
+	_, err := s.Insert(ctx, db, []processlog.Draft{draft("a")}, false)
 	require.ErrorIs(t, err, compensator.ErrNoTransaction)
 	assert.Zero(t, count(t, db))
 
 	tx, err := db.BeginTx(ctx, nil) // deferred, as users' transactions are
 	require.NoError(t, err)
-	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("a")}, false)
+	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
 	assert.Zero(t, count(t, db))
 
 	tx, err = db.BeginTx(ctx, nil)
 	require.NoError(t, err)
-	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("a"), draft("b")}, false)
+	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a"), draft("b")}, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, 2, count(t, db))
@@ -64,7 +66,7 @@ func TestRecordAfterAnInterruptedWriteIsRefused(t *testing.T) {
 	defer cancel()
 	_, err = tx.ExecContext(ctx, "INSERT INTO orders WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n")
 	require.Error(t, err)
-	_, err = s.Insert(t.Context(), tx, []compensator.Draft{draft("a")}, false)
+	_, err = s.Insert(t.Context(), tx, []processlog.Draft{draft("a")}, false)
 	require.ErrorIs(t, err, compensator.ErrNoTransaction, "SQLite rolled back on its own; the handle looks open")
 	_ = tx.Rollback()
 	assert.Zero(t, count(t, db))
@@ -79,14 +81,14 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	require.ErrorContains(t, err, "locked")
 	_, err = s.Resolve(ctx, compensator.IdempotentID("a"))
 	require.ErrorIs(t, err, compensator.ErrBusy)
-	_, err = s.Change(ctx, nil, false, compensator.Change{Ref: compensator.RowID(1), Action: compensator.ActionCancel})
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: compensator.ActionCancel})
 	require.ErrorIs(t, err, compensator.ErrBusy)
 	require.NoError(t, first.Commit())
 	assertPoolIsClean(t, db, s)
 }
 
 // assertPoolIsClean looks at every idle connection of the pool, and at one more.
-func assertPoolIsClean(t *testing.T, db *sql.DB, s compensator.Store) {
+func assertPoolIsClean(t *testing.T, db *sql.DB, s processlog.Store) {
 	for range db.Stats().OpenConnections + 1 {
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
@@ -100,7 +102,7 @@ func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tx, err := s.Begin(ctx)
 	require.NoError(t, err)
-	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("a")}, false)
+	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
 	cancel()
 	// Neither Commit nor Rollback is called; the next transaction can begin all the same.
@@ -129,7 +131,7 @@ func TestCommitThatFailsEndsItsTransaction(t *testing.T) {
 	insert(t, s, draft("a"), draft("b"))
 	tx, err := s.Begin(ctx)
 	require.NoError(t, err)
-	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("c")}, false)
+	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("c")}, false)
 	require.NoError(t, err)
 	reader, err := db.QueryContext(ctx, "SELECT id FROM common_process_log") // without WAL it keeps COMMIT out
 	require.NoError(t, err)
@@ -149,7 +151,7 @@ func TestCommitWithRowsStillOpen(t *testing.T) {
 	rows, err := tx.QueryContext(ctx, "SELECT id FROM common_process_log")
 	require.NoError(t, err)
 	require.True(t, rows.Next())
-	_, err = s.Insert(ctx, tx, []compensator.Draft{draft("c")}, true)
+	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("c")}, true)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	_ = rows.Close()
@@ -164,7 +166,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	_, err := db.ExecContext(ctx, `CREATE TABLE clock (id INTEGER, text TEXT);
 		CREATE TRIGGER tick AFTER INSERT ON common_process_log BEGIN INSERT INTO clock VALUES (NEW.id, strftime('%s|%f','now')); END`)
 	require.NoError(t, err)
-	var drafts []compensator.Draft
+	var drafts []processlog.Draft
 	for i := range 1000 {
 		d := draft(time.Duration(i).String())
 		d.Delay = time.Second
@@ -173,7 +175,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	tx, err := s.Begin(ctx)
 	require.NoError(t, err)
 	for _, d := range drafts {
-		_, err := s.Insert(ctx, tx, []compensator.Draft{d}, true)
+		_, err := s.Insert(ctx, tx, []processlog.Draft{d}, true)
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())

@@ -1,4 +1,4 @@
-package compensator
+package processlog
 
 import (
 	"context"
@@ -67,7 +67,7 @@ const Never = time.Duration(1<<63 - 1)
 // Announcement tells the queue when an entry wants to be claimed.
 type Announcement struct {
 	BusinessType string
-	ID           EntryID
+	ID           ID
 	In           time.Duration // ≤ 0: now
 }
 
@@ -81,14 +81,14 @@ type AnnounceRules struct {
 // Leased is what Queue.Claim took.
 type Leased struct {
 	Token int64 // to give back to Settle; the lease's end in the queue's clock
-	IDs   []EntryID
+	IDs   []ID
 	Next  time.Duration // until the next entry beyond these is due; ≤ 0: now; Never
 	Lost  bool          // the type is, see Queue.Rebuild: others may be due
 }
 
 // QueueOutcome ends a queue lease: remove the entry, or make it due again.
 type QueueOutcome struct {
-	ID     EntryID
+	ID     ID
 	Token  int64
 	Remove bool
 	In     time.Duration // when not Remove: until due again

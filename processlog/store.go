@@ -1,4 +1,4 @@
-package compensator
+package processlog
 
 import (
 	"context"
@@ -20,20 +20,27 @@ type Transaction interface {
 	Rollback() error
 }
 
-// Token is the random mark every write of ours leaves in the row. After an error that leaves the outcome
-// open, it tells whether that write was the last one.
-type Token [16]byte
-
 // Store is the truth: the table of entries. Every method may be called concurrently, does its work in one
 // short transaction at READ COMMITTED or in the caller's, and computes "now" from the database's clock, so
-// only durations cross its border. An implementation is right when it passes compensatortest.TestStore.
+// only durations cross its border. It is three contracts, by who asks. An implementation is right when it passes
+// suite.TestStore of package compensatortest.
 type Store interface {
+	Recorder
+	Worker
+	Keeper
+
 	// Check reports, all at once, every reason why this server, session or table is not safe to run on.
 	Check(ctx context.Context) error
 
 	// Fingerprint identifies the table's database for good; Migrate drew it.
 	Fingerprint(ctx context.Context) (string, error)
 
+	// Close releases what the store opened itself; the user's *sql.DB stays open.
+	Close() error
+}
+
+// Recorder is what recording asks of a store.
+type Recorder interface {
 	// Begin starts a READ COMMITTED transaction for InTx and transactional handlers.
 	Begin(ctx context.Context) (Transaction, error)
 
@@ -51,17 +58,27 @@ type Store interface {
 
 	// IDs finds committed entries by idempotent id; with a tx, also the transaction's own. Absent ones are
 	// absent from the answer.
-	IDs(ctx context.Context, tx Tx, idempotentIDs []string) (map[string]EntryID, error)
+	IDs(ctx context.Context, tx Tx, idempotentIDs []string) (map[string]ID, error)
+}
 
+// Worker is what working entries off asks of a store.
+type Worker interface {
 	// Load reads rows as committed. Missing ids are missing from the answer, whose order is undefined.
-	Load(ctx context.Context, ids []EntryID) ([]Row, error)
+	Load(ctx context.Context, ids []ID) ([]Row, error)
 
 	// Versions reads where entries stand, as committed, and nothing of their content; otherwise as Load.
-	Versions(ctx context.Context, ids []EntryID) ([]Version, error)
+	Versions(ctx context.Context, ids []ID) ([]Version, error)
 
-	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
-	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
-	Resolve(ctx context.Context, ref Ref) (Row, error)
+	// Heads returns, for each state an entry can be claimed in and each business type that has one, the
+	// earliest next_at. Its cost grows with the number of types, not of entries.
+	Heads(ctx context.Context) ([]Head, error)
+
+	// Scan reads a window of non-terminal entries in the order (next_at, id), at most Window.Limit of them.
+	Scan(ctx context.Context, window Window) ([]Scheduled, error)
+
+	// Due returns up to limit entries of a type that could be claimed now, earliest due first within each
+	// state. It locks nothing.
+	Due(ctx context.Context, businessType string, limit int) ([]ID, error)
 
 	// Claim leases the wanted entries that are non-terminal, due, and free: lease past, or held under the
 	// wanted token. accept sees each such row while it is locked, and may refuse it; it must not block.
@@ -72,15 +89,11 @@ type Store interface {
 
 	// Release undoes a claim that ran nothing: of the rows last written under token the lease ends and the
 	// delivery is not counted.
-	Release(ctx context.Context, ids []EntryID, token Token) error
-
-	// Due returns up to limit entries of a type that could be claimed now, earliest due first within each
-	// state. It locks nothing.
-	Due(ctx context.Context, businessType string, limit int) ([]EntryID, error)
+	Release(ctx context.Context, ids []ID, token Token) error
 
 	// Renew sets the lease of held entries to end lease from now, and returns those that are no longer
 	// held: another version, or a terminal state.
-	Renew(ctx context.Context, held []Held, lease time.Duration) (lost []EntryID, err error)
+	Renew(ctx context.Context, held []Held, lease time.Duration) (lost []ID, err error)
 
 	// Settle writes outcomes, each under its own fence, and answers in the order given. Calling it again
 	// with the same token and outcomes after an error is safe: what was applied is recognised by token.
@@ -91,47 +104,53 @@ type Store interface {
 	// when the fence no longer holds, ErrTxAborted when the server rolled the transaction back, and
 	// another ErrNoTransaction when the handler ended it.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
+}
 
+// Keeper is what services and people ask of a store.
+type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
 	// Insert), and returns the row as it was before. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are
 	// its refusals; they change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
-	// Heads returns, for each state an entry can be claimed in and each business type that has one, the
-	// earliest next_at. Its cost grows with the number of types, not of entries.
-	Heads(ctx context.Context) ([]Head, error)
-
-	// Scan reads a window of non-terminal entries in the order (next_at, id), at most Window.Limit of them.
-	Scan(ctx context.Context, window Window) ([]Scheduled, error)
+	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
+	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
+	Resolve(ctx context.Context, ref Ref) (Row, error)
 
 	// List, Count and History serve people; see Compensator.List.
 	List(ctx context.Context, filter Filter) (Page, error)
 	Count(ctx context.Context, filter CountFilter) ([]Count, error)
-	History(ctx context.Context, id EntryID) ([]AuditRecord, error)
+	History(ctx context.Context, id ID) ([]AuditRecord, error)
 
-	// Note keeps an action on the log as a whole. History tells it under the zero EntryID.
+	// Note keeps an action on the log as a whole. History tells it under the zero ID.
 	Note(ctx context.Context, action Action, by ByHand) error
 
 	// Purge deletes up to limit entries that reached state more than age ago, and returns how many. It
 	// takes no lock a producer could wait for.
 	Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error)
-
-	// Close releases what the store opened itself; the user's *sql.DB stays open.
-	Close() error
 }
 
 // Draft is an entry about to be inserted: validated, with its delay resolved.
 type Draft struct {
-	NewEntry
-	Headers []byte        // encoded, may be empty
-	Delay   time.Duration // until due, whole milliseconds, ≥ 0
-	Token   Token         // of this Record call
-	Lease   time.Duration // > 0: born claimed under Token, delivery counted
+	IdempotentID  string
+	BusinessType  string
+	BatchID       string
+	BusinessID    string
+	BusinessExtID string
+	UserID        string
+	UserName      string
+	Content       []byte
+	Headers       []byte // encoded, may be empty
+
+	MaxProcessCount int           // 0: the type's
+	Delay           time.Duration // until due, whole milliseconds, ≥ 0
+	Token           Token         // of this Record call
+	Lease           time.Duration // > 0: born claimed under Token, delivery counted
 }
 
 // Inserted answers for one draft.
 type Inserted struct {
-	ID EntryID // zero when the server cannot tell ids of a bulk insert; see Store.IDs
+	ID ID // zero when the server cannot tell ids of a bulk insert; see Store.IDs
 
 	// Of a duplicate, the existing entry:
 	Duplicate      bool
@@ -140,17 +159,48 @@ type Inserted struct {
 	ContentMatches bool // its content equals the draft's
 }
 
-// Row is an entry with what the engine needs beside it.
+// Row is an entry as the table has it.
 type Row struct {
-	Entry
+	ID            ID
+	IdempotentID  string
+	BusinessType  string
+	BatchID       string
+	BusinessID    string
+	BusinessExtID string
+	UserID        string
+	UserName      string
+	Content       []byte
+	Headers       map[string]string // as decoded from Draft.Headers
+
+	State           State
+	ProcessCount    int // failures recorded in this epoch
+	MaxProcessCount int // 0: the type's
+	CompensateCount int // failed compensations in this epoch
+	DeliveryCount   int // leases in a row without a recorded outcome, the present one included
+	Version         uint64
+	Epoch           uint32
+	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds
+	EndedBy         EndedBy
+	LastError       string
+	CreatedAt       time.Time // UTC, milliseconds
+	UpdatedAt       time.Time // UTC, milliseconds
+
 	Token     Token
 	DueIn     time.Duration // next_at less the database's now; ≤ 0: due
 	LeaseLeft time.Duration // lease end less the database's now; ≤ 0: free
 }
 
+// Attempt counts the runs of this epoch that were recorded, this one included: 1 on the first.
+func (r *Row) Attempt() int {
+	if r.State == Compensating {
+		return r.CompensateCount + 1
+	}
+	return r.ProcessCount + 1
+}
+
 // Version is where an entry stands.
 type Version struct {
-	ID           EntryID
+	ID           ID
 	IdempotentID string
 	State        State
 	Number       uint64 // Row.Version
@@ -161,7 +211,7 @@ type Version struct {
 // Wanted is an entry to claim. A non-zero Token says that a lease under it is the caller's own, and has run
 // nothing.
 type Wanted struct {
-	ID    EntryID
+	ID    ID
 	Token Token
 }
 
@@ -170,19 +220,19 @@ type Claimed struct {
 	Mine    []Row       // leased to the caller; as after the claim
 	Refused []Row       // claimable, but accept said no
 	Waiting []Scheduled // not due, leased or locked by another; In says when to look again: when locked, in at most 50 ms
-	Gone    []EntryID   // terminal, or no such row
+	Gone    []ID        // terminal, or no such row
 }
 
 // Held is an entry the caller holds under a lease.
 type Held struct {
-	ID      EntryID
+	ID      ID
 	Version uint64
 }
 
 // Outcome is what an attempt came to, computed from the row as claimed. Nothing is computed from stored
 // counts in SQL, where the order of assignments would decide.
 type Outcome struct {
-	ID           EntryID
+	ID           ID
 	IdempotentID string // fences the write as well: a database that has gone back gives ids out again
 	Epoch        uint32
 
@@ -207,92 +257,6 @@ type Settled struct {
 	Busy    bool  // when not applied: another transaction holds the row; hand the outcome in again
 }
 
-// Action is what a service or a person does to an entry.
-type Action string
-
-// The actions. Requeue and SettleByHand are a person's and start a new epoch.
-const (
-	ActionComplete     Action = "complete"
-	ActionCancel       Action = "cancel"
-	ActionReschedule   Action = "reschedule"
-	ActionRequeue      Action = "requeue"
-	ActionSettleByHand Action = "settle by hand"
-)
-
-// Actions on the log as a whole; see Note.
-const (
-	ActionAcceptLoss Action = "accept loss"
-	ActionPurge      Action = "purge"
-)
-
-// Change is one action on one entry.
-type Change struct {
-	Ref          Ref
-	BusinessType string // when given, an entry of another type is refused
-	Action       Action
-	Token        Token
-	Delay        time.Duration // reschedule, requeue: until due
-	Compensate   bool          // requeue: run the compensation again instead of the handler
-	Actor        string        // requeue, settle by hand: who, kept in the audit table
-	Reason       string        // and why
-}
-
-// changeRules are the lines of the table's contract that a Change may use.
-var changeRules = map[Action]struct {
-	from []State
-	to   State // the state stays as it is for reschedule
-	by   EndedBy
-}{
-	ActionComplete:     {from: []State{Pending, Retrying}, to: Succeeded, by: EndedByComplete},
-	ActionCancel:       {from: []State{Pending, Retrying}, to: Cancelled, by: EndedByPerson},
-	ActionReschedule:   {from: []State{Pending, Retrying}},
-	ActionRequeue:      {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand, Retrying}, to: Pending},
-	ActionSettleByHand: {from: []State{Dead, Retrying, Compensating}, to: SettledByHand, by: EndedByPerson},
-}
-
-// After is the row as the change leaves it, a *StateError when the contract has no such line, or an *OtherTypeError.
-// It is the one place where the rules of a person's and a service's actions are written.
-func (ch Change) After(before Row) (Row, error) {
-	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
-		return before, &OtherTypeError{IdempotentID: before.IdempotentID, Recorded: before.BusinessType, Asked: ch.BusinessType}
-	}
-	rule := changeRules[ch.Action]
-	allowed := false
-	for _, s := range rule.from {
-		allowed = allowed || s == before.State
-	}
-	if !allowed {
-		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action}
-	}
-	after := before
-	after.Version++
-	after.Token = ch.Token
-	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
-	switch ch.Action {
-	case ActionReschedule: // a running attempt keeps its lease, and loses its fence
-		after.State = before.State
-		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
-			after.DeliveryCount-- // its outcome may be dropped now, which must not look like a crash
-		}
-		return after, nil
-	case ActionRequeue:
-		after.ProcessCount, after.CompensateCount = 0, 0
-		after.Epoch++
-		if ch.Compensate {
-			after.State = Compensating
-		}
-	case ActionSettleByHand:
-		after.Epoch++
-	}
-	after.DeliveryCount, after.LeaseLeft = 0, 0
-	return after, nil
-}
-
-// Audited reports whether the change is a person's and goes into the audit table.
-func (ch Change) Audited() bool {
-	return ch.Action == ActionRequeue || ch.Action == ActionSettleByHand
-}
-
 // Head is the earliest entry of one state and type.
 type Head struct {
 	BusinessType string
@@ -312,7 +276,7 @@ type Window struct {
 
 // Scheduled is an entry and when it wants attention.
 type Scheduled struct {
-	ID     EntryID
+	ID     ID
 	In     time.Duration // until due, or until its lease ends when that is later; ≤ 0: now
 	NextAt int64         // as stored, unix ms of the database's clock; a position in the index, not a time
 }

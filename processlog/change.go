@@ -1,0 +1,96 @@
+package processlog
+
+import "time"
+
+// Action is what a service or a person does to an entry.
+type Action string
+
+// The actions. Requeue and SettleByHand are a person's and start a new epoch.
+const (
+	ActionComplete     Action = "complete"
+	ActionCancel       Action = "cancel"
+	ActionReschedule   Action = "reschedule"
+	ActionRequeue      Action = "requeue"
+	ActionSettleByHand Action = "settle by hand"
+)
+
+// Actions on the log as a whole; see Note.
+const (
+	ActionAcceptLoss Action = "accept loss"
+	ActionPurge      Action = "purge"
+)
+
+// Change is one action on one entry.
+type Change struct {
+	Ref          Ref
+	BusinessType string // when given, an entry of another type is refused
+	Action       Action
+	Token        Token
+	Delay        time.Duration // reschedule, requeue: until due
+	Compensate   bool          // requeue: run the compensation again instead of the handler
+	Actor        string        // requeue, settle by hand: who, kept in the audit table
+	Reason       string        // and why
+}
+
+// changeRules are the lines of the table's contract that a Change may use.
+var changeRules = map[Action]struct {
+	from []State
+	to   State // the state stays as it is for reschedule
+	by   EndedBy
+}{
+	ActionComplete:     {from: []State{Pending, Retrying}, to: Succeeded, by: EndedByComplete},
+	ActionCancel:       {from: []State{Pending, Retrying}, to: Cancelled, by: EndedByPerson},
+	ActionReschedule:   {from: []State{Pending, Retrying}},
+	ActionRequeue:      {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand, Retrying}, to: Pending},
+	ActionSettleByHand: {from: []State{Dead, Retrying, Compensating}, to: SettledByHand, by: EndedByPerson},
+}
+
+// After is the row as the change leaves it, a *StateError when the contract has no such line, or an *OtherTypeError.
+// It is the one place where the rules of a person's and a service's actions are written.
+func (ch Change) After(before Row) (Row, error) {
+	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
+		return before, &OtherTypeError{IdempotentID: before.IdempotentID, Recorded: before.BusinessType, Asked: ch.BusinessType}
+	}
+	rule := changeRules[ch.Action]
+	allowed := false
+	for _, s := range rule.from {
+		allowed = allowed || s == before.State
+	}
+	if !allowed {
+		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action}
+	}
+	after := before
+	after.Version++
+	after.Token = ch.Token
+	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
+	switch ch.Action {
+	case ActionReschedule: // a running attempt keeps its lease, and loses its fence
+		after.State = before.State
+		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
+			after.DeliveryCount-- // its outcome may be dropped now, which must not look like a crash
+		}
+		return after, nil
+	case ActionRequeue:
+		after.ProcessCount, after.CompensateCount = 0, 0
+		after.Epoch++
+		if ch.Compensate {
+			after.State = Compensating
+		}
+	case ActionSettleByHand:
+		after.Epoch++
+	}
+	after.DeliveryCount, after.LeaseLeft = 0, 0
+	return after, nil
+}
+
+// Audited reports whether the change is a person's and goes into the audit table.
+func (ch Change) Audited() bool {
+	return ch.Action == ActionRequeue || ch.Action == ActionSettleByHand
+}
+
+// ByHand says who does something to an entry and why. Both are required, and kept in the audit table in the
+// same transaction.
+type ByHand struct {
+	Actor  string // at most 191 characters
+	Reason string // at most 1,000 characters
+}

@@ -1,0 +1,40 @@
+package processlog
+
+import "time"
+
+// What the table takes: characters; of headers, bytes.
+const (
+	MaxIdempotentID = 191
+	MaxName         = 64 // business type, batch id, business ids, user id and name
+	MaxHeaders      = 2048
+	MaxText         = 1000 // last error; a person's reason
+	MaxCount        = 1 << 30
+	MaxDelay        = 100 * 365 * 24 * time.Hour
+)
+
+// MaxRows is how many rows one statement reads or writes at most.
+const MaxRows = 500
+
+// LockedRetry is how soon an entry whose row somebody holds locked is looked at again.
+const LockedRetry = 50 * time.Millisecond
+
+// Millis rounds a remaining time up to what is stored, so that nothing is early.
+func Millis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
+}
+
+// DueAfter is Millis for a due moment computed as now + d by the database: its now is cut to milliseconds,
+// which would make a delay up to one short.
+func DueAfter(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return Millis(d) + 1
+}
+
+// DueIn is DueAfter for the queue: asked any sooner, the database would say "not yet".
+func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }

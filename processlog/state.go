@@ -1,0 +1,55 @@
+package processlog
+
+import "fmt"
+
+// State is where an entry stands. The numbers are stored.
+type State int8
+
+// The states of an entry. Only a person leaves a terminal one.
+const (
+	Pending       State = 0  // not attempted yet, or attempted without a recorded failure
+	Retrying      State = -1 // failed at least once, will be attempted again
+	Dead          State = -2 // terminal: waits for a person
+	Compensating  State = -3 // attempts used up; the type's undo runs, with a budget of its own
+	Succeeded     State = 1  // terminal
+	Compensated   State = 2  // terminal: the undo succeeded
+	Cancelled     State = 3  // terminal: the work was no longer wanted
+	SettledByHand State = 4  // terminal: a person did the work
+)
+
+// States lists every state, in the order of their numbers.
+var States = [...]State{Compensating, Dead, Retrying, Pending, Succeeded, Compensated, Cancelled, SettledByHand}
+
+var stateNames = map[State]string{
+	Pending: "pending", Retrying: "retrying", Dead: "dead", Compensating: "compensating",
+	Succeeded: "succeeded", Compensated: "compensated", Cancelled: "cancelled", SettledByHand: "settled by hand",
+}
+
+func (s State) String() string {
+	if name, ok := stateNames[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("State(%d)", int8(s))
+}
+
+// Terminal reports whether only a person moves an entry on from s.
+func (s State) Terminal() bool {
+	switch s {
+	case Pending, Retrying, Compensating:
+		return false
+	}
+	return true
+}
+
+// EndedBy tells what brought an entry to its terminal state; empty while it is on its way.
+type EndedBy string
+
+// What may end an entry.
+const (
+	EndedByHandler   EndedBy = "handler"   // its handler, or its compensation, returned nil
+	EndedByComplete  EndedBy = "complete"  // Complete: somebody else finished the work
+	EndedByPermanent EndedBy = "permanent" // a Permanent error, with no compensation registered
+	EndedByExhausted EndedBy = "exhausted" // attempts used up
+	EndedByCrash     EndedBy = "crash"     // too many leases in a row ended with no outcome
+	EndedByPerson    EndedBy = "person"    // Cancel, SettleByHand
+)
