@@ -15,7 +15,6 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

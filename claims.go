@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -173,7 +172,7 @@ func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
 func (c *Compensator) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	stuck, _ := c.dispatcher.holds(&a.row)
-	c.settleLane.add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})
+	c.settleLane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})
 	c.free(a.t, 1)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
 // Compensator records entries and runs their handlers. Make one per process with New; all its methods may
@@ -35,15 +36,15 @@ type Compensator struct {
 	endWork  context.CancelCauseFunc
 	isClosed atomic.Bool
 
-	resolveLane  *batcher[freshEntry]   // ids of a bulk insert are asked for
-	verifyLane   *batcher[freshEntry]   // born-claimed rows are read back
-	claimLane    *batcher[freshEntry]   // fresh rows are claimed by id
-	announceLane *batcher[Announcement] // the queue is told
-	moveLane     *batcher[Announcement] // the queue is told of entries that come sooner than it knows
-	settleLane   *batcher[settlement]   // outcomes are written
-	slowLane     *batcher[settlement]   // outcomes of rows that others hold wait
-	ackLane      *batcher[ack]          // the queue is told of outcomes
-	checkLane    *batcher[struct{}]     // a process that only records reads back
+	resolveLane  *groupcommit.Batcher[freshEntry]   // ids of a bulk insert are asked for
+	verifyLane   *groupcommit.Batcher[freshEntry]   // born-claimed rows are read back
+	claimLane    *groupcommit.Batcher[freshEntry]   // fresh rows are claimed by id
+	announceLane *groupcommit.Batcher[Announcement] // the queue is told
+	moveLane     *groupcommit.Batcher[Announcement] // the queue is told of entries that come sooner than it knows
+	settleLane   *groupcommit.Batcher[settlement]   // outcomes are written
+	slowLane     *groupcommit.Batcher[settlement]   // outcomes of rows that others hold wait
+	ackLane      *groupcommit.Batcher[ack]          // the queue is told of outcomes
+	checkLane    *groupcommit.Batcher[struct{}]     // a process that only records reads back
 
 	health     queueHealth
 	losses     *losses
@@ -270,8 +271,8 @@ const stopPatience = time.Second
 
 // lane is a batcher that can be waited for.
 type lane interface {
-	done() <-chan struct{}
-	quiet() bool
+	Done() <-chan struct{}
+	Quiet() bool
 }
 
 // await waits until none of the lanes, which may feed each other, holds anything. It returns false when the
@@ -280,12 +281,12 @@ func await(timer *time.Timer, lanes ...lane) bool {
 	for {
 		for _, l := range lanes {
 			select {
-			case <-l.done():
+			case <-l.Done():
 			case <-timer.C:
 				return false
 			}
 		}
-		if !slices.ContainsFunc(lanes, func(l lane) bool { return !l.quiet() }) {
+		if !slices.ContainsFunc(lanes, func(l lane) bool { return !l.Quiet() }) {
 			return true
 		}
 	}
@@ -301,7 +302,7 @@ func (c *Compensator) Close() error {
 	await(time.NewTimer(closeTimeout), lanes...)
 	c.endWork(ErrClosed)
 	for _, l := range lanes {
-		<-l.done() // only statements are left to wait for, and the ended context has cancelled them
+		<-l.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}
 	return errors.Join(c.queue.Close(), c.store.Close())
 }

@@ -296,7 +296,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	case end.err == errFenceLost:
 		d.c.settled(s, Settled{})
 	default:
-		d.c.settleLane.add(s) // before the slot is free, so that a drain cannot miss it
+		d.c.settleLane.Add(s) // before the slot is free, so that a drain cannot miss it
 	}
 	d.handlerReturned(a)
 	d.c.free(a.t, 1)

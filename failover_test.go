@@ -17,7 +17,6 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

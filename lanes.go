@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-
+	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -23,15 +23,15 @@ const settlePace = 5 * time.Millisecond
 // openLanes makes the batchers an entry passes on its way. Callers hand over and go on; what piles up while
 // a statement runs is the next statement.
 func (c *Compensator) openLanes() {
-	c.resolveLane = &batcher[freshEntry]{max: processlog.MaxRows, workers: 1, bound: 100_000, flush: c.resolveFresh}
-	c.verifyLane = &batcher[freshEntry]{max: processlog.MaxRows, workers: 2, flush: c.verifyFresh}
-	c.claimLane = &batcher[freshEntry]{max: processlog.MaxRows, workers: 1, flush: c.claimFresh}
-	c.announceLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.announceBatch}
-	c.moveLane = &batcher[Announcement]{max: 1000, workers: 1, bound: 100_000, flush: c.moveBatch}
-	c.settleLane = &batcher[settlement]{max: processlog.MaxRows, workers: 2, pace: pace{most: settlePace}, flush: c.settleBatch}
-	c.slowLane = &batcher[settlement]{max: processlog.MaxRows, workers: 1, flush: c.settleSlowly}
-	c.ackLane = &batcher[ack]{max: 1000, workers: 1, bound: 100_000, flush: c.ackBatch}
-	c.checkLane = &batcher[struct{}]{max: 1000, workers: 1, flush: func([]struct{}) { c.witness.check(nil) }}
+	c.resolveLane = &groupcommit.Batcher[freshEntry]{Max: processlog.MaxRows, Workers: 1, Bound: 100_000, Flush: c.resolveFresh}
+	c.verifyLane = &groupcommit.Batcher[freshEntry]{Max: processlog.MaxRows, Workers: 2, Flush: c.verifyFresh}
+	c.claimLane = &groupcommit.Batcher[freshEntry]{Max: processlog.MaxRows, Workers: 1, Flush: c.claimFresh}
+	c.announceLane = &groupcommit.Batcher[Announcement]{Max: 1000, Workers: 1, Bound: 100_000, Flush: c.announceBatch}
+	c.moveLane = &groupcommit.Batcher[Announcement]{Max: 1000, Workers: 1, Bound: 100_000, Flush: c.moveBatch}
+	c.settleLane = &groupcommit.Batcher[settlement]{Max: processlog.MaxRows, Workers: 2, Pace: groupcommit.Pace{Most: settlePace}, Flush: c.settleBatch}
+	c.slowLane = &groupcommit.Batcher[settlement]{Max: processlog.MaxRows, Workers: 1, Flush: c.settleSlowly}
+	c.ackLane = &groupcommit.Batcher[ack]{Max: 1000, Workers: 1, Bound: 100_000, Flush: c.ackBatch}
+	c.checkLane = &groupcommit.Batcher[struct{}]{Max: 1000, Workers: 1, Flush: func([]struct{}) { c.witness.check(nil) }}
 }
 
 func (c *Compensator) statement() (context.Context, context.CancelFunc) {
@@ -62,8 +62,8 @@ func (c *Compensator) route(fresh []freshEntry) {
 			announce = append(announce, f)
 		}
 	}
-	c.verifyLane.add(verify...)
-	c.claimLane.add(claim...)
+	c.verifyLane.Add(verify...)
+	c.claimLane.Add(claim...)
 	c.witness.recorded(announce)
 	c.announceFresh(announce)
 }
@@ -95,7 +95,7 @@ func (c *Compensator) announces(businessType string, in time.Duration) bool {
 }
 
 func (c *Compensator) resolveOrDrop(f freshEntry) {
-	if !c.resolveLane.add(f) {
+	if !c.resolveLane.Add(f) {
 		c.giveBack(f) // more than anybody can work off: the database keeps it, and the reconciler finds it
 	}
 }
@@ -193,7 +193,7 @@ func (c *Compensator) startFresh(f freshEntry, row *Row) {
 	case slot && intime:
 		c.startClaimed(t, []Row{*row}, 0)
 	case slot || t.slots.take(1) == 1:
-		c.claimLane.add(f)
+		c.claimLane.Add(f)
 	default:
 		c.release(f.token, Announcement{BusinessType: t.name, ID: row.ID})
 	}
@@ -240,11 +240,11 @@ func (c *Compensator) announceWaiting(t *handlerType, found Claimed) {
 // announce hands items to the queue.
 func (c *Compensator) announce(items []Announcement) { c.handOver(c.announceLane, items) }
 
-func (c *Compensator) handOver(lane *batcher[Announcement], items []Announcement) {
+func (c *Compensator) handOver(lane *groupcommit.Batcher[Announcement], items []Announcement) {
 	if len(items) == 0 || !c.health.up() {
 		return // the database is polled, and the queue is rebuilt when it is back
 	}
-	if !lane.add(items...) {
+	if !lane.Add(items...) {
 		c.health.forgot() // too many to keep in memory
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

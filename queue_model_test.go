@@ -16,7 +16,6 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/jitter"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/compensator-go/compensator/internal/testservers"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

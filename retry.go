@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

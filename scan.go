@@ -3,8 +3,8 @@ package compensator
 import (
 	"time"
 
+	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/jitter"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -24,10 +24,10 @@ const (
 
 // scan is what the scanner knows of one type; scanner.mu guards it.
 type scan struct {
-	due      time.Time // the next moment worth a claim; far away when nothing is known
-	closed   time.Time // no claim before, because the database refused one; zero: it did not
-	pace     pace      // of the claims' transactions
-	heard    int       // how often due may have changed
+	due      time.Time        // the next moment worth a claim; far away when nothing is known
+	closed   time.Time        // no claim before, because the database refused one; zero: it did not
+	pace     groupcommit.Pace // of the claims' transactions
+	heard    int              // how often due may have changed
 	claiming int
 	vain     int  // claims in a row that found the queue with nothing due: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
@@ -69,7 +69,7 @@ func (scan *scan) hear(due time.Time) bool {
 // sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
 // before a claim may begin.
 func (scan *scan) sooner(due time.Time) bool {
-	if paced := scan.pace.next(); due.Before(paced) {
+	if paced := scan.pace.Next(); due.Before(paced) {
 		due = paced
 	}
 	if due.Before(scan.closed) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/jitter"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -72,7 +72,7 @@ func (s *scanner) prepare() {
 	s.names = s.c.types.names()
 	slices.Sort(s.names)
 	for _, name := range s.names {
-		s.types[name] = &scan{due: time.Now(), pace: pace{most: claimPace}, ahead: newReadAhead()}
+		s.types[name] = &scan{due: time.Now(), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead()}
 	}
 }
 
@@ -306,14 +306,14 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 func (s *scanner) began(t *handlerType, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.types[t.name].pace.begin(now)
+	s.types[t.name].pace.Begin(now)
 }
 
 // ended notes that it is over.
 func (s *scanner) ended(t *handlerType, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.types[t.name].pace.end(took)
+	s.types[t.name].pace.End(took)
 }
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
@@ -338,7 +338,7 @@ func (c *Compensator) returnToQueue(t *handlerType, leased Leased, found Claimed
 		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.name, refusedRetry)
 	}
 	if len(acks) > 0 {
-		c.ackLane.add(acks...)
+		c.ackLane.Add(acks...)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -35,7 +34,7 @@ func (c *Compensator) settleBatch(batch []settlement) {
 		return again
 	})
 	if len(twice) > 0 {
-		c.settleLane.add(twice...)
+		c.settleLane.Add(twice...)
 	}
 	byToken := groupBy(batch, func(s settlement) Token { return s.token })
 	for _, token := range byToken.order {
@@ -95,7 +94,7 @@ func outcomesOf(batch []settlement) []Outcome {
 // attempts would only wait there.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-func (c *Compensator) behind() bool { return c.settleLane.size() > maxWaitingOutcomes }
+func (c *Compensator) behind() bool { return c.settleLane.Size() > maxWaitingOutcomes }
 
 var settleBackoff = Exponential(200*time.Millisecond, stopPatience/2) // a stop sees one more try
 
@@ -120,7 +119,7 @@ func (c *Compensator) settled(s settlement, r Settled) {
 	event := SettledEvent{ID: o.ID, BusinessType: a.t.name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
 	switch {
 	case r.Busy:
-		c.slowLane.add(s)
+		c.slowLane.Add(s)
 		return
 	case !r.Applied:
 		event.State, event.EndedBy = r.State, ""
@@ -149,7 +148,7 @@ func (c *Compensator) tellQueue(a *attempt, o Outcome) {
 	in := processlog.DueIn(o.After)
 	switch {
 	case a.token != 0:
-		c.ackLane.add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends
+		c.ackLane.Add(ack{a.t.name, QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends
 	case again && c.announces(a.t.name, in):
 		c.handOver(c.moveLane, []Announcement{{BusinessType: a.t.name, ID: o.ID, In: in}}) // it may be there, leased to a process that died
 	}

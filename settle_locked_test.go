@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

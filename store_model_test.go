@@ -22,7 +22,6 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -68,8 +68,8 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	c, _ := waiting(t, 0)
 	release := make(chan struct{})
 	defer close(release)
-	c.settleLane.flush = func([]settlement) { <-release }
-	c.settleLane.add(make([]settlement, 20*processlog.MaxRows)...)
+	c.settleLane.Flush = func([]settlement) { <-release }
+	c.settleLane.Add(make([]settlement, 20*processlog.MaxRows)...)
 	c.scanner.peek = time.Now().Add(time.Hour)
 	var claims sync.WaitGroup
 	require.Positive(t, c.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
@@ -136,13 +136,6 @@ func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	require.Zero(t, scan.holdBack())
 }
 
-func TestIdleLaneKeepsNothingThatPassedThroughIt(t *testing.T) {
-	b := &batcher[*int]{max: 10, workers: 1, flush: func([]*int) {}}
-	b.add(make([]*int, 25)...)
-	<-b.done()
-	require.Zero(t, cap(b.waiting))
-}
-
 // oneBusy is a Store in which a row is locked for the first few settles.
 type oneBusy struct {
 	Store
@@ -168,13 +161,13 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	c.store = store
 	c.health.down = true // nobody to be told
 	among := make(chan struct{}, 10)
-	c.settleLane.flush = func([]settlement) { among <- struct{}{} }
-	c.slowLane.add(settlement{a: &attempt{t: typ, row: Row{ID: RowID(1)}}, outcome: Outcome{ID: RowID(1), To: Succeeded}})
+	c.settleLane.Flush = func([]settlement) { among <- struct{}{} }
+	c.slowLane.Add(settlement{a: &attempt{t: typ, row: Row{ID: RowID(1)}}, outcome: Outcome{ID: RowID(1), To: Succeeded}})
 	select {
 	case <-store.settled:
 	case <-among:
 		t.Fatal("it came back among the others")
 	}
-	<-c.slowLane.done()
+	<-c.slowLane.Done()
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
 }

@@ -149,7 +149,7 @@ func (w *witness) recorded(fresh []freshEntry) {
 	}
 	w.mu.Unlock()
 	if !w.c.accepts.Load() && w.due(w.c.cfg.ReconcileInterval) {
-		w.c.checkLane.add(struct{}{})
+		w.c.checkLane.Add(struct{}{})
 	}
 }
 
@@ -219,7 +219,7 @@ func (w *witness) refusal() error {
 		return nil
 	}
 	if !w.c.accepts.Load() && w.due(w.c.cfg.PollInterval) {
-		w.c.checkLane.add(struct{}{})
+		w.c.checkLane.Add(struct{}{})
 	}
 	return &lost.LossError
 }

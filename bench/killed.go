@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 

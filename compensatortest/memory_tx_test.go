@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/compensatortest"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -2,9 +2,7 @@
 
 package crashmatrix
 
-import (
-	"github.com/compensator-go/compensator/internal/failpoint"
-)
+import "github.com/compensator-go/compensator/internal/failpoint"
 
 // surroundings are what a life finds.
 type surroundings string

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

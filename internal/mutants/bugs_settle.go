@@ -163,7 +163,7 @@ func settling() []mutant {
 			name: "locked-outcomes-block", oracle: lateness,
 			what: "an outcome whose row is locked is offered again among the others, which wait with it",
 			edits: []edit{
-				{"settle.go", "		c.slowLane.add(s)\n", "		c.settleLane.add(s)\n"},
+				{"settle.go", "		c.slowLane.Add(s)\n", "		c.settleLane.Add(s)\n"},
 			},
 			sees: tests("TestOutcomeOfALockedRowWaitsApartFromTheOthers"),
 		},

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

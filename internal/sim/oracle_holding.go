@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/compensator-go/compensator"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

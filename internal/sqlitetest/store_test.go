@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/compensator-go/compensator/compensatortest"
-
 	"github.com/compensator-go/compensator/processlog"
 )
 

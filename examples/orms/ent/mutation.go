@@ -10,6 +10,7 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
+
 	"github.com/compensator-go/compensator/examples/orms/ent/order"
 	"github.com/compensator-go/compensator/examples/orms/ent/predicate"
 )

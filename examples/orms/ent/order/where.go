@@ -4,6 +4,7 @@ package order
 
 import (
 	"entgo.io/ent/dialect/sql"
+
 	"github.com/compensator-go/compensator/examples/orms/ent/predicate"
 )
 

@@ -1,4 +1,7 @@
-package compensator
+// Package groupcommit gathers what comes one by one into batches: what arrives while one is being flushed is the next.
+//
+// Its goroutines live while there is work; whoever owns a Batcher waits for them by Done. It knows nothing of what it batches.
+package groupcommit
 
 import (
 	"runtime"
@@ -6,41 +9,41 @@ import (
 	"time"
 )
 
-// batcher is group commit: what arrives while one batch is being flushed is the next batch. A lone item after a rest is
+// Batcher is group commit: what arrives while one batch is being flushed is the next batch. A lone item after a rest is
 // flushed at once. Its goroutines live only while there is work.
-type batcher[T any] struct {
-	max     int // items a flush
-	workers int // flushes at the same time
-	bound   int // items waiting; 0: unbounded, because the callers bound them
-	flush   func(batch []T)
+type Batcher[T any] struct {
+	Max     int // items a flush
+	Workers int // flushes at the same time
+	Bound   int // items waiting; 0: unbounded, because the callers bound them
+	Flush   func(batch []T)
+	Pace    Pace // of flushes that are not full
 
 	mu      sync.Mutex // guards the fields below
 	waiting []T
 	running int
 	flushed int           // items of the last flush
-	pace    pace          // of flushes that are not full
 	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
 }
 
-// add hands items over and returns at once. It returns false, and takes none, when the bound is reached.
-func (b *batcher[T]) add(items ...T) bool {
+// Add hands items over and returns at once. It returns false, and takes none, when the bound is reached.
+func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.bound > 0 && len(b.waiting)+len(items) > b.bound {
+	if b.Bound > 0 && len(b.waiting)+len(items) > b.Bound {
 		return false
 	}
 	if b.waiting == nil {
 		b.waiting = make([]T, 0, max(len(items), b.flushed)) // as many may come as last time
 	}
 	b.waiting = append(b.waiting, items...)
-	if len(b.waiting) > 0 && b.running < b.workers {
+	if len(b.waiting) > 0 && b.running < b.Workers {
 		b.running++
 		go b.work()
 	}
 	return true
 }
 
-func (b *batcher[T]) work() {
+func (b *Batcher[T]) work() {
 	for {
 		b.gather()
 		b.keepPace()
@@ -49,15 +52,15 @@ func (b *batcher[T]) work() {
 			return
 		}
 		began := time.Now()
-		b.flush(batch)
+		b.Flush(batch)
 		b.ended(time.Since(began))
 	}
 }
 
-func (b *batcher[T]) ended(took time.Duration) {
+func (b *Batcher[T]) ended(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pace.end(took)
+	b.Pace.End(took)
 }
 
 // mostYields bounds gather where others never stop adding.
@@ -65,12 +68,12 @@ const mostYields = 16
 
 // gather lets those who are about to add do so first: what is ready to run, runs, and nobody waits for a moment to
 // pass. Of hundreds of handlers that return together the first would else be a batch of its own.
-func (b *batcher[T]) gather() {
-	before := b.size()
+func (b *Batcher[T]) gather() {
+	before := b.Size()
 	for range mostYields {
 		runtime.Gosched()
-		now := b.size()
-		if now == before || now >= b.max {
+		now := b.Size()
+		if now == before || now >= b.Max {
 			return
 		}
 		before = now
@@ -78,7 +81,7 @@ func (b *batcher[T]) gather() {
 }
 
 // keepPace waits while a flush would come too soon after the last one.
-func (b *batcher[T]) keepPace() {
+func (b *Batcher[T]) keepPace() {
 	for {
 		early := b.early()
 		if early <= 0 {
@@ -89,17 +92,17 @@ func (b *batcher[T]) keepPace() {
 }
 
 // early is how much too soon a flush would be now; a full one never is.
-func (b *batcher[T]) early() time.Duration {
+func (b *Batcher[T]) early() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || len(b.waiting) >= b.max {
+	if len(b.waiting) == 0 || len(b.waiting) >= b.Max {
 		return 0
 	}
-	return time.Until(b.pace.next())
+	return time.Until(b.Pace.Next())
 }
 
 // next takes the next batch, or ends the worker.
-func (b *batcher[T]) next() []T {
+func (b *Batcher[T]) next() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {
@@ -110,9 +113,9 @@ func (b *batcher[T]) next() []T {
 		}
 		return nil
 	}
-	n := min(len(b.waiting), b.max)
+	n := min(len(b.waiting), b.Max)
 	b.flushed = n
-	b.pace.begin(time.Now())
+	b.Pace.Begin(time.Now())
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
 		b.waiting = nil // an idle lane must not keep what has passed through it
@@ -120,22 +123,22 @@ func (b *batcher[T]) next() []T {
 	return batch
 }
 
-// size counts the items that wait for a flush.
-func (b *batcher[T]) size() int {
+// Size counts the items that wait for a flush.
+func (b *Batcher[T]) Size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting)
 }
 
-// quiet reports whether nothing waits and nothing is being flushed.
-func (b *batcher[T]) quiet() bool {
+// Quiet reports whether nothing waits and nothing is being flushed.
+func (b *Batcher[T]) Quiet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.running == 0
 }
 
-// done is closed once nothing waits and nothing is being flushed.
-func (b *batcher[T]) done() <-chan struct{} {
+// Done is closed once nothing waits and nothing is being flushed.
+func (b *Batcher[T]) Done() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.idle != nil {

@@ -1,4 +1,4 @@
-package compensator
+package groupcommit
 
 import (
 	"runtime"
@@ -33,15 +33,15 @@ func (f *flushes) flush(batch []int) {
 func TestBatcherFlushesALoneItemAtOnceAndTheRestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
-		b := &batcher[int]{max: 3, workers: 1, flush: f.flush}
+		b := &Batcher[int]{Max: 3, Workers: 1, Flush: f.flush}
 		began := time.Now()
-		b.add(1)
+		b.Add(1)
 		synctest.Wait()
 		require.Equal(t, [][]int{{1}}, f.batches, "a lone item waits for nobody")
-		b.add(2, 3)
-		b.add(4)
-		b.add(5)
-		<-b.done()
+		b.Add(2, 3)
+		b.Add(4)
+		b.Add(5)
+		<-b.Done()
 		require.Equal(t, [][]int{{1}, {2, 3, 4}, {5}}, f.batches)
 		require.Equal(t, 3*time.Second, time.Since(began))
 		require.Equal(t, 1, f.most)
@@ -55,13 +55,13 @@ func TestBatcherLetsTheReadyAddFirst(t *testing.T) {
 	for range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			var f flushes
-			b := &batcher[int]{max: 500, workers: 1, flush: f.flush}
+			b := &Batcher[int]{Max: 500, Workers: 1, Flush: f.flush}
 			for i := range adders {
-				go b.add(i)
+				go b.Add(i)
 			}
-			<-b.done()
+			<-b.Done()
 			synctest.Wait()
-			<-b.done()
+			<-b.Done()
 			if len(f.batches[0]) > adders/2 {
 				together++
 			}
@@ -80,12 +80,12 @@ func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 		}
 		var all []flushed
 		slow := takes
-		b := &batcher[int]{max: 3, workers: 1, pace: pace{most: most}, flush: func(batch []int) {
+		b := &Batcher[int]{Max: 3, Workers: 1, Pace: Pace{Most: most}, Flush: func(batch []int) {
 			all = append(all, flushed{len(batch), time.Since(began)})
 			time.Sleep(slow)
 		}}
 		add := func(items ...int) {
-			b.add(items...)
+			b.Add(items...)
 			synctest.Wait()
 		}
 		add(1)
@@ -93,16 +93,16 @@ func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 		add(2)
 		time.Sleep(takes)
 		add(3)
-		<-b.done()
+		<-b.Done()
 		require.Equal(t, flushed{2, 2 * takes}, all[1], "what comes soon after waits for company")
 		slow = time.Second
 		add(4, 5, 6, 7)
-		<-b.done()
+		<-b.Done()
 		require.Equal(t, []flushed{{3, 3 * takes}, {1, 3*takes + slow}}, all[2:], "a full one does not, nor what comes after a long one")
 		slow = 0
 		add(8)
 		add(9)
-		<-b.done()
+		<-b.Done()
 		require.Equal(t, []flushed{{1, 3*takes + 2*time.Second}, {1, 3*takes + 2*time.Second}}, all[4:], "where work takes no time nothing waits")
 	})
 }
@@ -110,11 +110,11 @@ func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 func TestBatcherRunsNoMoreFlushesThanWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
-		b := &batcher[int]{max: 1, workers: 2, flush: f.flush}
+		b := &Batcher[int]{Max: 1, Workers: 2, Flush: f.flush}
 		for i := range 6 {
-			b.add(i)
+			b.Add(i)
 		}
-		<-b.done()
+		<-b.Done()
 		require.Equal(t, 2, f.most)
 		require.Len(t, f.batches, 6)
 	})
@@ -123,14 +123,14 @@ func TestBatcherRunsNoMoreFlushesThanWorkers(t *testing.T) {
 func TestBatcherWithABoundTakesAllOrNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
-		b := &batcher[int]{max: 10, workers: 1, bound: 3, flush: f.flush}
-		require.True(t, b.add(0))
+		b := &Batcher[int]{Max: 10, Workers: 1, Bound: 3, Flush: f.flush}
+		require.True(t, b.Add(0))
 		synctest.Wait() // 0 is being flushed, nothing waits
-		require.True(t, b.add(1, 2))
-		require.False(t, b.add(3, 4), "4 would wait")
-		require.Equal(t, 2, b.size(), "none of the refused was taken")
-		require.True(t, b.add(5))
-		<-b.done()
+		require.True(t, b.Add(1, 2))
+		require.False(t, b.Add(3, 4), "4 would wait")
+		require.Equal(t, 2, b.Size(), "none of the refused was taken")
+		require.True(t, b.Add(5))
+		<-b.Done()
 		require.Equal(t, [][]int{{0}, {1, 2, 5}}, f.batches)
 	})
 }
@@ -138,13 +138,13 @@ func TestBatcherWithABoundTakesAllOrNone(t *testing.T) {
 func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
-		b := &batcher[int]{max: 1, workers: 1, flush: f.flush}
-		<-b.done() // nothing was ever added
-		require.True(t, b.quiet())
-		b.add(1, 2)
-		first, second := b.done(), b.done()
+		b := &Batcher[int]{Max: 1, Workers: 1, Flush: f.flush}
+		<-b.Done() // nothing was ever added
+		require.True(t, b.Quiet())
+		b.Add(1, 2)
+		first, second := b.Done(), b.Done()
 		synctest.Wait()
-		require.False(t, b.quiet())
+		require.False(t, b.Quiet())
 		select {
 		case <-first:
 			t.Fatal("done while an item is being flushed")
@@ -152,25 +152,32 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 		}
 		<-first
 		<-second
-		require.True(t, b.quiet())
+		require.True(t, b.Quiet())
 		require.Len(t, f.batches, 2)
-		b.add() // nothing: no worker, no flush
-		require.True(t, b.quiet())
+		b.Add() // nothing: no worker, no flush
+		require.True(t, b.Quiet())
 	})
 }
 
 func TestBatcherFeedingItselfIsNotDoneInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b *batcher[int]
+		var b *Batcher[int]
 		var seen []int
-		b = &batcher[int]{max: 10, workers: 1, flush: func(batch []int) {
+		b = &Batcher[int]{Max: 10, Workers: 1, Flush: func(batch []int) {
 			seen = append(seen, batch...)
 			if batch[0] < 5 {
-				b.add(batch[0] + 1)
+				b.Add(batch[0] + 1)
 			}
 		}}
-		b.add(1)
-		<-b.done()
+		b.Add(1)
+		<-b.Done()
 		require.Equal(t, []int{1, 2, 3, 4, 5}, seen)
 	})
+}
+
+func TestIdleLaneKeepsNothingThatPassedThroughIt(t *testing.T) {
+	b := &Batcher[*int]{Max: 10, Workers: 1, Flush: func([]*int) {}}
+	b.Add(make([]*int, 25)...)
+	<-b.Done()
+	require.Zero(t, cap(b.waiting))
 }
