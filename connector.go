@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/report"
 )
 
 // Connector wraps a database driver's connector so that the end of every transaction on it is seen. Entries
@@ -126,7 +128,7 @@ func unfilled(ctx context.Context) *enlistment {
 // whose statement met it, or to the log.
 func warnLeftOpen(ctx context.Context, err error) {
 	err = fmt.Errorf("%w: %w", errLeftOpen, err)
-	if report(ctx, troubleSession, err) {
+	if report.Send(ctx, report.Session, err) {
 		return
 	}
 	now, last := time.Now().UnixNano(), leftOpenWarned.Load()

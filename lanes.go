@@ -7,6 +7,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -201,9 +202,9 @@ func (c *Compensator) startFresh(f freshEntry, row *Row) {
 
 // claimFresh claims committed entries by id; each holds a slot.
 func (c *Compensator) claimFresh(batch []freshEntry) {
-	byType := groupBy(batch, func(f freshEntry) string { return f.businessType })
-	for _, name := range byType.order {
-		list := byType.groups[name]
+	byType := grouped.By(batch, func(f freshEntry) string { return f.businessType })
+	for _, name := range byType.Order {
+		list := byType.Groups[name]
 		want := make([]Wanted, len(list))
 		for i, f := range list {
 			want[i] = Wanted{ID: f.id, Token: f.token}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
 )
 
 // stuckAfter is how long a handler may take to return once its timeout has ended its context.
@@ -24,11 +25,11 @@ func (d *dispatcher) renew(ctx context.Context) {
 		case <-ticker.C:
 		}
 		due := d.needRenewal()
-		for _, lease := range due.order {
+		for _, lease := range due.Order {
 			if ctx.Err() != nil {
 				return
 			}
-			d.renewAll(lease, due.groups[lease])
+			d.renewAll(lease, due.Groups[lease])
 		}
 	}
 }
@@ -41,7 +42,7 @@ func (c *Compensator) renewInterval() time.Duration {
 
 // needRenewal finds the attempts with a third of their lease gone, by lease and in the order of their ids, and
 // reports stuck ones.
-func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
+func (d *dispatcher) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	now := time.Now()
 	var due []*attempt
 	var stuck []*attempt
@@ -69,7 +70,7 @@ func (d *dispatcher) needRenewal() grouped[time.Duration, *attempt] {
 		d.c.log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
 		tell(d.c, d.c.cfg.Observer.Stuck, event)
 	}
-	return groupBy(due, func(a *attempt) time.Duration { return a.t.cfg.Lease })
+	return grouped.By(due, func(a *attempt) time.Duration { return a.t.cfg.Lease })
 }
 
 // newestLocked sorts attempts by id and keeps the last claimed of each entry. Where there are several, a person has

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/internal/grouped"
 )
 
 // redisQueue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
@@ -131,9 +133,9 @@ func checkRedisVersion(info string) error {
 func (q *redisQueue) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error) {
 	var calls []scriptCall
 	var types []string // of each call
-	byType := groupBy(items, func(a Announcement) string { return a.BusinessType })
-	for _, businessType := range byType.order {
-		for chunk := range slices.Chunk(byType.groups[businessType], maxScriptMembers) {
+	byType := grouped.By(items, func(a Announcement) string { return a.BusinessType })
+	for _, businessType := range byType.Order {
+		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
 			args := make([]any, 0, 3+2*len(chunk))
 			args = append(args, wholeMillis(rules.MaxLease), max(0, rules.Limit), wholeMillis(rules.Near))
 			for _, a := range chunk {
@@ -252,11 +254,11 @@ func (q *redisQueue) askEach(ctx context.Context, script *redis.Script, each int
 	for i := range positions {
 		positions[i] = i
 	}
-	byTag := groupBy(positions, func(i int) uint32 { return q.keys.tagOf(businessTypes[i]) })
+	byTag := grouped.By(positions, func(i int) uint32 { return q.keys.tagOf(businessTypes[i]) })
 	var calls []scriptCall
 	var asked [][]int // positions each call asks about
-	for _, tag := range byTag.order {
-		for chunk := range slices.Chunk(byTag.groups[tag], maxScriptKeys) {
+	for _, tag := range byTag.Order {
+		for chunk := range slices.Chunk(byTag.Groups[tag], maxScriptKeys) {
 			var dueKeys []string
 			for _, i := range chunk {
 				dueKeys = append(dueKeys, q.keys.due(businessTypes[i]))

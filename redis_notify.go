@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/internal/report"
 )
 
 // Notify publishes each type on the prefix's channel. In a cluster every node passes it on. The caller's own
@@ -41,7 +43,7 @@ func (q *redisQueue) Listen(ctx context.Context, wake func(businessType string))
 		case <-pause.C:
 		}
 		if err := q.failed(ctx, q.listenOnce(ctx, wake)); ctx.Err() == nil {
-			report(ctx, troubleListen, err)
+			report.Send(ctx, report.Listen, err)
 		}
 		pause.Reset(listenPause)
 	}
@@ -69,7 +71,7 @@ func (q *redisQueue) listenOnce(ctx context.Context, wake func(businessType stri
 		switch {
 		case err == nil:
 			asked = false
-			report(ctx, troubleListen, nil)
+			report.Send(ctx, report.Listen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &network) && network.Timeout() && !asked:

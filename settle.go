@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -36,9 +37,9 @@ func (c *Compensator) settleBatch(batch []settlement) {
 	if len(twice) > 0 {
 		c.settleLane.Add(twice...)
 	}
-	byToken := groupBy(batch, func(s settlement) Token { return s.token })
-	for _, token := range byToken.order {
-		if group := byToken.groups[token]; token == (Token{}) {
+	byToken := grouped.By(batch, func(s settlement) Token { return s.token })
+	for _, token := range byToken.Order {
+		if group := byToken.Groups[token]; token == (Token{}) {
 			c.settleUnder(processlog.NewToken(), group)
 		} else {
 			c.settleUnder(token, group)
@@ -161,10 +162,10 @@ func (c *Compensator) ackBatch(batch []ack) {
 	if !c.health.up() {
 		return
 	}
-	byType := groupBy(batch, func(a ack) string { return a.businessType })
-	for _, name := range byType.order {
-		items := make([]QueueOutcome, len(byType.groups[name]))
-		for i, a := range byType.groups[name] {
+	byType := grouped.By(batch, func(a ack) string { return a.businessType })
+	for _, name := range byType.Order {
+		items := make([]QueueOutcome, len(byType.Groups[name]))
+		for i, a := range byType.Groups[name] {
 			items[i] = a.outcome
 		}
 		ctx, cancel := c.queueCall()

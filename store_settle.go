@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -22,11 +23,11 @@ func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) 
 	for i := range places {
 		places[i] = i
 	}
-	groups := groupBy(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
+	groups := grouped.By(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
 	result := make([]Settled, len(outcomes))
 	write := s.updateRows
-	for _, g := range groups.order {
-		for chunk := range slices.Chunk(groups.groups[g], g.rowsPerStatement()) {
+	for _, g := range groups.Order {
+		for chunk := range slices.Chunk(groups.Groups[g], g.rowsPerStatement()) {
 			busy, err := s.settleGroup(ctx, write, token, g, outcomes, chunk, result)
 			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator/internal/report"
 )
 
 // Trouble is work of the library's own that a server does not let it do, and that it tries again by itself.
@@ -54,8 +56,6 @@ const (
 	troubleWitness  = "what the database has kept so far could not be read back"
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
-	troubleSession  = "a pooled connection was thrown away"
-	troubleListen   = "notifications of other processes are not received"
 	troubleNotify   = "other processes could not be notified"
 )
 
@@ -149,25 +149,20 @@ func uncounted(err error) bool {
 	return errors.As(err, &v) && (v.kind == unavailable || v.transient)
 }
 
-// reporterKey is the context key by which what lies beneath an interface, or beneath package sql, finds whom to tell.
-type reporterKey struct{}
-
-// reporting makes c the one.
+// reporting makes a context lead to c what lies beneath an interface, or beneath package sql, has to tell.
 func (c *Compensator) reporting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, reporterKey{}, c)
+	return report.To(ctx, reports{c})
 }
 
-// report tells whoever ctx says; false: nobody. A session that is thrown away is mended by that.
-func report(ctx context.Context, what string, err error) bool {
-	c, ok := ctx.Value(reporterKey{}).(*Compensator)
-	switch {
-	case !ok:
-	case what == troubleSession:
-		c.troubles.complain(what, err)
-	default:
-		c.saw(what, err)
+// reports takes what is told. A session that is thrown away is mended by that.
+type reports struct{ c *Compensator }
+
+func (r reports) Reported(what string, err error) {
+	if what == report.Session {
+		r.c.troubles.complain(what, err)
+		return
 	}
-	return ok
+	r.c.saw(what, err)
 }
 
 // setIn makes the map when it is first needed.
