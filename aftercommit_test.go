@@ -15,6 +15,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -33,7 +34,7 @@ func (q *heldQueue) Announce(ctx context.Context, items []processlog.Announcemen
 
 func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w := newWorld(t).withRedis()
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	held := &heldQueue{Queue: queue, release: make(chan struct{})}
 	cfg := w.quick()
@@ -340,7 +341,7 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	gone, err := orders.Record(t.Context(), tx, order{}, compensator.Options{})
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	defer queue.Close()
 	for _, businessType := range []string{"close_order", "take_stock"} {

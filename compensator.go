@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 )
 
 // Compensator records entries and runs their handlers. Make one per process with New; all its methods may
@@ -106,7 +107,7 @@ func (c *Compensator) openQueue() error {
 		c.queue, c.local = newWheel(), true
 		return nil
 	}
-	queue, err := newRedisQueue(c.cfg.Redis, c.cfg.Prefix)
+	queue, err := redisqueue.Open(c.cfg.Redis, c.cfg.Prefix)
 	c.queue = queue
 	return err
 }
@@ -136,8 +137,8 @@ func (c *Compensator) check(ctx context.Context) error {
 		c.health.down, c.health.gaps = true, true
 		return nil
 	}
-	if q, ok := c.queue.(*redisQueue); ok && err == nil {
-		if policy := q.evicts(ctx); policy != "" {
+	if q, ok := c.queue.(*redisqueue.Queue); ok && err == nil {
+		if policy := q.Evicts(ctx); policy != "" {
 			c.log.Warn("compensator: Redis may evict the queue as a whole; use noeviction or a volatile policy", "maxmemory_policy", policy)
 		}
 	}

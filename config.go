@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/internal/redisqueue"
 )
 
 // Config says where the process log lives and how fast it is worked off. Only DB is required. New copies it,
@@ -112,8 +113,6 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-var prefixPattern = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
-
 // validate checks a Config whose defaults are filled in.
 func (cfg Config) validate() error {
 	var problems []error
@@ -129,7 +128,8 @@ func (cfg Config) validate() error {
 	refuse(cfg.DB == nil && cfg.Store == nil, "DB", "is missing")
 	refuse(cfg.DB != nil && cfg.Store != nil, "Store", "replaces DB: give one of them")
 	refuse(cfg.Redis != nil && cfg.Queue != nil, "Queue", "replaces Redis: give one of them")
-	refuse(!prefixPattern.MatchString(cfg.Prefix), "Prefix", fmt.Sprintf("%q: want 1 to 64 of A-Z a-z 0-9 _ . : -", cfg.Prefix))
+	badPrefix := redisqueue.PrefixProblem(cfg.Prefix)
+	refuse(badPrefix != "", "Prefix", badPrefix)
 	if _, err := parseTable(cfg.Table); err != nil {
 		problems = append(problems, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -80,9 +81,8 @@ func FuzzConfig(f *testing.F) {
 			require.Positive(t, min(cfg.Horizon+cfg.ReconcileInterval, 4*cfg.ReconcileInterval, 2*cfg.Lease), "what is computed from spans overflows")
 		}
 		name, tableErr := parseTable(cfg.Table)
-		_, keysErr := newRedisKeys(cfg.Prefix, 1)
 		require.Equal(t, tableErr != nil, refuses(err, "Table"))
-		require.Equal(t, keysErr != nil, refuses(err, "Prefix"), "New's check of the prefix and the queue's are one")
+		require.Equal(t, redisqueue.PrefixProblem(cfg.Prefix) != "", refuses(err, "Prefix"), "New's check of the prefix and the queue's are one")
 		if tableErr == nil {
 			requirePlainName(t, name)
 		}
@@ -159,36 +159,7 @@ func FuzzTypeConfig(f *testing.F) {
 	})
 }
 
-// Two types never share a key, and neither a type nor anything else decides which hash tag Redis reads out of
-// a key but our prefix.
-func FuzzRedisKeys(f *testing.F) {
-	f.Add("compensator", "a", "b", uint32(1))
-	f.Add("p", "a:0:due", "a", uint32(16))
-	f.Add("p:v1:0", "{x}", "}", uint32(16))
-	f.Add("p", "epoch", "owner", uint32(16))
-	f.Add("p", ":0:due", "", uint32(3))
-	f.Fuzz(func(t *testing.T, prefix, one, other string, tags uint32) {
-		k, err := newRedisKeys(prefix, tags%64+1)
-		if err != nil {
-			fieldErrors(t, err)
-			return
-		}
-		require.Equal(t, one == other, k.due(one) == k.due(other))
-		for _, key := range []string{k.due(one), k.epoch(k.tagOf(one)), k.owner(k.tagOf(one))} {
-			_, inner, found := strings.Cut(key, "{")
-			require.True(t, found)
-			inner, _, found = strings.Cut(inner, "}")
-			require.True(t, found)
-			require.Equal(t, k.tag(k.tagOf(one)), "{"+inner+"}", "a script's keys live together")
-		}
-		for _, ours := range []string{k.epoch(k.tagOf(one)), k.owner(k.tagOf(one)), k.lead(), k.wake()} {
-			require.NotEqual(t, ours, k.due(one))
-		}
-	})
-}
-
-// What a server says of itself is read without panic: a version that cannot be read is refused by a database,
-// where features are needed, and let pass by Redis, which only hides it.
+// What a server says of itself is read without panic: a version that cannot be read is refused, for features are needed.
 func FuzzServerAnswers(f *testing.F) {
 	for _, version := range []string{
 		"", "10.11.19-MariaDB-0+deb12u1", "8.0.1", "8.0.0", "5.5.5-10.6.0-MariaDB", "9", "8.", "99999999999999999999.1.1", "-1.0.0", "8.0", "+8.9.9", " 8.4.0",
@@ -205,11 +176,6 @@ func FuzzServerAnswers(f *testing.F) {
 		}
 		require.Equal(t, m.supported(), !refuses(errors.Join(m.problems()...), "server version"))
 		require.NotNil(t, mysqlDialect(version).fault)
-		for _, info := range []string{version, "# Server\r\nredis_version:" + version + "\r\nredis_mode:" + mode} {
-			if err := checkRedisVersion(info); err != nil {
-				require.Equal(t, "Redis", fieldErrors(t, err)[0].Field)
-			}
-		}
 		column := mysqlColumn{dataType: version, length: packet, collation: format}
 		table := mysqlTable{engine: readOnly, columns: map[string]mysqlColumn{mode: column, "idempotent_id": column}, missing: []string{mode}}
 		fieldErrors(t, errors.Join(table.problems(tableName{base: "x"})...))

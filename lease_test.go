@@ -11,6 +11,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -284,7 +285,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	for i := range 10 {
 		ids = append(ids, put(w, orders, i, compensator.Options{}))
 	}
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
 	for range 10 {
@@ -312,7 +313,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	w.run(c)
 	id := put(w, orders, 1, compensator.Options{})
 	w.waitState(id, compensator.Succeeded)
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
 	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // read by a reconciler just before its end; never there

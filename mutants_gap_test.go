@@ -14,6 +14,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -119,7 +120,7 @@ func (q *notifiedQueue) Notify(ctx context.Context, types []string) error {
 func TestAnnouncedEntryWakesAnotherProcess(t *testing.T) {
 	w := newWorld(t).withRedis()
 	cfg := w.quick()
-	queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	watched := &notifiedQueue{Queue: queue, notified: make(chan []string, 10)}
 	cfg.Redis, cfg.Queue = nil, watched
@@ -275,7 +276,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t).withRedis()
 			cfg, store := w.onHooks(w.quick())
-			queue, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+			queue, err := redisqueue.Open(w.Redis, w.Name)
 			require.NoError(t, err)
 			var sequence steps
 			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // the queue's, not a poll's

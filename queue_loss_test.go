@@ -21,6 +21,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -400,7 +401,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 		return nil
 	})
 	id := w.insertDue("close_order", 1, 1)[0] // long overdue, so that it is polled at once
-	dead, err := compensator.OpenRedisQueue(w.Redis, w.Name)
+	dead, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })
 	_, _, err = dead.Announce(t.Context(), []processlog.Announcement{{BusinessType: orders.Name(), ID: id}}, processlog.AnnounceRules{MaxLease: cfg.Lease})

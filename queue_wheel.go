@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // wheel is the queue of a process that has no Redis. It knows only what this process announced, forgets it
@@ -60,7 +62,7 @@ func (t *wheelType) announce(item Announcement, now wheelNow, rules AnnounceRule
 		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
 			t.add(item.ID, now.after(item.In))
 		}
-	case e.at > now.ceil+wholeMillis(item.In)+wholeMillis(rules.MaxLease): // even a lease begun right now ends sooner
+	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // even a lease begun right now ends sooner
 		t.move(e, now.after(item.In))
 	}
 }
@@ -176,7 +178,7 @@ type wheelNow struct{ floor, ceil int64 }
 
 func (w *wheel) nowLocked() wheelNow {
 	elapsed := time.Since(w.start)
-	return wheelNow{int64(elapsed / time.Millisecond), wholeMillis(elapsed)}
+	return wheelNow{int64(elapsed / time.Millisecond), processlog.Remaining(elapsed)}
 }
 
 // after is the moment d from now.
@@ -184,7 +186,7 @@ func (n wheelNow) after(d time.Duration) int64 {
 	if d <= 0 {
 		return n.floor
 	}
-	return n.ceil + wholeMillis(d)
+	return n.ceil + processlog.Remaining(d)
 }
 
 func (w *wheel) untilLocked(at int64) time.Duration {

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // queueModel says in the plainest way what a queue of one type does.
@@ -31,7 +33,7 @@ func (m *queueModel) after(d time.Duration) int64 {
 	if d <= 0 {
 		return int64(m.now() / time.Millisecond)
 	}
-	return wholeMillis(m.now()) + wholeMillis(d)
+	return processlog.Remaining(m.now()) + processlog.Remaining(d)
 }
 
 func (m *queueModel) find(id EntryID) int {
@@ -62,7 +64,7 @@ func (m *queueModel) announce(items []Announcement, rules AnnounceRules) (newHea
 		switch {
 		case i < 0 && (item.In <= 0 || item.In <= rules.Near || len(m.entries) < rules.Limit):
 			m.put(item.ID, m.after(item.In))
-		case i >= 0 && m.entries[i].at > wholeMillis(m.now())+wholeMillis(item.In)+wholeMillis(rules.MaxLease):
+		case i >= 0 && m.entries[i].at > processlog.Remaining(m.now())+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease):
 			m.remove(i)
 			m.put(item.ID, m.after(item.In))
 		}

@@ -27,6 +27,9 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
+// Remaining is Millis of what may be past already: that is now.
+func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
+
 // DueAfter is Millis for a due moment computed as now + d by the database: its now is cut to milliseconds,
 // which would make a delay up to one short.
 func DueAfter(d time.Duration) int64 {

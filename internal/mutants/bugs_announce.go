@@ -65,7 +65,7 @@ func announcing() []mutant {
 			name: "redis-retries", oracle: lateness,
 			what: "the Redis client sends a claim again whose answer was lost: a second batch is leased on top",
 			edits: []edit{
-				{"redis_client.go", "func ownSingleClient(opt redis.Options) *redis.Client {\n	opt.MaxRetries = -1\n", "func ownSingleClient(opt redis.Options) *redis.Client {\n	opt.MaxRetries = 3\n"},
+				{"internal/redisqueue/client.go", "func ownSingleClient(opt redis.Options) *redis.Client {\n	opt.MaxRetries = -1\n", "func ownSingleClient(opt redis.Options) *redis.Client {\n	opt.MaxRetries = 3\n"},
 			},
 			sees: tests("TestClaimWhoseReplyWasLostLeasesOneBatchOnly"),
 		},

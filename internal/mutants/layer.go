@@ -9,7 +9,7 @@ import (
 type layer string
 
 const (
-	unit       layer = "unit"       // tests of the root package, on real servers; its selection: names joined by |
+	unit       layer = "unit"       // tests of the module, most on real servers; its selection: names joined by |
 	simulation layer = "simulation" // seeds of the deterministic simulation; how many
 	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
 	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
@@ -31,7 +31,7 @@ func (l layer) dir() string {
 func (l layer) args(what string) []string {
 	switch l {
 	case unit:
-		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
+		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./internal/sim", "-seeds=" + what}
 	case crash:
@@ -60,7 +60,7 @@ func (l layer) names(what string) []string {
 }
 
 // settings are edits every run of the layer gets, broken or not. A mutant often shows as something that never
-// happens, and the tests of the root package wait a minute for it, because they must not fail on a slow machine.
+// happens, and the tests on real servers wait a minute for it, because they must not fail on a slow machine.
 func (l layer) settings() []edit {
 	if l == unit {
 		return []edit{{"harness_test.go", "const patience = 60 * time.Second", "const patience = 20 * time.Second"}}

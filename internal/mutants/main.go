@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -96,14 +97,15 @@ func chooseLayers(only string) ([]layer, error) {
 	return chosen, nil
 }
 
+// moduleRoot is the directory of the module, in or above the one this runs in.
 func moduleRoot() (string, error) {
-	root, err := os.Getwd()
-	if err != nil {
-		return "", err
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		gomod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if strings.HasPrefix(string(gomod), "module github.com/compensator-go/compensator\n") {
+			return dir, nil
+		}
+		dir = filepath.Dir(dir)
 	}
-	gomod, err := os.ReadFile("go.mod")
-	if err != nil || !strings.HasPrefix(string(gomod), "module github.com/compensator-go/compensator\n") {
-		return "", errors.New("run it from the module's root")
-	}
-	return root, nil
+	return "", errors.Join(err, errors.New("run it inside the module"))
 }

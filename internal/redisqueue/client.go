@@ -1,4 +1,4 @@
-package compensator
+package redisqueue
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // redisPatience is the longest we wait for Redis to connect, take a command or answer. The queue is a hint:
@@ -28,7 +30,7 @@ func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error)
 			return ownClusterClient(*c.Options()), nil
 		}
 	}
-	return nil, &FieldError{
+	return nil, &processlog.FieldError{
 		Field:  "Redis",
 		Reason: fmt.Sprintf("need a *redis.Client or a *redis.ClusterClient, not nil; got %T", theirs),
 	}

@@ -1,4 +1,4 @@
-package compensator_test
+package redisqueue_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -43,7 +43,7 @@ type queueTwins struct {
 	ctx      context.Context
 	client   *redis.Client
 	prefix   string
-	redis    *compensator.RedisQueue
+	redis    *redisqueue.Queue
 	memory   *compensatortest.MemoryQueue
 	sides    [2][2]processlog.Queue
 	tokens   [][2]int64    // of each claim
@@ -157,7 +157,7 @@ func drawQueueType(t *rapid.T) string { return rapid.SampledFrom(queueTypes).Dra
 
 // drawWait draws when an entry is due: hours, where leases are minutes.
 func drawWaitOf(t *rapid.T) time.Duration {
-	return pick(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
+	return pickOne(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
 }
 
 // drawQueueID draws ids whose texts are not in the order of their numbers.
@@ -176,7 +176,7 @@ func drawAnnounce(t *rapid.T) announceCommand {
 	item := rapid.Custom(func(t *rapid.T) processlog.Announcement {
 		return processlog.Announcement{BusinessType: drawQueueType(t), ID: processlog.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
 	})
-	rules := processlog.AnnounceRules{MaxLease: pick(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pick(t, "limit", 0, 3), Near: pick(t, "near", 0, 11*time.Minute)}
+	rules := processlog.AnnounceRules{MaxLease: pickOne(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pickOne(t, "limit", 0, 3), Near: pickOne(t, "near", 0, 11*time.Minute)}
 	return announceCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), rules}
 }
 
@@ -194,7 +194,7 @@ type queueClaimCommand struct {
 }
 
 func drawQueueClaim(t *rapid.T) queueClaimCommand {
-	return queueClaimCommand{drawProcess(t), rapid.IntRange(-1, 5).Draw(t, "limit"), drawQueueType(t), pick(t, "lease", 0, instant, 7*time.Minute, 23*time.Minute, 131*time.Minute)}
+	return queueClaimCommand{drawProcess(t), rapid.IntRange(-1, 5).Draw(t, "limit"), drawQueueType(t), pickOne(t, "lease", 0, instant, 7*time.Minute, 23*time.Minute, 131*time.Minute)}
 }
 
 func (c queueClaimCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
@@ -204,7 +204,7 @@ func (c queueClaimCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 		m.tokens = append(m.tokens, [2]int64{})
 	}
 	m.tokens[len(m.tokens)-1][side] = leased.Token
-	return []any{append([]compensator.EntryID{}, leased.IDs...), leased.Lost}, []time.Duration{leased.Next, time.Duration(leased.Token) * time.Millisecond}
+	return []any{append([]processlog.ID{}, leased.IDs...), leased.Lost}, []time.Duration{leased.Next, time.Duration(leased.Token) * time.Millisecond}
 }
 
 // queueSettleCommand settles under the tokens of some claims ago.
@@ -223,7 +223,7 @@ type settledItem struct {
 
 func drawQueueSettle(t *rapid.T) queueSettleCommand {
 	item := rapid.Custom(func(t *rapid.T) settledItem {
-		return settledItem{drawQueueID().Draw(t, "id"), pick(t, "ago", 0, 0, 0, 1, 2), rapid.Bool().Draw(t, "remove"), drawWaitOf(t)}
+		return settledItem{drawQueueID().Draw(t, "id"), pickOne(t, "ago", 0, 0, 0, 1, 2), rapid.Bool().Draw(t, "remove"), drawWaitOf(t)}
 	})
 	return queueSettleCommand{drawProcess(t), drawQueueType(t), rapid.SliceOfN(item, 1, 10).Draw(t, "items")}
 }
@@ -249,7 +249,7 @@ type askCommand struct {
 }
 
 func drawAsk(t *rapid.T) askCommand {
-	return askCommand{drawProcess(t), pick(t, "fingerprint", "one", "two"), pick(t, "period", instant, time.Hour)}
+	return askCommand{drawProcess(t), pickOne(t, "fingerprint", "one", "two"), pickOne(t, "period", instant, time.Hour)}
 }
 
 func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
@@ -273,7 +273,7 @@ type rebuildCommand struct {
 
 func drawRebuild(t *rapid.T) rebuildCommand {
 	types := rapid.SampledFrom([][]string{queueTypes, queueTypes[:1], queueTypes[1:], nil}).Draw(t, "types")
-	return rebuildCommand{drawProcess(t), types, pick(t, "token", processlog.Token{1}, processlog.Token{2}), pick(t, "period", 0, 0, instant, time.Hour)}
+	return rebuildCommand{drawProcess(t), types, pickOne(t, "token", processlog.Token{1}, processlog.Token{2}), pickOne(t, "period", 0, 0, instant, time.Hour)}
 }
 
 func (c rebuildCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
@@ -294,7 +294,7 @@ func (c rebuildCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 type upsetCommand struct{ What string }
 
 func drawUpset(t *rapid.T) upsetCommand {
-	return upsetCommand{pick(t, "what", "lose", "lose a type", "lose its wholeness", "save", "restore")}
+	return upsetCommand{pickOne(t, "what", "lose", "lose a type", "lose its wholeness", "save", "restore")}
 }
 
 func (c upsetCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
@@ -358,4 +358,8 @@ func (m *queueTwins) restore() {
 		args := []any{"RESTORE", key.name, max(0, key.expires.Milliseconds()), key.dump, "ABSTTL"}
 		assert.NoError(m, m.client.Do(m.ctx, args...).Err())
 	}
+}
+
+func pickOne[T any](t *rapid.T, label string, values ...T) T {
+	return rapid.SampledFrom(values).Draw(t, label)
 }

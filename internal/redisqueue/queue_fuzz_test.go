@@ -1,4 +1,4 @@
-package compensator
+package redisqueue
 
 import (
 	"context"
@@ -113,9 +113,9 @@ func FuzzQueueReplies(f *testing.F) {
 		client := redis.NewClient(&redis.Options{Addr: "192.0.2.1:1", MaxRetries: -1})
 		defer client.Close()
 		client.AddHook(server)
-		keys, err := newRedisKeys("odd", 2)
+		keys, err := newKeys("odd", 2)
 		require.NoError(t, err)
-		q := &redisQueue{client: client, keys: keys, epochs: make([]string, 2), instance: "me"}
+		q := &Queue{client: client, keys: keys, epochs: make([]string, 2), instance: "me"}
 		replies := replyTree(program, number, text)
 		again := func() { server.replies = append([]any(nil), replies...) }
 
@@ -130,16 +130,16 @@ func FuzzQueueReplies(f *testing.F) {
 			require.GreaterOrEqual(t, wait, time.Duration(0))
 		}
 		again()
-		heads, lost, _ := q.Announce(t.Context(), []Announcement{{BusinessType: "a", ID: RowID(1)}, {BusinessType: "b", ID: RowID(2)}}, AnnounceRules{MaxLease: time.Minute})
+		heads, lost, _ := q.Announce(t.Context(), []processlog.Announcement{{BusinessType: "a", ID: processlog.RowID(1)}, {BusinessType: "b", ID: processlog.RowID(2)}}, processlog.AnnounceRules{MaxLease: time.Minute})
 		require.LessOrEqual(t, max(len(heads), len(lost)), 2)
 		again()
-		mine, err := q.Rebuild(t.Context(), []string{"a", "b", "c"}, Token{1}, time.Second)
+		mine, err := q.Rebuild(t.Context(), []string{"a", "b", "c"}, processlog.Token{1}, time.Second)
 		require.True(t, err == nil && len(mine) <= 3 || len(mine) == 0)
 		again()
-		whole, err := q.Rebuilt(t.Context(), []string{"a", "b", "c"}, Token{1})
+		whole, err := q.Rebuilt(t.Context(), []string{"a", "b", "c"}, processlog.Token{1})
 		require.True(t, err == nil && len(whole) <= 3 || len(whole) == 0)
 		again()
-		_ = q.Settle(t.Context(), "a", []QueueOutcome{{ID: RowID(1), Token: number, In: time.Duration(number)}})
+		_ = q.Settle(t.Context(), "a", []processlog.QueueOutcome{{ID: processlog.RowID(1), Token: number, In: time.Duration(number)}})
 		again()
 		if kept, err := q.Kept(t.Context()); err != nil {
 			require.False(t, kept)
@@ -156,10 +156,10 @@ func FuzzQueueReplies(f *testing.F) {
 }
 
 // requireClaimed allows ids and a token only out of a reply of the script's own shape.
-func requireClaimed(t *testing.T, leased Leased, err error, number int64, text string) {
+func requireClaimed(t *testing.T, leased processlog.Leased, err error, number int64, text string) {
 	t.Helper()
 	if err != nil {
-		require.Equal(t, Leased{}, leased)
+		require.Equal(t, processlog.Leased{}, leased)
 		return
 	}
 	require.Contains(t, []int64{number, 1}, leased.Token)
@@ -176,7 +176,7 @@ func FuzzDurations(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n int64) {
 		d := time.Duration(n)
-		ms := wholeMillis(d)
+		ms := processlog.Remaining(d)
 		require.Equal(t, d <= 0, ms == 0)
 		require.GreaterOrEqual(t, processlog.Millis(d), d.Milliseconds())
 		if d > 0 {

@@ -1,4 +1,4 @@
-package compensator
+package redisqueue
 
 import (
 	"encoding/hex"
@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"regexp"
 	"strconv"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // redisKeys spells every name this library uses in Redis. The format's version is part of each, so that two
@@ -24,12 +26,17 @@ const clusterTags = 16
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 
-func newRedisKeys(prefix string, tags uint32) (redisKeys, error) {
-	if !validPrefix.MatchString(prefix) {
-		return redisKeys{}, &FieldError{
-			Field:  "Redis prefix",
-			Reason: fmt.Sprintf("%q must be 1 to 64 letters, digits, or any of _ . : -", prefix),
-		}
+// PrefixProblem is what is wrong with a prefix, if anything is.
+func PrefixProblem(prefix string) string {
+	if validPrefix.MatchString(prefix) {
+		return ""
+	}
+	return fmt.Sprintf("%q: want 1 to 64 of A-Z a-z 0-9 _ . : -", prefix)
+}
+
+func newKeys(prefix string, tags uint32) (redisKeys, error) {
+	if reason := PrefixProblem(prefix); reason != "" {
+		return redisKeys{}, &processlog.FieldError{Field: "Redis prefix", Reason: reason}
 	}
 	return redisKeys{prefix, tags}, nil
 }
@@ -49,7 +56,7 @@ func (k redisKeys) due(businessType string) string {
 }
 
 // rebuildMark is the member of a due zset that says who rebuilds it.
-func rebuildMark(token Token) string { return "rebuild " + hex.EncodeToString(token[:]) }
+func rebuildMark(token processlog.Token) string { return "rebuild " + hex.EncodeToString(token[:]) }
 
 // epoch holds a random value that is gone once Redis lost the keys of a tag.
 func (k redisKeys) epoch(tag uint32) string { return k.tag(tag) + ":epoch" }

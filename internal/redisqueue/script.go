@@ -1,4 +1,4 @@
-package compensator
+package redisqueue
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const maxPipeline = 100
 
 // run sends the calls and returns their replies in order. A call that failed has a nil reply and its error
 // among those joined; the others ran.
-func (q *redisQueue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
+func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (q *redisQueue) run(ctx context.Context, calls []scriptCall) ([]any, error)
 
 // pipeline names scripts by their hash. A server that does not know one, after a restart, a failover or
 // SCRIPT FLUSH, says so without running it, and is sent the source.
-func (q *redisQueue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
+func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
 	cmds := q.sendAll(ctx, calls, (*redis.Script).EvalSha)
 	var unknown []int
 	var again []scriptCall
@@ -67,7 +67,7 @@ func (q *redisQueue) pipeline(ctx context.Context, calls []scriptCall) ([]any, e
 
 type evalScript func(s *redis.Script, ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
 
-func (q *redisQueue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript) []*redis.Cmd {
+func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript) []*redis.Cmd {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (q *redisQueue) sendAll(ctx context.Context, calls []scriptCall, eval evalS
 
 // failed prepares an error for the caller. In a cluster it also asks for a fresh map of the slots: by itself
 // the client would go on dialling a dead node until the next reload, seconds later.
-func (q *redisQueue) failed(ctx context.Context, err error) error {
+func (q *Queue) failed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -1,4 +1,9 @@
-package compensator
+// Package redisqueue is the delay queue on Redis that several processes share: one sorted set for each business type, and
+// scripts that each do one thing to it. What it holds is a hint; the database has the truth.
+//
+// The engine calls it, through the contract in package processlog. It has no goroutine of its own: Listen runs on its
+// caller's. It may know Redis, and nothing of SQL or of handlers.
+package redisqueue
 
 import (
 	"context"
@@ -15,16 +20,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisQueue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
+// Queue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
 // Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets all,
 // which Kept notices, or drops one zset: then the member "whole" is gone with it, and every answer says so. A Redis
 // at its memory limit still claims and settles; Announce returns its refusal.
 //
 // One call may send several scripts. When one of them fails the others still count, and the error says what
 // failed; every method can simply be called again.
-type redisQueue struct {
+type Queue struct {
 	client   redis.UniversalClient // our own
 	keys     redisKeys
 	instance string // of this process, while it leads
@@ -33,10 +39,10 @@ type redisQueue struct {
 	epochs []string   // by hash tag, as seen last
 }
 
-var _ Queue = (*redisQueue)(nil)
+var _ processlog.Queue = (*Queue)(nil)
 
-// newRedisQueue connects to nothing yet.
-func newRedisQueue(client redis.UniversalClient, prefix string) (*redisQueue, error) {
+// Open connects to nothing yet.
+func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	own, err := ownRedisClient(client)
 	if err != nil {
 		return nil, err
@@ -45,11 +51,11 @@ func newRedisQueue(client redis.UniversalClient, prefix string) (*redisQueue, er
 	if _, cluster := own.(*redis.ClusterClient); cluster {
 		tags = clusterTags
 	}
-	k, err := newRedisKeys(prefix, tags)
+	k, err := newKeys(prefix, tags)
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
-	return &redisQueue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
+	return &Queue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
 }
 
 // How much one script does at most: Redis serves nobody else meanwhile, and Lua's unpack takes 7,999 values.
@@ -88,7 +94,7 @@ var (
 
 // Check refuses a Redis older than 5, one that denies us a script or a key, and a prefix that another
 // database uses. It writes the fingerprint where there is none.
-func (q *redisQueue) Check(ctx context.Context, fingerprint string) error {
+func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
@@ -100,7 +106,7 @@ func (q *redisQueue) Check(ctx context.Context, fingerprint string) error {
 		}
 		for _, owner := range owners {
 			if owner != fingerprint {
-				return &FieldError{Field: "Prefix", Reason: fmt.Sprintf("%q belongs to another database (its fingerprint is %q, ours %q): "+
+				return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("%q belongs to another database (its fingerprint is %q, ours %q): "+
 					"give each database a prefix of its own", q.keys.prefix, owner, fingerprint)}
 			}
 		}
@@ -109,7 +115,7 @@ func (q *redisQueue) Check(ctx context.Context, fingerprint string) error {
 }
 
 // checkVersion lets pass a server that hides its version from us.
-func (q *redisQueue) checkVersion(ctx context.Context) error {
+func (q *Queue) checkVersion(ctx context.Context) error {
 	info, err := q.client.Info(ctx, "server").Result()
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "unknown command"):
@@ -125,21 +131,21 @@ func checkRedisVersion(info string) error {
 	version, _, _ = strings.Cut(version, "\r\n")
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 5 {
-		return &FieldError{Field: "Redis", Reason: fmt.Sprintf("version %s is too old: scripts that read the clock and then write need 5 or newer", version)}
+		return &processlog.FieldError{Field: "Redis", Reason: fmt.Sprintf("version %s is too old: scripts that read the clock and then write need 5 or newer", version)}
 	}
 	return nil
 }
 
-func (q *redisQueue) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error) {
+func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
 	var calls []scriptCall
 	var types []string // of each call
-	byType := grouped.By(items, func(a Announcement) string { return a.BusinessType })
+	byType := grouped.By(items, func(a processlog.Announcement) string { return a.BusinessType })
 	for _, businessType := range byType.Order {
 		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
 			args := make([]any, 0, 3+2*len(chunk))
-			args = append(args, wholeMillis(rules.MaxLease), max(0, rules.Limit), wholeMillis(rules.Near))
+			args = append(args, processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
 			for _, a := range chunk {
-				args = append(args, a.ID.String(), wholeMillis(a.In))
+				args = append(args, a.ID.String(), processlog.Remaining(a.In))
 			}
 			calls = append(calls, scriptCall{announceScript, []string{q.keys.due(businessType)}, args})
 			types = append(types, businessType)
@@ -163,46 +169,46 @@ func addIf(so bool, types []string, businessType string) []string {
 }
 
 // Claim takes at most 1,000 entries, whatever the limit.
-func (q *redisQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error) {
+func (q *Queue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	limit = min(max(limit, 0), maxScriptMembers)
 	replies, err := q.run(ctx, []scriptCall{{
-		claimScript, []string{q.keys.due(businessType)}, []any{limit, max(1, wholeMillis(lease))},
+		claimScript, []string{q.keys.due(businessType)}, []any{limit, max(1, processlog.Remaining(lease))},
 	}})
 	if err != nil {
-		return Leased{}, wrapQueueError("claim "+businessType, err)
+		return processlog.Leased{}, wrapQueueError("claim "+businessType, err)
 	}
 	leased, ok := readLeased(replies[0])
 	if !ok {
-		return Leased{}, fmt.Errorf("claim %s: unexpected reply %v", businessType, replies[0])
+		return processlog.Leased{}, fmt.Errorf("claim %s: unexpected reply %v", businessType, replies[0])
 	}
 	return leased, nil
 }
 
 // readLeased reads the answer of the claim script: token, wait, members, lost.
-func readLeased(reply any) (leased Leased, ok bool) {
+func readLeased(reply any) (leased processlog.Leased, ok bool) {
 	parts, _ := reply.([]any)
 	if len(parts) != 4 {
-		return Leased{}, false
+		return processlog.Leased{}, false
 	}
 	token, isToken := parts[0].(int64)
 	next, isWait := untilDue(parts[1])
 	members, isList := parts[2].([]any)
-	leased = Leased{Token: token, Next: next, Lost: parts[3] == int64(1)}
+	leased = processlog.Leased{Token: token, Next: next, Lost: parts[3] == int64(1)}
 	for _, member := range members {
 		s, _ := member.(string)
-		if id, err := ParseEntryID(s); err == nil { // whatever else is in there is not ours
+		if id, err := processlog.ParseID(s); err == nil { // whatever else is in there is not ours
 			leased.IDs = append(leased.IDs, id)
 		}
 	}
 	return leased, isToken && isWait && isList
 }
 
-func (q *redisQueue) Settle(ctx context.Context, businessType string, items []QueueOutcome) error {
+func (q *Queue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	var calls []scriptCall
 	for chunk := range slices.Chunk(items, maxScriptMembers) {
 		args := make([]any, 0, 3*len(chunk))
 		for _, o := range chunk {
-			again := wholeMillis(o.In)
+			again := processlog.Remaining(o.In)
 			if o.Remove {
 				again = -1
 			}
@@ -214,7 +220,7 @@ func (q *redisQueue) Settle(ctx context.Context, businessType string, items []Qu
 	return wrapQueueError("settle "+businessType, err)
 }
 
-func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
+func (q *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
 	answers, err := q.askEach(ctx, peekScript, 2, businessTypes)
 	if err != nil {
 		return nil, nil, wrapQueueError("peek", err)
@@ -231,12 +237,12 @@ func (q *redisQueue) Peek(ctx context.Context, businessTypes []string) (waits []
 	return waits, lost, nil
 }
 
-func (q *redisQueue) Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error) {
-	answers, err := q.askEach(ctx, rebuildScript, 1, businessTypes, rebuildMark(token), max(1, wholeMillis(period)))
+func (q *Queue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
+	answers, err := q.askEach(ctx, rebuildScript, 1, businessTypes, rebuildMark(token), max(1, processlog.Remaining(period)))
 	return typesAnswered(businessTypes, answers), wrapQueueError("rebuild", err)
 }
 
-func (q *redisQueue) Rebuilt(ctx context.Context, businessTypes []string, token Token) (whole []string, err error) {
+func (q *Queue) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
 	answers, err := q.askEach(ctx, rebuiltScript, 1, businessTypes, rebuildMark(token))
 	return typesAnswered(businessTypes, answers), wrapQueueError("end rebuild", err)
 }
@@ -249,7 +255,7 @@ func typesAnswered(businessTypes []string, answers []any) (types []string) {
 }
 
 // askEach runs a script on the types' keys and returns the answers it gives for each, in the types' order.
-func (q *redisQueue) askEach(ctx context.Context, script *redis.Script, each int, businessTypes []string, args ...any) ([]any, error) {
+func (q *Queue) askEach(ctx context.Context, script *redis.Script, each int, businessTypes []string, args ...any) ([]any, error) {
 	positions := make([]int, len(businessTypes))
 	for i := range positions {
 		positions[i] = i
@@ -286,7 +292,7 @@ func (q *redisQueue) askEach(ctx context.Context, script *redis.Script, each int
 
 // Kept compares the epoch of every hash tag with the one seen last, so that another process which drew a new
 // one first does not hide the loss from us. The first call knows nothing and returns false.
-func (q *redisQueue) Kept(ctx context.Context) (bool, error) {
+func (q *Queue) Kept(ctx context.Context) (bool, error) {
 	found, err := q.stamp(ctx, q.allTags(), q.keys.epoch, rand.Text)
 	if err != nil {
 		return false, wrapQueueError("read epoch", err)
@@ -299,9 +305,9 @@ func (q *redisQueue) Kept(ctx context.Context) (bool, error) {
 }
 
 // Lead lets the process that leads lead on; another one takes over once a period passed without its asking.
-func (q *redisQueue) Lead(ctx context.Context, period time.Duration) (bool, error) {
+func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	replies, err := q.run(ctx, []scriptCall{{
-		leadScript, []string{q.keys.lead()}, []any{q.instance, max(1, wholeMillis(period))},
+		leadScript, []string{q.keys.lead()}, []any{q.instance, max(1, processlog.Remaining(period))},
 	}})
 	if err != nil {
 		return false, wrapQueueError("lead", err)
@@ -309,9 +315,9 @@ func (q *redisQueue) Lead(ctx context.Context, period time.Duration) (bool, erro
 	return replies[0] == int64(1), nil
 }
 
-// evicts names the maxmemory policy when it is one that throws away keys of ours, and is empty when it does
+// Evicts names the maxmemory policy when it is one that throws away keys of ours, and is empty when it does
 // not, or when the server does not tell. Eviction costs latency only, so Check lets it pass.
-func (q *redisQueue) evicts(ctx context.Context) string {
+func (q *Queue) Evicts(ctx context.Context) string {
 	const setting = "maxmemory-policy"
 	config, err := q.client.ConfigGet(ctx, setting).Result()
 	if err != nil || !strings.HasPrefix(config[setting], "allkeys-") {
@@ -320,10 +326,19 @@ func (q *redisQueue) evicts(ctx context.Context) string {
 	return config[setting]
 }
 
-// Close ends our own connections; the user's client stays open.
-func (q *redisQueue) Close() error { return q.client.Close() }
+// DueKey is the key under which the entries of a type wait.
+func (q *Queue) DueKey(businessType string) string { return q.keys.due(businessType) }
 
-func (q *redisQueue) allTags() []uint32 {
+// EpochKey is the key whose loss says that Redis has lost the rest.
+func (q *Queue) EpochKey() string { return q.keys.epoch(0) }
+
+// OwnerKey is the key that says which database a hash tag's keys belong to.
+func (q *Queue) OwnerKey(tag uint32) string { return q.keys.owner(tag) }
+
+// Close ends our own connections; the user's client stays open.
+func (q *Queue) Close() error { return q.client.Close() }
+
+func (q *Queue) allTags() []uint32 {
 	tags := make([]uint32, q.keys.tags)
 	for i := range tags {
 		tags[i] = uint32(i)
@@ -332,7 +347,7 @@ func (q *redisQueue) allTags() []uint32 {
 }
 
 // stamp leaves a value under the key of each tag where none is, and returns what is there.
-func (q *redisQueue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
+func (q *Queue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {
 		calls = append(calls, scriptCall{stampScript, []string{key(tag)}, []any{value()}})
@@ -358,19 +373,11 @@ func wrapQueueError(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// wholeMillis rounds up, because nothing may come due early. What is past is now.
-func wholeMillis(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return int64((d-1)/time.Millisecond) + 1
-}
-
 // untilDue reads the microseconds a script answered; -1 stands for Never.
 func untilDue(reply any) (wait time.Duration, ok bool) {
 	us, ok := reply.(int64)
-	if us < 0 || us > int64(Never/time.Microsecond) {
-		return Never, ok
+	if us < 0 || us > int64(processlog.Never/time.Microsecond) {
+		return processlog.Never, ok
 	}
 	return time.Duration(us) * time.Microsecond, ok
 }

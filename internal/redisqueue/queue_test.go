@@ -1,4 +1,4 @@
-package compensator_test
+package redisqueue_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -31,20 +31,20 @@ func redisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 }
 
 // openQueue leaves closing the queue to whoever is given it.
-func openQueue(t *testing.T, client redis.UniversalClient, prefix string) *compensator.RedisQueue {
-	q, err := compensator.OpenRedisQueue(client, prefix)
+func openQueue(t *testing.T, client redis.UniversalClient, prefix string) *redisqueue.Queue {
+	q, err := redisqueue.Open(client, prefix)
 	require.NoError(t, err)
 	return q
 }
 
 // ownQueue is a queue, closed with the test, on a server that is the test's own.
-func ownQueue(t *testing.T, flags ...string) (*compensator.RedisQueue, *testservers.RedisServer, *redis.Client) {
+func ownQueue(t *testing.T, flags ...string) (*redisqueue.Queue, *testservers.RedisServer, *redis.Client) {
 	server := testservers.NewRedis(t, flags...)
 	client := redisClient(t, server)
 	return sameQueue(t, client, "own"), server, client
 }
 
-func sameQueue(t *testing.T, client redis.UniversalClient, prefix string) *compensator.RedisQueue {
+func sameQueue(t *testing.T, client redis.UniversalClient, prefix string) *redisqueue.Queue {
 	q := openQueue(t, client, prefix)
 	t.Cleanup(func() { assert.NoError(t, q.Close()) })
 	return q
@@ -387,8 +387,8 @@ func TestRedisClientsThatCannotCarryAQueueAreRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, HeartbeatFrequency: time.Hour})
 	t.Cleanup(func() { assert.NoError(t, ring.Close()) })
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), ring} {
-		_, err := compensator.OpenRedisQueue(client, "own")
-		var refused *compensator.FieldError
+		_, err := redisqueue.Open(client, "own")
+		var refused *processlog.FieldError
 		if assert.ErrorAs(t, err, &refused, "%T", client) {
 			assert.Equal(t, "Redis", refused.Field)
 		}

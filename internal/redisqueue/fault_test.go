@@ -1,4 +1,4 @@
-package compensator_test
+package redisqueue_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package compensator
+package redisqueue
 
 import (
 	"bytes"
@@ -9,19 +9,21 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestRedisKeysAreSpeltAsStored(t *testing.T) {
-	single, err := newRedisKeys("shop", 1)
+	single, err := newKeys("shop", 1)
 	require.NoError(t, err)
 	assert.Equal(t, "{shop:v1:0}:sync_user:0:due", single.due("sync_user"))
 	assert.Equal(t, "{shop:v1:0}:epoch", single.epoch(0))
 	assert.Equal(t, "{shop:v1:0}:owner", single.owner(0))
 	assert.Equal(t, "{shop:v1:0}:lead", single.lead())
 	assert.Equal(t, "shop:v1:wake", single.wake())
-	assert.Equal(t, "rebuild 0107"+strings.Repeat("0", 28), rebuildMark(Token{1, 7}))
+	assert.Equal(t, "rebuild 0107"+strings.Repeat("0", 28), rebuildMark(processlog.Token{1, 7}))
 
-	cluster, err := newRedisKeys("shop", clusterTags)
+	cluster, err := newKeys("shop", clusterTags)
 	require.NoError(t, err)
 	assert.Equal(t, "{shop:v1:6}:sync_user:0:due", cluster.due("sync_user"))
 	assert.Equal(t, "{shop:v1:6}:订单}{:0:due", cluster.due("订单}{"))
@@ -29,7 +31,7 @@ func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 }
 
 func TestRedisKeysSpreadTypesOverAllTags(t *testing.T) {
-	k, err := newRedisKeys("shop", clusterTags)
+	k, err := newKeys("shop", clusterTags)
 	require.NoError(t, err)
 	tags := make(map[uint32]bool)
 	for _, letter := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" {
@@ -41,7 +43,7 @@ func TestRedisKeysSpreadTypesOverAllTags(t *testing.T) {
 func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 	seen := make(map[string]string)
 	for _, prefix := range []string{"a", "a:v1:0", "a:v1", "v1"} {
-		k, err := newRedisKeys(prefix, 1)
+		k, err := newKeys(prefix, 1)
 		require.NoError(t, err)
 		meant := map[string]string{"epoch": k.epoch(0), "owner": k.owner(0), "lead": k.lead(), "wake": k.wake()}
 		for _, businessType := range []string{"x", "x:0", "x:0:due", "epoch", "lead", "owner", "}:epoch", "0", "}", "{x}", "v1:wake"} {
@@ -56,14 +58,14 @@ func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 
 func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 	for _, prefix := range []string{"", "a}b{", "{a", "a b", "a\n", "é", strings.Repeat("x", 65)} {
-		_, err := newRedisKeys(prefix, 1)
-		var refused *FieldError
+		_, err := newKeys(prefix, 1)
+		var refused *processlog.FieldError
 		if assert.ErrorAs(t, err, &refused, "prefix %q", prefix) {
 			assert.Equal(t, "Redis prefix", refused.Field)
 		}
 	}
 	for _, prefix := range []string{"a", "A_b.c:d-9", strings.Repeat("x", 64)} {
-		_, err := newRedisKeys(prefix, 1)
+		_, err := newKeys(prefix, 1)
 		assert.NoError(t, err, "prefix %q", prefix)
 	}
 }
@@ -93,4 +95,48 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 		}
 	}
 	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")
+}
+
+// Two types never share a key, and neither a type nor anything else decides which hash tag Redis reads out of
+// a key but our prefix.
+func FuzzRedisKeys(f *testing.F) {
+	f.Add("compensator", "a", "b", uint32(1))
+	f.Add("p", "a:0:due", "a", uint32(16))
+	f.Add("p:v1:0", "{x}", "}", uint32(16))
+	f.Add("p", "epoch", "owner", uint32(16))
+	f.Add("p", ":0:due", "", uint32(3))
+	f.Fuzz(func(t *testing.T, prefix, one, other string, tags uint32) {
+		k, err := newKeys(prefix, tags%64+1)
+		if err != nil {
+			require.ErrorAs(t, err, new(*processlog.FieldError))
+			return
+		}
+		require.Equal(t, one == other, k.due(one) == k.due(other))
+		for _, key := range []string{k.due(one), k.epoch(k.tagOf(one)), k.owner(k.tagOf(one))} {
+			_, inner, found := strings.Cut(key, "{")
+			require.True(t, found)
+			inner, _, found = strings.Cut(inner, "}")
+			require.True(t, found)
+			require.Equal(t, k.tag(k.tagOf(one)), "{"+inner+"}", "a script's keys live together")
+		}
+		for _, ours := range []string{k.epoch(k.tagOf(one)), k.owner(k.tagOf(one)), k.lead(), k.wake()} {
+			require.NotEqual(t, ours, k.due(one))
+		}
+	})
+}
+
+// What Redis says of itself is read without panic. A version that cannot be read is let pass: it may be hidden from us.
+func FuzzRedisVersion(f *testing.F) {
+	for _, version := range []string{"", "7.0.15", "4.0.14", "5", "5.", "99999999999999999999.1.1", "-1.0.0", "+8.9.9"} {
+		f.Add(version)
+	}
+	f.Fuzz(func(t *testing.T, version string) {
+		for _, info := range []string{version, "# Server\r\nredis_version:" + version + "\r\nredis_mode:standalone"} {
+			if err := checkRedisVersion(info); err != nil {
+				var refused *processlog.FieldError
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, "Redis", refused.Field)
+			}
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package compensator
+package redisqueue
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // Notify publishes each type on the prefix's channel. In a cluster every node passes it on. The caller's own
 // Listen hears it, too.
-func (q *redisQueue) Notify(ctx context.Context, businessTypes []string) error {
+func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 	if len(businessTypes) == 0 {
 		return nil
 	}
@@ -33,7 +33,7 @@ const (
 
 // Listen subscribes anew whenever the connection is lost. It returns once ctx has ended, at the latest after
 // the time a connection attempt takes.
-func (q *redisQueue) Listen(ctx context.Context, wake func(businessType string)) {
+func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -51,7 +51,7 @@ func (q *redisQueue) Listen(ctx context.Context, wake func(businessType string))
 
 // listenOnce receives until the connection fails, stays silent, or ctx ends. A lost notification costs a few seconds
 // at most.
-func (q *redisQueue) listenOnce(ctx context.Context, wake func(businessType string)) error {
+func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) error {
 	subscription := q.client.Subscribe(ctx, q.keys.wake())
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -1,0 +1,3 @@
+package compensator
+
+func OpenWheel() Queue { return newWheel() }
