@@ -47,7 +47,7 @@ func announcing() []mutant {
 			name: "plain-zadd", oracle: duplicates,
 			what: "an announcement makes an entry due that somebody has just leased from the queue",
 			edits: []edit{
-				{"lua/announce.lua", "      if place > later + wait + longest then", "      if true then"},
+				{"internal/redisqueue/lua/announce.lua", "      if place > later + wait + longest then", "      if true then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
 			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce").and(model, "h:announce-overwrites"),
@@ -56,7 +56,7 @@ func announcing() []mutant {
 			name: "unconditional-removal", oracle: lateness,
 			what: "a settle removes an entry from the queue that somebody else has leased since",
 			edits: []edit{
-				{"lua/settle.lua", "if was and (was == token or wait >= 0 and was > due) then", "if was then"},
+				{"internal/redisqueue/lua/settle.lua", "if was and (was == token or wait >= 0 and was > due) then", "if was then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/SettleRemovesOnlyUnderItsOwnToken"),
 			survives: tests("TestFrozenProcessThatComesBackChangesNothing", "TestManyInstancesRunEachEntryOnce").and(model, "h:ack-without-token"),
@@ -73,7 +73,7 @@ func announcing() []mutant {
 			name: "queue-early", oracle: lateness,
 			what: "the queue offers entries some milliseconds before they are due: the database says no, and they are asked for again",
 			edits: []edit{
-				{"lua/announce.lua", "local later = time[1] * 1000 + math.ceil(time[2] / 1000)", "local later = time[1] * 1000 + math.floor(time[2] / 1000) - 20"},
+				{"internal/redisqueue/lua/announce.lua", "local later = time[1] * 1000 + math.ceil(time[2] / 1000)", "local later = time[1] * 1000 + math.floor(time[2] / 1000) - 20"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/NoEntryComesDueEarly"),
 			survives: tests("TestDelayedEntryIsNeverEarly"),

@@ -140,7 +140,7 @@ func reconciling() []mutant {
 			name: "whole-although-lost-again", oracle: lateness,
 			what: "a type is called whole although Redis has lost it a second time while it was rebuilt",
 			edits: []edit{
-				{"lua/rebuilt.lua", "whole[i] == 0 and redis.call('ZSCORE', KEYS[i], ARGV[1])", "whole[i] == 0"},
+				{"internal/redisqueue/lua/rebuilt.lua", "whole[i] == 0 and redis.call('ZSCORE', KEYS[i], ARGV[1])", "whole[i] == 0"},
 			},
 			sees: tests("TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt"),
 		},
