@@ -16,6 +16,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/timingwheel"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -140,7 +141,7 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
-		cfg := compensator.Config{Store: endlessStore{memory}, Queue: compensator.OpenWheel(), Logger: slog.New(slog.DiscardHandler)}
+		cfg := compensator.Config{Store: endlessStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)}
 		rounds := 0
 		cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds++ }
 		c, err := compensator.New(t.Context(), cfg)
@@ -177,7 +178,7 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
 		var claims atomic.Int64
-		c, err := compensator.New(t.Context(), compensator.Config{Store: refusingStore{memory, &claims}, Queue: compensator.OpenWheel(), Grace: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		c, err := compensator.New(t.Context(), compensator.Config{Store: refusingStore{memory, &claims}, Queue: timingwheel.New(), Grace: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		_, err = compensator.Handle(c, "quiet", new(lateness).note, compensator.TypeConfig{})
 		require.NoError(t, err)
@@ -204,7 +205,7 @@ func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token
 func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
-		c, err := compensator.New(t.Context(), compensator.Config{Store: distantStore{memory}, Queue: compensator.OpenWheel(), Logger: slog.New(slog.DiscardHandler)})
+		c, err := compensator.New(t.Context(), compensator.Config{Store: distantStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		late := new(lateness)
 		_, err = compensator.Handle(c, "quiet", late.note, compensator.TypeConfig{})
@@ -281,7 +282,7 @@ func (l *lateness) requireOnTime(t *testing.T, n int) {
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
-		cfg.Store, cfg.Queue, cfg.Logger = store, compensator.OpenWheel(), slog.New(slog.DiscardHandler)
+		cfg.Store, cfg.Queue, cfg.Logger = store, timingwheel.New(), slog.New(slog.DiscardHandler)
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
 		late := new(lateness)

@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/internal/timingwheel"
 )
 
 // Compensator records entries and runs their handlers. Make one per process with New; all its methods may
@@ -104,7 +105,7 @@ func (c *Compensator) openQueue() error {
 		return nil
 	}
 	if c.cfg.Redis == nil {
-		c.queue, c.local = newWheel(), true
+		c.queue, c.local = timingwheel.New(), true
 		return nil
 	}
 	queue, err := redisqueue.Open(c.cfg.Redis, c.cfg.Prefix)

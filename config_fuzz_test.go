@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/internal/timingwheel"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -68,7 +69,7 @@ func FuzzConfig(f *testing.F) {
 			cfg.Redis = (*redis.Client)(nil)
 		}
 		if given&4 != 0 {
-			cfg.Queue = newWheel()
+			cfg.Queue = timingwheel.New()
 		}
 		if given&8 != 0 {
 			cfg.Store = new(sqlStore)

@@ -37,7 +37,11 @@ func (s *sqlStore) List(ctx context.Context, f Filter) (processlog.Page, error) 
 	if err != nil {
 		return processlog.Page{}, fmt.Errorf("compensator: list entries: %w", err)
 	}
-	return processlog.Page{Rows: rows, Next: next}, nil
+	page := processlog.Page{Next: next}
+	if len(rows) > 0 {
+		page.Rows = rows
+	}
+	return page, nil
 }
 
 // listing is one List call under way.

@@ -1,4 +1,4 @@
-package compensator
+package timingwheel
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ type queueModel struct {
 }
 
 type modelEntry struct {
-	id EntryID
+	id processlog.ID
 	at int64
 }
 
@@ -36,11 +36,11 @@ func (m *queueModel) after(d time.Duration) int64 {
 	return processlog.Remaining(m.now()) + processlog.Remaining(d)
 }
 
-func (m *queueModel) find(id EntryID) int {
+func (m *queueModel) find(id processlog.ID) int {
 	return slices.IndexFunc(m.entries, func(e modelEntry) bool { return e.id == id })
 }
 
-func (m *queueModel) put(id EntryID, at int64) {
+func (m *queueModel) put(id processlog.ID, at int64) {
 	m.entries = append(m.entries, modelEntry{id, at})
 	slices.SortStableFunc(m.entries, func(a, b modelEntry) int { return cmp.Compare(a.at, b.at) })
 }
@@ -49,12 +49,12 @@ func (m *queueModel) remove(i int) { m.entries = slices.Delete(m.entries, i, i+1
 
 func (m *queueModel) next(skip int) time.Duration {
 	if skip >= len(m.entries) {
-		return Never
+		return processlog.Never
 	}
 	return max(0, time.Duration(m.entries[skip].at)*time.Millisecond-m.now())
 }
 
-func (m *queueModel) announce(items []Announcement, rules AnnounceRules) (newHead bool) {
+func (m *queueModel) announce(items []processlog.Announcement, rules processlog.AnnounceRules) (newHead bool) {
 	for _, item := range items {
 		before := int64(noDue)
 		if len(m.entries) > 0 {
@@ -73,8 +73,8 @@ func (m *queueModel) announce(items []Announcement, rules AnnounceRules) (newHea
 	return newHead
 }
 
-func (m *queueModel) claim(limit int, lease time.Duration) Leased {
-	leased := Leased{Token: m.after(lease)}
+func (m *queueModel) claim(limit int, lease time.Duration) processlog.Leased {
+	leased := processlog.Leased{Token: m.after(lease)}
 	for _, e := range m.entries {
 		if len(leased.IDs) < limit && e.at <= m.after(0) {
 			leased.IDs = append(leased.IDs, e.id)
@@ -88,7 +88,7 @@ func (m *queueModel) claim(limit int, lease time.Duration) Leased {
 	return leased
 }
 
-func (m *queueModel) settle(items []QueueOutcome) {
+func (m *queueModel) settle(items []processlog.QueueOutcome) {
 	for _, item := range items {
 		i := m.find(item.ID)
 		if i < 0 {
@@ -130,7 +130,7 @@ func TestWheelDoesWhatASortedListWould(t *testing.T) {
 // comparison is a wheel beside its model. It collects failures, because rapid fails a test by a panic, which
 // may not leave the bubble.
 type comparison struct {
-	wheel    *wheel
+	Queue    *Queue
 	model    *queueModel
 	tokens   []int64 // of all claims
 	failures []string
@@ -141,11 +141,11 @@ func (c *comparison) Errorf(format string, args ...any) {
 }
 
 func (c *comparison) run(steps []step) {
-	c.wheel, c.model = newWheel(), &queueModel{start: time.Now()}
+	c.Queue, c.model = New(), &queueModel{start: time.Now()}
 	c.tokens = []int64{0}
 	for i, do := range steps {
 		do(c)
-		waits, _, err := c.wheel.Peek(context.Background(), []string{"order"})
+		waits, _, err := c.Queue.Peek(context.Background(), []string{"order"})
 		assert.NoError(c, err)
 		assert.Equal(c, []time.Duration{c.model.next(0)}, waits, "after step %d", i)
 	}
@@ -155,13 +155,13 @@ type step func(*comparison)
 
 func announceSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
-		item := rapid.Custom(func(t *rapid.T) Announcement {
-			return Announcement{BusinessType: "order", ID: RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
+		item := rapid.Custom(func(t *rapid.T) processlog.Announcement {
+			return processlog.Announcement{BusinessType: "order", ID: processlog.RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
 		})
 		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
-		rules := AnnounceRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
+		rules := processlog.AnnounceRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
 		return func(c *comparison) {
-			newHeads, _, err := c.wheel.Announce(context.Background(), items, rules)
+			newHeads, _, err := c.Queue.Announce(context.Background(), items, rules)
 			assert.NoError(c, err)
 			assert.Equal(c, c.model.announce(items, rules), len(newHeads) == 1, "new head")
 		}
@@ -173,7 +173,7 @@ func claimSteps() *rapid.Generator[step] {
 		limit := rapid.IntRange(0, 100).Draw(t, "limit")
 		lease := max(time.Millisecond, spans().Draw(t, "lease"))
 		return func(c *comparison) {
-			leased, err := c.wheel.Claim(context.Background(), "order", limit, lease)
+			leased, err := c.Queue.Claim(context.Background(), "order", limit, lease)
 			assert.NoError(c, err)
 			assert.Equal(c, c.model.claim(limit, lease), leased)
 			c.tokens = append(c.tokens, leased.Token)
@@ -188,14 +188,14 @@ func settleSteps() *rapid.Generator[step] {
 		outOf := rapid.Uint64Range(1, 5).Draw(t, "one out of")
 		remove, in := rapid.Bool().Draw(t, "remove"), spans().Draw(t, "in")
 		return func(c *comparison) {
-			var items []QueueOutcome
+			var items []processlog.QueueOutcome
 			token := c.tokens[max(0, len(c.tokens)-1-ago)]
 			for _, e := range c.model.entries {
 				if e.id.Row()%outOf == 0 {
-					items = append(items, QueueOutcome{ID: e.id, Token: token, Remove: remove, In: in})
+					items = append(items, processlog.QueueOutcome{ID: e.id, Token: token, Remove: remove, In: in})
 				}
 			}
-			assert.NoError(c, c.wheel.Settle(context.Background(), "order", items))
+			assert.NoError(c, c.Queue.Settle(context.Background(), "order", items))
 			c.model.settle(items)
 		}
 	})
@@ -210,12 +210,12 @@ func waitSteps() *rapid.Generator[step] {
 func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 10_000
-		w := newWheel()
-		var items []Announcement
+		w := New()
+		var items []processlog.Announcement
 		for row := range uint64(entries) {
-			items = append(items, Announcement{BusinessType: "order", ID: RowID(row + 1), In: time.Duration(row) * time.Millisecond})
+			items = append(items, processlog.Announcement{BusinessType: "order", ID: processlog.RowID(row + 1), In: time.Duration(row) * time.Millisecond})
 		}
-		_, _, err := w.Announce(t.Context(), items, AnnounceRules{MaxLease: time.Hour})
+		_, _, err := w.Announce(t.Context(), items, processlog.AnnounceRules{MaxLease: time.Hour})
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, len(w.types["order"].later.slots), entries/2)
 
@@ -223,9 +223,9 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 		leased, err := w.Claim(t.Context(), "order", entries, time.Minute)
 		require.NoError(t, err)
 		require.Len(t, leased.IDs, entries)
-		outcomes := make([]QueueOutcome, entries)
+		outcomes := make([]processlog.QueueOutcome, entries)
 		for i, id := range leased.IDs {
-			outcomes[i] = QueueOutcome{ID: id, Token: leased.Token, Remove: true}
+			outcomes[i] = processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true}
 		}
 		require.NoError(t, w.Settle(t.Context(), "order", outcomes[1:]))
 		assert.Len(t, w.types["order"].later.slots, minWheelSlots)

@@ -1,4 +1,6 @@
-package compensator
+// Package timingwheel is the delay queue of a process that has no Redis: what it holds is known to this process only, and
+// gone with it. It turns when it is asked, and has no goroutine and no timer.
+package timingwheel
 
 import (
 	"context"
@@ -8,12 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wheel is the queue of a process that has no Redis. It knows only what this process announced, forgets it
+// Queue is the queue of a process that has no Redis. It knows only what this process announced, forgets it
 // when the process ends, and shares nothing with others; their entries come by polling the database.
 //
 // It has no goroutine and no timer of its own: it turns when it is asked, and whoever sleeps until its next
 // entry learns from Peek and Claim how long.
-type wheel struct {
+type Queue struct {
 	start time.Time // monotonic; all instants below are whole milliseconds since
 
 	mu    sync.Mutex // guards the rest
@@ -21,16 +23,16 @@ type wheel struct {
 	used  bool // Kept was called
 }
 
-var _ Queue = (*wheel)(nil)
+var _ processlog.Queue = (*Queue)(nil)
 
-func newWheel() *wheel {
-	return &wheel{start: time.Now(), types: make(map[string]*wheelType)}
+func New() *Queue {
+	return &Queue{start: time.Now(), types: make(map[string]*wheelType)}
 }
 
 // Check never objects: nobody else sees a wheel.
-func (w *wheel) Check(context.Context, string) error { return nil }
+func (w *Queue) Check(context.Context, string) error { return nil }
 
-func (w *wheel) Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error) {
+func (w *Queue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +57,7 @@ func (w *wheel) Announce(ctx context.Context, items []Announcement, rules Announ
 	return newHeads, nil, nil
 }
 
-func (t *wheelType) announce(item Announcement, now wheelNow, rules AnnounceRules) {
+func (t *wheelType) announce(item processlog.Announcement, now wheelNow, rules processlog.AnnounceRules) {
 	e := t.members[item.ID]
 	switch {
 	case e == nil:
@@ -67,14 +69,14 @@ func (t *wheelType) announce(item Announcement, now wheelNow, rules AnnounceRule
 	}
 }
 
-func (w *wheel) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error) {
+func (w *Queue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	if err := ctx.Err(); err != nil {
-		return Leased{}, err
+		return processlog.Leased{}, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.nowLocked()
-	leased := Leased{Token: now.after(max(lease, time.Millisecond)), Next: Never}
+	leased := processlog.Leased{Token: now.after(max(lease, time.Millisecond)), Next: processlog.Never}
 	t := w.types[businessType]
 	if t == nil {
 		return leased, nil
@@ -89,7 +91,7 @@ func (w *wheel) Claim(ctx context.Context, businessType string, limit int, lease
 	return leased, nil
 }
 
-func (w *wheel) Settle(ctx context.Context, businessType string, items []QueueOutcome) error {
+func (w *Queue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (w *wheel) Settle(ctx context.Context, businessType string, items []QueueOu
 	return nil
 }
 
-func (w *wheel) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
+func (w *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -128,7 +130,7 @@ func (w *wheel) Peek(ctx context.Context, businessTypes []string) (waits []time.
 	defer w.mu.Unlock()
 	waits = make([]time.Duration, len(businessTypes))
 	for i, businessType := range businessTypes {
-		waits[i] = Never
+		waits[i] = processlog.Never
 		if t := w.types[businessType]; t != nil {
 			waits[i] = w.untilLocked(t.head())
 		}
@@ -137,23 +139,23 @@ func (w *wheel) Peek(ctx context.Context, businessTypes []string) (waits []time.
 }
 
 // Rebuild leaves nothing to rebuild: a wheel loses no type.
-func (w *wheel) Rebuild(context.Context, []string, Token, time.Duration) ([]string, error) {
+func (w *Queue) Rebuild(context.Context, []string, processlog.Token, time.Duration) ([]string, error) {
 	return nil, nil
 }
 
 // Rebuilt knows that all types are whole.
-func (w *wheel) Rebuilt(_ context.Context, businessTypes []string, _ Token) ([]string, error) {
+func (w *Queue) Rebuilt(_ context.Context, businessTypes []string, _ processlog.Token) ([]string, error) {
 	return businessTypes, nil
 }
 
 // Notify tells nobody: there is no other process.
-func (w *wheel) Notify(context.Context, []string) error { return nil }
+func (w *Queue) Notify(context.Context, []string) error { return nil }
 
 // Listen hears nobody.
-func (w *wheel) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
+func (w *Queue) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
 
 // Kept is false once: what earlier processes announced is gone.
-func (w *wheel) Kept(context.Context) (bool, error) {
+func (w *Queue) Kept(context.Context) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	used := w.used
@@ -162,10 +164,10 @@ func (w *wheel) Kept(context.Context) (bool, error) {
 }
 
 // Lead is always true: nobody else reads rows for this wheel.
-func (w *wheel) Lead(context.Context, time.Duration) (bool, error) { return true, nil }
+func (w *Queue) Lead(context.Context, time.Duration) (bool, error) { return true, nil }
 
 // Close lets go of all entries.
-func (w *wheel) Close() error {
+func (w *Queue) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.types)
@@ -176,7 +178,7 @@ func (w *wheel) Close() error {
 // compared with the one that began it: so nothing comes due early.
 type wheelNow struct{ floor, ceil int64 }
 
-func (w *wheel) nowLocked() wheelNow {
+func (w *Queue) nowLocked() wheelNow {
 	elapsed := time.Since(w.start)
 	return wheelNow{int64(elapsed / time.Millisecond), processlog.Remaining(elapsed)}
 }
@@ -189,9 +191,9 @@ func (n wheelNow) after(d time.Duration) int64 {
 	return n.ceil + processlog.Remaining(d)
 }
 
-func (w *wheel) untilLocked(at int64) time.Duration {
-	if at > int64(Never/time.Millisecond) {
-		return Never
+func (w *Queue) untilLocked(at int64) time.Duration {
+	if at > int64(processlog.Never/time.Millisecond) {
+		return processlog.Never
 	}
 	return max(0, time.Duration(at)*time.Millisecond-time.Since(w.start))
 }

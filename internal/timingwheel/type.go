@@ -1,6 +1,10 @@
-package compensator
+package timingwheel
 
-import "math"
+import (
+	"math"
+
+	"github.com/compensator-go/compensator/processlog"
+)
 
 // noDue is the due moment of what has none.
 const noDue = math.MaxInt64
@@ -8,7 +12,7 @@ const noDue = math.MaxInt64
 // wheelType holds the entries of one business type: those that are due in a list, in the order they came
 // due, and those that will be in slots.
 type wheelType struct {
-	members map[EntryID]*wheelEntry
+	members map[processlog.ID]*wheelEntry
 	due     wheelList
 	later   wheelSlots
 	largest int // len(members) at its largest since members was made
@@ -16,14 +20,14 @@ type wheelType struct {
 
 // wheelEntry is in exactly one list.
 type wheelEntry struct {
-	id         EntryID
+	id         processlog.ID
 	at         int64 // due, or lease end while claimed; ms since the wheel's start
 	isDue      bool  // in wheelType.due, else in wheelType.later
 	prev, next *wheelEntry
 }
 
 func newWheelType() *wheelType {
-	return &wheelType{members: make(map[EntryID]*wheelEntry), later: newWheelSlots(minWheelSlots)}
+	return &wheelType{members: make(map[processlog.ID]*wheelEntry), later: newWheelSlots(minWheelSlots)}
 }
 
 // turn moves what came due by now to the due list.
@@ -42,7 +46,7 @@ func (t *wheelType) head() int64 {
 	return t.later.earliest()
 }
 
-func (t *wheelType) add(id EntryID, at int64) {
+func (t *wheelType) add(id processlog.ID, at int64) {
 	e := &wheelEntry{id: id}
 	t.members[id] = e
 	t.largest = max(t.largest, len(t.members))
@@ -95,7 +99,7 @@ func (t *wheelType) release() {
 	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
 		return
 	}
-	members := make(map[EntryID]*wheelEntry, len(t.members))
+	members := make(map[processlog.ID]*wheelEntry, len(t.members))
 	for id, e := range t.members {
 		members[id] = e
 	}

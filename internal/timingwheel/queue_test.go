@@ -1,14 +1,14 @@
-package compensator_test
+package timingwheel_test
 
 import (
 	"testing"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/timingwheel"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestWheelKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
-	compensatortest.TestQueue(t, func(*testing.T) processlog.Queue { return compensator.OpenWheel() })
+	compensatortest.TestQueue(t, func(*testing.T) processlog.Queue { return timingwheel.New() })
 }

@@ -1,3 +1,0 @@
-package compensator
-
-func OpenWheel() Queue { return newWheel() }
