@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -58,7 +59,7 @@ func keepsReadOnly(ctx context.Context, s *sqlStore) bool {
 	}
 	defer func() { _ = tx.Rollback() }()
 	_, err = tx.ExecContext(ctx, "UPDATE "+s.byID()+" SET version=version+1 WHERE id=0")
-	return isReadOnly(err)
+	return mysqlerr.IsReadOnly(err)
 }
 
 // mysqlSession is what the safety of our statements depends on.

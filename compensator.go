@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/timingwheel"
+	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
 // Compensator records entries and runs their handlers. Make one per process with New; all its methods may
@@ -89,7 +90,7 @@ func (c *Compensator) open(ctx context.Context) error {
 		if c.store, err = newSQLStore(ctx, c.cfg.DB, c.cfg.Table); err != nil {
 			return err
 		}
-		_, c.watchesDB = watched(c.cfg.DB)
+		_, c.watchesDB = txwatch.Inner(c.cfg.DB)
 	}
 	if err := c.openQueue(); err != nil {
 		return errors.Join(err, c.store.Close())

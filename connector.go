@@ -1,17 +1,9 @@
 package compensator
 
 import (
-	"context"
-	"database/sql"
 	"database/sql/driver"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"sync/atomic"
-	"time"
 
-	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
 // Connector wraps a database driver's connector so that the end of every transaction on it is seen. Entries
@@ -35,126 +27,4 @@ import (
 //
 // ErrCommitUnknown, ErrTxAborted and refusals of Commit concern only transactions an entry was recorded in. How
 // statements and errors change a transaction is known of MySQL, MariaDB and what speaks like them.
-func Connector(inner driver.Connector) driver.Connector {
-	if c, ok := inner.(*connector); ok {
-		return c
-	}
-	return &connector{inner: inner}
-}
-
-type connector struct {
-	inner  driver.Connector
-	opened atomic.Int64 // connections so far
-}
-
-var (
-	_ driver.Connector = (*connector)(nil)
-	_ io.Closer        = (*connector)(nil)
-	_ driver.Driver    = connectorDriver{}
-)
-
-func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.inner.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.opened.Add(1)
-	return &connectorConn{inner: conn, home: c}, nil
-}
-
-func (c *connector) Driver() driver.Driver { return connectorDriver{c} }
-
-// Close is called by sql.DB.Close.
-func (c *connector) Close() error {
-	if closer, ok := c.inner.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
-}
-
-// connectorDriver is what sql.DB.Driver returns; it leads back to the connector.
-type connectorDriver struct{ connector *connector }
-
-func (d connectorDriver) Open(name string) (driver.Conn, error) {
-	conn, err := d.connector.inner.Driver().Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return &connectorConn{inner: conn, home: d.connector}, nil
-}
-
-// watched returns the connector beneath Connector's when db was opened on one, so that the library's own
-// statements go through a pool that nobody watches.
-func watched(db *sql.DB) (inner driver.Connector, ok bool) {
-	d, ok := db.Driver().(connectorDriver)
-	if !ok {
-		return nil, false
-	}
-	return d.connector.inner, true
-}
-
-// enlistment asks the connection beneath any handle for the transaction it has open. It travels in the
-// context of a probe statement: a watched connection fills it and does not execute the text.
-type enlistment struct {
-	ours    bool // the library has begun the transaction: nothing is sent once it is over
-	watched *watchedTx
-	home    *connector // the connection's
-}
-
-type enlistmentKey struct{}
-
-// withEnlistment returns a context to run one probe statement with, through the handle in question. If the
-// handle is not watched the text really runs.
-func withEnlistment(ctx context.Context) (context.Context, *enlistment) {
-	e := new(enlistment)
-	return context.WithValue(ctx, enlistmentKey{}, e), e
-}
-
-// tx is the transaction the probe found, never nil on a watched handle: with no transaction open its err is
-// ErrNoTransaction. It is nil on any other handle.
-func (e *enlistment) tx() *watchedTx { return e.watched }
-
-// unfilled returns the enlistment ctx carries, or nil when there is none or it has its answer: a context may
-// be used again for real statements.
-func unfilled(ctx context.Context) *enlistment {
-	e, ok := ctx.Value(enlistmentKey{}).(*enlistment)
-	if !ok || e.watched != nil {
-		return nil
-	}
-	return e
-}
-
-// warnLeftOpen reports a session that somebody left inside a transaction, and that is thrown away: to the Compensator
-// whose statement met it, or to the log.
-func warnLeftOpen(ctx context.Context, err error) {
-	err = fmt.Errorf("%w: %w", errLeftOpen, err)
-	if report.Send(ctx, report.Session, err) {
-		return
-	}
-	now, last := time.Now().UnixNano(), leftOpenWarned.Load()
-	if time.Duration(now-last) > complaintInterval && leftOpenWarned.CompareAndSwap(last, now) {
-		warnConnector(err)
-	}
-}
-
-var leftOpenWarned atomic.Int64 // unix ns; of statements that are none of a Compensator's
-
-// errLeftOpen names the cause, which is nowhere in the server's words.
-var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
-
-// answered reports whether ctx carries an enlistment that a connection has filled.
-func answered(ctx context.Context) bool {
-	e, ok := ctx.Value(enlistmentKey{}).(*enlistment)
-	return ok && e.watched != nil
-}
-
-// connectorWarning receives what no caller can be told: an implicit commit, a panic in a hook. Nil logs.
-var connectorWarning atomic.Pointer[func(error)]
-
-func warnConnector(err error) {
-	if report := connectorWarning.Load(); report != nil {
-		(*report)(err)
-		return
-	}
-	slog.Warn("compensator: connector", "err", err)
-}
+func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -143,13 +144,13 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, erro
 		return Row{}, err
 	}
 	ch.Token = processlog.NewToken()
-	before, err := c.store.Change(ctx, tx, watch != nil && watch.fullyWatched(), ch)
+	before, err := c.store.Change(ctx, tx, watch != nil && watch.FullyWatched(), ch)
 	if err != nil {
 		return before, err
 	}
 	if watch != nil {
-		watch.onEnd(func(outcome commitOutcome) {
-			if outcome == committed {
+		watch.OnEnd(func(outcome txwatch.Outcome) {
+			if outcome == txwatch.Committed {
 				c.changed(before, ch)
 			}
 		})

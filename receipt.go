@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -136,24 +137,24 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 // nothing.
 func (r *Receipt) Committed() {
 	if !r.rec.watched {
-		r.ended(committed)
+		r.ended(txwatch.Committed)
 	}
 }
 
 // ended routes the entries by how their transaction ended. It runs in the committing goroutine, so it only
 // hands over.
-func (r *Receipt) ended(outcome commitOutcome) {
+func (r *Receipt) ended(outcome txwatch.Outcome) {
 	r.once.Do(func() {
 		switch outcome {
-		case committed:
+		case txwatch.Committed:
 			failpoint.Reach(failpoint.CommitTold)
 			r.rec.c.route(r.rec.fresh(0))
-		case commitUnknown:
+		case txwatch.Unknown:
 			// Perhaps they exist. Nobody runs them from here; the queue will ask for them a little later.
 			r.rec.rolledBack()
 			clear(r.rec.credits)
 			r.rec.c.announceFresh(r.rec.fresh(time.Second))
-		case rolledBack:
+		case txwatch.RolledBack:
 			r.rec.rolledBack()
 		}
 	})

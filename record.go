@@ -113,7 +113,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	}
 	failpoint.Reach(failpoint.EntryInserted)
 	if watch != nil {
-		watch.onEnd(receipt.ended)
+		watch.OnEnd(receipt.ended)
 	}
 	return receipt, receipt.refuseDuplicates(entries)
 }
@@ -127,7 +127,7 @@ func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 // poison keeps a transaction from being committed without its entry, where its end is seen.
 func poison(watch transactionEnd, err error) error {
 	if watch != nil {
-		watch.taint(err)
+		watch.Taint(err)
 	}
 	return err
 }
@@ -298,7 +298,7 @@ func (rec *recording) reserve() {
 func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, watch transactionEnd) (*Receipt, error) {
 	err := rec.c.witness.refusesRecords()
 	if err == nil && len(rec.drafts) > 0 {
-		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, watch != nil && watch.fullyWatched())
+		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, watch != nil && watch.FullyWatched())
 	}
 	rec.at = time.Now()
 	if err != nil {

@@ -3,6 +3,7 @@ package compensator
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +11,11 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -104,7 +107,12 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 
 // What the checks accept, a real server stores and finds again as it is, and it takes no two of them for one.
 func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
-	db, plain := connectorDB(t)
+	config, err := mysql.ParseDSN(testservers.Database(t))
+	require.NoError(t, err)
+	inner, err := mysql.NewConnector(config)
+	require.NoError(t, err)
+	db, plain := sql.OpenDB(Connector(inner)), sql.OpenDB(inner)
+	t.Cleanup(func() { assert.NoError(t, errors.Join(db.Close(), plain.Close())) })
 	require.NoError(t, Migrate(t.Context(), plain))
 	c, err := New(t.Context(), Config{DB: db})
 	require.NoError(t, err)
@@ -168,7 +176,8 @@ func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string)
 	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []Outcome{{ID: e.ID, IdempotentID: e.IdempotentID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
 	require.NoError(t, err)
 	require.True(t, settled[0].Applied)
-	mustExec(t, plain, "UPDATE common_process_log SET headers=? WHERE id=?", []byte(text), e.ID.Row())
+	_, err = plain.Exec("UPDATE common_process_log SET headers=? WHERE id=?", []byte(text), e.ID.Row())
+	require.NoError(t, err)
 	got, err := c.Get(t.Context(), e.ID)
 	require.NoError(t, err)
 	require.Equal(t, sanitizeError(text), got.LastError)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/migrations"
 )
 
@@ -70,70 +72,22 @@ func mysqlKeyed(keys []string) string {
 	return string(append(b, ')'))
 }
 
-// Server errors by number.
-const (
-	errBadNull            = 1048
-	errDuplicateKey       = 1062
-	errLockWaitTimeout    = 1205
-	errDeadlock           = 1213
-	errPrevented          = 1290 // by an option: --read-only, --super-read-only, or another
-	errReadOnlyTx         = 1792
-	errReadOnly           = 1836
-	errCharacteristics    = 1568 // SET TRANSACTION while a transaction is in progress
-	errRecordChanged      = 1020 // MariaDB: the row changed since this transaction's snapshot
-	errDuringCommit       = 1180
-	errBeforeCommit       = 3100 // Group Replication, in the commit hook
-	errRolledBackOnCommit = 3101
-	errNoWait             = 3572
-	errResolveLock        = 9004 // TiDB: a lock held by a transaction in flight
-)
-
 func mysqlFault(err error) fault {
-	if err == nil {
-		return faultOther
-	}
-	var server *mysql.MySQLError
-	if !errors.As(err, &server) {
+	switch mysqlerr.Number(err) {
+	case 0:
 		if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
 			return faultUnreachable
 		}
-		return faultOther
-	}
-	switch server.Number {
-	case errDuplicateKey:
+	case mysqlerr.DuplicateKey:
 		return faultDuplicate
-	case errLockWaitTimeout, errNoWait, errResolveLock:
+	case mysqlerr.LockWaitTimeout, mysqlerr.NoWait, mysqlerr.ResolveLock:
 		return faultBusy
-	case errDeadlock, errRecordChanged, errDuringCommit, errBeforeCommit, errRolledBackOnCommit:
+	case mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.DuringCommit, mysqlerr.BeforeCommit, mysqlerr.RolledBackOnCommit:
 		return faultAborted
-	case errBadNull:
+	case mysqlerr.BadNull:
 		return faultOutsideTx // every value of ours is checked; only guardedKey yields NULL
 	}
 	return faultOther
-}
-
-func isRecordChanged(err error) bool {
-	var server *mysql.MySQLError
-	return errors.As(err, &server) && server.Number == errRecordChanged
-}
-
-// isReadOnly reports whether the server takes no writes, as a former primary does after a switchover. It goes on
-// answering reads, of what is soon out of date, so the connection must not be used again.
-func isReadOnly(err error) bool {
-	if err == nil {
-		return false // what follows allocates
-	}
-	var server *mysql.MySQLError
-	if !errors.As(err, &server) {
-		return false
-	}
-	switch server.Number {
-	case errReadOnlyTx, errReadOnly:
-		return true
-	case errPrevented:
-		return strings.Contains(server.Message, "read-only") || strings.Contains(server.Message, "read_only")
-	}
-	return false
 }
 
 // probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
@@ -143,7 +97,7 @@ func probeMySQL(ctx context.Context, tx Tx) error {
 	switch {
 	case err == nil:
 		return ErrNoTransaction
-	case isInsideTransaction(err):
+	case mysqlerr.IsInsideTransaction(err):
 		return nil
 	}
 	return fmt.Errorf("compensator: probe the transaction: %w", err)
@@ -152,30 +106,20 @@ func probeMySQL(ctx context.Context, tx Tx) error {
 // probeSavepoint is for servers that take SET TRANSACTION anywhere, as TiDB and Vitess do: only inside a transaction
 // does a savepoint live long enough to be released.
 func probeSavepoint(ctx context.Context, tx Tx) error {
-	_, err := tx.ExecContext(ctx, doubtSavepoint)
-	if answered(ctx) {
+	_, err := tx.ExecContext(ctx, txwatch.DoubtSavepoint)
+	if txwatch.Answered(ctx) {
 		return nil // by the connection, which has sent nothing
 	}
 	if err == nil {
-		_, err = tx.ExecContext(ctx, doubtRelease)
+		_, err = tx.ExecContext(ctx, txwatch.DoubtRelease)
 	}
-	var server *mysql.MySQLError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &server) && server.Number == noSuchSavepoint:
+	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
 		return ErrNoTransaction
 	}
 	return fmt.Errorf("compensator: probe the transaction: %w", err)
-}
-
-// isInsideTransaction: the server refuses to say how a transaction begins, for one has begun.
-func isInsideTransaction(err error) bool {
-	if err == nil {
-		return false
-	}
-	var server *mysql.MySQLError
-	return errors.As(err, &server) && server.Number == errCharacteristics
 }
 
 func beginMySQL(ctx context.Context, db *sql.DB) (Transaction, error) {
@@ -201,7 +145,7 @@ func openOwn(inner driver.Connector, opened *atomic.Int64) *sql.DB {
 // dropReadOnly closes our idle connections to a server that has become read-only: the next are opened to where writes
 // go now. One that is in use meets its own error.
 func (s *sqlStore) dropReadOnly(err error) error {
-	if s.own != nil && isReadOnly(err) {
+	if s.own != nil && mysqlerr.IsReadOnly(err) {
 		s.own.SetMaxIdleConns(0)
 		s.own.SetMaxIdleConns(ownPoolSize)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -201,7 +202,7 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
 		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.ifOpen())
 	switch {
-	case isRecordChanged(err): // since this transaction's snapshot: the fence, in MariaDB's words
+	case mysqlerr.Number(err) == mysqlerr.RecordChanged: // since this transaction's snapshot: the fence, in MariaDB's words
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)
 	case s.d.fault(err) == faultAborted:
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrTxAborted, err)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -62,9 +64,9 @@ func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, erro
 	}
 	d.dueIndex = name.in(d.dueIndex)
 	s := &sqlStore{d: d, table: name, db: db, users: db}
-	switch inner, ok := watched(db); {
+	switch inner, ok := txwatch.Inner(db); {
 	case !ok:
-		s.users = lend(db, d.unseenEnd)
+		s.users = txwatch.Lend(db, d.unseenEnd)
 	case d.skipLocked != "":
 		s.own = openOwn(inner, &s.opened)
 	}
@@ -149,16 +151,16 @@ func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, enlistment := withEnlistment(ctx)
-	enlistment.ours = true
+	ctx, enlistment := txwatch.Ask(ctx)
+	enlistment.Ours = true
 	_ = s.d.probe(ctx, tx) // of a watched connection, which answers by itself
-	return watchedTransaction{tx, enlistment.tx()}, nil
+	return watchedTransaction{tx, enlistment.Tx()}, nil
 }
 
 // watchedTransaction is a Transaction whose connection tells how it stands.
 type watchedTransaction struct {
 	Transaction
-	watch *watchedTx // nil: something between us and the connection keeps contexts from it
+	watch *txwatch.Tx // nil: something between us and the connection keeps contexts from it
 }
 
 // Probe implements Store.
@@ -221,28 +223,16 @@ func (s *sqlStore) readLatest(ctx context.Context, read func(from Tx) error) err
 		if conn, err = s.users.Conn(ctx); err != nil {
 			return err
 		}
-		if _, err = conn.ExecContext(ctx, s.d.latest); !isInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
+		if _, err = conn.ExecContext(ctx, s.d.latest); !mysqlerr.IsInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
 			defer conn.Close()
 			if err != nil {
 				return err
 			}
 			return read(conn)
 		}
-		throwAway(ctx, conn, err)
+		txwatch.ThrowAway(ctx, conn, err)
 	}
 	return err
-}
-
-// throwAway closes a connection of the user's pool.
-func throwAway(ctx context.Context, conn *sql.Conn, why error) {
-	if isInsideTransaction(why) {
-		warnLeftOpen(ctx, why)
-	}
-	_ = conn.Raw(func(driverConn any) error { // fails with what it is told to
-		driverConn.(*connectorConn).discard = true
-		return driver.ErrBadConn
-	})
-	_ = conn.Close()
 }
 
 // updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed. It

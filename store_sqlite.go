@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/migrations"
 )
 
@@ -61,21 +62,9 @@ func sqliteGroups(from string, states []State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// sqliteProbe is the one statement that fails inside a transaction and changes nothing outside of one: the
-// temporary database has no safety level.
-const sqliteProbe = "PRAGMA temp.synchronous=FULL"
-
-// sqliteInside reads the answer to sqliteProbe.
-func sqliteInside(answer error) (inside bool, err error) {
-	if answer != nil && strings.Contains(answer.Error(), "inside a transaction") {
-		return true, nil
-	}
-	return false, answer
-}
-
 func probeSQLite(ctx context.Context, tx Tx) error {
-	_, err := tx.ExecContext(ctx, sqliteProbe)
-	switch inside, err := sqliteInside(err); {
+	_, err := tx.ExecContext(ctx, txwatch.SQLiteProbe)
+	switch inside, err := txwatch.SQLiteInside(err); {
 	case err != nil:
 		return fmt.Errorf("compensator: probe the transaction: %w", err)
 	case !inside:
@@ -125,9 +114,6 @@ const (
 	sqliteUnique        = 2067
 	sqlitePrimaryCodeOf = 0xff
 )
-
-// sqliteBadToken is SQLite's answer to a comment in MySQL's style.
-const sqliteBadToken = "unrecognized token"
 
 // sqliteMessages classify the errors of drivers that do not tell the code in our way.
 var sqliteMessages = []struct {

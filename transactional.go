@@ -38,7 +38,7 @@ func (d *dispatcher) runTx(a *attempt, handler TxHandlerFunc) (end ending) {
 	if a.ctx.Err() != nil || !inTime() {
 		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
 	}
-	if err := tx.lost(); err != nil { // and the handler did not say so
+	if err := tx.end.Over(); err != nil { // and the handler did not say so
 		return ending{err: fmt.Errorf("handler returned nil: %w", err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)

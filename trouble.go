@@ -10,8 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/report"
 )
 
@@ -42,9 +41,6 @@ type cause struct {
 	what   string
 	number uint16 // the server's; 0: no answer of a server
 }
-
-// complaintInterval is how often the same cause is logged at most.
-const complaintInterval = time.Minute
 
 // What fails. Each is the key of a Trouble, and stands in the log.
 const (
@@ -105,7 +101,7 @@ func (t *troubles) complain(what string, err error, attrs ...any) {
 	t.mu.Lock()
 	about := causeOf(what, err)
 	last, known := t.said[about]
-	quiet := known && now.Sub(last) < complaintInterval
+	quiet := known && now.Sub(last) < report.Interval
 	if !quiet {
 		setIn(&t.said, about, now)
 	}
@@ -116,11 +112,7 @@ func (t *troubles) complain(what string, err error, attrs ...any) {
 }
 
 func causeOf(what string, err error) cause {
-	var server *mysql.MySQLError
-	if errors.As(err, &server) {
-		return cause{what, server.Number}
-	}
-	return cause{what: what}
+	return cause{what, mysqlerr.Number(err)}
 }
 
 // list is for Health: the oldest first.

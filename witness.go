@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -205,7 +206,7 @@ func (w *witness) connections() (own, users int64) {
 	if !ok || s.own == nil {
 		return 0, 0
 	}
-	return s.opened.Load(), s.db.Driver().(connectorDriver).connector.opened.Load()
+	return s.opened.Load(), s.db.Driver().(txwatch.Driver).Connector.Opened.Load()
 }
 
 // stopped is why nothing is started and recorded here, or nil.

@@ -47,7 +47,7 @@ func managing() []mutant {
 			name: "cancelled-before-commit", oracle: safety,
 			what: "a handler is told of a cancellation that is rolled back afterwards",
 			edits: []edit{
-				{"manage.go", "			if outcome == committed {\n", "			if outcome != commitUnknown {\n"},
+				{"manage.go", "			if outcome == txwatch.Committed {\n", "			if outcome != txwatch.Unknown {\n"},
 			},
 			sees: tests("TestCancellationRolledBackDisturbsNobody"),
 		},

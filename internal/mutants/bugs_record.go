@@ -32,7 +32,7 @@ func recording() []mutant {
 			name: "late-entry-commits", oracle: safety,
 			what: "a transaction commits although the context of an entry's Record had ended",
 			edits: []edit{
-				{"scoped_tx.go", "	if enlistment.tx() == nil && ctx.Err() != nil {\n", "	if false {\n"},
+				{"transaction.go", "	if enlistment.Tx() == nil && ctx.Err() != nil {\n", "	if false {\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate"),
 		},
@@ -40,7 +40,7 @@ func recording() []mutant {
 			name: "traced-savepoint", oracle: safety,
 			what: "what stands behind a savepoint's name is taken for a part of it: a later one looks like one set before a refused entry",
 			edits: []edit{
-				{"connector_sql.go", "blanks+\";/#-\"", "\";\""},
+				{"internal/txwatch/text.go", "blanks+\";/#-\"", "\";\""},
 			},
 			sees: tests("TestTaintEndsWithTheSavepointItHappenedIn"),
 		},
@@ -48,8 +48,8 @@ func recording() []mutant {
 			name: "statements-after-a-rollback", oracle: safety,
 			what: "a transaction of ours that the server has rolled back takes further statements, which commit by themselves",
 			edits: []edit{
-				{"connector_watch.go", "		return t.ours.over()\n", "		return nil\n"},
-				{"connector_watch.go", "(kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL)", "false"},
+				{"internal/txwatch/watch.go", "		return t.ours.Over()\n", "		return nil\n"},
+				{"internal/txwatch/watch.go", "(kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL)", "false"},
 			},
 			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
 		},
@@ -57,7 +57,7 @@ func recording() []mutant {
 			name: "left-open-session-drawn-again", oracle: lateness,
 			what: "a pooled session that was left inside a transaction goes back to its pool as if it were sound",
 			edits: []edit{
-				{"connector_conn.go", "	if isInsideTransaction(err) && !c.touched {\n", "	if false {\n"},
+				{"internal/txwatch/conn.go", "	if mysqlerr.IsInsideTransaction(err) && !c.touched {\n", "	if false {\n"},
 			},
 			sees: tests("TestSessionsLeftInsideATransactionHoldNothingUp/begin"),
 		},
@@ -97,7 +97,7 @@ func recording() []mutant {
 			name: "plain-pool-unwatched", oracle: safety,
 			what: "transactions of ours in a plain pool are not watched: errors in rows and prepared statements go unseen",
 			edits: []edit{
-				{"store_sql.go", "		s.users = lend(db, d.unseenEnd)\n", ""},
+				{"store_sql.go", "		s.users = txwatch.Lend(db, d.unseenEnd)\n", ""},
 			},
 			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
 		},
@@ -128,14 +128,14 @@ func recording() []mutant {
 		{
 			name: "unknown-commit-runs", oracle: safety,
 			what:  "a commit whose answer was lost is taken for one that happened, and the entry is run from memory",
-			edits: append([]edit{{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == commitUnknown {\n			outcome = committed\n		}\n"}}, fromMemory...),
+			edits: append([]edit{{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == txwatch.Unknown {\n			outcome = txwatch.Committed\n		}\n"}}, fromMemory...),
 			sees:  tests("TestEntryOfALostCommitRequestNeverRuns").and(simulation, "300"),
 		},
 		{
 			name: "unknown-commit-routed", oracle: lateness,
 			what: "the same, but the row is read back first, as always: nothing is there that could run",
 			edits: []edit{
-				{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == commitUnknown {\n			outcome = committed\n		}\n"},
+				{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == txwatch.Unknown {\n			outcome = txwatch.Committed\n		}\n"},
 			},
 			survives: tests("TestEntryOfALostCommitRequestNeverRuns", "TestUnknownCommitIsResolvedToWhatHappened"),
 		},
@@ -143,7 +143,7 @@ func recording() []mutant {
 			name: "unknown-commit-hidden", oracle: safety,
 			what: "a caller whose commit is unknown is told that it was rolled back",
 			edits: []edit{
-				{"commit.go", "		return rolledBack // by its contract: nothing was sent\n	}\n	return commitUnknown", "		return rolledBack // by its contract: nothing was sent\n	}\n	return rolledBack"},
+				{"internal/txwatch/outcome.go", "		return RolledBack // by its contract: nothing was sent\n	}\n	return Unknown", "		return RolledBack // by its contract: nothing was sent\n	}\n	return RolledBack"},
 			},
 			sees: tests("TestUnknownCommitIsResolvedToWhatHappened"),
 		},
@@ -232,7 +232,7 @@ func recording() []mutant {
 			name: "other-connectors-taken", oracle: safety,
 			what: "the same, on another Connector",
 			edits: []edit{
-				{"scoped_tx.go", "known || !ok || !watched || d.connector == home {", "known || !ok || !watched || d.connector != nil {"},
+				{"transaction.go", "known || !ok || !watched || d.Connector == home {", "known || !ok || !watched || d.Connector != nil {"},
 			},
 			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/connector,_transaction_of_a_connector"),
 		},
@@ -256,7 +256,7 @@ func recording() []mutant {
 			name: "watched-probed", oracle: safety,
 			what: "the second half of a probe is sent on a connection that has answered the first",
 			edits: []edit{
-				{"store_mysql.go", "if answered(ctx) {", "if false {"},
+				{"store_mysql.go", "if txwatch.Answered(ctx) {", "if false {"},
 			},
 			sees: tests("TestWatchedTransactionIsNeverProbed"),
 		},

@@ -171,7 +171,7 @@ func settling() []mutant {
 			name: "former-primary-kept", oracle: lateness,
 			what: "the library's own connections stay on a server that has become read-only",
 			edits: []edit{
-				{"store_mysql.go", "if s.own != nil && isReadOnly(err) {", "if false {"},
+				{"store_mysql.go", "if s.own != nil && mysqlerr.IsReadOnly(err) {", "if false {"},
 			},
 			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
 		},
@@ -179,7 +179,7 @@ func settling() []mutant {
 			name: "former-primary-kept-by-users", oracle: lateness,
 			what: "a pool on Connector stays on a server that has become read-only",
 			edits: []edit{
-				{"connector_watch.go", "func (t *txWatch) failed(err error) {\n	t.discard = t.discard || unfit(err)\n", "func (t *txWatch) failed(err error) {\n"},
+				{"internal/txwatch/watch.go", "func (t *txWatch) failed(err error) {\n	t.discard = t.discard || unfit(err)\n", "func (t *txWatch) failed(err error) {\n"},
 			},
 			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
 		},
@@ -187,7 +187,7 @@ func settling() []mutant {
 			name: "dead-loans-returned", oracle: lateness,
 			what: "a borrowed connection that turned out dead goes back into the user's pool, and is lent again",
 			edits: []edit{
-				{"connector_watch.go", "errors.Is(err, driver.ErrBadConn) }", "errors.Is(err, driver.ErrBadConn) && false }"},
+				{"internal/txwatch/watch.go", "errors.Is(err, driver.ErrBadConn) }", "errors.Is(err, driver.ErrBadConn) && false }"},
 			},
 			sees: tests("TestLentConnectionsThatTurnOutDeadDoNotComeBack"),
 		},

@@ -2,13 +2,19 @@
 // A leaf: whom it tells travels in the context.
 package report
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // What is told.
 const (
 	Session = "a pooled connection was thrown away"
 	Listen  = "notifications of other processes are not received"
 )
+
+// Interval is how often the same cause is logged at most.
+const Interval = time.Minute
 
 // Receiver is told what fails, and with a nil err that it works.
 type Receiver interface{ Reported(what string, err error) }

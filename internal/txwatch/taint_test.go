@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestTaintedTransactionIsRolledBackByCommit(t *testing.T) {
@@ -24,13 +26,13 @@ func TestTaintedTransactionIsRolledBackByCommit(t *testing.T) {
 			mustExec(t, conn, "BEGIN")
 			mustExec(t, conn, "INSERT INTO t VALUES (100, 0)")
 			w, got := enlisted(t, conn)
-			w.taint(reason)
+			w.Taint(reason)
 			err := commit(conn)
-			require.ErrorIs(t, err, ErrNotRecorded)
+			require.ErrorIs(t, err, processlog.ErrNotRecorded)
 			require.ErrorIs(t, err, reason)
-			assert.Equal(t, outcomes{rolledBack}, *got)
+			assert.Equal(t, outcomes{RolledBack}, *got)
 			assert.False(t, exists(t, plain, 100))
-			assert.ErrorIs(t, probe(t, conn).err(), ErrNoTransaction)
+			assert.ErrorIs(t, probe(t, conn).Err(), processlog.ErrNoTransaction)
 		})
 	}
 	t.Run("Tx.Commit", func(t *testing.T) {
@@ -38,12 +40,12 @@ func TestTaintedTransactionIsRolledBackByCommit(t *testing.T) {
 		tx := begin(t, db)
 		mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 		w, got := enlisted(t, tx)
-		w.taint(reason)
-		w.taint(errors.New("later and less telling"))
+		w.Taint(reason)
+		w.Taint(errors.New("later and less telling"))
 		err := tx.Commit()
-		require.ErrorIs(t, err, ErrNotRecorded)
+		require.ErrorIs(t, err, processlog.ErrNotRecorded)
 		require.ErrorIs(t, err, reason)
-		assert.Equal(t, outcomes{rolledBack}, *got)
+		assert.Equal(t, outcomes{RolledBack}, *got)
 		assert.False(t, exists(t, plain, 100))
 	})
 }
@@ -81,16 +83,16 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 				mustExec(t, tx, stmt)
 			}
 			w, got := enlisted(t, tx)
-			w.taint(errors.New("not written"))
+			w.Taint(errors.New("not written"))
 			for _, stmt := range test.after {
 				tx.Exec(stmt)
 			}
 			if err := tx.Commit(); test.commits {
 				require.NoError(t, err)
-				assert.Equal(t, outcomes{committed}, *got)
+				assert.Equal(t, outcomes{Committed}, *got)
 			} else {
-				require.ErrorIs(t, err, ErrNotRecorded)
-				assert.Equal(t, outcomes{rolledBack}, *got)
+				require.ErrorIs(t, err, processlog.ErrNotRecorded)
+				assert.Equal(t, outcomes{RolledBack}, *got)
 			}
 		})
 	}

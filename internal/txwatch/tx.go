@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"context"
@@ -8,37 +8,38 @@ import (
 	"sync"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// watchedTx is the state of one transaction on a watched connection, as far as entries are concerned. The
+// Tx is the state of one transaction on a watched connection, as far as entries are concerned. The
 // first end wins: later news about the same transaction changes nothing. Its methods may be called
 // concurrently.
-type watchedTx struct {
+type Tx struct {
 	mu         sync.Mutex // guards the fields below
 	state      error      // nil while statements join the transaction
 	ended      bool
-	outcome    commitOutcome // once ended
-	hooks      []func(commitOutcome)
+	outcome    Outcome // once ended
+	hooks      []func(Outcome)
 	tainted    error
 	savepoints []string // set since the taint, as written
 }
 
 // noTransaction answers for a connection on which none is open.
-func noTransaction() *watchedTx {
-	return &watchedTx{state: ErrNoTransaction, ended: true, outcome: rolledBack}
+func noTransaction() *Tx {
+	return &Tx{state: processlog.ErrNoTransaction, ended: true, outcome: RolledBack}
 }
 
-// err is nil while the transaction is open, and ErrTxAborted or another ErrNoTransaction from then on.
-func (w *watchedTx) err() error {
+// Err is nil while the transaction is open, and ErrTxAborted or another ErrNoTransaction from then on.
+func (w *Tx) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// onEnd has hook called once, with how the transaction ended, by whoever ends it and while that still holds
+// OnEnd has hook called once, with how the transaction ended, by whoever ends it and while that still holds
 // the connection: hook must not block. When the transaction has ended, it is called right away. A panic is
 // reported and goes no further.
-func (w *watchedTx) onEnd(hook func(commitOutcome)) {
+func (w *Tx) OnEnd(hook func(Outcome)) {
 	w.mu.Lock()
 	ended, outcome := w.ended, w.outcome
 	if !ended {
@@ -50,9 +51,9 @@ func (w *watchedTx) onEnd(hook func(commitOutcome)) {
 	}
 }
 
-// taint says that an entry could not be written: Commit will roll back and return err. Going back to a
+// Taint says that an entry could not be written: Commit will roll back and return err. Going back to a
 // savepoint set before that undoes the taint, for then the caller has given up the entry too.
-func (w *watchedTx) taint(err error) {
+func (w *Tx) Taint(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.tainted == nil {
@@ -60,23 +61,26 @@ func (w *watchedTx) taint(err error) {
 	}
 }
 
-// refusal is why Commit must not happen, or nil: an entry was not written, or the transaction has had its end.
-func (w *watchedTx) refusal() error {
+// Refusal is why Commit must not happen, or nil: an entry was not written, or the transaction has had its end.
+func (w *Tx) Refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.tainted != nil && w.ended:
-		return fmt.Errorf("%w: %w (%w)", ErrNotRecorded, w.tainted, w.state)
+		return fmt.Errorf("%w: %w (%w)", processlog.ErrNotRecorded, w.tainted, w.state)
 	case w.tainted != nil:
-		return fmt.Errorf("%w: %w", ErrNotRecorded, w.tainted)
+		return fmt.Errorf("%w: %w", processlog.ErrNotRecorded, w.tainted)
 	case w.ended:
 		return w.state
 	}
 	return nil
 }
 
-// over is err once the transaction has ended. A doubt is no end.
-func (w *watchedTx) over() error {
+// FullyWatched: the connection sees every error.
+func (w *Tx) FullyWatched() bool { return true }
+
+// Over is err once the transaction has ended. A doubt is no end.
+func (w *Tx) Over() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ended {
@@ -85,15 +89,15 @@ func (w *watchedTx) over() error {
 	return w.state
 }
 
-// committed reports whether it ended by a commit that is known to have happened.
-func (w *watchedTx) committed() bool {
+// WasCommitted reports whether it ended by a commit that is known to have happened.
+func (w *Tx) WasCommitted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ended && w.outcome == committed
+	return w.ended && w.outcome == Committed
 }
 
 // suspend answers err from now on; nil resumes. It does nothing once the transaction has ended.
-func (w *watchedTx) suspend(err error) {
+func (w *Tx) suspend(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ended {
@@ -101,10 +105,10 @@ func (w *watchedTx) suspend(err error) {
 	}
 }
 
-func (w *watchedTx) abort()                    { w.finish(rolledBack, ErrTxAborted) }
-func (w *watchedTx) end(outcome commitOutcome) { w.finish(outcome, ErrNoTransaction) }
+func (w *Tx) abort()              { w.finish(RolledBack, processlog.ErrTxAborted) }
+func (w *Tx) end(outcome Outcome) { w.finish(outcome, processlog.ErrNoTransaction) }
 
-func (w *watchedTx) finish(outcome commitOutcome, state error) {
+func (w *Tx) finish(outcome Outcome, state error) {
 	w.mu.Lock()
 	if w.ended {
 		w.mu.Unlock()
@@ -119,7 +123,7 @@ func (w *watchedTx) finish(outcome commitOutcome, state error) {
 	}
 }
 
-func runHook(hook func(commitOutcome), outcome commitOutcome) {
+func runHook(hook func(Outcome), outcome Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			warnConnector(fmt.Errorf("compensator: hook on a transaction's end panicked: %v", p))
@@ -129,7 +133,7 @@ func runHook(hook func(commitOutcome), outcome commitOutcome) {
 }
 
 // savepoint notes a savepoint set, and back one gone back to. Both matter only after a taint.
-func (w *watchedTx) savepoint(name string) {
+func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.tainted != nil {
@@ -137,7 +141,7 @@ func (w *watchedTx) savepoint(name string) {
 	}
 }
 
-func (w *watchedTx) back(name string) {
+func (w *Tx) back(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, later := range w.savepoints {
@@ -148,15 +152,15 @@ func (w *watchedTx) back(name string) {
 	w.tainted, w.savepoints = nil, nil
 }
 
-// connectorTx is the driver.Tx of a watched connection.
-type connectorTx struct {
-	conn  *connectorConn
+// watchedDriverTx is the driver.Tx of a watched connection.
+type watchedDriverTx struct {
+	conn  *watchedConn
 	inner driver.Tx
 }
 
-var _ driver.Tx = (*connectorTx)(nil)
+var _ driver.Tx = (*watchedDriverTx)(nil)
 
-func (t *connectorTx) Commit() error {
+func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
 		_ = t.conn.askServer(context.Background()) // where it cannot be asked, COMMIT fails too, and says how
 	}
@@ -170,7 +174,7 @@ func (t *connectorTx) Commit() error {
 	return t.conn.committed(err)
 }
 
-func (t *connectorTx) Rollback() error {
+func (t *watchedDriverTx) Rollback() error {
 	err := t.inner.Rollback()
 	t.conn.ours = nil
 	if err != nil && t.conn.state == txOpen {

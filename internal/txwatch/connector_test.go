@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const connectorPatience = time.Minute
@@ -36,7 +37,7 @@ func openConnectorDB(t *testing.T, config *mysql.Config, watch bool) *sql.DB {
 	inner, err := mysql.NewConnector(config)
 	require.NoError(t, err)
 	if watch {
-		inner = Connector(inner)
+		inner = Wrap(inner)
 	}
 	db := sql.OpenDB(inner)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
@@ -50,26 +51,26 @@ type connectorHandle interface {
 const probeText = "THIS NEVER REACHES A SERVER"
 
 // probe asks a handle for its transaction as the library does.
-func probe(t *testing.T, handle connectorHandle) *watchedTx {
+func probe(t *testing.T, handle connectorHandle) *Tx {
 	t.Helper()
-	ctx, e := withEnlistment(t.Context())
+	ctx, e := Ask(t.Context())
 	_, err := handle.ExecContext(ctx, probeText)
 	require.NoError(t, err)
-	require.NotNil(t, e.tx())
-	return e.tx()
+	require.NotNil(t, e.Tx())
+	return e.Tx()
 }
 
 // outcomes collects what hooks are told.
-type outcomes []commitOutcome
+type outcomes []Outcome
 
-func (o *outcomes) add(outcome commitOutcome) { *o = append(*o, outcome) }
+func (o *outcomes) add(outcome Outcome) { *o = append(*o, outcome) }
 
 // enlisted probes a handle, which must have an open transaction, and hooks on to its end.
-func enlisted(t *testing.T, handle connectorHandle) (*watchedTx, *outcomes) {
+func enlisted(t *testing.T, handle connectorHandle) (*Tx, *outcomes) {
 	t.Helper()
 	w, got := probe(t, handle), new(outcomes)
-	require.NoError(t, w.err())
-	w.onEnd(got.add)
+	require.NoError(t, w.Err())
+	w.OnEnd(got.add)
 	require.Empty(t, *got)
 	return w, got
 }
@@ -109,14 +110,14 @@ func TestCommitOfWatchedTransactionTellsItsHooks(t *testing.T) {
 	w, got := enlisted(t, tx)
 	assert.Same(t, w, probe(t, tx), "one transaction was taken for two")
 	mustExec(t, tx, "INSERT INTO t VALUES (100, ?)", 0)
-	w.onEnd(func(commitOutcome) { assert.True(t, exists(t, plain, 100), "told before it was true") })
+	w.OnEnd(func(Outcome) { assert.True(t, exists(t, plain, 100), "told before it was true") })
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, outcomes{committed}, *got)
-	assert.ErrorIs(t, w.err(), ErrNoTransaction)
+	assert.Equal(t, outcomes{Committed}, *got)
+	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
 
 	late := new(outcomes)
-	w.onEnd(late.add)
-	assert.Equal(t, outcomes{committed}, *late, "a hook that came too late was not told")
+	w.OnEnd(late.add)
+	assert.Equal(t, outcomes{Committed}, *late, "a hook that came too late was not told")
 }
 
 func TestRollbackOfWatchedTransactionTellsItsHooks(t *testing.T) {
@@ -124,7 +125,7 @@ func TestRollbackOfWatchedTransactionTellsItsHooks(t *testing.T) {
 	tx := begin(t, db)
 	_, got := enlisted(t, tx)
 	require.NoError(t, tx.Rollback())
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 }
 
 func TestProbeCostsNoStatement(t *testing.T) {
@@ -143,29 +144,29 @@ func TestProbeFindsNoTransactionOnPoolAndConnection(t *testing.T) {
 	db, _ := connectorDB(t)
 	for _, handle := range []connectorHandle{db, connection(t, db)} {
 		w := probe(t, handle)
-		assert.ErrorIs(t, w.err(), ErrNoTransaction)
-		assert.NotErrorIs(t, w.err(), ErrTxAborted)
+		assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+		assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
 		got := new(outcomes)
-		w.onEnd(got.add)
-		assert.Equal(t, outcomes{rolledBack}, *got, "a reservation would never be released")
+		w.OnEnd(got.add)
+		assert.Equal(t, outcomes{RolledBack}, *got, "a reservation would never be released")
 	}
 }
 
 func TestProbeOfUnwatchedHandleFindsNothing(t *testing.T) {
 	_, plain := connectorDB(t)
-	ctx, e := withEnlistment(t.Context())
+	ctx, e := Ask(t.Context())
 	_, err := begin(t, plain).ExecContext(ctx, "DO 0")
 	require.NoError(t, err)
-	assert.Nil(t, e.tx())
+	assert.Nil(t, e.Tx())
 }
 
 func TestContextIsGoodForStatementsAfterItsProbe(t *testing.T) {
 	db, plain := connectorDB(t)
 	tx := begin(t, db)
-	ctx, e := withEnlistment(t.Context())
+	ctx, e := Ask(t.Context())
 	_, err := tx.ExecContext(ctx, probeText)
 	require.NoError(t, err)
-	require.NotNil(t, e.tx())
+	require.NotNil(t, e.Tx())
 	_, err = tx.ExecContext(ctx, "INSERT INTO t VALUES (100, 0)")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
@@ -175,12 +176,12 @@ func TestContextIsGoodForStatementsAfterItsProbe(t *testing.T) {
 func TestProbeAsQueryReturnsNoRows(t *testing.T) {
 	db, _ := connectorDB(t)
 	tx := begin(t, db)
-	ctx, e := withEnlistment(t.Context())
+	ctx, e := Ask(t.Context())
 	rows, err := tx.QueryContext(ctx, probeText)
 	require.NoError(t, err)
 	assert.False(t, rows.Next())
 	require.NoError(t, rows.Close())
-	require.NoError(t, e.tx().err())
+	require.NoError(t, e.Tx().Err())
 }
 
 func TestPreparedProbeSendsNothing(t *testing.T) {
@@ -195,12 +196,12 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tx := begin(t, db)
-			ctx, e := withEnlistment(t.Context())
+			ctx, e := Ask(t.Context())
 			stmt, err := tx.PrepareContext(ctx, probeText)
 			require.NoError(t, err)
 			require.NoError(t, run(ctx, stmt))
-			require.NotNil(t, e.tx())
-			require.NoError(t, e.tx().err())
+			require.NotNil(t, e.Tx())
+			require.NoError(t, e.Tx().Err())
 			require.NoError(t, stmt.Close())
 		})
 	}
@@ -209,17 +210,17 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 // An ORM may keep a probe's statement by its text, prepare it on one connection and run it on another.
 func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	db, plain := connectorDB(t)
-	ctx, unused := withEnlistment(t.Context())
+	ctx, unused := Ask(t.Context())
 	kept, err := db.PrepareContext(ctx, "INSERT INTO t VALUES (?, 0)")
 	require.NoError(t, err)
 	defer kept.Close()
-	assert.Nil(t, unused.tx(), "preparing is not probing: it may happen outside the transaction")
+	assert.Nil(t, unused.Tx(), "preparing is not probing: it may happen outside the transaction")
 
 	for _, tx := range []*sql.Tx{begin(t, db), begin(t, db)} { // one on its connection, one on another
-		ctx, e := withEnlistment(t.Context())
+		ctx, e := Ask(t.Context())
 		_, err = tx.StmtContext(ctx, kept).ExecContext(ctx)
 		require.NoError(t, err)
-		require.NoError(t, e.tx().err())
+		require.NoError(t, e.Tx().Err())
 		require.NoError(t, tx.Rollback())
 	}
 	_, err = kept.Exec(100)
@@ -235,7 +236,7 @@ func TestProbeThroughSqlx(t *testing.T) {
 	require.NoError(t, err)
 	_, got := enlisted(t, tx)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, outcomes{committed}, *got)
+	assert.Equal(t, outcomes{Committed}, *got)
 }
 
 func TestSavepointRollbackLeavesHooksInPlace(t *testing.T) {
@@ -244,9 +245,9 @@ func TestSavepointRollbackLeavesHooksInPlace(t *testing.T) {
 	mustExec(t, tx, "SAVEPOINT s")
 	_, got := enlisted(t, tx)
 	mustExec(t, tx, "ROLLBACK TO s")
-	require.NoError(t, probe(t, tx).err())
+	require.NoError(t, probe(t, tx).Err())
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, outcomes{committed}, *got)
+	assert.Equal(t, outcomes{Committed}, *got)
 }
 
 func TestPanickingHookHarmsNobody(t *testing.T) {
@@ -255,11 +256,11 @@ func TestPanickingHookHarmsNobody(t *testing.T) {
 	tx := begin(t, db)
 	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 	w := probe(t, tx)
-	w.onEnd(func(commitOutcome) { panic("boom") })
+	w.OnEnd(func(Outcome) { panic("boom") })
 	got := new(outcomes)
-	w.onEnd(got.add)
+	w.OnEnd(got.add)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, outcomes{committed}, *got)
+	assert.Equal(t, outcomes{Committed}, *got)
 	assert.True(t, exists(t, plain, 100))
 	require.Len(t, *warnings, 1)
 	assert.ErrorContains(t, (*warnings)[0], "boom")

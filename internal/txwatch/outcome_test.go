@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"context"
@@ -15,39 +15,40 @@ import (
 
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestClassifyCommit(t *testing.T) {
 	answer := func(number uint16) error { return &mysql.MySQLError{Number: number} }
 	for _, test := range []struct {
 		err  error
-		want commitOutcome
+		want Outcome
 	}{
-		{nil, committed},
-		{answer(1213), rolledBack}, // Galera certification
-		{answer(1020), rolledBack},
-		{answer(3100), rolledBack}, // Group Replication
-		{answer(3101), rolledBack},
-		{answer(9007), rolledBack}, // TiDB
-		{answer(1290), rolledBack},
-		{answer(1062), rolledBack},
-		{fmt.Errorf("wrapped: %w", answer(1213)), rolledBack},
-		{driver.ErrBadConn, rolledBack}, // nothing was sent
-		{answer(1317), commitUnknown},   // interrupted
-		{answer(1053), commitUnknown},   // shutdown
-		{answer(1927), commitUnknown},   // killed
-		{answer(2013), commitUnknown},
-		{answer(1180), commitUnknown},
-		{answer(1105), commitUnknown},
-		{answer(65535), commitUnknown},
-		{mysql.ErrInvalidConn, commitUnknown},
-		{mysql.ErrMalformPkt, commitUnknown},
-		{io.ErrUnexpectedEOF, commitUnknown},
-		{context.DeadlineExceeded, commitUnknown},
-		{sql.ErrTxDone, commitUnknown},
-		{errors.New("who knows"), commitUnknown},
+		{nil, Committed},
+		{answer(1213), RolledBack}, // Galera certification
+		{answer(1020), RolledBack},
+		{answer(3100), RolledBack}, // Group Replication
+		{answer(3101), RolledBack},
+		{answer(9007), RolledBack}, // TiDB
+		{answer(1290), RolledBack},
+		{answer(1062), RolledBack},
+		{fmt.Errorf("wrapped: %w", answer(1213)), RolledBack},
+		{driver.ErrBadConn, RolledBack}, // nothing was sent
+		{answer(1317), Unknown},         // interrupted
+		{answer(1053), Unknown},         // shutdown
+		{answer(1927), Unknown},         // killed
+		{answer(2013), Unknown},
+		{answer(1180), Unknown},
+		{answer(1105), Unknown},
+		{answer(65535), Unknown},
+		{mysql.ErrInvalidConn, Unknown},
+		{mysql.ErrMalformPkt, Unknown},
+		{io.ErrUnexpectedEOF, Unknown},
+		{context.DeadlineExceeded, Unknown},
+		{sql.ErrTxDone, Unknown},
+		{errors.New("who knows"), Unknown},
 	} {
-		assert.Equal(t, test.want, classifyCommit(test.err), "%v", test.err)
+		assert.Equal(t, test.want, Classify(test.err), "%v", test.err)
 	}
 }
 
@@ -85,9 +86,9 @@ func TestConnectionLostAroundCommitIsUnknown(t *testing.T) {
 			_, got := enlisted(t, begun)
 			mustExec(t, begun, "INSERT INTO t VALUES (?, 0)", 100)
 			err := commit()
-			require.ErrorIs(t, err, ErrCommitUnknown)
+			require.ErrorIs(t, err, processlog.ErrCommitUnknown)
 			require.ErrorIs(t, err, mysql.ErrInvalidConn)
-			assert.Equal(t, outcomes{commitUnknown}, *got)
+			assert.Equal(t, outcomes{Unknown}, *got)
 			assert.Equal(t, 1, trap.Fired())
 			assert.Equal(t, test.present, exists(t, plain, 100))
 		})
@@ -125,7 +126,7 @@ func TestConnectionLostBeforeRollbackRollsBack(t *testing.T) {
 	require.Error(t, err)
 	assert.Empty(t, *got, "only its end decides")
 	require.Error(t, tx.Rollback())
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 	assert.False(t, exists(t, plain, 100))
 }
 
@@ -135,11 +136,11 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	tx := begin(t, db)
 	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 	w, got := enlisted(t, tx)
-	w.taint(errors.New("not written"))
+	w.Taint(errors.New("not written"))
 	err := tx.Commit()
-	require.ErrorIs(t, err, ErrNotRecorded)
+	require.ErrorIs(t, err, processlog.ErrNotRecorded)
 	require.ErrorIs(t, err, mysql.ErrInvalidConn)
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 	require.NoError(t, db.Ping())
 	assert.False(t, exists(t, plain, 100))
 }

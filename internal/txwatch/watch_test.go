@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var (
@@ -16,11 +18,11 @@ var (
 )
 
 // watchedFor returns a connection's watch with an entry enlisted in an open transaction.
-func watchedFor() (*txWatch, *watchedTx, *outcomes) {
+func watchedFor() (*txWatch, *Tx, *outcomes) {
 	t, got := new(txWatch), new(outcomes)
 	t.begun(nil)
 	w := t.current()
-	w.onEnd(got.add)
+	w.OnEnd(got.add)
 	return t, w, got
 }
 
@@ -51,9 +53,9 @@ func TestAbortedTransactionStaysAbortedUntilItsEnd(t *testing.T) {
 	watch.failed(errTimeoutSeen)
 	watch.after(sqlDoubt, "CALL p()", nil)
 	assert.Equal(t, txAborted, watch.state)
-	assert.ErrorIs(t, w.err(), ErrTxAborted)
-	require.ErrorIs(t, watch.refusal(), ErrTxAborted)
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	assert.ErrorIs(t, w.Err(), processlog.ErrTxAborted)
+	require.ErrorIs(t, watch.refusal(), processlog.ErrTxAborted)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 }
 
 func TestNewTransactionAfterAnAbortedOneIsClean(t *testing.T) {
@@ -71,8 +73,8 @@ func TestNewTransactionAfterAnAbortedOneIsClean(t *testing.T) {
 			next(watch)
 			assert.Equal(t, txOpen, watch.state)
 			require.NoError(t, watch.refusal())
-			require.NoError(t, watch.current().err())
-			assert.Equal(t, outcomes{rolledBack}, *got)
+			require.NoError(t, watch.current().Err())
+			assert.Equal(t, outcomes{RolledBack}, *got)
 			assert.Empty(t, *warnings, "nothing was committed")
 		})
 	}
@@ -81,9 +83,9 @@ func TestNewTransactionAfterAnAbortedOneIsClean(t *testing.T) {
 func TestRefusalNamesEveryReason(t *testing.T) {
 	watch, w, _ := watchedFor()
 	reason := errors.New("too long")
-	w.taint(reason)
+	w.Taint(reason)
 	watch.failed(errDeadlockSeen)
-	for _, want := range []error{ErrNotRecorded, ErrTxAborted, reason} {
+	for _, want := range []error{processlog.ErrNotRecorded, processlog.ErrTxAborted, reason} {
 		require.ErrorIs(t, watch.refusal(), want)
 	}
 }
@@ -101,7 +103,7 @@ func TestDoubtfulTransactionEndsUnknown(t *testing.T) {
 			watch, _, got := watchedFor()
 			watch.after(sqlDoubt, "CALL p()", nil)
 			end(watch)
-			assert.Equal(t, outcomes{commitUnknown}, *got)
+			assert.Equal(t, outcomes{Unknown}, *got)
 		})
 	}
 }
@@ -111,25 +113,25 @@ func TestDetachedTransactionIsNotTakenForOpen(t *testing.T) {
 	watch.after(sqlXAEnd, "", nil)
 	watch.after(sqlDoubt, "CALL p()", errOther)
 	assert.Equal(t, txDetached, watch.state)
-	assert.ErrorIs(t, w.err(), ErrNoTransaction)
-	assert.ErrorIs(t, watch.current().err(), ErrNoTransaction)
+	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+	assert.ErrorIs(t, watch.current().Err(), processlog.ErrNoTransaction)
 	watch.begun(nil)
-	assert.Equal(t, outcomes{commitUnknown}, *got, "prepared, and for others to commit")
+	assert.Equal(t, outcomes{Unknown}, *got, "prepared, and for others to commit")
 }
 
 func TestEntryEnlistedWhileInDoubtTaintsTheCommit(t *testing.T) {
 	watch := &txWatch{state: txDoubtful}
 	w := watch.current()
-	require.ErrorIs(t, w.err(), ErrNoTransaction)
-	w.taint(w.err())
-	require.ErrorIs(t, watch.refusal(), ErrNotRecorded)
+	require.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+	w.Taint(w.Err())
+	require.ErrorIs(t, watch.refusal(), processlog.ErrNotRecorded)
 }
 
 func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
 	watch, w, _ := watchedFor()
-	watch.end(committed)
+	watch.end(Committed)
 	w.suspend(nil)
 	w.abort()
-	assert.ErrorIs(t, w.err(), ErrNoTransaction)
-	assert.NotErrorIs(t, w.err(), ErrTxAborted)
+	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+	assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
 }

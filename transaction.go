@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
 // ScopedTx is a transaction the library begins and ends: InTx's closure and transactional handlers get one.
@@ -18,19 +20,16 @@ import (
 type ScopedTx struct {
 	c     *Compensator // that began it
 	tx    Transaction
-	watch *watchedTx // the connection's own view; nil on a Store that has none, for which the fields below stand in
-
-	hooks   []func(commitOutcome)
-	aborted error // the server has ended the transaction
-	tainted error // an entry could not be written
+	end   transactionEnd
+	alone *unwatched // end, on a Store whose connections tell nothing; nil: the connection's own view
 }
 
 var _ Tx = (*ScopedTx)(nil)
 
 // ExecContext runs a statement in the transaction.
 func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if s.aborted != nil {
-		return nil, s.aborted
+	if err := s.ended(); err != nil {
+		return nil, err
 	}
 	res, err := s.tx.ExecContext(ctx, query, args...)
 	return res, s.see(err)
@@ -38,8 +37,8 @@ func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (
 
 // QueryContext runs a query in the transaction. Close its rows before the next statement.
 func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if s.aborted != nil {
-		return nil, s.aborted
+	if err := s.ended(); err != nil {
+		return nil, err
 	}
 	rows, err := s.tx.QueryContext(ctx, query, args...)
 	return rows, s.see(err)
@@ -59,22 +58,20 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	}).PrepareContext(ctx, query)
 }
 
-// see remembers an error by which the server has ended the transaction, whatever the caller does about it.
-func (s *ScopedTx) see(err error) error {
-	if s.watch == nil && mysqlFault(err) == faultAborted {
-		s.aborted = fmt.Errorf("%w: %w", ErrTxAborted, err)
+// ended is why nothing more is to be sent. A watched connection says so by itself.
+func (s *ScopedTx) ended() error {
+	if s.alone == nil {
+		return nil
 	}
-	return err
+	return s.alone.aborted
 }
 
-func (s *ScopedTx) err() error {
-	if s.aborted != nil {
-		return s.aborted
+// see remembers an error by which the server has ended the transaction, whatever the caller does about it.
+func (s *ScopedTx) see(err error) error {
+	if s.alone != nil {
+		s.alone.see(err)
 	}
-	if s.watch != nil {
-		return s.watch.err()
-	}
-	return nil
+	return err
 }
 
 // joins is nil where a statement of c joins the transaction, which another Compensator may have begun. A doubt is
@@ -83,70 +80,24 @@ func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", s.c.fingerprint, c.fingerprint)}
 	}
-	if s.watch != nil {
-		ctx, _ := withEnlistment(ctx)
+	if s.alone == nil {
+		ctx, _ := txwatch.Ask(ctx)
 		_ = c.store.Probe(ctx, s) // what it finds is asked for next
 	}
-	return s.err()
+	return s.end.Err()
 }
 
-// lost is why the transaction is over already, or nil.
-func (s *ScopedTx) lost() error {
-	if s.watch != nil {
-		return s.watch.over()
-	}
-	return s.aborted
-}
-
-// proven: without the connection's own view, an error while rows were read may have gone unseen.
-func (s *ScopedTx) fullyWatched() bool { return s.watch != nil }
-
-func (s *ScopedTx) onEnd(hook func(commitOutcome)) {
-	if s.watch != nil {
-		s.watch.onEnd(hook)
-		return
-	}
-	s.hooks = append(s.hooks, hook)
-}
-
-func (s *ScopedTx) taint(err error) {
-	if s.watch != nil {
-		s.watch.taint(err)
-		return
-	}
-	s.tainted = errors.Join(s.tainted, err)
-}
-
-// commit ends the transaction and tells the hooks how.
+// commit ends the transaction, and whoever waits for its end is told how.
 func (s *ScopedTx) commit() error {
-	if s.watch != nil {
-		return s.commitWatched()
-	}
-	if s.tainted != nil {
-		s.rollback()
-		return fmt.Errorf("%w: %w", ErrNotRecorded, s.tainted)
-	}
-	if err := s.err(); err != nil {
-		s.rollback()
-		return err
-	}
-	err := s.tx.Commit()
-	outcome := classifyCommit(err)
-	s.ended(outcome)
-	if outcome == commitUnknown && !errors.Is(err, ErrCommitUnknown) {
-		err = fmt.Errorf("%w: %w", ErrCommitUnknown, err)
-	}
-	return err
-}
-
-// commitWatched leaves it to the connection to see the end, and to refuse it.
-func (s *ScopedTx) commitWatched() error {
-	if refusal := s.watch.refusal(); refusal != nil {
+	if refusal := s.end.Refusal(); refusal != nil {
 		s.rollback()
 		return refusal
 	}
 	err := s.tx.Commit()
-	if err == nil && !s.watch.committed() { // a doubtful statement had ended it before
+	if s.alone != nil {
+		return s.alone.committed(err)
+	}
+	if watch := s.end.(*txwatch.Tx); err == nil && !watch.WasCommitted() { // a doubtful statement had ended it before
 		err = ErrNoTransaction
 	}
 	return err
@@ -154,14 +105,8 @@ func (s *ScopedTx) commitWatched() error {
 
 func (s *ScopedTx) rollback() {
 	_ = s.tx.Rollback() // a connection that cannot even roll back is closed, which does
-	s.ended(rolledBack)
-}
-
-func (s *ScopedTx) ended(outcome commitOutcome) {
-	hooks := s.hooks
-	s.hooks = nil
-	for _, hook := range hooks {
-		hook(outcome)
+	if s.alone != nil {
+		s.alone.tell(txwatch.RolledBack)
 	}
 }
 
@@ -172,9 +117,13 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 		return nil, fmt.Errorf("compensator: begin: %w", err)
 	}
 	if seen, ok := tx.(watchedTransaction); ok {
-		return &ScopedTx{c: c, tx: seen.Transaction, watch: seen.watch}, nil
+		tx = seen.Transaction
+		if seen.watch != nil {
+			return &ScopedTx{c: c, tx: tx, end: seen.watch}, nil
+		}
 	}
-	return &ScopedTx{c: c, tx: tx}, nil
+	alone := new(unwatched)
+	return &ScopedTx{c: c, tx: tx, end: alone, alone: alone}, nil
 }
 
 // InTx runs work in a transaction at READ COMMITTED and commits it when work returns nil; entries recorded
@@ -200,13 +149,59 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 
 // transactionEnd sees the end of a transaction.
 type transactionEnd interface {
-	err() error                // nil while the transaction is open
-	fullyWatched() bool        // err knows all that the connection has seen
-	onEnd(func(commitOutcome)) // runs once, when the transaction ends
-	taint(err error)           // makes its commit fail
+	Err() error                  // nil while statements join the transaction
+	Over() error                 // err once the transaction has ended; a doubt is no end
+	Refusal() error              // why it must not be committed
+	FullyWatched() bool          // err knows all that the connection has seen
+	OnEnd(func(txwatch.Outcome)) // runs once, when the transaction ends
+	Taint(err error)             // makes its commit fail
 }
 
-func (w *watchedTx) fullyWatched() bool { return true }
+// unwatched is the end of a transaction of ours on a Store whose connections tell nothing: an error while rows were
+// read may have gone unseen.
+type unwatched struct {
+	hooks   []func(txwatch.Outcome)
+	aborted error // the server has ended the transaction
+	tainted error // an entry could not be written
+}
+
+func (u *unwatched) Err() error         { return u.aborted }
+func (u *unwatched) Over() error        { return u.aborted }
+func (u *unwatched) FullyWatched() bool { return false }
+func (u *unwatched) Taint(err error)    { u.tainted = errors.Join(u.tainted, err) }
+
+func (u *unwatched) OnEnd(hook func(txwatch.Outcome)) { u.hooks = append(u.hooks, hook) }
+
+func (u *unwatched) see(err error) {
+	if aborts, _ := txwatch.Aborts(err); aborts {
+		u.aborted = fmt.Errorf("%w: %w", ErrTxAborted, err)
+	}
+}
+
+func (u *unwatched) Refusal() error {
+	if u.tainted != nil {
+		return fmt.Errorf("%w: %w", ErrNotRecorded, u.tainted)
+	}
+	return u.aborted
+}
+
+// committed follows a COMMIT and returns the error to give to the caller.
+func (u *unwatched) committed(err error) error {
+	outcome := txwatch.Classify(err)
+	u.tell(outcome)
+	if outcome == txwatch.Unknown && !errors.Is(err, ErrCommitUnknown) {
+		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	}
+	return err
+}
+
+func (u *unwatched) tell(outcome txwatch.Outcome) {
+	hooks := u.hooks
+	u.hooks = nil
+	for _, hook := range hooks {
+		hook(outcome)
+	}
+}
 
 // enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil). An error says
 // that nothing of c's can join it.
@@ -215,7 +210,7 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	case nil:
 		return nil, &FieldError{Field: "tx", Reason: "is nil"}
 	case *ScopedTx:
-		return tx, tx.joins(ctx, c)
+		return tx.end, tx.joins(ctx, c)
 	}
 	if !c.watchesDB {
 		return nil, nil
@@ -224,35 +219,35 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	if watch == nil {
 		return nil, err
 	}
-	return watch, cmp.Or(err, watch.err())
+	return watch, cmp.Or(err, watch.Err())
 }
 
 // watchOf asks the connection beneath tx for its view. A handle on some other connection answers as the
 // server does. When ctx has ended package sql lets nothing through, and the connection is asked all the same: the
 // transaction is not to be committed without what could not be written.
-func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*watchedTx, error) {
-	ctx, enlistment := withEnlistment(ctx)
+func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
+	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)
-	if enlistment.tx() == nil && ctx.Err() != nil {
+	if enlistment.Tx() == nil && ctx.Err() != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 		defer cancel()
 		_ = c.store.Probe(late, tx) // what it finds is asked for next
 	}
-	if watch := enlistment.tx(); watch != nil {
-		if watch.err() != nil {
+	if watch := enlistment.Tx(); watch != nil {
+		if watch.Err() != nil {
 			return watch, nil
 		}
-		return watch, c.sameLog(ctx, tx, enlistment.home)
+		return watch, c.sameLog(ctx, tx, enlistment.Home)
 	}
 	return nil, err
 }
 
 // sameLog refuses a transaction of another database, whose log an entry would go to. Connections of the Connector that
 // Config.DB was opened on are taken as they are; any other Connector is asked once.
-func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *connector) error {
+func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *txwatch.Connector) error {
 	s, ok := c.store.(*sqlStore)
-	d, watched := c.cfg.DB.Driver().(connectorDriver)
-	if _, known := c.homes.Load(home); known || !ok || !watched || d.connector == home {
+	d, watched := c.cfg.DB.Driver().(txwatch.Driver)
+	if _, known := c.homes.Load(home); known || !ok || !watched || d.Connector == home {
 		return nil
 	}
 	fingerprint, err := s.fingerprintBy(ctx, tx)

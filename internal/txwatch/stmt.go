@@ -1,28 +1,28 @@
-package compensator
+package txwatch
 
 import (
 	"context"
 	"database/sql/driver"
 )
 
-// connectorStmt is a statement prepared on a watched connection. Made by a probe, it has no inner statement
+// watchedStmt is a statement prepared on a watched connection. Made by a probe, it has no inner statement
 // until it is first run for real.
-type connectorStmt struct {
-	conn  *connectorConn
+type watchedStmt struct {
+	conn  *watchedConn
 	inner driver.Stmt
 	query string
 	kind  sqlKind
 }
 
 var (
-	_ driver.Stmt              = (*connectorStmt)(nil)
-	_ driver.StmtExecContext   = (*connectorStmt)(nil)
-	_ driver.StmtQueryContext  = (*connectorStmt)(nil)
-	_ driver.NamedValueChecker = (*connectorStmt)(nil)
+	_ driver.Stmt              = (*watchedStmt)(nil)
+	_ driver.StmtExecContext   = (*watchedStmt)(nil)
+	_ driver.StmtQueryContext  = (*watchedStmt)(nil)
+	_ driver.NamedValueChecker = (*watchedStmt)(nil)
 	_ columnConverter          = convertingStmt{}
 )
 
-func (s *connectorStmt) prepare(ctx context.Context) error {
+func (s *watchedStmt) prepare(ctx context.Context) error {
 	inner, err := connPrepare(ctx, s.conn.inner, s.query)
 	if err != nil {
 		s.conn.failed(err)
@@ -33,7 +33,7 @@ func (s *connectorStmt) prepare(ctx context.Context) error {
 }
 
 // ready makes s fit to run for real, and refuses what must not run.
-func (s *connectorStmt) ready(ctx context.Context) error {
+func (s *watchedStmt) ready(ctx context.Context) error {
 	if err := s.conn.before(ctx, s.kind); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *connectorStmt) ready(ctx context.Context) error {
 	return s.prepare(ctx)
 }
 
-func (s *connectorStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+func (s *watchedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	if e := unfilled(ctx); e != nil {
 		s.conn.enlist(ctx, e)
 		return driver.ResultNoRows, nil
@@ -58,7 +58,7 @@ func (s *connectorStmt) ExecContext(ctx context.Context, args []driver.NamedValu
 	return result, nil
 }
 
-func (s *connectorStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+func (s *watchedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	if e := unfilled(ctx); e != nil {
 		s.conn.enlist(ctx, e)
 		return noRows{}, nil
@@ -73,23 +73,23 @@ func (s *connectorStmt) QueryContext(ctx context.Context, args []driver.NamedVal
 	return s.conn.watchRows(rows), nil
 }
 
-func (s *connectorStmt) Exec(args []driver.Value) (driver.Result, error) {
+func (s *watchedStmt) Exec(args []driver.Value) (driver.Result, error) {
 	return s.ExecContext(context.Background(), named(args))
 }
 
-func (s *connectorStmt) Query(args []driver.Value) (driver.Rows, error) {
+func (s *watchedStmt) Query(args []driver.Value) (driver.Rows, error) {
 	return s.QueryContext(context.Background(), named(args))
 }
 
 // NumInput is unknown until the statement is prepared; the driver then checks the number itself.
-func (s *connectorStmt) NumInput() int {
+func (s *watchedStmt) NumInput() int {
 	if s.inner == nil {
 		return -1
 	}
 	return s.inner.NumInput()
 }
 
-func (s *connectorStmt) CheckNamedValue(value *driver.NamedValue) error {
+func (s *watchedStmt) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := s.inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
 	}
@@ -99,7 +99,7 @@ func (s *connectorStmt) CheckNamedValue(value *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-func (s *connectorStmt) Close() error {
+func (s *watchedStmt) Close() error {
 	if s.inner == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (s *connectorStmt) Close() error {
 }
 
 // convertingStmt is a type of its own because database/sql has no value that means "no converter".
-type convertingStmt struct{ *connectorStmt }
+type convertingStmt struct{ *watchedStmt }
 
 func (s convertingStmt) ColumnConverter(i int) driver.ValueConverter {
 	return s.inner.(columnConverter).ColumnConverter(i)

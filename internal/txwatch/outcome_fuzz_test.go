@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // deafError answers every question about itself with no.
@@ -48,8 +51,8 @@ func wrapped(err error, ways []byte) error {
 }
 
 // Of a COMMIT that failed only the errors listed are a rollback, whatever dresses them; all others leave the
-// outcome unknown, and none is a success. A statement's error aborts its transaction if its number is listed,
-// and the store's view of it agrees. Nothing panics on odd states and messages.
+// outcome unknown, and none is a success. A statement's error aborts its transaction if its number is listed.
+// Nothing panics on odd states and messages.
 func FuzzDatabaseErrors(f *testing.F) {
 	for _, table := range []map[uint16]string{commitRefusals, statementAborts} {
 		for number := range table {
@@ -65,25 +68,18 @@ func FuzzDatabaseErrors(f *testing.F) {
 		copy(state[:], message)
 		answer := wrapped(&mysql.MySQLError{Number: number, SQLState: state, Message: message}, ways)
 		_, refused := commitRefusals[number]
-		require.Equal(t, refused, classifyCommit(answer) == rolledBack, "%v", answer)
-		require.NotEqual(t, committed, classifyCommit(answer))
+		require.Equal(t, refused, Classify(answer) == RolledBack, "%v", answer)
+		require.NotEqual(t, Committed, Classify(answer))
 		_, listed := statementAborts[number]
-		aborts, doubtful := abortsTransaction(answer)
+		aborts, doubtful := Aborts(answer)
 		require.Equal(t, listed, aborts)
-		require.Equal(t, number == errLockWaitTimeout, doubtful)
-		require.Equal(t, mysqlFault(&mysql.MySQLError{Number: number}), mysqlFault(answer))
-		require.NotEqual(t, faultUnreachable, mysqlFault(answer), "the server has answered")
-		require.Equal(t, number == errRecordChanged, isRecordChanged(answer))
-		if mysqlFault(answer) == faultBusy {
-			require.False(t, aborts, "a statement that only waited in vain is tried again in the same transaction")
-		}
+		require.Equal(t, number == mysqlerr.LockWaitTimeout, doubtful)
+		require.Equal(t, number, mysqlerr.Number(answer))
 		broken := wrapped(dialErrors[int(number)%len(dialErrors)], ways)
-		require.Equal(t, commitUnknown, classifyCommit(broken), "%v", broken)
-		aborts, doubtful = abortsTransaction(broken)
+		require.Equal(t, Unknown, Classify(broken), "%v", broken)
+		aborts, doubtful = Aborts(broken)
 		require.False(t, aborts || doubtful)
-		require.Contains(t, []fault{faultOther, faultUnreachable}, mysqlFault(broken))
-		require.Equal(t, rolledBack, classifyCommit(wrapped(driver.ErrBadConn, ways)), "nothing was sent")
-		require.Equal(t, faultUnreachable, mysqlFault(wrapped(driver.ErrBadConn, ways)))
+		require.Equal(t, RolledBack, Classify(wrapped(driver.ErrBadConn, ways)), "nothing was sent")
 	})
 }
 
@@ -115,11 +111,11 @@ func FuzzWatchedTransaction(f *testing.F) {
 			if told == nil || *told > 0 {
 				ends := new(int)
 				told = ends
-				w.onEnd(func(commitOutcome) { *ends++ })
+				w.OnEnd(func(Outcome) { *ends++ })
 			}
 			require.LessOrEqual(t, *told, 1)
 			if watch.state != txOpen {
-				require.ErrorIs(t, w.err(), ErrNoTransaction)
+				require.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
 			}
 		}
 	})

@@ -1,44 +1,44 @@
-package compensator
+package txwatch
 
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
-// connectorConn is a watched connection. It implements every optional interface of package driver; what the
+// watchedConn is a watched connection. It implements every optional interface of package driver; what the
 // inner connection lacks is answered as database/sql treats a lack of it.
-type connectorConn struct {
+type watchedConn struct {
 	inner   driver.Conn
-	home    *connector // nil: lent
+	home    *Connector // nil: lent
 	loan    *loan      // nil: the connection is ours to close
 	touched bool       // a statement has been sent since it left the pool
 	txWatch
 }
 
 var (
-	_ driver.Conn               = (*connectorConn)(nil)
-	_ driver.ConnBeginTx        = (*connectorConn)(nil)
-	_ driver.ConnPrepareContext = (*connectorConn)(nil)
-	_ driver.ExecerContext      = (*connectorConn)(nil)
-	_ driver.QueryerContext     = (*connectorConn)(nil)
-	_ driver.NamedValueChecker  = (*connectorConn)(nil)
-	_ driver.Pinger             = (*connectorConn)(nil)
-	_ driver.SessionResetter    = (*connectorConn)(nil)
-	_ driver.Validator          = (*connectorConn)(nil)
+	_ driver.Conn               = (*watchedConn)(nil)
+	_ driver.ConnBeginTx        = (*watchedConn)(nil)
+	_ driver.ConnPrepareContext = (*watchedConn)(nil)
+	_ driver.ExecerContext      = (*watchedConn)(nil)
+	_ driver.QueryerContext     = (*watchedConn)(nil)
+	_ driver.NamedValueChecker  = (*watchedConn)(nil)
+	_ driver.Pinger             = (*watchedConn)(nil)
+	_ driver.SessionResetter    = (*watchedConn)(nil)
+	_ driver.Validator          = (*watchedConn)(nil)
 )
 
-func (c *connectorConn) Begin() (driver.Tx, error) {
+func (c *watchedConn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-func (c *connectorConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	tx, err := connBegin(ctx, c.inner, opts)
-	if isInsideTransaction(err) && !c.touched {
+	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // nothing has happened: package sql takes the next one
@@ -48,10 +48,10 @@ func (c *connectorConn) BeginTx(ctx context.Context, opts driver.TxOptions) (dri
 	if err != nil {
 		return nil, err
 	}
-	return &connectorTx{conn: c, inner: tx}, nil
+	return &watchedDriverTx{conn: c, inner: tx}, nil
 }
 
-func (c *connectorConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if e := unfilled(ctx); e != nil {
 		c.enlist(ctx, e)
 		return driver.ResultNoRows, nil
@@ -70,7 +70,7 @@ func (c *connectorConn) ExecContext(ctx context.Context, query string, args []dr
 	return result, nil
 }
 
-func (c *connectorConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *watchedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if e := unfilled(ctx); e != nil {
 		c.enlist(ctx, e)
 		return noRows{}, nil
@@ -89,14 +89,14 @@ func (c *connectorConn) QueryContext(ctx context.Context, query string, args []d
 	return c.watchRows(rows), nil
 }
 
-func (c *connectorConn) Prepare(query string) (driver.Stmt, error) {
+func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
 // PrepareContext of a probe sends nothing. What it returns may be kept and used with another context, so it
 // prepares the text for real once it is asked to run it.
-func (c *connectorConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	stmt := &connectorStmt{conn: c, query: query, kind: kindOf(query)}
+func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {
 		return stmt, nil
 	}
@@ -112,7 +112,7 @@ func (c *connectorConn) PrepareContext(ctx context.Context, query string) (drive
 	return stmt, nil
 }
 
-func (c *connectorConn) Ping(ctx context.Context) error {
+func (c *watchedConn) Ping(ctx context.Context) error {
 	if pinger, ok := c.inner.(driver.Pinger); ok {
 		return pinger.Ping(ctx)
 	}
@@ -120,7 +120,7 @@ func (c *connectorConn) Ping(ctx context.Context) error {
 }
 
 // CheckNamedValue serves ExecContext and QueryContext; a statement has its own.
-func (c *connectorConn) CheckNamedValue(value *driver.NamedValue) error {
+func (c *watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := c.inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
 	}
@@ -130,7 +130,7 @@ func (c *connectorConn) CheckNamedValue(value *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-func (c *connectorConn) ResetSession(ctx context.Context) error {
+func (c *watchedConn) ResetSession(ctx context.Context) error {
 	c.reset()
 	c.touched = false
 	if c.discard {
@@ -142,7 +142,7 @@ func (c *connectorConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-func (c *connectorConn) IsValid() bool {
+func (c *watchedConn) IsValid() bool {
 	if c.discard {
 		return false
 	}
@@ -153,7 +153,7 @@ func (c *connectorConn) IsValid() bool {
 }
 
 // Close ends a loan, too. What was lent must not come back inside a transaction.
-func (c *connectorConn) Close() error {
+func (c *watchedConn) Close() error {
 	if c.loan != nil {
 		c.loan.end(!c.discard && c.state == txClosed)
 		c.end(c.dropped())
@@ -166,7 +166,7 @@ func (c *connectorConn) Close() error {
 
 // before refuses what would be done outside the transaction it was meant for, and a COMMIT sent as text as
 // connectorTx.Commit does. An XA transaction is only refused: who coordinates it has to roll it back everywhere.
-func (c *connectorConn) before(ctx context.Context, kind sqlKind) error {
+func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 	c.touched = true
 	if c.mustKnow() && kind != sqlRollback {
 		if err := c.askServer(ctx); err != nil {
@@ -188,40 +188,30 @@ func (c *connectorConn) before(ctx context.Context, kind sqlKind) error {
 }
 
 // enlist answers a probe. It costs no round trip unless the state is in doubt.
-func (c *connectorConn) enlist(ctx context.Context, e *enlistment) {
+func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	var doubt error
 	if c.state == txDoubtful {
 		doubt = c.askServer(ctx)
 	}
-	e.watched, e.home = c.current(), c.home
-	if e.ours {
+	e.watched, e.Home = c.current(), c.home
+	if e.Ours {
 		c.ours = e.watched
 	}
 	if doubt != nil {
-		e.watched.suspend(fmt.Errorf("%w: %w", ErrNoTransaction, doubt))
+		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}
 }
 
-// Only inside a transaction does a savepoint live long enough to be released. Where a savepoint would begin
-// a transaction instead (SQLite), the # is a syntax error, and another question is asked.
-const (
-	doubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
-	doubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
-
-	noSuchSavepoint = 1305
-)
-
 // askServer settles a doubt about the transaction. On an error the doubt remains.
-func (c *connectorConn) askServer(ctx context.Context) error {
-	err := c.send(ctx, doubtSavepoint)
+func (c *watchedConn) askServer(ctx context.Context) error {
+	err := c.send(ctx, DoubtSavepoint)
 	if err == nil {
-		err = c.send(ctx, doubtRelease)
+		err = c.send(ctx, DoubtRelease)
 	}
-	var answer *mysql.MySQLError
 	switch {
 	case err == nil:
 		c.proven(true)
-	case errors.As(err, &answer) && answer.Number == noSuchSavepoint:
+	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
 		c.proven(false)
 	case strings.Contains(err.Error(), sqliteBadToken):
 		return c.askSQLite(ctx)
@@ -233,8 +223,8 @@ func (c *connectorConn) askServer(ctx context.Context) error {
 }
 
 // askSQLite is askServer in SQLite's words.
-func (c *connectorConn) askSQLite(ctx context.Context) error {
-	open, err := sqliteInside(c.send(ctx, sqliteProbe))
+func (c *watchedConn) askSQLite(ctx context.Context) error {
+	open, err := SQLiteInside(c.send(ctx, SQLiteProbe))
 	if err == nil {
 		c.proven(open)
 	}
@@ -242,7 +232,7 @@ func (c *connectorConn) askSQLite(ctx context.Context) error {
 }
 
 // send executes a statement of ours, which nobody follows.
-func (c *connectorConn) send(ctx context.Context, query string) error {
+func (c *watchedConn) send(ctx context.Context, query string) error {
 	_, err := connExec(ctx, c.inner, query, nil)
 	if err != driver.ErrSkip {
 		return err

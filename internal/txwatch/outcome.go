@@ -1,26 +1,26 @@
-package compensator
+package txwatch
 
 import (
 	"database/sql/driver"
 	"errors"
 
-	"github.com/go-sql-driver/mysql"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// commitOutcome is how a transaction ended.
-type commitOutcome int
+// Outcome is how a transaction ended.
+type Outcome int
 
 const (
-	committed     commitOutcome = iota // durable
-	rolledBack                         // never happened
-	commitUnknown                      // either
+	Committed  Outcome = iota // durable
+	RolledBack                // never happened
+	Unknown                   // either
 )
 
-func (o commitOutcome) String() string {
+func (o Outcome) String() string {
 	switch o {
-	case committed:
+	case Committed:
 		return "committed"
-	case rolledBack:
+	case RolledBack:
 		return "rolled back"
 	}
 	return "unknown"
@@ -49,23 +49,23 @@ var commitRefusals = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// classifyCommit tells from the error of a COMMIT what became of the transaction. What is not known to have
+// Classify tells from the error of a COMMIT what became of the transaction. What is not known to have
 // rolled back is unknown: taking a commit for a rollback makes the caller do the business twice, taking it
 // for unknown only makes it ask.
-func classifyCommit(err error) commitOutcome {
-	var answer *mysql.MySQLError
+func Classify(err error) Outcome {
+	number := mysqlerr.Number(err)
 	switch {
 	case err == nil:
-		return committed
-	case errors.As(err, &answer):
-		if _, refused := commitRefusals[answer.Number]; refused {
-			return rolledBack
+		return Committed
+	case number != 0:
+		if _, refused := commitRefusals[number]; refused {
+			return RolledBack
 		}
-		return commitUnknown
+		return Unknown
 	case errors.Is(err, driver.ErrBadConn):
-		return rolledBack // by its contract: nothing was sent
+		return RolledBack // by its contract: nothing was sent
 	}
-	return commitUnknown
+	return Unknown
 }
 
 // statementAborts are the errors of a statement after which the server has rolled the whole transaction
@@ -81,16 +81,10 @@ var statementAborts = map[uint16]string{
 	3101: "failed certification (Group Replication)",
 }
 
-// abortsTransaction tells whether the statement that failed with err took its transaction along; doubtful
+// Aborts tells whether the statement that failed with err took its transaction along; doubtful
 // says that this depends on how the server is configured.
-func abortsTransaction(err error) (aborts, doubtful bool) {
-	var answer *mysql.MySQLError
-	if !errors.As(err, &answer) {
-		return false, false
-	}
-	_, aborts = statementAborts[answer.Number]
-	return aborts, answer.Number == lockWaitTimeout
+func Aborts(err error) (aborts, doubtful bool) {
+	number := mysqlerr.Number(err)
+	_, aborts = statementAborts[number]
+	return aborts, number == mysqlerr.LockWaitTimeout // the statement, or the transaction under innodb_rollback_on_timeout
 }
-
-// lockWaitTimeout rolls back the statement, or the transaction under innodb_rollback_on_timeout.
-const lockWaitTimeout = 1205

@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"database/sql/driver"
@@ -11,22 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestTransactionSentAsTextIsWatched(t *testing.T) {
 	db, _ := connectorDB(t)
 	for _, test := range []struct {
 		begin, end string
-		want       commitOutcome
+		want       Outcome
 	}{
-		{"BEGIN", "COMMIT", committed},
-		{"begin work", "commit work ;", committed},
-		{"START TRANSACTION", "ROLLBACK", rolledBack},
-		{"start transaction read write", "/* why */ -- not\n COMMIT AND NO CHAIN", committed},
-		{"# note\n\tBEGIN", "Rollback Work;", rolledBack},
-		{"XA START 'connector-one'", "XA END 'connector-one' THEN XA COMMIT 'connector-one' ONE PHASE", committed},
-		{"XA BEGIN 'connector-two'", "XA END 'connector-two' THEN XA PREPARE 'connector-two' THEN XA COMMIT 'connector-two'", committed},
-		{"XA START 'connector-three'", "XA END 'connector-three' THEN XA PREPARE 'connector-three' THEN XA ROLLBACK 'connector-three'", rolledBack},
+		{"BEGIN", "COMMIT", Committed},
+		{"begin work", "commit work ;", Committed},
+		{"START TRANSACTION", "ROLLBACK", RolledBack},
+		{"start transaction read write", "/* why */ -- not\n COMMIT AND NO CHAIN", Committed},
+		{"# note\n\tBEGIN", "Rollback Work;", RolledBack},
+		{"XA START 'connector-one'", "XA END 'connector-one' THEN XA COMMIT 'connector-one' ONE PHASE", Committed},
+		{"XA BEGIN 'connector-two'", "XA END 'connector-two' THEN XA PREPARE 'connector-two' THEN XA COMMIT 'connector-two'", Committed},
+		{"XA START 'connector-three'", "XA END 'connector-three' THEN XA PREPARE 'connector-three' THEN XA ROLLBACK 'connector-three'", RolledBack},
 	} {
 		t.Run(test.begin, func(t *testing.T) {
 			conn := connection(t, db)
@@ -37,8 +38,8 @@ func TestTransactionSentAsTextIsWatched(t *testing.T) {
 				mustExec(t, conn, stmt)
 			}
 			assert.Equal(t, outcomes{test.want}, *got)
-			assert.ErrorIs(t, w.err(), ErrNoTransaction)
-			assert.ErrorIs(t, probe(t, conn).err(), ErrNoTransaction)
+			assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+			assert.ErrorIs(t, probe(t, conn).Err(), processlog.ErrNoTransaction)
 		})
 	}
 }
@@ -53,9 +54,9 @@ func TestChainBeginsTheNextTransaction(t *testing.T) {
 	mustExec(t, conn, "ROLLBACK AND CHAIN")
 	_, third := enlisted(t, conn)
 	mustExec(t, conn, "COMMIT")
-	assert.Equal(t, outcomes{committed}, *first)
-	assert.Equal(t, outcomes{rolledBack}, *second)
-	assert.Equal(t, outcomes{committed}, *third)
+	assert.Equal(t, outcomes{Committed}, *first)
+	assert.Equal(t, outcomes{RolledBack}, *second)
+	assert.Equal(t, outcomes{Committed}, *third)
 }
 
 func TestPreparedXACommittedElsewhereIsUnknown(t *testing.T) {
@@ -65,12 +66,12 @@ func TestPreparedXACommittedElsewhereIsUnknown(t *testing.T) {
 	mustExec(t, conn, "INSERT INTO t VALUES (100, 0)")
 	w, got := enlisted(t, conn)
 	mustExec(t, conn, "XA END 'connector-elsewhere'")
-	assert.ErrorIs(t, w.err(), ErrNoTransaction, "no statement joins it any more")
-	assert.ErrorIs(t, probe(t, conn).err(), ErrNoTransaction)
+	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction, "no statement joins it any more")
+	assert.ErrorIs(t, probe(t, conn).Err(), processlog.ErrNoTransaction)
 	mustExec(t, conn, "XA PREPARE 'connector-elsewhere'")
 	assert.Empty(t, *got)
 	require.Error(t, conn.Raw(func(any) error { return driver.ErrBadConn }))
-	assert.Equal(t, outcomes{commitUnknown}, *got)
+	assert.Equal(t, outcomes{Unknown}, *got)
 	require.Eventually(t, func() bool {
 		_, err := db.Exec("XA COMMIT 'connector-elsewhere'")
 		return err == nil
@@ -83,14 +84,14 @@ func TestTaintedXATransactionIsNotPrepared(t *testing.T) {
 	conn := connection(t, db)
 	mustExec(t, conn, "XA START 'connector-tainted'")
 	w, got := enlisted(t, conn)
-	w.taint(errors.New("not written"))
+	w.Taint(errors.New("not written"))
 	mustExec(t, conn, "XA END 'connector-tainted'")
 	for _, stmt := range []string{"XA PREPARE 'connector-tainted'", "XA COMMIT 'connector-tainted' ONE PHASE"} {
 		_, err := conn.ExecContext(t.Context(), stmt)
-		require.ErrorIs(t, err, ErrNotRecorded)
+		require.ErrorIs(t, err, processlog.ErrNotRecorded)
 	}
 	mustExec(t, conn, "XA ROLLBACK 'connector-tainted'")
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 }
 
 func TestImplicitCommitTellsHooksAndEndsTransaction(t *testing.T) {
@@ -112,18 +113,18 @@ func TestImplicitCommitTellsHooksAndEndsTransaction(t *testing.T) {
 			mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 			w, got := enlisted(t, tx)
 			mustExec(t, tx, stmt)
-			assert.Equal(t, outcomes{committed}, *got)
+			assert.Equal(t, outcomes{Committed}, *got)
 			assert.Len(t, *warnings, 1)
-			assert.ErrorIs(t, w.err(), ErrNoTransaction)
+			assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
 			if kindOf(stmt) == sqlBegin {
 				_, second := enlisted(t, tx)
 				require.NoError(t, tx.Rollback())
-				assert.Equal(t, outcomes{rolledBack}, *second)
+				assert.Equal(t, outcomes{RolledBack}, *second)
 			} else {
-				assert.ErrorIs(t, probe(t, tx).err(), ErrNoTransaction)
+				assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 				require.NoError(t, tx.Rollback())
 			}
-			assert.Equal(t, outcomes{committed}, *got)
+			assert.Equal(t, outcomes{Committed}, *got)
 			assert.True(t, exists(t, plain, 100))
 		})
 	}
@@ -154,10 +155,10 @@ func TestStatementsThatCommitNothing(t *testing.T) {
 			mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 			mustExec(t, tx, stmt)
 			assert.Empty(t, *got)
-			require.NoError(t, probe(t, tx).err())
-			require.NoError(t, w.err())
+			require.NoError(t, probe(t, tx).Err())
+			require.NoError(t, w.Err())
 			require.NoError(t, tx.Rollback())
-			assert.Equal(t, outcomes{rolledBack}, *got)
+			assert.Equal(t, outcomes{RolledBack}, *got)
 			assert.False(t, exists(t, plain, 100))
 		})
 	}
@@ -185,16 +186,16 @@ func TestDoubtIsSettledByTheServer(t *testing.T) {
 			mustExec(t, tx, "PREPARE p FROM 'COMMIT'")
 			w, got := enlisted(t, tx)
 			mustExec(t, tx, test.stmt)
-			require.ErrorIs(t, w.err(), ErrNoTransaction, "trusted before the server was asked")
+			require.ErrorIs(t, w.Err(), processlog.ErrNoTransaction, "trusted before the server was asked")
 			assert.Empty(t, *got)
 			if test.open {
-				require.NoError(t, probe(t, tx).err())
+				require.NoError(t, probe(t, tx).Err())
 				require.NoError(t, tx.Commit())
-				assert.Equal(t, outcomes{committed}, *got)
+				assert.Equal(t, outcomes{Committed}, *got)
 				return
 			}
-			require.ErrorIs(t, probe(t, tx).err(), ErrNoTransaction)
-			assert.Equal(t, outcomes{commitUnknown}, *got)
+			require.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
+			assert.Equal(t, outcomes{Unknown}, *got)
 		})
 	}
 }
@@ -207,11 +208,11 @@ func TestTransactionsWithoutBeginAreProvenOneByOne(t *testing.T) {
 		mustExec(t, conn, "INSERT INTO t VALUES (?, 0)", id)
 		_, got := enlisted(t, conn)
 		mustExec(t, conn, "COMMIT")
-		assert.Equal(t, outcomes{committed}, *got)
+		assert.Equal(t, outcomes{Committed}, *got)
 		assert.True(t, exists(t, plain, id))
 	}
 	mustExec(t, conn, "SET @@autocommit = 1")
-	assert.ErrorIs(t, probe(t, conn).err(), ErrNoTransaction)
+	assert.ErrorIs(t, probe(t, conn).Err(), processlog.ErrNoTransaction)
 }
 
 func TestFailedStatementsThatMightHaveEndedTheTransaction(t *testing.T) {
@@ -234,9 +235,9 @@ func TestFailedStatementsThatMightHaveEndedTheTransaction(t *testing.T) {
 			_, err := tx.Exec(test.stmt)
 			require.Error(t, err)
 			if test.open {
-				assert.NoError(t, probe(t, tx).err())
+				assert.NoError(t, probe(t, tx).Err())
 			} else {
-				assert.ErrorIs(t, probe(t, tx).err(), ErrNoTransaction)
+				assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 			}
 			require.NoError(t, tx.Rollback())
 		})

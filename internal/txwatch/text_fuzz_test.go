@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"database/sql"
@@ -105,7 +105,7 @@ func TestNoStatementEndsATransactionUnseen(t *testing.T) {
 				if opening != "" {
 					mustExec(t, conn, opening)
 					mustExec(t, conn, "UPDATE t SET n=n+1 WHERE id=20")
-					require.NoError(t, probe(t, conn).err())
+					require.NoError(t, probe(t, conn).Err())
 				}
 				_, _ = conn.ExecContext(t.Context(), text)
 				requireNotTakenForOpen(t, conn)
@@ -128,7 +128,7 @@ func freshConnection(t *testing.T, db *sql.DB) *sql.Conn {
 func requireNotTakenForOpen(t *testing.T, conn *sql.Conn) {
 	t.Helper()
 	require.NoError(t, conn.Raw(func(c any) error {
-		watched := c.(*connectorConn)
+		watched := c.(*watchedConn)
 		if watched.state == txOpen {
 			require.NoError(t, watched.send(t.Context(), "SAVEPOINT asked"))
 			require.NoError(t, watched.send(t.Context(), "RELEASE SAVEPOINT asked"), "the watcher says open, the server says closed")

@@ -1,9 +1,12 @@
-package compensator
+package txwatch
 
 import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // errImplicitCommit is reported when entries became durable before their transaction's Commit. They run.
@@ -26,28 +29,28 @@ const (
 // before its row was read back.
 type txWatch struct {
 	state    txState
-	implicit bool       // autocommit was touched: with no BEGIN, a transaction may be open all the same
-	discard  bool       // a rollback failed, the session was left inside a transaction, or an error was unfit: not to be used again
-	unseen   bool       // any error may have ended the transaction
-	suspect  bool       // the doubt comes from an error: if no transaction is open, the server has rolled it back
-	watched  *watchedTx // nil until an entry asks for it
-	ours     *watchedTx // the transaction that the library began on this connection, also once it is over
+	implicit bool // autocommit was touched: with no BEGIN, a transaction may be open all the same
+	discard  bool // a rollback failed, the session was left inside a transaction, or an error was unfit: not to be used again
+	unseen   bool // any error may have ended the transaction
+	suspect  bool // the doubt comes from an error: if no transaction is open, the server has rolled it back
+	watched  *Tx  // nil until an entry asks for it
+	ours     *Tx  // the transaction that the library began on this connection, also once it is over
 }
 
 // current is the transaction for an entry to enlist in.
-func (t *txWatch) current() *watchedTx {
+func (t *txWatch) current() *Tx {
 	if t.state == txClosed {
 		return noTransaction()
 	}
 	if t.watched != nil {
 		return t.watched
 	}
-	t.watched = new(watchedTx)
+	t.watched = new(Tx)
 	switch t.state {
 	case txAborted:
 		t.watched.abort()
 	case txDoubtful, txDetached:
-		t.watched.suspend(ErrNoTransaction)
+		t.watched.suspend(processlog.ErrNoTransaction)
 	}
 	return t.watched
 }
@@ -63,9 +66,9 @@ func (t *txWatch) mustKnow() bool {
 func (t *txWatch) lost(kind sqlKind) error {
 	switch {
 	case t.ours != nil:
-		return t.ours.over()
+		return t.ours.Over()
 	case t.state == txAborted && t.watched != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
-		return t.watched.err()
+		return t.watched.Err()
 	}
 	return nil
 }
@@ -74,7 +77,7 @@ func (t *txWatch) refusal() error {
 	if t.watched == nil {
 		return nil
 	}
-	return t.watched.refusal()
+	return t.watched.Refusal()
 }
 
 // begun follows a statement that begins a transaction, and so commits the one that was open.
@@ -95,9 +98,9 @@ func (t *txWatch) committedImplicitly(err error) {
 		if t.watched != nil {
 			warnConnector(errImplicitCommit)
 		}
-		t.end(committed)
+		t.end(Committed)
 	default:
-		t.end(commitUnknown)
+		t.end(Unknown)
 		if err != nil {
 			t.doubt()
 		}
@@ -107,10 +110,10 @@ func (t *txWatch) committedImplicitly(err error) {
 // committed follows a COMMIT and returns the error to give to the caller.
 func (t *txWatch) committed(err error) error {
 	t.discard = t.discard || unfit(err)
-	enlisted, outcome := t.watched != nil, classifyCommit(err)
+	enlisted, outcome := t.watched != nil, Classify(err)
 	t.end(outcome)
-	if enlisted && outcome == commitUnknown {
-		return fmt.Errorf("%w: %w", ErrCommitUnknown, err)
+	if enlisted && outcome == Unknown {
+		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
 	}
 	return err
 }
@@ -118,7 +121,7 @@ func (t *txWatch) committed(err error) error {
 // refused follows a ROLLBACK sent in place of a COMMIT and returns the error to give to the caller.
 func (t *txWatch) refused(refusal, rollback error) error {
 	aborted := t.state == txAborted
-	t.end(rolledBack)
+	t.end(RolledBack)
 	if rollback == nil || aborted {
 		return refusal
 	}
@@ -127,14 +130,14 @@ func (t *txWatch) refused(refusal, rollback error) error {
 }
 
 // dropped is how the transaction ends when it is rolled back or its connection closed.
-func (t *txWatch) dropped() commitOutcome {
+func (t *txWatch) dropped() Outcome {
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
-		return commitUnknown
+		return Unknown
 	}
-	return rolledBack
+	return RolledBack
 }
 
-func (t *txWatch) end(outcome commitOutcome) {
+func (t *txWatch) end(outcome Outcome) {
 	t.state, t.suspect = txClosed, false
 	if t.implicit {
 		t.state = txDoubtful
@@ -152,16 +155,16 @@ func (t *txWatch) reset() {
 	switch t.state {
 	case txClosed:
 	case txAborted:
-		t.end(rolledBack)
+		t.end(RolledBack)
 	default:
-		t.end(commitUnknown)
+		t.end(Unknown)
 		t.state = txDoubtful
 	}
 }
 
 // unfit reports whether err says that the connection is of no more use. Package sql closes one that fails with
 // ErrBadConn, but a pool that has lent it sees no errors.
-func unfit(err error) bool { return isReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
+func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
 // failed follows an error of any statement.
 func (t *txWatch) failed(err error) {
@@ -169,7 +172,7 @@ func (t *txWatch) failed(err error) {
 	if t.state == txClosed {
 		return
 	}
-	switch aborts, doubtful := abortsTransaction(err); {
+	switch aborts, doubtful := Aborts(err); {
 	case aborts:
 		t.aborted()
 	case doubtful, t.unseen:
@@ -192,7 +195,7 @@ func (t *txWatch) doubt() {
 	}
 	t.state, t.suspect = txDoubtful, false
 	if t.watched != nil {
-		t.watched.suspend(ErrNoTransaction)
+		t.watched.suspend(processlog.ErrNoTransaction)
 	}
 }
 
@@ -203,7 +206,7 @@ func (t *txWatch) proven(open bool) {
 		t.aborted()
 		return
 	case !open:
-		t.end(commitUnknown)
+		t.end(Unknown)
 		t.state = txClosed
 		return
 	}
@@ -245,7 +248,7 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 func (t *txWatch) afterCommit(chain bool, err error) error {
 	answer := t.committed(err)
 	switch {
-	case err != nil && classifyCommit(err) == commitUnknown:
+	case err != nil && Classify(err) == Unknown:
 		t.doubt() // refused by the parser, perhaps
 	case err == nil && chain:
 		t.state = txOpen
@@ -289,10 +292,10 @@ func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	case kind == sqlXAEnd && t.state != txClosed:
 		t.state = txDetached
 		if t.watched != nil {
-			t.watched.suspend(ErrNoTransaction)
+			t.watched.suspend(processlog.ErrNoTransaction)
 		}
 	case kind == sqlXARollback && (t.state == txDetached || t.state == txAborted):
-		t.end(rolledBack)
+		t.end(RolledBack)
 	}
 	return err
 }

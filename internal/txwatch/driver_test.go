@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // transcript does all kinds of work on one connection and notes everything a caller and the server can see.
@@ -186,26 +187,26 @@ func TestWatchedGivesTheInnerConnector(t *testing.T) {
 	inner, err := mysql.NewConnector(config)
 	require.NoError(t, err)
 
-	db := sql.OpenDB(Connector(Connector(inner)))
+	db := sql.OpenDB(Wrap(Wrap(inner)))
 	defer db.Close()
-	got, ok := watched(db)
+	got, ok := Inner(db)
 	require.True(t, ok)
 	assert.Same(t, inner, got)
 
 	plain := sql.OpenDB(inner)
 	defer plain.Close()
-	_, ok = watched(plain)
+	_, ok = Inner(plain)
 	assert.False(t, ok)
 
 	conn, err := db.Driver().Open(testservers.SharedSQL(t).DSN(""))
 	require.NoError(t, err)
-	assert.IsType(t, new(connectorConn), conn)
+	assert.IsType(t, new(watchedConn), conn)
 	require.NoError(t, conn.Close())
 }
 
 func TestConnectorClosesTheInnerOne(t *testing.T) {
 	inner := &closingConnector{}
-	require.NoError(t, sql.OpenDB(Connector(inner)).Close())
+	require.NoError(t, sql.OpenDB(Wrap(inner)).Close())
 	assert.True(t, inner.closed)
 }
 
@@ -331,7 +332,7 @@ func TestDriverWithoutOptionalInterfacesBehavesAsBefore(t *testing.T) {
 		return conn.log
 	}
 	want := work(func(c *oldConn) driver.Connector { return oldConnector{c} })
-	got := work(func(c *oldConn) driver.Connector { return Connector(oldConnector{c}) })
+	got := work(func(c *oldConn) driver.Connector { return Wrap(oldConnector{c}) })
 	assert.Equal(t, want, got)
 	assert.Contains(t, got, "exec [8]")
 	assert.Contains(t, got, "exec [checked 10]")
@@ -339,26 +340,26 @@ func TestDriverWithoutOptionalInterfacesBehavesAsBefore(t *testing.T) {
 
 func TestDriverWithoutOptionalInterfacesIsWatched(t *testing.T) {
 	inner := new(oldConn)
-	db := sql.OpenDB(Connector(oldConnector{inner}))
+	db := sql.OpenDB(Wrap(oldConnector{inner}))
 	defer db.Close()
 	tx := begin(t, db)
 	w, got := enlisted(t, tx)
-	w.taint(errors.New("not written"))
-	require.ErrorIs(t, tx.Commit(), ErrNotRecorded)
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	w.Taint(errors.New("not written"))
+	require.ErrorIs(t, tx.Commit(), processlog.ErrNotRecorded)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 
 	conn := connection(t, db)
 	mustExec(t, conn, "BEGIN")
 	w, got = enlisted(t, conn)
-	w.taint(errors.New("not written"))
+	w.Taint(errors.New("not written"))
 	_, err := conn.ExecContext(t.Context(), "COMMIT")
-	require.ErrorIs(t, err, ErrNotRecorded)
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	require.ErrorIs(t, err, processlog.ErrNotRecorded)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 	assert.Equal(t, []string{"begin", "rollback", "prepare BEGIN", "exec []", "prepare ROLLBACK", "exec []"}, inner.log)
 }
 
 func TestRowsOfOldDriverHaveNeutralColumns(t *testing.T) {
-	rows := &connectorRows{inner: new(oldRows), conn: new(connectorConn)}
+	rows := &watchedRows{inner: new(oldRows), conn: new(watchedConn)}
 	assert.False(t, rows.HasNextResultSet())
 	assert.Equal(t, io.EOF, rows.NextResultSet())
 	assert.Equal(t, reflect.TypeFor[any](), rows.ColumnTypeScanType(0))
@@ -375,13 +376,13 @@ func TestConnectionThatCouldNotRollBackIsNotUsedAgain(t *testing.T) {
 	for name, inTx := range map[string]bool{"Tx.Commit": true, "text": false} {
 		t.Run(name, func(t *testing.T) {
 			inner := &oldConn{rollbackErr: errors.New("no")}
-			db := sql.OpenDB(Connector(oldConnector{inner}))
+			db := sql.OpenDB(Wrap(oldConnector{inner}))
 			defer db.Close()
 			begun, commit := beginEitherWay(t, db, !inTx)
 			w, _ := enlisted(t, begun)
-			w.taint(errors.New("not written"))
+			w.Taint(errors.New("not written"))
 			inner.prepareErr = errors.New("no")
-			require.ErrorIs(t, commit(), ErrNotRecorded)
+			require.ErrorIs(t, commit(), processlog.ErrNotRecorded)
 			if conn, ok := begun.(*sql.Conn); ok {
 				require.NoError(t, conn.Close())
 			}
@@ -392,12 +393,12 @@ func TestConnectionThatCouldNotRollBackIsNotUsedAgain(t *testing.T) {
 
 func TestDeadlockWhilePreparingAbortsTransaction(t *testing.T) {
 	inner := new(oldConn)
-	db := sql.OpenDB(Connector(oldConnector{inner}))
+	db := sql.OpenDB(Wrap(oldConnector{inner}))
 	defer db.Close()
 	tx := begin(t, db)
 	w, _ := enlisted(t, tx)
 	inner.prepareErr = &mysql.MySQLError{Number: 1213}
 	_, err := tx.Prepare("SELECT 1")
 	requireMySQL(t, err, 1213)
-	assert.ErrorIs(t, w.err(), ErrTxAborted)
+	assert.ErrorIs(t, w.Err(), processlog.ErrTxAborted)
 }

@@ -1,4 +1,4 @@
-package compensator
+package txwatch
 
 import (
 	"database/sql"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // deadlock makes the server roll tx back in favour of a heavier transaction that holds row 2; meet is to
@@ -67,14 +68,14 @@ func TestSwallowedDeadlockRefusesEntriesAndCommit(t *testing.T) {
 			tx := begin(t, db)
 			w, got := enlisted(t, tx)
 			deadlock(t, tx, plain, func() { requireMySQL(t, meet(t, tx), 1213) })
-			assert.ErrorIs(t, w.err(), ErrTxAborted)
-			assert.ErrorIs(t, w.err(), ErrNoTransaction)
-			assert.Equal(t, outcomes{rolledBack}, *got, "reservations wait for nothing")
+			assert.ErrorIs(t, w.Err(), processlog.ErrTxAborted)
+			assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+			assert.Equal(t, outcomes{RolledBack}, *got, "reservations wait for nothing")
 
-			require.ErrorIs(t, tx.Commit(), ErrTxAborted)
-			assert.Equal(t, outcomes{rolledBack}, *got)
-			assert.ErrorIs(t, probe(t, db).err(), ErrNoTransaction)
-			assert.NotErrorIs(t, probe(t, db).err(), ErrTxAborted, "the state leaked into the pool")
+			require.ErrorIs(t, tx.Commit(), processlog.ErrTxAborted)
+			assert.Equal(t, outcomes{RolledBack}, *got)
+			assert.ErrorIs(t, probe(t, db).Err(), processlog.ErrNoTransaction)
+			assert.NotErrorIs(t, probe(t, db).Err(), processlog.ErrTxAborted, "the state leaked into the pool")
 		})
 	}
 }
@@ -87,11 +88,11 @@ func TestEntryAfterSwallowedDeadlockIsRefused(t *testing.T) {
 		requireMySQL(t, err, 1213)
 	})
 	w := probe(t, tx)
-	require.ErrorIs(t, w.err(), ErrTxAborted)
-	w.taint(w.err())
+	require.ErrorIs(t, w.Err(), processlog.ErrTxAborted)
+	w.Taint(w.Err())
 	err := tx.Commit()
-	require.ErrorIs(t, err, ErrTxAborted)
-	require.ErrorIs(t, err, ErrNotRecorded)
+	require.ErrorIs(t, err, processlog.ErrTxAborted)
+	require.ErrorIs(t, err, processlog.ErrNotRecorded)
 }
 
 func TestCommitOfDeadlockedTransactionWithoutEntriesIsLeftAlone(t *testing.T) {
@@ -120,9 +121,9 @@ func TestSnapshotConflictAbortsTransaction(t *testing.T) {
 	mustExec(t, plain, "UPDATE t SET n = 5 WHERE id = 1")
 	_, err = tx.Exec("UPDATE t SET n = 6 WHERE id = 1")
 	requireMySQL(t, err, 1020)
-	require.ErrorIs(t, w.err(), ErrTxAborted)
-	require.ErrorIs(t, tx.Commit(), ErrTxAborted)
-	assert.Equal(t, outcomes{rolledBack}, *got)
+	require.ErrorIs(t, w.Err(), processlog.ErrTxAborted)
+	require.ErrorIs(t, tx.Commit(), processlog.ErrTxAborted)
+	assert.Equal(t, outcomes{RolledBack}, *got)
 }
 
 func TestLockWaitTimeoutKeepsTransactionOpen(t *testing.T) {
@@ -135,9 +136,9 @@ func TestLockWaitTimeoutKeepsTransactionOpen(t *testing.T) {
 	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 	_, err := tx.Exec("UPDATE t SET n = 2 WHERE id = 1")
 	requireMySQL(t, err, 1205)
-	require.NoError(t, probe(t, tx).err())
+	require.NoError(t, probe(t, tx).Err())
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, outcomes{committed}, *got)
+	assert.Equal(t, outcomes{Committed}, *got)
 	assert.True(t, exists(t, plain, 100))
 }
 
@@ -153,5 +154,5 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	mustExec(t, tx, "INSERT INTO t VALUES (100, 0)")
 	_, err = tx.Exec("UPDATE t SET n = 2 WHERE id = 1")
 	requireMySQL(t, err, 1205)
-	assert.ErrorIs(t, probe(t, tx).err(), ErrNoTransaction)
+	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }

@@ -1,9 +1,11 @@
-package compensator
+package txwatch
 
 import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
 // lender opens connections by borrowing them from a pool that the user has opened without Connector, each for one
@@ -15,8 +17,8 @@ type lender struct {
 	unseen bool // dialect.unseenEnd
 }
 
-// lend opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
-func lend(db *sql.DB, unseen bool) *sql.DB {
+// Lend opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
+func Lend(db *sql.DB, unseen bool) *sql.DB {
 	lent := sql.OpenDB(lender{db, unseen})
 	lent.SetMaxIdleConns(-1)
 	return lent
@@ -40,7 +42,7 @@ func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 			return <-loan.back
 		})
 	}()
-	return &connectorConn{inner: <-inner, loan: loan, txWatch: txWatch{unseen: l.unseen}}, nil
+	return &watchedConn{inner: <-inner, loan: loan, txWatch: txWatch{unseen: l.unseen}}, nil
 }
 
 // loan is the time a connection is lent for. Package sql wants all use of a driver's connection inside one call of
@@ -58,4 +60,16 @@ func (l *loan) end(sound bool) {
 	}
 	l.back <- verdict
 	<-l.over
+}
+
+// ThrowAway closes a connection of the user's pool that was lent.
+func ThrowAway(ctx context.Context, conn *sql.Conn, why error) {
+	if mysqlerr.IsInsideTransaction(why) {
+		warnLeftOpen(ctx, why)
+	}
+	_ = conn.Raw(func(driverConn any) error { // fails with what it is told to
+		driverConn.(*watchedConn).discard = true
+		return driver.ErrBadConn
+	})
+	_ = conn.Close()
 }

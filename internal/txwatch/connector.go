@@ -1,0 +1,146 @@
+// Package txwatch wraps a database driver so that the end of every transaction on its connections is seen: whether it was
+// committed, rolled back by somebody or by the server, or nobody knows.
+//
+// The root package opens it and asks it; the store on SQL asks it, too. It knows drivers and statements, and nothing of
+// entries. It starts a goroutine for each loan of a connection (lender.go), which ends with the loan.
+package txwatch
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/report"
+)
+
+// Connector is a driver's connector whose connections are watched.
+type Connector struct {
+	inner  driver.Connector
+	Opened atomic.Int64 // connections so far
+}
+
+var (
+	_ driver.Connector = (*Connector)(nil)
+	_ io.Closer        = (*Connector)(nil)
+	_ driver.Driver    = Driver{}
+)
+
+// Wrap makes every connection of inner a watched one.
+func Wrap(inner driver.Connector) driver.Connector {
+	if c, ok := inner.(*Connector); ok {
+		return c
+	}
+	return &Connector{inner: inner}
+}
+
+func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.Opened.Add(1)
+	return &watchedConn{inner: conn, home: c}, nil
+}
+
+func (c *Connector) Driver() driver.Driver { return Driver{c} }
+
+// Close is called by sql.DB.Close.
+func (c *Connector) Close() error {
+	if closer, ok := c.inner.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// Driver is what sql.DB.Driver returns; it leads back to the connector.
+type Driver struct{ Connector *Connector }
+
+func (d Driver) Open(name string) (driver.Conn, error) {
+	conn, err := d.Connector.inner.Driver().Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{inner: conn, home: d.Connector}, nil
+}
+
+// Inner returns the connector beneath Connector's when db was opened on one, so that the library's own
+// statements go through a pool that nobody watches.
+func Inner(db *sql.DB) (inner driver.Connector, ok bool) {
+	d, ok := db.Driver().(Driver)
+	if !ok {
+		return nil, false
+	}
+	return d.Connector.inner, true
+}
+
+// Question asks the connection beneath any handle for the transaction it has open. It travels in the
+// context of a probe statement: a watched connection fills it and does not execute the text.
+type Question struct {
+	Ours    bool // the library has begun the transaction: nothing is sent once it is over
+	watched *Tx
+	Home    *Connector // the connection's
+}
+
+type enlistmentKey struct{}
+
+// Ask returns a context to run one probe statement with, through the handle in question. If the
+// handle is not watched the text really runs.
+func Ask(ctx context.Context) (context.Context, *Question) {
+	e := new(Question)
+	return context.WithValue(ctx, enlistmentKey{}, e), e
+}
+
+// Tx is the transaction the probe found, never nil on a watched handle: with no transaction open its err is
+// ErrNoTransaction. It is nil on any other handle.
+func (e *Question) Tx() *Tx { return e.watched }
+
+// unfilled returns the enlistment ctx carries, or nil when there is none or it has its answer: a context may
+// be used again for real statements.
+func unfilled(ctx context.Context) *Question {
+	e, ok := ctx.Value(enlistmentKey{}).(*Question)
+	if !ok || e.watched != nil {
+		return nil
+	}
+	return e
+}
+
+// warnLeftOpen reports a session that somebody left inside a transaction, and that is thrown away: to the Compensator
+// whose statement met it, or to the log.
+func warnLeftOpen(ctx context.Context, err error) {
+	err = fmt.Errorf("%w: %w", errLeftOpen, err)
+	if report.Send(ctx, report.Session, err) {
+		return
+	}
+	now, last := time.Now().UnixNano(), leftOpenWarned.Load()
+	if time.Duration(now-last) > report.Interval && leftOpenWarned.CompareAndSwap(last, now) {
+		warnConnector(err)
+	}
+}
+
+var leftOpenWarned atomic.Int64 // unix ns; of statements that are none of a Compensator's
+
+// errLeftOpen names the cause, which is nowhere in the server's words.
+var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
+
+// Answered reports whether ctx carries an enlistment that a connection has filled.
+func Answered(ctx context.Context) bool {
+	e, ok := ctx.Value(enlistmentKey{}).(*Question)
+	return ok && e.watched != nil
+}
+
+// connectorWarning receives what no caller can be told: an implicit commit, a panic in a hook. Nil logs.
+var connectorWarning atomic.Pointer[func(error)]
+
+func warnConnector(err error) {
+	if report := connectorWarning.Load(); report != nil {
+		(*report)(err)
+		return
+	}
+	slog.Warn("compensator: connector", "err", err)
+}
