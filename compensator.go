@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/timingwheel"
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
@@ -87,7 +88,7 @@ func (c *Compensator) open(ctx context.Context) error {
 	var err error
 	c.store, c.queue = c.cfg.Store, c.cfg.Queue
 	if c.store == nil {
-		if c.store, err = newSQLStore(ctx, c.cfg.DB, c.cfg.Table); err != nil {
+		if c.store, err = sqlstore.Open(ctx, c.cfg.DB, c.cfg.Table); err != nil {
 			return err
 		}
 		_, c.watchesDB = txwatch.Inner(c.cfg.DB)
@@ -120,12 +121,9 @@ func (c *Compensator) check(ctx context.Context) error {
 	if err := c.store.Check(ctx); err != nil {
 		return err
 	}
-	if s, ok := c.store.(*sqlStore); ok {
-		for _, note := range s.notes {
-			c.log.Warn("compensator: "+note, "server", s.version)
-		}
-		if s.maxContent > 0 && c.cfg.MaxContent > s.maxContent {
-			return &FieldError{Field: "MaxContent", Reason: fmt.Sprintf("%d: the server's max_allowed_packet leaves room for %d bytes", c.cfg.MaxContent, s.maxContent)}
+	if s, ok := c.store.(*sqlstore.Store); ok {
+		if err := c.checkServer(s); err != nil {
+			return err
 		}
 	}
 	var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 )
 
 // Config says where the process log lives and how fast it is worked off. Only DB is required. New copies it,
@@ -130,7 +131,7 @@ func (cfg Config) validate() error {
 	refuse(cfg.Redis != nil && cfg.Queue != nil, "Queue", "replaces Redis: give one of them")
 	badPrefix := redisqueue.PrefixProblem(cfg.Prefix)
 	refuse(badPrefix != "", "Prefix", badPrefix)
-	if _, err := parseTable(cfg.Table); err != nil {
+	if err := sqlstore.CheckTable(cfg.Table); err != nil {
 		problems = append(problems, err)
 	}
 	atLeast("Lease", cfg.Lease, time.Second)

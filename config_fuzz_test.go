@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/timingwheel"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -72,7 +73,7 @@ func FuzzConfig(f *testing.F) {
 			cfg.Queue = timingwheel.New()
 		}
 		if given&8 != 0 {
-			cfg.Store = new(sqlStore)
+			cfg.Store = new(sqlstore.Store)
 		}
 		cfg = cfg.withDefaults()
 		err := cfg.validate()
@@ -81,12 +82,9 @@ func FuzzConfig(f *testing.F) {
 		if err == nil {
 			require.Positive(t, min(cfg.Horizon+cfg.ReconcileInterval, 4*cfg.ReconcileInterval, 2*cfg.Lease), "what is computed from spans overflows")
 		}
-		name, tableErr := parseTable(cfg.Table)
+		tableErr := sqlstore.CheckTable(cfg.Table)
 		require.Equal(t, tableErr != nil, refuses(err, "Table"))
 		require.Equal(t, redisqueue.PrefixProblem(cfg.Prefix) != "", refuses(err, "Prefix"), "New's check of the prefix and the queue's are one")
-		if tableErr == nil {
-			requirePlainName(t, name)
-		}
 	})
 }
 
@@ -105,24 +103,6 @@ func flatten(err error) []error {
 		return joined.Unwrap()
 	}
 	return []error{err}
-}
-
-// requirePlainName demands that a table's name is quoted into exactly what was given, and short enough for what
-// is appended to it.
-func requirePlainName(t *testing.T, name tableName) {
-	t.Helper()
-	quoted := name.quoted("_audit")
-	want := 2
-	if name.database != "" {
-		want = 4
-	}
-	require.Equal(t, want, strings.Count(quoted, "`"))
-	require.NotContains(t, quoted, " ")
-	require.LessOrEqual(t, len(name.base)+len("_audit"), 64)
-	texts, err := DDL("mysql", strings.ReplaceAll(name.quoted(""), "`", ""))
-	require.NoError(t, err)
-	require.Contains(t, texts, name.quoted(""))
-	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
 }
 
 // Whatever a TypeConfig and a business type hold, registering names fields that exist, and what it accepts has
@@ -157,30 +137,6 @@ func FuzzTypeConfig(f *testing.F) {
 			require.NotEmpty(t, name)
 			require.Equal(t, strings.TrimSpace(name), name)
 		}
-	})
-}
-
-// What a server says of itself is read without panic: a version that cannot be read is refused, for features are needed.
-func FuzzServerAnswers(f *testing.F) {
-	for _, version := range []string{
-		"", "10.11.19-MariaDB-0+deb12u1", "8.0.1", "8.0.0", "5.5.5-10.6.0-MariaDB", "9", "8.", "99999999999999999999.1.1", "-1.0.0", "8.0", "+8.9.9", " 8.4.0",
-	} {
-		f.Add(version, "STRICT_TRANS_TABLES", int64(16<<20), "ROW", "0")
-	}
-	f.Add("8.4.0", "strict_all_tables", int64(-1<<63), "statement", "ON")
-	f.Fuzz(func(t *testing.T, version, mode string, packet int64, format, readOnly string) {
-		m := mysqlSession{version: version, autocommit: true, sqlMode: mode, maxPacket: packet, logBin: true, binlogFormat: format, readOnly: readOnly}
-		_ = m.contentLimit()
-		known := map[string]bool{"server version": true, "sql_mode": true, "binlog_format": true, "read_only": true}
-		for _, field := range fieldErrors(t, errors.Join(m.problems()...)) {
-			require.True(t, known[field.Field], field.Field)
-		}
-		require.Equal(t, m.supported(), !refuses(errors.Join(m.problems()...), "server version"))
-		require.NotNil(t, mysqlDialect(version).fault)
-		column := mysqlColumn{dataType: version, length: packet, collation: format}
-		table := mysqlTable{engine: readOnly, columns: map[string]mysqlColumn{mode: column, "idempotent_id": column}, missing: []string{mode}}
-		fieldErrors(t, errors.Join(table.problems(tableName{base: "x"})...))
-		_ = sqliteSession{version: version}.supported()
 	})
 }
 

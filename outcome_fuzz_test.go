@@ -207,7 +207,7 @@ func FuzzErrorText(f *testing.F) {
 		for range min(max(times, 1), 1<<14/(len(text)+1)) {
 			long += text
 		}
-		got := sanitizeError(long)
+		got := processlog.FitError(long)
 		require.True(t, utf8.ValidString(got))
 		require.LessOrEqual(t, utf8.RuneCountInString(got), processlog.MaxText)
 		if utf8.ValidString(long) && utf8.RuneCountInString(long) <= processlog.MaxText {

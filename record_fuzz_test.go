@@ -157,7 +157,7 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	byKey, err := c.Get(t.Context(), IdempotentID(got.IdempotentID))
 	require.NoError(t, err)
 	require.Equal(t, got.ID, byKey.ID, "%q names another entry", got.IdempotentID)
-	for _, filter := range []Filter{{BusinessType: e.BusinessType, Limit: maxPage}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: maxPage}} {
+	for _, filter := range []Filter{{BusinessType: e.BusinessType, Limit: 1000}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: 1000}} {
 		page, err := c.List(t.Context(), filter)
 		require.NoError(t, err)
 		found := false
@@ -180,5 +180,5 @@ func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string)
 	require.NoError(t, err)
 	got, err := c.Get(t.Context(), e.ID)
 	require.NoError(t, err)
-	require.Equal(t, sanitizeError(text), got.LastError)
+	require.Equal(t, processlog.FitError(text), got.LastError)
 }

@@ -20,7 +20,7 @@ func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) compensa
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, compensator.Migrate(t.Context(), db))
-	store, err := compensator.OpenSQLStore(t.Context(), db)
+	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	require.NoError(t, store.Check(t.Context()))

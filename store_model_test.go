@@ -78,7 +78,7 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 		_, err := db.Exec("DELETE FROM " + table)
 		require.NoError(t, err)
 	}
-	store, err := compensator.OpenSQLStore(t.Context(), db)
+	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 	require.NoError(t, err)
 	defer store.Close()
 	m := &storeTwins{ctx: t.Context(), database: store, memory: compensatortest.NewMemoryStore()}

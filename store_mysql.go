@@ -3,176 +3,48 @@ package compensator
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"strconv"
-	"strings"
-	"sync/atomic"
 
-	"github.com/go-sql-driver/mysql"
-
-	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
-	"github.com/compensator-go/compensator/migrations"
 )
 
-// mysqlDialect is MySQL from 8.0.1 and MariaDB from 10.6: the first with SKIP LOCKED.
-func mysqlDialect(version string) *dialect {
-	d := &dialect{
-		name:       "mysql",
-		migrations: migrations.MySQL,
-		// UTC_TIMESTAMP is free of session time zones and daylight saving.
-		now:   "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)",
-		stamp: "UTC_TIMESTAMP(3)",
-		stampMS: func(col string) string {
-			return "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + col + ") DIV 1000)"
-		},
-		stampAt: func(ms int64) string {
-			return fmt.Sprintf("TIMESTAMPADD(MICROSECOND,%d,TIMESTAMP'1970-01-01 00:00:00')", ms*1000)
-		},
-		text:       func(utf8 []byte) string { return "_utf8mb4 " + hexLiteral(utf8) },
-		greatest:   "GREATEST",
-		dueIndex:   " FORCE INDEX (k_due)",
-		keyIndex:   " FORCE INDEX (uk_idempotent_id)",
-		idIndex:    " FORCE INDEX (PRIMARY)",
-		deleteByID: func(table string) string { return "DELETE " + table + " FROM " + table + " FORCE INDEX (PRIMARY)" },
-		skipLocked: " FOR UPDATE SKIP LOCKED",
-		lock:       " FOR UPDATE",
-		lockNow:    " FOR UPDATE NOWAIT",
-		share:      " LOCK IN SHARE MODE",
-		shareNow:   " FOR SHARE NOWAIT",
-		latest:     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-		qualified:  true,
-		keyed:      mysqlKeyed,
-		probe:      probeMySQL,
-		begin:      beginMySQL,
-		check:      checkMySQL,
-		fault:      mysqlFault,
-	}
-	if strings.Contains(version, "MariaDB") {
-		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
-		d.inTx = "@@in_transaction=1"
-		d.returning = true
-	}
-	return d
-}
-
-// mysqlKeyed compares checksums, a tenth of the text that the keys are.
-func mysqlKeyed(keys []string) string {
-	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
-	b = append(b, "CRC32(idempotent_id) IN ("...)
-	for i, key := range keys {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(b, uint64(crc32.ChecksumIEEE([]byte(key))), 10)
-	}
-	return string(append(b, ')'))
-}
-
-func mysqlFault(err error) fault {
-	switch mysqlerr.Number(err) {
-	case 0:
-		if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
-			return faultUnreachable
-		}
-	case mysqlerr.DuplicateKey:
-		return faultDuplicate
-	case mysqlerr.LockWaitTimeout, mysqlerr.NoWait, mysqlerr.ResolveLock:
-		return faultBusy
-	case mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.DuringCommit, mysqlerr.BeforeCommit, mysqlerr.RolledBackOnCommit:
-		return faultAborted
-	case mysqlerr.BadNull:
-		return faultOutsideTx // every value of ours is checked; only guardedKey yields NULL
-	}
-	return faultOther
-}
-
-// probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
-// WRITE is what the next transaction would be anyway.
-func probeMySQL(ctx context.Context, tx Tx) error {
-	_, err := tx.ExecContext(ctx, "SET TRANSACTION READ WRITE")
-	switch {
-	case err == nil:
-		return ErrNoTransaction
-	case mysqlerr.IsInsideTransaction(err):
-		return nil
-	}
-	return fmt.Errorf("compensator: probe the transaction: %w", err)
-}
-
-// probeSavepoint is for servers that take SET TRANSACTION anywhere, as TiDB and Vitess do: only inside a transaction
-// does a savepoint live long enough to be released.
-func probeSavepoint(ctx context.Context, tx Tx) error {
-	_, err := tx.ExecContext(ctx, txwatch.DoubtSavepoint)
-	if txwatch.Answered(ctx) {
-		return nil // by the connection, which has sent nothing
-	}
-	if err == nil {
-		_, err = tx.ExecContext(ctx, txwatch.DoubtRelease)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
-		return ErrNoTransaction
-	}
-	return fmt.Errorf("compensator: probe the transaction: %w", err)
-}
-
-func beginMySQL(ctx context.Context, db *sql.DB) (Transaction, error) {
-	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-}
-
-// ownSettings make a session of ours independent of what the user's connections are set to. The short lock
-// wait keeps one held row from holding up a whole batch.
-const ownSettings = "SET SESSION innodb_lock_wait_timeout=2, autocommit=1, sql_mode='STRICT_ALL_TABLES'"
-
-// ownPoolSize is how many connections the library takes for itself.
-const ownPoolSize = 4
-
-// openOwn opens the library's own pool beside the user's, set up once per connection: nothing of it leaks
-// into the user's sessions, and a BEGIN of ours is a single round trip.
-func openOwn(inner driver.Connector, opened *atomic.Int64) *sql.DB {
-	db := sql.OpenDB(ownConnector{inner, opened})
-	db.SetMaxOpenConns(ownPoolSize)
-	db.SetMaxIdleConns(ownPoolSize)
-	return db
-}
-
-// dropReadOnly closes our idle connections to a server that has become read-only: the next are opened to where writes
-// go now. One that is in use meets its own error.
-func (s *sqlStore) dropReadOnly(err error) error {
-	if s.own != nil && mysqlerr.IsReadOnly(err) {
-		s.own.SetMaxIdleConns(0)
-		s.own.SetMaxIdleConns(ownPoolSize)
-	}
-	return err
-}
-
-type ownConnector struct {
-	driver.Connector
-	opened *atomic.Int64
-}
-
-func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+// OpenStore makes the store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
+// New as Config.Store, or has the suite of package compensatortest try another database. It does not Check; Close it.
+func OpenStore(ctx context.Context, db *sql.DB, table string) (Store, error) {
+	s, err := sqlstore.Open(ctx, db, table)
 	if err != nil {
 		return nil, err
 	}
-	exec, ok := conn.(driver.ExecerContext)
-	if !ok {
-		_ = conn.Close()
-		return nil, errors.New("compensator: the MySQL driver runs no statements on a bare connection")
+	return s, nil
+}
+
+// checkServer warns of what Check found on the server, and refuses entries that would not fit into one of its packets.
+func (c *Compensator) checkServer(s *sqlstore.Store) error {
+	for _, note := range s.Notes() {
+		c.log.Warn("compensator: "+note, "server", s.Version())
 	}
-	for _, setting := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", ownSettings} {
-		if _, err := exec.ExecContext(ctx, setting, nil); err != nil {
-			_ = conn.Close()
-			return nil, fmt.Errorf("compensator: set up a connection: %w", err)
-		}
+	if limit := s.ContentLimit(); limit > 0 && c.cfg.MaxContent > limit {
+		return &FieldError{Field: "MaxContent", Reason: fmt.Sprintf("%d: the server's max_allowed_packet leaves room for %d bytes", c.cfg.MaxContent, limit)}
 	}
-	c.opened.Add(1)
-	return conn, nil
+	return nil
+}
+
+// sameLog refuses a transaction of another database, whose log an entry would go to. Connections of the Connector that
+// Config.DB was opened on are taken as they are; any other Connector is asked once.
+func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *txwatch.Connector) error {
+	s, ok := c.store.(*sqlstore.Store)
+	d, watched := c.cfg.DB.Driver().(txwatch.Driver)
+	if _, known := c.homes.Load(home); known || !ok || !watched || d.Connector == home {
+		return nil
+	}
+	fingerprint, err := s.FingerprintBy(ctx, tx)
+	switch {
+	case err != nil:
+		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another Connector than Config.DB, and whether it has the same log could not be read: %v", err)}
+	case fingerprint != c.fingerprint:
+		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", fingerprint, c.fingerprint)}
+	}
+	c.homes.Store(home, true)
+	return nil
 }

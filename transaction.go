@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
@@ -116,10 +117,10 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compensator: begin: %w", err)
 	}
-	if seen, ok := tx.(watchedTransaction); ok {
+	if seen, ok := tx.(sqlstore.Transaction); ok {
 		tx = seen.Transaction
-		if seen.watch != nil {
-			return &ScopedTx{c: c, tx: tx, end: seen.watch}, nil
+		if seen.Watch != nil {
+			return &ScopedTx{c: c, tx: tx, end: seen.Watch}, nil
 		}
 	}
 	alone := new(unwatched)
@@ -240,23 +241,4 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 		return watch, c.sameLog(ctx, tx, enlistment.Home)
 	}
 	return nil, err
-}
-
-// sameLog refuses a transaction of another database, whose log an entry would go to. Connections of the Connector that
-// Config.DB was opened on are taken as they are; any other Connector is asked once.
-func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *txwatch.Connector) error {
-	s, ok := c.store.(*sqlStore)
-	d, watched := c.cfg.DB.Driver().(txwatch.Driver)
-	if _, known := c.homes.Load(home); known || !ok || !watched || d.Connector == home {
-		return nil
-	}
-	fingerprint, err := s.fingerprintBy(ctx, tx)
-	switch {
-	case err != nil:
-		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another Connector than Config.DB, and whether it has the same log could not be read: %v", err)}
-	case fingerprint != c.fingerprint:
-		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", fingerprint, c.fingerprint)}
-	}
-	c.homes.Store(home, true)
-	return nil
 }

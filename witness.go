@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -109,7 +109,7 @@ func (w *witness) sawRows(rows []Row, asked time.Time) {
 
 // sawRead is sawRows for what was read outside a transaction, which in the user's pool may be at READ UNCOMMITTED.
 func (w *witness) sawRead(rows []Row, asked time.Time) {
-	if s, ok := w.c.store.(*sqlStore); !ok || s.own != nil {
+	if s, ok := w.c.store.(*sqlstore.Store); !ok || s.ReadsCommitted() {
 		w.sawRows(rows, asked)
 	}
 }
@@ -202,11 +202,10 @@ const strangePause = time.Second
 
 // connections counts those of our own that were opened so far, and those of the user's.
 func (w *witness) connections() (own, users int64) {
-	s, ok := w.c.store.(*sqlStore)
-	if !ok || s.own == nil {
-		return 0, 0
+	if s, ok := w.c.store.(*sqlstore.Store); ok {
+		return s.Connections()
 	}
-	return s.opened.Load(), s.db.Driver().(txwatch.Driver).Connector.Opened.Load()
+	return 0, 0
 }
 
 // stopped is why nothing is started and recorded here, or nil.

@@ -143,7 +143,7 @@ func (s *MemoryStore) Close() error { return nil }
 // committedLocked lists the committed version of every row, by ascending id.
 func (s *MemoryStore) committedLocked() []*version {
 	versions := make([]*version, 0, len(s.rows))
-	for _, id := range slices.SortedFunc(maps.Keys(s.rows), compareIDs) {
+	for _, id := range slices.SortedFunc(maps.Keys(s.rows), processlog.ID.Compare) {
 		if committed := s.rows[id].committed; committed != nil {
 			versions = append(versions, committed)
 		}

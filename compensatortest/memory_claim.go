@@ -25,7 +25,7 @@ func (s *MemoryStore) Claim(ctx context.Context, want []processlog.Wanted, token
 	for _, w := range want {
 		held[w.ID] = w.Token
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(held), compareIDs) {
+	for _, id := range slices.SortedFunc(maps.Keys(held), processlog.ID.Compare) {
 		c.oneLocked(id, held[id])
 	}
 	return c.found, nil
@@ -129,7 +129,7 @@ func (s *MemoryStore) Renew(ctx context.Context, held []processlog.Held, lease t
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until := s.nowLocked() + millis(lease)
+	until := s.nowLocked() + processlog.Millis(lease)
 	var lost []processlog.ID
 	for _, h := range held {
 		row := s.rows[h.ID]

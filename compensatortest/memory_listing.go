@@ -150,7 +150,7 @@ func (s *MemoryStore) Purge(ctx context.Context, state processlog.State, age tim
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	old := s.matchingLocked(func(v *version) bool { return v.entry.State == state && v.nextAt < now-millis(age) })
+	old := s.matchingLocked(func(v *version) bool { return v.entry.State == state && v.nextAt < now-processlog.Millis(age) })
 	slices.SortFunc(old, func(a, b *version) int {
 		return cmp.Or(cmp.Compare(a.entry.BusinessType, b.entry.BusinessType), place(a.scheduled(now), b.scheduled(now)))
 	})

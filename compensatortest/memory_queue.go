@@ -298,4 +298,4 @@ func (q *MemoryQueue) leadLocked(client int, period time.Duration) bool {
 }
 
 // waitMillis rounds up, because nothing may come due early. What is past is now.
-func waitMillis(d time.Duration) int64 { return max(0, millis(d)) }
+func waitMillis(d time.Duration) int64 { return max(0, processlog.Millis(d)) }

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -116,7 +114,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // unreadable headers must not keep an entry from running
 	}
 	if draft.Lease > 0 {
-		v.entry.DeliveryCount, v.leaseUntil = 1, now+millis(draft.Lease)
+		v.entry.DeliveryCount, v.leaseUntil = 1, now+processlog.Millis(draft.Lease)
 	}
 	return v
 }
@@ -149,7 +147,7 @@ func (v *version) claimed(token processlog.Token, lease time.Duration, now int64
 	if !own || next.entry.DeliveryCount == 0 {
 		next.entry.DeliveryCount++
 	}
-	next.leaseUntil = now + millis(lease)
+	next.leaseUntil = now + processlog.Millis(lease)
 	return next
 }
 
@@ -168,7 +166,7 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 		next.entry.ProcessCount, next.entry.CompensateCount = outcome.ProcessCount, outcome.CompensateCount
 	}
 	next.entry.State, next.entry.EndedBy = outcome.To, outcome.EndedBy
-	next.entry.LastError = storableError(outcome.LastError)
+	next.entry.LastError = processlog.FitError(outcome.LastError)
 	next.entry.DeliveryCount, next.leaseUntil = 0, 0
 	next.nextAt = now
 	if !outcome.To.Terminal() {
@@ -201,38 +199,14 @@ func (v *version) scheduled(now int64) processlog.Scheduled {
 
 // place compares rows by their place in the schedule.
 func place(a, b processlog.Scheduled) int {
-	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), compareIDs(a.ID, b.ID))
-}
-
-func compareIDs(a, b processlog.ID) int { return cmp.Compare(a.Row(), b.Row()) }
-
-// storableError makes text of a handler what the last_error column takes: at most 1,000 valid runes.
-func storableError(text string) string {
-	const runes = 1000
-	text = strings.ToValidUTF8(text[:min(len(text), runes*utf8.UTFMax)], "\uFFFD")
-	if utf8.RuneCountInString(text) > runes {
-		text = string([]rune(text)[:runes])
-	}
-	return text
+	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID))
 }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// millis rounds up, so that nothing is early.
-func millis(d time.Duration) int64 {
-	ms := d.Milliseconds()
-	if d > duration(ms) {
-		ms++
-	}
-	return ms
-}
-
 // dueAt is delay from now. Now was cut to milliseconds, so one more keeps it from being early.
 func dueAt(now int64, delay time.Duration) int64 {
-	if delay <= 0 {
-		return now
-	}
-	return now + millis(delay) + 1
+	return now + processlog.DueAfter(delay)
 }

@@ -1,6 +1,10 @@
 package processlog
 
-import "time"
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
 
 // What the table takes: characters; of headers, bytes.
 const (
@@ -41,3 +45,13 @@ func DueAfter(d time.Duration) int64 {
 
 // DueIn is DueAfter for the queue: asked any sooner, the database would say "not yet".
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
+
+// FitError makes a handler's text what the column of the last error takes: at most MaxText valid characters.
+func FitError(text string) string {
+	text = text[:min(len(text), MaxText*utf8.UTFMax)]
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if utf8.RuneCountInString(text) > MaxText {
+		text = string([]rune(text)[:MaxText])
+	}
+	return text
+}

@@ -7,7 +7,7 @@ func claiming() []mutant {
 			name: "claimed-early", oracle: safety,
 			what: "a claim takes entries that are not due, when the queue says they are",
 			edits: []edit{
-				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.LeaseLeft > 0 && !c.ours(row):"},
+				{"internal/sqlstore/claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.LeaseLeft > 0 && !c.ours(row):"},
 				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.LeaseLeft > 0 && !own:"},
 			},
 			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(model, "m:no-early-guard").and(simulation, "300"),
@@ -24,7 +24,7 @@ func claiming() []mutant {
 			name: "leases-ignored", oracle: duplicates,
 			what: "a claim takes entries that another process holds",
 			edits: []edit{
-				{"store_claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.DueIn > 0 || false:"},
+				{"internal/sqlstore/claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.DueIn > 0 || false:"},
 				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.DueIn > 0 || false && !own:"},
 			},
 			sees: tests("TestEntryTwiceOnItsWayRunsOnce", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300").and(model, "m:queue-trusted"),
@@ -33,7 +33,7 @@ func claiming() []mutant {
 			name: "claim-without-version", oracle: duplicates,
 			what: "a claim writes without comparing the version it has read: where row locks lock nothing, two get the row",
 			edits: []edit{
-				{"store_claim.go", "WHERE id IN (%s) AND version=%d\",", "WHERE id IN (%s) AND version>=0*%d\","},
+				{"internal/sqlstore/claim.go", "WHERE id IN (%s) AND version=%d\",", "WHERE id IN (%s) AND version>=0*%d\","},
 			},
 			sees: tests("TestClaimsHaveOneOwnerWhereRowLocksLockNothing"),
 		},
@@ -41,8 +41,8 @@ func claiming() []mutant {
 			name: "skip-locked-removed", oracle: lateness,
 			what: "a claim waits for rows that somebody holds, and everything due waits with it",
 			edits: []edit{
-				{"store_mysql.go", "skipLocked: \" FOR UPDATE SKIP LOCKED\",", "skipLocked: \" FOR UPDATE\","},
-				{"check_instruments.go", "p.s.d.halves = true", "p.s.d.halves = false"}, // it would be found out
+				{"internal/sqlstore/mysql.go", "skipLocked: \" FOR UPDATE SKIP LOCKED\",", "skipLocked: \" FOR UPDATE\","},
+				{"internal/sqlstore/check_instruments.go", "p.s.d.halves = true", "p.s.d.halves = false"}, // it would be found out
 			},
 			sees: tests("TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimNeverWaitsForALockedRow"),
 		},
@@ -50,7 +50,7 @@ func claiming() []mutant {
 			name: "gone-fails-claim", oracle: lateness,
 			what: "one id that does not exist fails the claim of all others",
 			edits: []edit{
-				{"store_claim.go", "	c.found.Gone = append(c.found.Gone, without(unread, locked)...)\n	return nil\n", "	if len(locked) < len(unread) {\n		return fmt.Errorf(\"no such entry\")\n	}\n	return nil\n"},
+				{"internal/sqlstore/claim.go", "	c.found.Gone = append(c.found.Gone, without(unread, locked)...)\n	return nil\n", "	if len(locked) < len(unread) {\n		return fmt.Errorf(\"no such entry\")\n	}\n	return nil\n"},
 			},
 			sees: tests("TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave"),
 		},
@@ -58,8 +58,8 @@ func claiming() []mutant {
 			name: "crash-not-counted", oracle: safety,
 			what: "a claim does not count its delivery: an entry that kills its process is run for ever",
 			edits: []edit{
-				{"store_claim.go", "delivery_count=delivery_count+1", "delivery_count=GREATEST(1,delivery_count)"},
-				{"store_claim.go", "	row.DeliveryCount++\n", "	row.DeliveryCount = max(1, row.DeliveryCount)\n"},
+				{"internal/sqlstore/claim.go", "delivery_count=delivery_count+1", "delivery_count=GREATEST(1,delivery_count)"},
+				{"internal/sqlstore/claim.go", "	row.DeliveryCount++\n", "	row.DeliveryCount = max(1, row.DeliveryCount)\n"},
 				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount++\n", "	next.entry.DeliveryCount = max(1, next.entry.DeliveryCount)\n"},
 			},
 			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(model, "m:crash-uncounted").and(crash, "claim-committed"),
@@ -100,7 +100,7 @@ func claiming() []mutant {
 			name: "release-without-token", oracle: duplicates,
 			what: "giving a claim back ends the lease of whoever holds the entry now",
 			edits: []edit{
-				{"store_claim.go", "AND token=%s AND delivery_count>0 AND lease_until>0\",", "AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0\","},
+				{"internal/sqlstore/claim.go", "AND token=%s AND delivery_count>0 AND lease_until>0\",", "AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0\","},
 				{"compensatortest/memory_claim.go", "row.committed.token != token ||", ""},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim").and(model, "m:release-untokened").and(simulation, "2000"),

@@ -7,7 +7,7 @@ func compensating() []mutant {
 			name: "compensation-without-fence", oracle: safety,
 			what: "the outcome of a compensation is written whoever has taken the entry over since",
 			edits: []edit{
-				{"store_settle.go", "	if g.absorb {\n		return fmt.Sprintf(\"epoch", `	others := func(id EntryID) bool { return v.of(id).To != Compensated && v.of(id).CompensateCount == 0 }
+				{"internal/sqlstore/settle.go", "	if g.absorb {\n		return fmt.Sprintf(\"epoch", `	others := func(id processlog.ID) bool { return v.of(id).To != processlog.Compensated && v.of(id).CompensateCount == 0 }
 	if !slices.ContainsFunc(v.ids, others) {
 		return "state+0=-3"
 	}

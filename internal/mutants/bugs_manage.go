@@ -63,7 +63,7 @@ func managing() []mutant {
 			name: "audit-apart", oracle: safety,
 			what: "what a person did is not kept",
 			edits: []edit{
-				{"store_settle.go", "	if !ch.Audited() {\n", "	if true || !ch.Audited() {\n"},
+				{"internal/sqlstore/settle.go", "	if !ch.Audited() {\n", "	if true || !ch.Audited() {\n"},
 			},
 			sees: tests("TestWhatPeopleDoIsKeptWithTheChange"),
 		},
@@ -71,7 +71,7 @@ func managing() []mutant {
 			name: "purge-takes-what-moved-on", oracle: safety,
 			what: "a purge deletes rows that a person has set in motion since it found them",
 			edits: []edit{
-				{"store_purge.go", "WHERE id IN (%s) AND state+0=%d AND %s\",", "WHERE id IN (%s) AND state+0<>%d+100 AND %s<>-1\","},
+				{"internal/sqlstore/purge.go", "WHERE id IN (%s) AND state+0=%d AND %s\",", "WHERE id IN (%s) AND state+0<>%d+100 AND %s<>-1\","},
 			},
 			sees: tests("TestPurgeSparesWhatMovedOnWhileItWaited"),
 		},
@@ -79,7 +79,7 @@ func managing() []mutant {
 			name: "purge-takes-young", oracle: safety,
 			what: "a purge deletes entries that have only just ended: their idempotent ids guard no longer",
 			edits: []edit{
-				{"store_purge.go", "old := fmt.Sprintf(\"next_at<%s-%d\",", "old := fmt.Sprintf(\"next_at<%s+0*%d\","},
+				{"internal/sqlstore/purge.go", "old := fmt.Sprintf(\"next_at<%s-%d\",", "old := fmt.Sprintf(\"next_at<%s+0*%d\","},
 			},
 			sees: tests("TestPurgeDeletesOnlyWhatIsOldAndTerminal").and(crash, "purge-part,old"),
 		},

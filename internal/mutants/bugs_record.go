@@ -7,8 +7,8 @@ func recording() []mutant {
 			name: "lost-probe", oracle: safety,
 			what: "Record writes although no transaction is open: the entry is durable on its own",
 			edits: []edit{
-				{"store_insert.go", "if (!proven || s.d.unseenEnd) && s.d.inTx == \"\" {", "if false {"},
-				{"store_insert.go", "proven: proven,", "proven: true,"},
+				{"internal/sqlstore/insert.go", "if (!proven || s.d.unseenEnd) && s.d.inTx == \"\" {", "if false {"},
+				{"internal/sqlstore/insert.go", "proven: proven,", "proven: true,"},
 			},
 			sees: tests("TestEntryAfterASwallowedConflictIsRefused", "TestRecordRefusesHandlesWithoutOpenTransaction"),
 		},
@@ -65,7 +65,7 @@ func recording() []mutant {
 			name: "three-left-open-sessions", oracle: producers,
 			what: "a transaction of ours fails when more pooled sessions were left inside one than package sql tries",
 			edits: []edit{
-				{"store_sql.go", "	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {\n", "	if true {\n"},
+				{"internal/sqlstore/store.go", "	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {\n", "	if true {\n"},
 			},
 			sees: tests("TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction"),
 		},
@@ -73,7 +73,7 @@ func recording() []mutant {
 			name: "due-read-from-an-old-snapshot", oracle: lateness,
 			what: "what is due is looked for in whatever transaction somebody has left open on the session",
 			edits: []edit{
-				{"store_sql.go", "	if s.own != nil || s.d.latest == \"\" {\n", "	if true {\n"},
+				{"internal/sqlstore/store.go", "	if s.own != nil || s.d.latest == \"\" {\n", "	if true {\n"},
 			},
 			sees: tests("TestHealthSeesPastASnapshotThatSomebodyLeftOpen"),
 		},
@@ -97,7 +97,7 @@ func recording() []mutant {
 			name: "plain-pool-unwatched", oracle: safety,
 			what: "transactions of ours in a plain pool are not watched: errors in rows and prepared statements go unseen",
 			edits: []edit{
-				{"store_sql.go", "		s.users = txwatch.Lend(db, d.unseenEnd)\n", ""},
+				{"internal/sqlstore/store.go", "		s.users = txwatch.Lend(db, d.unseenEnd)\n", ""},
 			},
 			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
 		},
@@ -105,7 +105,7 @@ func recording() []mutant {
 			name: "duplicate-overwrites", oracle: safety,
 			what: "a repeated idempotent id writes over the entry that has it",
 			edits: []edit{
-				{"store_insert.go", "return b.String(), args", "return b.String() + \" ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0\", args"},
+				{"internal/sqlstore/insert.go", "return b.String(), args", "return b.String() + \" ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0\", args"},
 				{"compensatortest/memory_insert.go", "		entry := &row.seenBy(tx).entry\n", "		entry := &row.seenBy(tx).entry\n		entry.Content, entry.State = draft.Content, processlog.Pending\n"},
 			},
 			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold").and(simulation, "300"),
@@ -114,8 +114,8 @@ func recording() []mutant {
 			name: "repeatable-read", oracle: producers,
 			what: "our transactions run at REPEATABLE READ: they lock gaps that others insert into",
 			edits: []edit{
-				{"store_mysql.go", "&sql.TxOptions{Isolation: sql.LevelReadCommitted}", "&sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
-				{"store_mysql.go", "\"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED\"", "\"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ\""},
+				{"internal/sqlstore/mysql.go", "&sql.TxOptions{Isolation: sql.LevelReadCommitted}", "&sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
+				{"internal/sqlstore/mysql.go", "\"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED\"", "\"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ\""},
 			},
 			sees: tests("TestProducerNeverWaitsForAStatementOfOurs", "TestOwnTransactionsAreReadCommittedWhateverTheServersDefault"),
 		},
@@ -200,7 +200,7 @@ func recording() []mutant {
 			name: "instruments-trusted", oracle: safety,
 			what: "New does not try what tells whether a transaction is open, and what locks: where they do not, entries are durable without their transaction",
 			edits: []edit{
-				{"check_mysql.go", "return checkInstruments(ctx, s)", "return nil"},
+				{"internal/sqlstore/check_mysql.go", "return checkInstruments(ctx, s)", "return nil"},
 			},
 			sees: tests("TestNewRefusesAServerWhose", "TestEntriesRunOnAServerWhose"),
 		},
@@ -208,7 +208,7 @@ func recording() []mutant {
 			name: "halves-not-taken", oracle: lateness,
 			what: "a server whose SKIP LOCKED waits is asked with it all the same",
 			edits: []edit{
-				{"store_sql.go", "if !s.d.halves {\n		return read", "if true {\n		return read"},
+				{"internal/sqlstore/store.go", "if !s.d.halves {\n		return read", "if true {\n		return read"},
 			},
 			sees: tests("TestStoreKeepsEveryPromiseOnAServerOfManyLies/connector/ClaimNeverWaitsForALockedRow"),
 		},
@@ -216,7 +216,7 @@ func recording() []mutant {
 			name: "other-databases-taken", oracle: safety,
 			what: "an entry of one database is written into the log of another whose transaction it was given, on a plain pool",
 			edits: []edit{
-				{"check_mysql.go", "s.home = session.database", "_ = session.database"},
+				{"internal/sqlstore/check_mysql.go", "s.home = session.database", "_ = session.database"},
 			},
 			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/plain,_transaction_of_a_plain"),
 		},
@@ -224,7 +224,7 @@ func recording() []mutant {
 			name: "almost-the-same-database", oracle: safety,
 			what: "a database whose name differs by case alone is taken for the log's",
 			edits: []edit{
-				{"store_sql.go", "return \"DATABASE()=\" + home + \" COLLATE utf8mb4_bin\"", "return \"DATABASE()=\" + home"},
+				{"internal/sqlstore/store.go", "return \"DATABASE()=\" + home + \" COLLATE utf8mb4_bin\"", "return \"DATABASE()=\" + home"},
 			},
 			sees: tests("TestDatabasesOfAlmostTheSameNameAreApart"),
 		},
@@ -232,7 +232,7 @@ func recording() []mutant {
 			name: "other-connectors-taken", oracle: safety,
 			what: "the same, on another Connector",
 			edits: []edit{
-				{"transaction.go", "known || !ok || !watched || d.Connector == home {", "known || !ok || !watched || d.Connector != nil {"},
+				{"store_mysql.go", "known || !ok || !watched || d.Connector == home {", "known || !ok || !watched || d.Connector != nil {"},
 			},
 			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/connector,_transaction_of_a_connector"),
 		},
@@ -240,7 +240,7 @@ func recording() []mutant {
 			name: "migrate-once", oracle: lateness,
 			what: "a migration that meets another process's is given up",
 			edits: []edit{
-				{"migrate.go", "f != faultAborted && f != faultBusy", "f >= 0"},
+				{"internal/sqlstore/migrate.go", "f != faultAborted && f != faultBusy", "f >= 0"},
 			},
 			sees: tests("TestMigrateTriesAgainWhatMetAnotherProcess"),
 		},
@@ -248,7 +248,7 @@ func recording() []mutant {
 			name: "snapshots-locked", oracle: producers,
 			what: "a known id is looked up under a lock where that aborts a transaction whose snapshot is older",
 			edits: []edit{
-				{"store_insert.go", "if in.s.d.snapshots {", "if false {"},
+				{"internal/sqlstore/insert.go", "if in.s.d.snapshots {", "if false {"},
 			},
 			sees: tests("TestDuplicateOfAnEntryThatChangesAbortsNothing"),
 		},
@@ -256,7 +256,7 @@ func recording() []mutant {
 			name: "watched-probed", oracle: safety,
 			what: "the second half of a probe is sent on a connection that has answered the first",
 			edits: []edit{
-				{"store_mysql.go", "if txwatch.Answered(ctx) {", "if false {"},
+				{"internal/sqlstore/mysql.go", "if txwatch.Answered(ctx) {", "if false {"},
 			},
 			sees: tests("TestWatchedTransactionIsNeverProbed"),
 		},

@@ -23,7 +23,7 @@ func running() []mutant {
 			name: "renewal-without-fence", oracle: lateness,
 			what: "a renewal asks for neither version nor state: a handler whose entry was cancelled is not told",
 			edits: []edit{
-				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
+				{"internal/sqlstore/claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
 				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
 			sees:     tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost"),
@@ -33,8 +33,8 @@ func running() []mutant {
 			name: "renewal-revives", oracle: safety,
 			what: "a renewal writes the entry back as it was claimed: one that was cancelled elsewhere comes to life again",
 			edits: []edit{
-				{"store_claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
-				{"store_claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s\""},
+				{"internal/sqlstore/claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
+				{"internal/sqlstore/claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s\""},
 				{"compensatortest/memory_claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = processlog.Pending, \"\"\n	}\n"},
 				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
@@ -70,7 +70,7 @@ func running() []mutant {
 			name: "effect-without-fence", oracle: safety,
 			what: "a transactional handler commits its effect although somebody else has taken its entry over",
 			edits: []edit{
-				{"store_settle.go", "	case changed == 1:\n		return nil\n", "	case changed <= 1:\n		return nil\n"},
+				{"internal/sqlstore/settle.go", "	case changed == 1:\n		return nil\n", "	case changed <= 1:\n		return nil\n"},
 				{"compensatortest/memory_settle.go", "	case row == nil || !row.seenBy(own).admits(outcome):\n", "	case row != nil && !row.seenBy(own).admits(outcome):\n		return nil\n	case row == nil:\n"},
 			},
 			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300"),

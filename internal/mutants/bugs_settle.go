@@ -7,7 +7,7 @@ func settling() []mutant {
 			name: "settle-without-fence", oracle: safety,
 			what: "an outcome is written whoever holds the entry now",
 			edits: []edit{
-				{"store_settle.go", "return \"version=\" + v.number(func(o *Outcome) int64 { return int64(o.Version) }) + \" AND state", "return \"state"},
+				{"internal/sqlstore/settle.go", "return \"version=\" + v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }) + \" AND state", "return \"state"},
 				{"compensatortest/memory_settle.go", "return v.entry.Version == outcome.Version && !v.entry.State.Terminal()", "return !v.entry.State.Terminal()"},
 			},
 			sees: tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:failure-unfenced").and(chaos, "60s"),
@@ -24,7 +24,7 @@ func settling() []mutant {
 			name: "success-without-epoch", oracle: safety,
 			what: "a success of the generation before counts for the one a person has started",
 			edits: []edit{
-				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return \"state+0 IN (0,-1)\""},
+				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return \"state+0 IN (0,-1)\""},
 				{"compensatortest/memory_settle.go", "return v.entry.Epoch == outcome.Epoch && (", "return ("},
 			},
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly").and(model, "m:epoch-ignored"),
@@ -33,7 +33,7 @@ func settling() []mutant {
 			name: "outcome-of-another-entry", oracle: safety,
 			what: "an outcome is written to whatever row has the id of its entry: in a database that has gone back, to another entry",
 			edits: []edit{
-				{"store_settle.go", "return \" AND \" + s.d.keyed(keys)", "return \"\""},
+				{"internal/sqlstore/settle.go", "return \" AND \" + s.d.keyed(keys)", "return \"\""},
 				{"compensatortest/memory_settle.go", "return v.entry.IdempotentID == outcome.IdempotentID", "return true"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/OutcomeNeverEndsAnEntryThatGotItsId"),
@@ -42,7 +42,7 @@ func settling() []mutant {
 			name: "success-absorbed-while-compensating", oracle: safety,
 			what: "a late success ends an entry whose compensation is under way: done and undone",
 			edits: []edit{
-				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.epoch)"},
+				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.epoch)"},
 				{"compensatortest/memory_settle.go", "v.entry.State == processlog.Retrying)", "v.entry.State == processlog.Retrying || v.entry.State == processlog.Compensating)"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating").and(model, "m:absorb-compensating"),
@@ -51,7 +51,7 @@ func settling() []mutant {
 			name: "settle-forgets-token", oracle: safety,
 			what: "a settle that is repeated because its answer was lost takes what it wrote itself for another's",
 			edits: []edit{
-				{"store_settle.go", "Settled{Applied: row.Token == token, State: row.State}", "Settled{State: row.State}"},
+				{"internal/sqlstore/settle.go", "processlog.Settled{Applied: row.Token == token, State: row.State}", "processlog.Settled{State: row.State}"},
 				{"compensatortest/memory_settle.go", "Applied: before.token == token, State", "State"},
 			},
 			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(model, "m:settle-blind"),
@@ -92,7 +92,7 @@ func settling() []mutant {
 			name: "count-in-sql", oracle: safety,
 			what: "the failure is counted in SQL before the state is computed from the count: exhausted one early",
 			edits: []edit{
-				{"store_settle.go", "	return \"state=\" + v.number(func(o *Outcome) int64 { return int64(o.To) }) + \", version=version+1\" + counts +\n", `	state := v.number(func(o *Outcome) int64 { return int64(o.To) })
+				{"internal/sqlstore/settle.go", "	return \"state=\" + v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }) + \", version=version+1\" + counts +\n", `	state := v.number(func(o *processlog.Outcome) int64 { return int64(o.To) })
 	if !g.absorb {
 		counts = counts[2:] + ", "
 		state = "IF(" + state + "=-1 AND max_process_count>0 AND process_count+1>=max_process_count,-2," + state + ")"
@@ -106,7 +106,7 @@ func settling() []mutant {
 			name: "deliveries-kept", oracle: safety,
 			what: "an outcome does not end the count of deliveries: failures look like crashes",
 			edits: []edit{
-				{"store_settle.go", "\", delivery_count=0, lease_until=0, ended_by=\"", "\", lease_until=0, ended_by=\""},
+				{"internal/sqlstore/settle.go", "\", delivery_count=0, lease_until=0, ended_by=\"", "\", lease_until=0, ended_by=\""},
 				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount, next.leaseUntil = 0, 0\n	next.nextAt = now\n", "	next.leaseUntil = 0\n	next.nextAt = now\n"},
 			},
 			sees: tests("TestFailedEntryIsRetriedUntilItSucceeds").and(simulation, "300"),
@@ -154,8 +154,8 @@ func settling() []mutant {
 			name: "settle-by-due-index", oracle: producers,
 			what: "a settle finds its rows through the index of what is due: it waits for entries that open transactions hold, and holds its own meanwhile",
 			edits: []edit{
-				{"store_settle.go", "return \"UPDATE \" + s.byID() + \" SET \" + g.set(s, token, v)", "return \"UPDATE \" + s.table.quoted(\"\") + s.d.dueIndex + \" SET \" + g.set(s, token, v)"},
-				{"store_settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state IN (0,-1)\", g.epoch)"},
+				{"internal/sqlstore/settle.go", "return \"UPDATE \" + s.byID() + \" SET \" + g.set(s, token, v)", "return \"UPDATE \" + s.table.quoted(\"\") + s.d.dueIndex + \" SET \" + g.set(s, token, v)"},
+				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state IN (0,-1)\", g.epoch)"},
 			},
 			sees: tests("TestOutcomesOfFreeRowsDoNotWaitForALockedOne"),
 		},
@@ -171,7 +171,7 @@ func settling() []mutant {
 			name: "former-primary-kept", oracle: lateness,
 			what: "the library's own connections stay on a server that has become read-only",
 			edits: []edit{
-				{"store_mysql.go", "if s.own != nil && mysqlerr.IsReadOnly(err) {", "if false {"},
+				{"internal/sqlstore/mysql.go", "if s.own != nil && mysqlerr.IsReadOnly(err) {", "if false {"},
 			},
 			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
 		},

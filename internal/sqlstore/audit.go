@@ -1,14 +1,16 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // audit writes down what a person did, in the transaction that does it.
-func (s *sqlStore) audit(ctx context.Context, tx Tx, ch Change, before, after Row) error {
+func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, before, after processlog.Row) error {
 	beforeState, err := json.Marshal(auditState(before))
 	if err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
@@ -17,13 +19,13 @@ func (s *sqlStore) audit(ctx context.Context, tx Tx, ch Change, before, after Ro
 	if err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
-	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, ByHand{Actor: ch.Actor, Reason: ch.Reason}, beforeState, afterState); err != nil {
+	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}, beforeState, afterState); err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
 	return nil
 }
 
-func (s *sqlStore) insertAudit(ctx context.Context, tx Tx, id EntryID, action Action, by ByHand, before, after []byte) error {
+func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, id processlog.ID, action processlog.Action, by processlog.ByHand, before, after []byte) error {
 	query := "INSERT INTO " + s.table.quoted("_audit") +
 		" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (?,?,?,?,?,?," + s.d.stamp + ")"
 	_, err := tx.ExecContext(ctx, query, id.Row(), string(action), by.Actor, by.Reason, before, after)
@@ -31,28 +33,28 @@ func (s *sqlStore) insertAudit(ctx context.Context, tx Tx, id EntryID, action Ac
 }
 
 // Note implements Store.
-func (s *sqlStore) Note(ctx context.Context, action Action, by ByHand) error {
-	if err := s.insertAudit(ctx, s.pool(), EntryID{}, action, by, []byte("{}"), []byte("{}")); err != nil {
+func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
+	if err := s.insertAudit(ctx, s.pool(), processlog.ID{}, action, by, []byte("{}"), []byte("{}")); err != nil {
 		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}
 	return nil
 }
 
-func auditState(r Row) AuditState {
-	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
+func auditState(r processlog.Row) processlog.AuditState {
+	return processlog.AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
 }
 
 // History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
-func (s *sqlStore) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
+func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
 	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
 		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
 	}
 	defer rows.Close()
-	var history []AuditRecord
+	var history []processlog.AuditRecord
 	for rows.Next() {
-		r := AuditRecord{EntryID: id}
+		r := processlog.AuditRecord{EntryID: id}
 		var at, ago int64
 		var before, after []byte
 		err := rows.Scan(&at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)

@@ -1,4 +1,10 @@
-package compensator
+// Package sqlstore is the process log on MySQL, MariaDB and SQLite: every statement beside the method of the contract that it
+// serves, what differs from database to database in a dialect, and the checks by which New finds out whether this very
+// server does what the statements rely on.
+//
+// The root package opens it; the engine calls it through the contract in package processlog. It starts no goroutine. It may
+// ask txwatch what became of a transaction, and knows nothing of handlers or queues.
+package sqlstore
 
 import (
 	"cmp"
@@ -19,12 +25,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sqlStore is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect.
+// Store is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect.
 //
 // In the caller's transaction values travel as placeholders. In our own statements they are written into
 // the text, numbers as digits and bytes as hexadecimal literals: that is one round trip where a prepared
 // statement costs two, with no quoting rules to get wrong.
-type sqlStore struct {
+type Store struct {
 	d     *dialect
 	table tableName
 	db    *sql.DB // the user's: its sessions are as the user made them
@@ -39,18 +45,8 @@ type sqlStore struct {
 	opened     atomic.Int64 // connections of own so far
 }
 
-// OpenStore makes the Store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
-// New as Config.Store, or has compensatortest.TestStore try another database. It does not Check; Close it.
-func OpenStore(ctx context.Context, db *sql.DB, table string) (Store, error) {
-	s, err := newSQLStore(ctx, db, table)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// newSQLStore tells the database apart and takes connections of its own where it can.
-func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, error) {
+// Open tells the database apart and takes connections of its own where it can.
+func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
 		return nil, err
@@ -60,10 +56,10 @@ func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, erro
 		return nil, err
 	}
 	if name.database != "" && !d.qualified {
-		return nil, &FieldError{Field: "Table", Reason: "this database has no qualified table names"}
+		return nil, &processlog.FieldError{Field: "Table", Reason: "this database has no qualified table names"}
 	}
 	d.dueIndex = name.in(d.dueIndex)
-	s := &sqlStore{d: d, table: name, db: db, users: db}
+	s := &Store{d: d, table: name, db: db, users: db}
 	switch inner, ok := txwatch.Inner(db); {
 	case !ok:
 		s.users = txwatch.Lend(db, d.unseenEnd)
@@ -74,15 +70,33 @@ func newSQLStore(ctx context.Context, db *sql.DB, table string) (*sqlStore, erro
 }
 
 // pool is where our own statements run.
-func (s *sqlStore) pool() *sql.DB {
+func (s *Store) pool() *sql.DB {
 	if s.own != nil {
 		return s.own
 	}
 	return s.db
 }
 
+// Connections counts those of our own that were opened so far, and those of the user's; 0 where they cannot be told.
+func (s *Store) Connections() (own, users int64) {
+	if s.own == nil {
+		return 0, 0
+	}
+	return s.opened.Load(), s.db.Driver().(txwatch.Driver).Connector.Opened.Load()
+}
+
+// ReadsCommitted reports whether a plain read shows committed rows only: the user's sessions may be set otherwise.
+func (s *Store) ReadsCommitted() bool { return s.own != nil }
+
+// Version is what the server calls itself, and serverNotes what a person should know about it. Check has found both out.
+func (s *Store) Version() string { return s.version }
+func (s *Store) Notes() []string { return s.notes }
+
+// ContentLimit is what a packet of the server leaves room for, in bytes; 0: no limit.
+func (s *Store) ContentLimit() int { return s.maxContent }
+
 // Close implements Store.
-func (s *sqlStore) Close() error {
+func (s *Store) Close() error {
 	var err error
 	if s.own != nil {
 		err = s.own.Close()
@@ -94,15 +108,15 @@ func (s *sqlStore) Close() error {
 }
 
 // Check implements Store.
-func (s *sqlStore) Check(ctx context.Context) error { return errors.Join(s.d.check(ctx, s)...) }
+func (s *Store) Check(ctx context.Context) error { return errors.Join(s.d.check(ctx, s)...) }
 
 // Fingerprint implements Store.
-func (s *sqlStore) Fingerprint(ctx context.Context) (string, error) {
-	return s.fingerprintBy(ctx, s.pool())
+func (s *Store) Fingerprint(ctx context.Context) (string, error) {
+	return s.FingerprintBy(ctx, s.pool())
 }
 
-// fingerprintBy is that of the log which the handle's statements reach.
-func (s *sqlStore) fingerprintBy(ctx context.Context, tx Tx) (string, error) {
+// FingerprintBy is that of the log which the handle's statements reach.
+func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, error) {
 	rows, err := tx.QueryContext(ctx, "SELECT `value` FROM "+s.table.quoted("_meta")+" WHERE `name` = 'fingerprint'")
 	if err != nil {
 		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", err)
@@ -119,7 +133,7 @@ func (s *sqlStore) fingerprintBy(ctx context.Context, tx Tx) (string, error) {
 // another. It costs nothing; a server of the same database name is not told apart.
 //
 // The collation is named, because that of DATABASE() takes shop for Shop.
-func (s *sqlStore) atHome() string {
+func (s *Store) atHome() string {
 	home := s.d.text([]byte(s.home))
 	if s.d.foldsNames {
 		return "LOWER(DATABASE())=LOWER(" + home + ") COLLATE utf8mb4_bin"
@@ -128,7 +142,7 @@ func (s *sqlStore) atHome() string {
 }
 
 // elsewhere is why a statement was refused by atHome, nil if it was not.
-func (s *sqlStore) elsewhere(ctx context.Context, tx Tx) error {
+func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
 	if s.home == "" {
 		return nil
 	}
@@ -142,11 +156,11 @@ func (s *sqlStore) elsewhere(ctx context.Context, tx Tx) error {
 	if !rows.Next() || rows.Scan(&name, &here) != nil || here {
 		return nil
 	}
-	return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of database %q, and the log is in %q", name, s.home)}
+	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is one of database %q, and the log is in %q", name, s.home)}
 }
 
 // Begin implements Store. Whatever the user's pool is, the transaction is watched.
-func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) {
+func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.beginUsers(ctx)
 	if err != nil {
 		return nil, err
@@ -154,28 +168,30 @@ func (s *sqlStore) Begin(ctx context.Context) (Transaction, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	enlistment.Ours = true
 	_ = s.d.probe(ctx, tx) // of a watched connection, which answers by itself
-	return watchedTransaction{tx, enlistment.Tx()}, nil
+	return Transaction{tx, enlistment.Tx()}, nil
 }
 
-// watchedTransaction is a Transaction whose connection tells how it stands.
-type watchedTransaction struct {
-	Transaction
-	watch *txwatch.Tx // nil: something between us and the connection keeps contexts from it
+// Transaction is a Transaction whose connection tells how it stands.
+type Transaction struct {
+	processlog.Transaction
+	Watch *txwatch.Tx // nil: something between us and the connection keeps contexts from it
 }
 
 // Probe implements Store.
-func (s *sqlStore) Probe(ctx context.Context, tx Tx) error { return finished(s.d.probe(ctx, tx)) }
+func (s *Store) Probe(ctx context.Context, tx processlog.Tx) error {
+	return finished(s.d.probe(ctx, tx))
+}
 
 // finished names what database/sql says of a handle whose transaction is over.
 func finished(err error) error {
-	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, ErrNoTransaction) {
-		return fmt.Errorf("%w: %w", ErrNoTransaction, err)
+	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, processlog.ErrNoTransaction) {
+		return fmt.Errorf("%w: %w", processlog.ErrNoTransaction, err)
 	}
 	return err
 }
 
 // beginOwn starts a READ COMMITTED transaction for our own statements.
-func (s *sqlStore) beginOwn(ctx context.Context) (Transaction, error) {
+func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	if s.own != nil {
 		return s.own.BeginTx(ctx, nil) // the session is READ COMMITTED already: one round trip less
 	}
@@ -184,7 +200,7 @@ func (s *sqlStore) beginOwn(ctx context.Context) (Transaction, error) {
 
 // beginUsers begins in the user's pool. What package sql takes for a new connection is one that is lent, and may have
 // been left inside a transaction as those before it: each that is found so is thrown away, and it goes on.
-func (s *sqlStore) beginUsers(ctx context.Context) (Transaction, error) {
+func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.d.begin(ctx, s.users)
 	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {
 		return tx, err
@@ -198,7 +214,7 @@ func (s *sqlStore) beginUsers(ctx context.Context) (Transaction, error) {
 }
 
 // inOwn runs work in a transaction of ours.
-func (s *sqlStore) inOwn(ctx context.Context, work func(tx Transaction) error) error {
+func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) error) error {
 	tx, err := s.beginOwn(ctx)
 	if err != nil {
 		return err
@@ -213,7 +229,7 @@ func (s *sqlStore) inOwn(ctx context.Context, work func(tx Transaction) error) e
 // readLatest runs a read that must not be answered out of an old snapshot: that is what a session shows that somebody
 // has left inside a transaction, for as long as it is. In the user's pool such a one is thrown away and the next one
 // tried, at the price of a statement.
-func (s *sqlStore) readLatest(ctx context.Context, read func(from Tx) error) error {
+func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) error) error {
 	if s.own != nil || s.d.latest == "" {
 		return read(s.pool())
 	}
@@ -237,7 +253,7 @@ func (s *sqlStore) readLatest(ctx context.Context, read func(from Tx) error) err
 
 // updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed. It
 // never waits long for a lock: ids whose rows are locked by others come back as busy, untouched.
-func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error) {
+func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	if s.own != nil && !s.d.halves {
 		changed, err = execCount(ctx, s.own, update(ids))
@@ -249,9 +265,9 @@ func (s *sqlStore) updateRows(ctx context.Context, ids []EntryID, update func(id
 }
 
 // updateFreeRows is updateRows for what cannot wait at all: it asks first which rows are free.
-func (s *sqlStore) updateFreeRows(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error) {
+func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
-	err = s.inOwn(ctx, func(tx Transaction) error {
+	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
 		if err != nil || len(free) == 0 {
 			changed, busy = 0, without(ids, free)
@@ -266,17 +282,17 @@ func (s *sqlStore) updateFreeRows(ctx context.Context, ids []EntryID, update fun
 
 // byID is the table, to be read by id whatever its size: of a small one a server reads all rows, and waits for those
 // that others hold.
-func (s *sqlStore) byID() string { return s.table.quoted("") + s.d.idIndex }
+func (s *Store) byID() string { return s.table.quoted("") + s.d.idIndex }
 
 // lockFree locks those of ids that nobody else holds. A row that does not exist counts as free.
-func (s *sqlStore) lockFree(ctx context.Context, tx Tx, ids []EntryID) ([]EntryID, error) {
+func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
 		return ids, nil // the transaction holds the whole database
 	}
-	query := func(ids []EntryID) string {
+	query := func(ids []processlog.ID) string {
 		return "SELECT id FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
 	}
-	locked, err := readFree(ctx, s, ids, func(ids []EntryID, lock string) ([]EntryID, error) {
+	locked, err := readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		return queryIDs(ctx, tx, query(ids)+lock)
 	})
 	if err != nil || len(locked) == len(ids) {
@@ -293,7 +309,7 @@ func (s *sqlStore) lockFree(ctx context.Context, tx Tx, ids []EntryID) ([]EntryI
 }
 
 // readFree reads by id, and locks, what nobody else holds. read appends the lock to its query.
-func readFree[T any](ctx context.Context, s *sqlStore, ids []EntryID, read func(ids []EntryID, lock string) ([]T, error)) ([]T, error) {
+func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
 	if !s.d.halves {
 		return read(ids, s.d.skipLocked)
 	}
@@ -318,12 +334,12 @@ func readFree[T any](ctx context.Context, s *sqlStore, ids []EntryID, read func(
 }
 
 // without returns the ids that are not in drop.
-func without(ids, drop []EntryID) []EntryID {
-	dropped := make(map[EntryID]bool, len(drop))
+func without(ids, drop []processlog.ID) []processlog.ID {
+	dropped := make(map[processlog.ID]bool, len(drop))
 	for _, id := range drop {
 		dropped[id] = true
 	}
-	var rest []EntryID
+	var rest []processlog.ID
 	for _, id := range ids {
 		if !dropped[id] {
 			rest = append(rest, id)
@@ -332,7 +348,7 @@ func without(ids, drop []EntryID) []EntryID {
 	return rest
 }
 
-func execCount(ctx context.Context, tx Tx, query string) (int64, error) {
+func execCount(ctx context.Context, tx processlog.Tx, query string) (int64, error) {
 	res, err := tx.ExecContext(ctx, query)
 	if err != nil {
 		return 0, err
@@ -340,25 +356,25 @@ func execCount(ctx context.Context, tx Tx, query string) (int64, error) {
 	return res.RowsAffected()
 }
 
-func queryIDs(ctx context.Context, tx Tx, query string, args ...any) ([]EntryID, error) {
+func queryIDs(ctx context.Context, tx processlog.Tx, query string, args ...any) ([]processlog.ID, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var ids []EntryID
+	var ids []processlog.ID
 	for rows.Next() {
 		var id uint64
 		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		ids = append(ids, RowID(id))
+		ids = append(ids, processlog.RowID(id))
 	}
 	return ids, rows.Err()
 }
 
 // idList writes ids for an IN list.
-func idList(ids []EntryID) string {
+func idList(ids []processlog.ID) string {
 	b := make([]byte, 0, len(ids)*12)
 	for i, id := range ids {
 		if i > 0 {

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ const (
 //   - else a created range: the index on created_at;
 //   - else states or a type: the due index, one range for each state and type, in the order of next_at;
 //   - else the primary key.
-func (s *sqlStore) List(ctx context.Context, f Filter) (processlog.Page, error) {
+func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
 	if err != nil {
 		return processlog.Page{}, err
@@ -46,25 +46,25 @@ func (s *sqlStore) List(ctx context.Context, f Filter) (processlog.Page, error) 
 
 // listing is one List call under way.
 type listing struct {
-	s     *sqlStore
-	f     Filter
+	s     *Store
+	f     processlog.Filter
 	key   string // column of the id the filter names, if any
 	order listOrder
 	limit int
 	after *listPosition // where the page before ended
 }
 
-func newListing(s *sqlStore, f Filter) (*listing, error) {
+func newListing(s *Store, f processlog.Filter) (*listing, error) {
 	l := &listing{s: s, f: f, limit: f.Limit}
 	if l.limit == 0 {
 		l.limit = defaultPage
 	}
 	if l.limit < 1 || l.limit > maxPage {
-		return nil, &FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.Limit, maxPage, defaultPage)}
+		return nil, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.Limit, maxPage, defaultPage)}
 	}
 	for _, state := range f.States {
-		if !slices.Contains(States[:], state) {
-			return nil, &FieldError{Field: "states", Reason: fmt.Sprintf("%d is no state", state)}
+		if !slices.Contains(processlog.States[:], state) {
+			return nil, &processlog.FieldError{Field: "states", Reason: fmt.Sprintf("%d is no state", state)}
 		}
 	}
 	if err := l.chooseOrder(); err != nil {
@@ -81,13 +81,13 @@ func (l *listing) chooseOrder() error {
 		switch {
 		case id == "":
 		case l.key != "":
-			return &FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
+			return &processlog.FieldError{Field: "filter", Reason: "want at most one of batch id, business id and external business id"}
 		default:
 			l.key = column
 		}
 	}
 	if !utf8.ValidString(l.f.BusinessType + ids[l.key]) {
-		return &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
+		return &processlog.FieldError{Field: "filter", Reason: "is not valid UTF-8"}
 	}
 	switch {
 	case l.key != "":
@@ -103,7 +103,7 @@ func (l *listing) chooseOrder() error {
 }
 
 // readInOrder reads the rows as one index gives them.
-func (l *listing) readInOrder(ctx context.Context) (rows []Row, next string, err error) {
+func (l *listing) readInOrder(ctx context.Context) (rows []processlog.Row, next string, err error) {
 	rows, err = l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.inOrder())
 	if err != nil || len(rows) <= l.limit {
 		return rows, "", err
@@ -180,7 +180,7 @@ func (l *listing) orderBy(columns string) string {
 const rangesPerStatement = 100
 
 // readMerged reads the heads of many ranges of the due index, and then the rows at the front of them all.
-func (l *listing) readMerged(ctx context.Context) (rows []Row, next string, err error) {
+func (l *listing) readMerged(ctx context.Context) (rows []processlog.Row, next string, err error) {
 	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
 	if err != nil {
 		return nil, "", err
@@ -217,7 +217,7 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 		if err := rows.Scan(&at, &id); err != nil {
 			return nil, err
 		}
-		heads = append(heads, listPosition{at, RowID(id)})
+		heads = append(heads, listPosition{at, processlog.RowID(id)})
 	}
 	return heads, rows.Err()
 }
@@ -249,8 +249,8 @@ func (l *listing) compare(a, b listPosition) int {
 }
 
 // load reads the rows at the given positions. An entry that left the filter since is left out.
-func (l *listing) load(ctx context.Context, positions []listPosition) ([]Row, error) {
-	ids := make([]EntryID, len(positions))
+func (l *listing) load(ctx context.Context, positions []listPosition) ([]processlog.Row, error) {
+	ids := make([]processlog.ID, len(positions))
 	for i, p := range positions {
 		ids[i] = p.id
 	}
@@ -258,11 +258,11 @@ func (l *listing) load(ctx context.Context, positions []listPosition) ([]Row, er
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[EntryID]Row, len(loaded))
+	byID := make(map[processlog.ID]processlog.Row, len(loaded))
 	for _, row := range loaded {
 		byID[row.ID] = row
 	}
-	var rows []Row
+	var rows []processlog.Row
 	for _, id := range ids {
 		row, found := byID[id]
 		if found && (len(l.f.States) == 0 || slices.Contains(l.f.States, row.State)) {
@@ -273,7 +273,7 @@ func (l *listing) load(ctx context.Context, positions []listPosition) ([]Row, er
 }
 
 // stampAt is dialect.stampAt for any time: what no such column can hold is as good as the ends of its range.
-func (s *sqlStore) stampAt(ms int64) string {
+func (s *Store) stampAt(ms int64) string {
 	const lastOf9999 = 253402300799999
 	return s.d.stampAt(min(max(ms, 0), lastOf9999))
 }
@@ -288,7 +288,7 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-func stateList(states []State) string {
+func stateList(states []processlog.State) string {
 	numbers := make([]string, len(states))
 	for i, state := range states {
 		numbers[i] = fmt.Sprint(int8(state))

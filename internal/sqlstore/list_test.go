@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"cmp"
@@ -15,13 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // listedRow is what the tests below know of a row.
 type listedRow struct {
 	id       uint64
 	kind     string
-	state    State
+	state    processlog.State
 	batch    string
 	business string
 	external string
@@ -36,7 +38,7 @@ func listedRows(n int) []listedRow {
 	rows := make([]listedRow, n)
 	for i := range rows {
 		rows[i] = listedRow{
-			id: uint64(i + 1), kind: fmt.Sprintf("type %d", i%4), state: States[i/4%len(States)],
+			id: uint64(i + 1), kind: fmt.Sprintf("type %d", i%4), state: processlog.States[i/4%len(processlog.States)],
 			batch: fmt.Sprintf("b%d", i%9), business: fmt.Sprintf("o%d", i%50), external: fmt.Sprintf("x%d", i%40),
 			next: listedFrom + int64(i*37%n/5), created: listedFrom + int64(i/3),
 		}
@@ -45,14 +47,14 @@ func listedRows(n int) []listedRow {
 }
 
 // newListStore makes a log that holds rows. Its pool is one connection, whose statistics can be read.
-func newListStore(t *testing.T, rows []listedRow) *sqlStore {
+func newListStore(t *testing.T, rows []listedRow) *Store {
 	ctx := t.Context()
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	db.SetMaxOpenConns(1)
-	require.NoError(t, Migrate(ctx, db))
-	s, err := newSQLStore(ctx, db, DefaultTable)
+	require.NoError(t, Migrate(ctx, db, DefaultTable))
+	s, err := Open(ctx, db, DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	require.NoError(t, s.Check(ctx))
@@ -72,28 +74,28 @@ func newListStore(t *testing.T, rows []listedRow) *sqlStore {
 
 var listFilters = []struct {
 	name   string
-	filter Filter
+	filter processlog.Filter
 	key    string // the index that serves it
 }{
-	{"nothing", Filter{}, "PRIMARY"},
-	{"batch", Filter{BatchID: "b3"}, "k_batch_id"},
-	{"batch and state", Filter{BatchID: "b3", States: []State{Dead}}, "k_batch_id"},
-	{"batch, type and created", Filter{BatchID: "b3", BusinessType: "type 1", CreatedFrom: unixMilli(listedFrom + 40)}, "k_batch_id"},
-	{"business id", Filter{BusinessID: "o7"}, "k_business_id"},
-	{"external business id", Filter{BusinessExtID: "x7"}, "k_business_ext_id"},
-	{"state and type", Filter{States: []State{Dead}, BusinessType: "type 1"}, "k_due"},
-	{"state", Filter{States: []State{Pending}}, "k_due"},
-	{"states, one twice", Filter{States: []State{Succeeded, Pending, Succeeded}}, "k_due"},
-	{"type", Filter{BusinessType: "type 2"}, "k_due"},
-	{"created from", Filter{CreatedFrom: unixMilli(listedFrom + 50)}, "k_created_at"},
-	{"created to", Filter{CreatedTo: unixMilli(listedFrom + 50)}, "k_created_at"},
-	{"created within, and states", Filter{CreatedFrom: unixMilli(listedFrom + 10), CreatedTo: unixMilli(listedFrom + 90), States: []State{Dead, Pending}}, "k_created_at"},
-	{"created between milliseconds", Filter{CreatedFrom: unixMilli(listedFrom).Add(time.Microsecond), CreatedTo: unixMilli(listedFrom + 20).Add(time.Nanosecond)}, "k_created_at"},
-	{"another type", Filter{BusinessType: "none"}, "k_due"},
-	{"another batch", Filter{BatchID: "none"}, "k_batch_id"},
+	{"nothing", processlog.Filter{}, "PRIMARY"},
+	{"batch", processlog.Filter{BatchID: "b3"}, "k_batch_id"},
+	{"batch and state", processlog.Filter{BatchID: "b3", States: []processlog.State{processlog.Dead}}, "k_batch_id"},
+	{"batch, type and created", processlog.Filter{BatchID: "b3", BusinessType: "type 1", CreatedFrom: unixMilli(listedFrom + 40)}, "k_batch_id"},
+	{"business id", processlog.Filter{BusinessID: "o7"}, "k_business_id"},
+	{"external business id", processlog.Filter{BusinessExtID: "x7"}, "k_business_ext_id"},
+	{"state and type", processlog.Filter{States: []processlog.State{processlog.Dead}, BusinessType: "type 1"}, "k_due"},
+	{"state", processlog.Filter{States: []processlog.State{processlog.Pending}}, "k_due"},
+	{"states, one twice", processlog.Filter{States: []processlog.State{processlog.Succeeded, processlog.Pending, processlog.Succeeded}}, "k_due"},
+	{"type", processlog.Filter{BusinessType: "type 2"}, "k_due"},
+	{"created from", processlog.Filter{CreatedFrom: unixMilli(listedFrom + 50)}, "k_created_at"},
+	{"created to", processlog.Filter{CreatedTo: unixMilli(listedFrom + 50)}, "k_created_at"},
+	{"created within, and states", processlog.Filter{CreatedFrom: unixMilli(listedFrom + 10), CreatedTo: unixMilli(listedFrom + 90), States: []processlog.State{processlog.Dead, processlog.Pending}}, "k_created_at"},
+	{"created between milliseconds", processlog.Filter{CreatedFrom: unixMilli(listedFrom).Add(time.Microsecond), CreatedTo: unixMilli(listedFrom + 20).Add(time.Nanosecond)}, "k_created_at"},
+	{"another type", processlog.Filter{BusinessType: "none"}, "k_due"},
+	{"another batch", processlog.Filter{BatchID: "none"}, "k_batch_id"},
 }
 
-func admits(f Filter, r listedRow) bool {
+func admits(f processlog.Filter, r listedRow) bool {
 	created := unixMilli(r.created)
 	return (len(f.States) == 0 || slices.Contains(f.States, r.state)) &&
 		(f.BusinessType == "" || f.BusinessType == r.kind) &&
@@ -105,7 +107,7 @@ func admits(f Filter, r listedRow) bool {
 }
 
 // listed is what List must return in all its pages.
-func listed(rows []listedRow, f Filter, key string) []uint64 {
+func listed(rows []listedRow, f processlog.Filter, key string) []uint64 {
 	var found []listedRow
 	for _, r := range rows {
 		if admits(f, r) {
@@ -190,10 +192,10 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 	rows := make([]listedRow, 3000) // all due, and recorded, in the same millisecond
 	for i := range rows {
-		rows[i] = listedRow{id: uint64(i + 1), kind: "t", state: Pending, next: listedFrom, created: listedFrom}
+		rows[i] = listedRow{id: uint64(i + 1), kind: "t", state: processlog.Pending, next: listedFrom, created: listedFrom}
 	}
 	s := newListStore(t, rows)
-	for _, f := range []Filter{{BusinessType: "t"}, {CreatedFrom: unixMilli(listedFrom)}} {
+	for _, f := range []processlog.Filter{{BusinessType: "t"}, {CreatedFrom: unixMilli(listedFrom)}} {
 		for _, f.Newest = range []bool{false, true} {
 			f.Limit, f.Cursor = maxPage, ""
 			page, err := s.List(t.Context(), f)
@@ -207,7 +209,7 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 			if f.Newest {
 				want = uint64(len(rows) - maxPage)
 			}
-			assert.Equal(t, RowID(want), page.Rows[0].ID)
+			assert.Equal(t, processlog.RowID(want), page.Rows[0].ID)
 			assert.Less(t, cost.read, 200, "%+v", f)
 		}
 	}
@@ -216,14 +218,14 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 // readCost is what one connection's statements read and sorted.
 type readCost struct{ read, sorted int }
 
-func (s *sqlStore) cost(t *testing.T, work func()) readCost {
+func (s *Store) cost(t *testing.T, work func()) readCost {
 	before := s.counters(t)
 	work()
 	after := s.counters(t)
 	return readCost{after.read - before.read, after.sorted - before.sorted}
 }
 
-func (s *sqlStore) counters(t *testing.T) (c readCost) {
+func (s *Store) counters(t *testing.T) (c readCost) {
 	rows, err := s.db.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
 	require.NoError(t, err)
 	defer rows.Close()
@@ -242,7 +244,7 @@ func (s *sqlStore) counters(t *testing.T) (c readCost) {
 }
 
 // plan returns key and Extra of each step that reads the log.
-func (s *sqlStore) plan(t *testing.T, query string) (steps []string) {
+func (s *Store) plan(t *testing.T, query string) (steps []string) {
 	rows, err := s.db.QueryContext(t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+query)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -272,7 +274,7 @@ func (s *sqlStore) plan(t *testing.T, query string) (steps []string) {
 func TestListIsPlannedAlongAnIndex(t *testing.T) {
 	s := newListStore(t, listedRows(6000))
 	for _, tc := range listFilters {
-		for _, after := range []*listPosition{nil, {at: listedFrom + 15, id: RowID(46)}} {
+		for _, after := range []*listPosition{nil, {at: listedFrom + 15, id: processlog.RowID(46)}} {
 			f := tc.filter
 			f.Newest = after == nil
 			l, err := newListing(s, f)
@@ -293,7 +295,7 @@ func TestListIsPlannedAlongAnIndex(t *testing.T) {
 
 func TestGroupsAreFoundByJumping(t *testing.T) {
 	s := newListStore(t, listedRows(6000))
-	for _, states := range [][]State{{Pending}, {Pending, Dead}, States[:]} {
+	for _, states := range [][]processlog.State{{processlog.Pending}, {processlog.Pending, processlog.Dead}, processlog.States[:]} {
 		assert.Contains(t, s.plan(t, s.groupsQuery(states))[0], "Using index for group-by")
 		cost := s.cost(t, func() {
 			groups, err := s.groups(t.Context(), states, "")
@@ -316,53 +318,53 @@ func TestListOfAnEmptyLogIsOneEmptyPage(t *testing.T) {
 	for _, tc := range listFilters {
 		page, err := s.List(t.Context(), tc.filter)
 		require.NoError(t, err, tc.name)
-		assert.Equal(t, Page{}, page, tc.name)
+		assert.Equal(t, processlog.Page{}, page, tc.name)
 	}
-	counts, err := s.Count(t.Context(), CountFilter{})
+	counts, err := s.Count(t.Context(), processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Empty(t, counts)
-	purged, err := s.Purge(t.Context(), Succeeded, 0, 100)
+	purged, err := s.Purge(t.Context(), processlog.Succeeded, 0, 100)
 	require.NoError(t, err)
 	assert.Zero(t, purged)
-	history, err := s.History(t.Context(), RowID(1))
+	history, err := s.History(t.Context(), processlog.RowID(1))
 	require.NoError(t, err)
 	assert.Empty(t, history)
 }
 
 func TestListRefusesWhatItCannotServe(t *testing.T) {
 	s := newListStore(t, listedRows(40))
-	first, err := s.List(t.Context(), Filter{Limit: 5})
+	first, err := s.List(t.Context(), processlog.Filter{Limit: 5})
 	require.NoError(t, err)
 	require.NotEmpty(t, first.Next)
 	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-	for field, filters := range map[string][]Filter{
+	for field, filters := range map[string][]processlog.Filter{
 		"limit":  {{Limit: -1}, {Limit: maxPage + 1}},
-		"states": {{States: []State{Dead, 77}}},
+		"states": {{States: []processlog.State{processlog.Dead, 77}}},
 		"filter": {{BatchID: "b1", BusinessID: "o1"}, {BusinessID: "o1", BusinessExtID: "x1"}, {BusinessType: "\xff"}, {BatchID: "\xff"}},
 		"cursor": {
 			{Cursor: "garbage"}, {Cursor: "%%%"}, {Cursor: encode("1.id>.0")}, {Cursor: encode("1.id>.0.0")}, {Cursor: encode("1.id>.x.1")},
 			{Cursor: encode("2.id>.0.1")}, {Cursor: first.Next + "A"},
-			{Cursor: first.Next, Newest: true}, {Cursor: first.Next, States: []State{Dead}}, {Cursor: first.Next, CreatedTo: unixMilli(listedFrom)},
+			{Cursor: first.Next, Newest: true}, {Cursor: first.Next, States: []processlog.State{processlog.Dead}}, {Cursor: first.Next, CreatedTo: unixMilli(listedFrom)},
 		},
 	} {
 		for _, f := range filters {
 			_, err := s.List(t.Context(), f)
-			var refused *FieldError
+			var refused *processlog.FieldError
 			if assert.ErrorAs(t, err, &refused, "%+v", f) {
 				assert.Equal(t, field, refused.Field, "%+v", f)
 			}
 		}
 	}
-	_, err = s.Count(t.Context(), CountFilter{AtMost: -1})
-	assert.ErrorAs(t, err, new(*FieldError))
+	_, err = s.Count(t.Context(), processlog.CountFilter{AtMost: -1})
+	assert.ErrorAs(t, err, new(*processlog.FieldError))
 }
 
 func TestListTakesTimesNoColumnCanHold(t *testing.T) {
 	s := newListStore(t, listedRows(10))
-	all, err := s.List(t.Context(), Filter{CreatedFrom: time.Unix(-1<<40, 0), CreatedTo: time.Unix(1<<40, 0)})
+	all, err := s.List(t.Context(), processlog.Filter{CreatedFrom: time.Unix(-1<<40, 0), CreatedTo: time.Unix(1<<40, 0)})
 	require.NoError(t, err)
 	assert.Len(t, all.Rows, 10)
-	page, err := s.List(t.Context(), Filter{CreatedTo: time.Unix(1, 0), Cursor: base64.RawURLEncoding.EncodeToString([]byte("1.created>.9223372036854775807.1"))})
+	page, err := s.List(t.Context(), processlog.Filter{CreatedTo: time.Unix(1, 0), Cursor: base64.RawURLEncoding.EncodeToString([]byte("1.created>.9223372036854775807.1"))})
 	require.NoError(t, err)
 	assert.Empty(t, page.Rows)
 }
@@ -373,12 +375,12 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 	tx, err := s.Begin(t.Context())
 	require.NoError(t, err)
 	for i, name := range names {
-		_, err := s.Insert(t.Context(), tx, []Draft{{BusinessType: name, IdempotentID: fmt.Sprint(i), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
+		_, err := s.Insert(t.Context(), tx, []processlog.Draft{{BusinessType: name, IdempotentID: fmt.Sprint(i), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())
 	for _, name := range names {
-		for _, f := range []Filter{{BusinessType: name}, {BatchID: name}, {BusinessID: name}, {BusinessExtID: name}} {
+		for _, f := range []processlog.Filter{{BusinessType: name}, {BatchID: name}, {BusinessID: name}, {BusinessExtID: name}} {
 			page, err := s.List(t.Context(), f)
 			require.NoError(t, err)
 			if assert.Len(t, page.Rows, 1, "%+v", f) {
@@ -386,7 +388,7 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 			}
 		}
 	}
-	counts, err := s.Count(t.Context(), CountFilter{})
+	counts, err := s.Count(t.Context(), processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Len(t, counts, len(names))
 }
@@ -394,11 +396,11 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 func TestListMergesMoreGroupsThanOneStatementHolds(t *testing.T) {
 	rows := make([]listedRow, 2*rangesPerStatement+30)
 	for i := range rows {
-		rows[i] = listedRow{id: uint64(i + 1), kind: fmt.Sprintf("type %03d", i*7%len(rows)), state: Dead, next: listedFrom + int64(i*31%97), created: listedFrom}
+		rows[i] = listedRow{id: uint64(i + 1), kind: fmt.Sprintf("type %03d", i*7%len(rows)), state: processlog.Dead, next: listedFrom + int64(i*31%97), created: listedFrom}
 	}
 	s := newListStore(t, rows)
 	for _, newest := range []bool{false, true} {
-		f := Filter{States: []State{Dead}, Newest: newest, Limit: 60}
+		f := processlog.Filter{States: []processlog.State{processlog.Dead}, Newest: newest, Limit: 60}
 		var got []uint64
 		for more := true; more; more = f.Cursor != "" {
 			page, err := s.List(t.Context(), f)
@@ -410,7 +412,7 @@ func TestListMergesMoreGroupsThanOneStatementHolds(t *testing.T) {
 		}
 		assert.Equal(t, listed(rows, f, "k_due"), got, "newest %v", newest)
 	}
-	counts, err := s.Count(t.Context(), CountFilter{})
+	counts, err := s.Count(t.Context(), processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Len(t, counts, len(rows))
 }
@@ -423,24 +425,24 @@ func TestCountStopsAtMost(t *testing.T) {
 		want[group{r.state, r.kind}]++
 	}
 	for _, atMost := range []int{0, 10, 187} {
-		var counts []Count
+		var counts []processlog.Count
 		cost := s.cost(t, func() {
 			var err error
-			counts, err = s.Count(t.Context(), CountFilter{AtMost: atMost})
+			counts, err = s.Count(t.Context(), processlog.CountFilter{AtMost: atMost})
 			require.NoError(t, err)
 		})
 		require.Len(t, counts, len(want))
 		most := cmp.Or(atMost, defaultAtMost)
 		for _, c := range counts {
 			all := want[group{c.State, c.BusinessType}]
-			assert.Equal(t, Count{BusinessType: c.BusinessType, State: c.State, N: min(all, most), More: all > most}, c)
+			assert.Equal(t, processlog.Count{BusinessType: c.BusinessType, State: c.State, N: min(all, most), More: all > most}, c)
 		}
 		if atMost == 10 {
 			assert.Less(t, cost.read, 32*2*12+400)
 		}
 	}
-	s.plan(t, s.countQuery([]group{{Pending, "type 0"}, {Dead, "type 1"}}, 10))
-	one, err := s.Count(t.Context(), CountFilter{BusinessType: "type 1"})
+	s.plan(t, s.countQuery([]group{{processlog.Pending, "type 0"}, {processlog.Dead, "type 1"}}, 10))
+	one, err := s.Count(t.Context(), processlog.CountFilter{BusinessType: "type 1"})
 	require.NoError(t, err)
 	for _, c := range one {
 		assert.Equal(t, "type 1", c.BusinessType)
@@ -458,19 +460,19 @@ func TestCountOfABatchGroupsItsEntries(t *testing.T) {
 			total++
 		}
 	}
-	counts, err := s.Count(t.Context(), CountFilter{BatchID: "b3", AtMost: total})
+	counts, err := s.Count(t.Context(), processlog.CountFilter{BatchID: "b3", AtMost: total})
 	require.NoError(t, err)
 	require.Len(t, counts, len(want))
 	for _, c := range counts {
-		assert.Equal(t, Count{BusinessType: c.BusinessType, State: c.State, N: want[group{c.State, c.BusinessType}]}, c)
+		assert.Equal(t, processlog.Count{BusinessType: c.BusinessType, State: c.State, N: want[group{c.State, c.BusinessType}]}, c)
 	}
-	counts, err = s.Count(t.Context(), CountFilter{BatchID: "b3", AtMost: total - 1})
+	counts, err = s.Count(t.Context(), processlog.CountFilter{BatchID: "b3", AtMost: total - 1})
 	require.NoError(t, err)
 	for _, c := range counts {
 		assert.True(t, c.More)
 		assert.LessOrEqual(t, c.N, want[group{c.State, c.BusinessType}])
 	}
-	typed, err := s.Count(t.Context(), CountFilter{BatchID: "b3", BusinessType: "type 1"})
+	typed, err := s.Count(t.Context(), processlog.CountFilter{BatchID: "b3", BusinessType: "type 1"})
 	require.NoError(t, err)
 	for _, c := range typed {
 		assert.Equal(t, "type 1", c.BusinessType)
@@ -484,52 +486,52 @@ func TestPurgeDeletesOnlyWhatIsOldAndTerminal(t *testing.T) {
 	ctx := t.Context()
 	_, err := s.db.ExecContext(ctx, "UPDATE `common_process_log` SET next_at="+s.d.now+"-60000 WHERE id%2=0 AND state=1")
 	require.NoError(t, err)
-	old, want := 0, make(map[State]int)
+	old, want := 0, make(map[processlog.State]int)
 	for _, r := range rows {
-		if r.state == Succeeded && r.id%2 != 0 {
+		if r.state == processlog.Succeeded && r.id%2 != 0 {
 			old++
 			continue
 		}
 		want[r.state]++
 	}
-	purged, err := s.Purge(ctx, Succeeded, time.Hour, 10)
+	purged, err := s.Purge(ctx, processlog.Succeeded, time.Hour, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 10, purged)
-	purged, err = s.Purge(ctx, Succeeded, time.Hour, 1000)
+	purged, err = s.Purge(ctx, processlog.Succeeded, time.Hour, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, old-10, purged)
-	left, err := s.Count(ctx, CountFilter{})
+	left, err := s.Count(ctx, processlog.CountFilter{})
 	require.NoError(t, err)
-	got := make(map[State]int)
+	got := make(map[processlog.State]int)
 	for _, c := range left {
 		got[c.State] += c.N
 	}
 	assert.Equal(t, want, got)
-	for _, state := range []State{Pending, Retrying, Compensating, 77} {
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating, 77} {
 		_, err := s.Purge(ctx, state, 0, 10)
-		assert.ErrorAs(t, err, new(*FieldError), "%v", state)
+		assert.ErrorAs(t, err, new(*processlog.FieldError), "%v", state)
 	}
-	_, err = s.Purge(ctx, Dead, -time.Second, 10)
-	assert.ErrorAs(t, err, new(*FieldError))
+	_, err = s.Purge(ctx, processlog.Dead, -time.Second, 10)
+	assert.ErrorAs(t, err, new(*processlog.FieldError))
 }
 
 func TestPurgePassesByWhatSomebodyHolds(t *testing.T) {
 	s := newListStore(t, []listedRow{
-		{id: 1, kind: "t", state: Dead, next: listedFrom, created: listedFrom},
-		{id: 2, kind: "t", state: Dead, next: listedFrom, created: listedFrom},
+		{id: 1, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
+		{id: 2, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
 	})
 	s.db.SetMaxOpenConns(0)
 	person, err := s.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = s.Change(t.Context(), person, true, Change{Ref: RowID(1), Action: ActionRequeue, Actor: "ann", Reason: "the bank is back"})
+	_, err = s.Change(t.Context(), person, true, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "ann", Reason: "the bank is back"})
 	require.NoError(t, err)
-	purged, err := s.Purge(t.Context(), Dead, time.Hour, 10)
+	purged, err := s.Purge(t.Context(), processlog.Dead, time.Hour, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 1, purged)
 	require.NoError(t, person.Commit())
-	row, err := s.Resolve(t.Context(), RowID(1))
+	row, err := s.Resolve(t.Context(), processlog.RowID(1))
 	require.NoError(t, err)
-	assert.Equal(t, Pending, row.State)
+	assert.Equal(t, processlog.Pending, row.State)
 }
 
 func TestPurgeSparesWhatMovedOnWhileItWaited(t *testing.T) {
@@ -538,10 +540,10 @@ func TestPurgeSparesWhatMovedOnWhileItWaited(t *testing.T) {
 	require.NoError(t, err)
 	inner, err := mysql.NewConnector(config)
 	require.NoError(t, err)
-	db := sql.OpenDB(Connector(inner)) // so that Purge has a pool of its own, which tries without asking first
+	db := sql.OpenDB(txwatch.Wrap(inner)) // so that Purge has a pool of its own, which tries without asking first
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	require.NoError(t, MigrateTable(ctx, db, "purge_race"))
-	s, err := newSQLStore(ctx, db, "purge_race")
+	require.NoError(t, Migrate(ctx, db, "purge_race"))
+	s, err := Open(ctx, db, "purge_race")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	_, err = db.ExecContext(ctx, "INSERT INTO purge_race (id, idempotent_id, business_type, state, content, next_at, created_at, updated_at) VALUES (1,'a','t',-2,'',1,NOW(3),NOW(3))")
@@ -549,11 +551,11 @@ func TestPurgeSparesWhatMovedOnWhileItWaited(t *testing.T) {
 
 	person, err := s.Begin(ctx)
 	require.NoError(t, err)
-	_, err = s.Change(ctx, person, true, Change{Ref: RowID(1), Action: ActionSettleByHand, Actor: "ann", Reason: "paid in cash"})
+	_, err = s.Change(ctx, person, true, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleByHand, Actor: "ann", Reason: "paid in cash"})
 	require.NoError(t, err)
 	purged := make(chan int, 1)
 	go func() {
-		n, err := s.Purge(ctx, Dead, time.Hour, 10)
+		n, err := s.Purge(ctx, processlog.Dead, time.Hour, 10)
 		assert.NoError(t, err)
 		purged <- n
 	}()
@@ -564,34 +566,34 @@ func TestPurgeSparesWhatMovedOnWhileItWaited(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond, "Purge waits for the row")
 	require.NoError(t, person.Commit())
 	assert.Zero(t, <-purged)
-	row, err := s.Resolve(ctx, RowID(1))
+	row, err := s.Resolve(ctx, processlog.RowID(1))
 	require.NoError(t, err)
-	assert.Equal(t, SettledByHand, row.State)
+	assert.Equal(t, processlog.SettledByHand, row.State)
 }
 
 func TestHistoryTellsWhatPeopleDid(t *testing.T) {
-	s := newListStore(t, []listedRow{{id: 1, kind: "t", state: Dead, next: listedFrom, created: listedFrom}})
+	s := newListStore(t, []listedRow{{id: 1, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom}})
 	ctx := t.Context()
 	_, err := s.db.ExecContext(ctx, "UPDATE `common_process_log` SET last_error='no money', process_count=5 WHERE id=1")
 	require.NoError(t, err)
-	_, err = s.Change(ctx, nil, false, Change{Ref: RowID(1), Action: ActionRequeue, Actor: "ann", Reason: "the bank is back"})
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "ann", Reason: "the bank is back"})
 	require.NoError(t, err)
-	_, err = s.Change(ctx, nil, false, Change{Ref: IdempotentID("key 1"), Action: ActionCancel})
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotentID("key 1"), Action: processlog.ActionCancel})
 	require.NoError(t, err)
 	rolledBack, err := s.Begin(ctx)
 	require.NoError(t, err)
-	_, err = s.Change(ctx, rolledBack, false, Change{Ref: RowID(1), Action: ActionRequeue, Actor: "bob", Reason: "never mind"})
+	_, err = s.Change(ctx, rolledBack, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "bob", Reason: "never mind"})
 	require.NoError(t, err)
 	require.NoError(t, rolledBack.Rollback())
 
-	history, err := s.History(ctx, RowID(1))
+	history, err := s.History(ctx, processlog.RowID(1))
 	require.NoError(t, err)
 	require.Len(t, history, 1, "a service's cancel is no action of a person, and a rollback undoes one")
 	assert.WithinDuration(t, time.Now(), history[0].At, time.Minute)
 	assert.Equal(t, time.UTC, history[0].At.Location())
 	assert.Less(t, history[0].Ago.Abs(), time.Minute)
 	history[0].At, history[0].Ago = time.Time{}, 0
-	assert.Equal(t, AuditRecord{EntryID: RowID(1), Action: ActionRequeue, Actor: "ann", Reason: "the bank is back",
-		Before: AuditState{State: Dead, ProcessCount: 5, LastError: "no money"},
-		After:  AuditState{State: Pending, Version: 1, Epoch: 1, LastError: "no money"}}, history[0])
+	assert.Equal(t, processlog.AuditRecord{EntryID: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "ann", Reason: "the bank is back",
+		Before: processlog.AuditState{State: processlog.Dead, ProcessCount: 5, LastError: "no money"},
+		After:  processlog.AuditState{State: processlog.Pending, Version: 1, Epoch: 1, LastError: "no money"}}, history[0])
 }

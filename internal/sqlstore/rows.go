@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 )
 
 // columns lists what a rowScanner reads.
-func (s *sqlStore) columns() string {
+func (s *Store) columns() string {
 	return "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 		"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
 		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, next_at - " + s.d.now + ", lease_until - " + s.d.now
 }
 
-func (s *sqlStore) selectRows(where string) string { return s.selectFrom(s.table.quoted(""), where) }
+func (s *Store) selectRows(where string) string { return s.selectFrom(s.table.quoted(""), where) }
 
-func (s *sqlStore) selectFrom(table, where string) string {
+func (s *Store) selectFrom(table, where string) string {
 	return "SELECT " + s.columns() + " FROM " + table + " WHERE " + where
 }
 
 // queryRows reads rows, some n of them; ids by another order than asked for are the caller's to match.
-func (s *sqlStore) queryRows(ctx context.Context, tx Tx, n int, query string, args ...any) ([]Row, error) {
+func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query string, args ...any) ([]processlog.Row, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	found := make([]Row, 0, n)
+	found := make([]processlog.Row, 0, n)
 	scan := newRowScanner()
 	for rows.Next() {
 		row, err := scan.row(rows)
@@ -48,7 +48,7 @@ func (s *sqlStore) queryRows(ctx context.Context, tx Tx, n int, query string, ar
 // rowScanner reads one row after the other into the same place: what database/sql needs for it, it needs once a
 // query, and an int64 is taken as it is where any other size is written out and parsed.
 type rowScanner struct {
-	Row
+	processlog.Row
 	id                                      uint64
 	headers, token                          sql.RawBytes
 	state, failed, most, undone, deliveries int64
@@ -65,17 +65,17 @@ func newRowScanner() *rowScanner {
 	return v
 }
 
-func (v *rowScanner) row(rows *sql.Rows) (Row, error) {
+func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	if err := rows.Scan(v.into...); err != nil {
-		return Row{}, err
+		return processlog.Row{}, err
 	}
-	v.ID, v.Headers = RowID(v.id), nil
+	v.ID, v.Headers = processlog.RowID(v.id), nil
 	if len(v.headers) > 0 {
 		_ = json.Unmarshal(v.headers, &v.Headers) // written by us; a row somebody edited must still run
 	}
-	v.Token = Token{}
+	v.Token = processlog.Token{}
 	copy(v.Token[:], v.token)
-	v.State, v.Epoch = State(v.state), uint32(v.epoch)
+	v.State, v.Epoch = processlog.State(v.state), uint32(v.epoch)
 	v.ProcessCount, v.MaxProcessCount, v.CompensateCount, v.DeliveryCount = int(v.failed), int(v.most), int(v.undone), int(v.deliveries)
 	v.NextAt, v.CreatedAt, v.UpdatedAt = unixMilli(v.next), unixMilli(v.created), unixMilli(v.updated)
 	v.DueIn, v.LeaseLeft = time.Duration(v.dueIn)*time.Millisecond, time.Duration(v.leaseIn)*time.Millisecond
@@ -85,11 +85,11 @@ func (v *rowScanner) row(rows *sql.Rows) (Row, error) {
 func unixMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // IDs implements Store.
-func (s *sqlStore) IDs(ctx context.Context, tx Tx, keys []string) (map[string]EntryID, error) {
+func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []string) (map[string]processlog.ID, error) {
 	if tx == nil {
 		tx = s.pool()
 	}
-	found := make(map[string]EntryID, len(keys))
+	found := make(map[string]processlog.ID, len(keys))
 	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
 		rows, err := tx.QueryContext(ctx, "SELECT id, idempotent_id FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+placeholders(len(chunk))+")", anySlice(chunk)...)
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *sqlStore) IDs(ctx context.Context, tx Tx, keys []string) (map[string]En
 }
 
 // scanIDs reads (id, idempotent id) pairs and closes rows.
-func scanIDs(rows *sql.Rows, into map[string]EntryID) error {
+func scanIDs(rows *sql.Rows, into map[string]processlog.ID) error {
 	defer rows.Close()
 	for rows.Next() {
 		var id uint64
@@ -111,7 +111,7 @@ func scanIDs(rows *sql.Rows, into map[string]EntryID) error {
 		if err := rows.Scan(&id, &key); err != nil {
 			return err
 		}
-		into[key] = RowID(id)
+		into[key] = processlog.RowID(id)
 	}
 	return rows.Err()
 }
@@ -127,7 +127,7 @@ func anySlice[T any](values []T) []any {
 }
 
 // Load implements Store.
-func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
+func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -139,10 +139,10 @@ func (s *sqlStore) Load(ctx context.Context, ids []EntryID) ([]Row, error) {
 }
 
 // Versions implements Store.
-func (s *sqlStore) Versions(ctx context.Context, ids []EntryID) ([]Version, error) {
-	found := make([]Version, 0, len(ids))
+func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
+	found := make([]processlog.Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		err := s.readLatest(ctx, func(from Tx) error {
+		err := s.readLatest(ctx, func(from processlog.Tx) error {
 			rows, err := from.QueryContext(ctx, "SELECT id, idempotent_id, state, version, epoch, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
 			if err == nil {
 				found, err = scanVersions(rows, found)
@@ -157,16 +157,16 @@ func (s *sqlStore) Versions(ctx context.Context, ids []EntryID) ([]Version, erro
 }
 
 // scanVersions appends what it reads, and closes rows.
-func scanVersions(rows *sql.Rows, found []Version) ([]Version, error) {
+func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Version, error) {
 	defer rows.Close()
 	for rows.Next() {
-		var v Version
+		var v processlog.Version
 		var id uint64
 		var token sql.RawBytes
 		if err := rows.Scan(&id, &v.IdempotentID, &v.State, &v.Number, &v.Epoch, &token); err != nil {
 			return nil, err
 		}
-		v.ID = RowID(id)
+		v.ID = processlog.RowID(id)
 		copy(v.Token[:], token)
 		found = append(found, v)
 	}
@@ -175,9 +175,9 @@ func scanVersions(rows *sql.Rows, found []Version) ([]Version, error) {
 
 // Resolve implements Store. It locks the very row that a transaction in flight has inserted; shared, because a
 // server under a global read lock lets no other lock pass.
-func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
-	var row Row
-	read := func(tx Transaction) (err error) {
+func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
+	var row processlog.Row
+	read := func(tx processlog.Transaction) (err error) {
 		row, err = s.find(ctx, tx, ref, s.d.shareNow)
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
 		within = s.caughtUp
 	}
 	err := s.untilFree(ctx, resolveTimeout, within, read)
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, processlog.ErrBusy) {
 		err = fmt.Errorf("resolve %v: %w", ref, err)
 	}
 	return row, err
@@ -194,7 +194,7 @@ func (s *sqlStore) Resolve(ctx context.Context, ref Ref) (Row, error) {
 
 // caughtUp is inOwn on a node that shows all that was committed on any other before. Inside a transaction nothing would
 // be waited for.
-func (s *sqlStore) caughtUp(ctx context.Context, work func(tx Transaction) error) error {
+func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) error {
 	conn, err := s.pool().Conn(ctx)
 	if err != nil {
 		return err
@@ -215,15 +215,15 @@ func (s *sqlStore) caughtUp(ctx context.Context, work func(tx Transaction) error
 const resolveTimeout = 10 * time.Second
 
 // find reads the one row ref names, under the given lock.
-func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, error) {
+func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	where, arg := "id = ?", any(nil)
 	switch ref := ref.(type) {
-	case EntryID:
+	case processlog.ID:
 		arg = ref.Row()
-	case IdempotentID:
+	case processlog.IdempotentID:
 		where, arg = "idempotent_id = ?", string(ref)
 	default:
-		return Row{}, &FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
+		return processlog.Row{}, &processlog.FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
 	}
 	if s.home != "" {
 		where += " AND " + s.atHome() // a transaction of another database has such entries, too
@@ -231,9 +231,9 @@ func (s *sqlStore) find(ctx context.Context, tx Tx, ref Ref, lock string) (Row, 
 	rows, err := s.queryRows(ctx, tx, 1, s.selectRows(where)+lock, arg)
 	switch {
 	case err != nil:
-		return Row{}, err
+		return processlog.Row{}, err
 	case len(rows) == 0:
-		return Row{}, fmt.Errorf("%v: %w", ref, ErrNotFound)
+		return processlog.Row{}, fmt.Errorf("%v: %w", ref, processlog.ErrNotFound)
 	}
 	return rows[0], nil
 }

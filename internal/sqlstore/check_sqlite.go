@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // checkSQLite looks at two connections, as the pool makes them, and at the table. Settings belong to a
@@ -15,7 +17,7 @@ import (
 //
 // synchronous=NORMAL passes, but with WAL it may lose the last commits when the machine loses power: whoever
 // counts on "committed is never forgotten" sets FULL, which is SQLite's default.
-func checkSQLite(ctx context.Context, s *sqlStore) []error {
+func checkSQLite(ctx context.Context, s *Store) []error {
 	conns := 2
 	if s.db.Stats().MaxOpenConnections == 1 {
 		conns = 1
@@ -85,7 +87,9 @@ const minBusyTimeout = 1000 // ms
 
 func (p sqliteSession) problems() []error {
 	var problems []error
-	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	refuse := func(field, reason string) {
+		problems = append(problems, &processlog.FieldError{Field: field, Reason: reason})
+	}
 	if !p.supported() {
 		refuse("SQLite version", p.version+": want 3.35, the first with RETURNING")
 	}
@@ -201,11 +205,11 @@ var sqliteColumns = map[string][]string{
 
 func (t sqliteTable) problems(name tableName) []error {
 	if t.statement == "" {
-		return []error{&FieldError{Field: "table " + name.quoted(""), Reason: "does not exist, at least on one connection; run Migrate or the files in migrations/sqlite"}}
+		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist, at least on one connection; run Migrate or the files in migrations/sqlite"}}
 	}
 	var problems []error
 	refuse := func(what, reason string) {
-		problems = append(problems, &FieldError{Field: "table " + name.quoted("") + what, Reason: reason})
+		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + what, Reason: reason})
 	}
 	for want, columns := range sqliteColumns {
 		for _, column := range columns {

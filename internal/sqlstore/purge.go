@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -15,14 +15,14 @@ const purgeRows = 100
 
 // Purge implements Store. The rows are found along the due index without a lock, oldest first within each
 // type, and deleted by primary key under the condition that nobody moved them on since.
-func (s *sqlStore) Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error) {
-	if !slices.Contains(States[:], state) || !state.Terminal() {
-		return 0, &FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
+func (s *Store) Purge(ctx context.Context, state processlog.State, age time.Duration, limit int) (int, error) {
+	if !slices.Contains(processlog.States[:], state) || !state.Terminal() {
+		return 0, &processlog.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
 	}
 	if age < 0 {
-		return 0, &FieldError{Field: "age", Reason: age.String() + " is negative"}
+		return 0, &processlog.FieldError{Field: "age", Reason: age.String() + " is negative"}
 	}
-	groups, err := s.groups(ctx, []State{state}, "")
+	groups, err := s.groups(ctx, []processlog.State{state}, "")
 	if err != nil {
 		return 0, fmt.Errorf("compensator: purge: %w", err)
 	}
@@ -40,7 +40,7 @@ func (s *sqlStore) Purge(ctx context.Context, state State, age time.Duration, li
 	return purged, nil
 }
 
-func (s *sqlStore) purgeGroup(ctx context.Context, g group, age time.Duration, limit int) (purged int, err error) {
+func (s *Store) purgeGroup(ctx context.Context, g group, age time.Duration, limit int) (purged int, err error) {
 	old := fmt.Sprintf("next_at<%s-%d", s.d.now, processlog.Millis(age))
 	ids, err := queryIDs(ctx, s.pool(), fmt.Sprintf("SELECT id FROM %s%s WHERE %s AND %s ORDER BY next_at, id LIMIT %d",
 		s.table.quoted(""), s.d.dueIndex, g.where(s), old, limit))
@@ -49,7 +49,7 @@ func (s *sqlStore) purgeGroup(ctx context.Context, g group, age time.Duration, l
 	}
 	for chunk := range slices.Chunk(ids, purgeRows) {
 		// The sum keeps the due index out of the plan: through it the rows of others would be locked too.
-		n, _, err := s.updateRows(ctx, chunk, func(ids []EntryID) string {
+		n, _, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
 			return fmt.Sprintf("%s WHERE id IN (%s) AND state+0=%d AND %s", s.d.deleteByID(s.table.quoted("")), idList(ids), g.state, old)
 		})
 		failpoint.Reach(failpoint.PurgePart)

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // checkMySQL looks at the server, at a session as the user's connections have it, and at the table.
-func checkMySQL(ctx context.Context, s *sqlStore) []error {
+func checkMySQL(ctx context.Context, s *Store) []error {
 	session, err := readMySQLSession(ctx, s.db)
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
@@ -27,7 +27,7 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 	}
 	problems := session.problems()
 	if session.lockWait == 0 && s.own == nil {
-		problems = append(problems, &FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
+		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
 			"should pass a locked row by; want 1 or more, or open the database on Connector"})
 	}
 	table, err := readMySQLTable(ctx, s)
@@ -52,7 +52,7 @@ func checkMySQL(ctx context.Context, s *sqlStore) []error {
 
 // keepsReadOnly reports whether the driver hands out an error by which a server says that it is read-only, instead of
 // giving the connection up as rejectReadOnly has it do. Nothing is written: there is no entry 0.
-func keepsReadOnly(ctx context.Context, s *sqlStore) bool {
+func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return false // an engine without such transactions
@@ -123,7 +123,9 @@ func isOn(value string) bool { return value == "1" || strings.EqualFold(value, "
 
 func (m mysqlSession) problems() []error {
 	var problems []error
-	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	refuse := func(field, reason string) {
+		problems = append(problems, &processlog.FieldError{Field: field, Reason: reason})
+	}
 	if !m.supported() {
 		refuse("server version", m.version+": want MySQL 8.0.1 or MariaDB 10.6, the first with SKIP LOCKED")
 	}
@@ -176,7 +178,7 @@ type mysqlTable struct {
 	missing []string        // tables beside it
 }
 
-func readMySQLTable(ctx context.Context, s *sqlStore) (mysqlTable, error) {
+func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	t := mysqlTable{columns: make(map[string]mysqlColumn), indexes: make(map[string]bool)}
 	schema := "COALESCE(NULLIF(?,''), DATABASE())"
 	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base).Scan(&t.engine)
@@ -215,7 +217,7 @@ func readMySQLTable(ctx context.Context, s *sqlStore) (mysqlTable, error) {
 	return t, t.readIndexes(ctx, s, schema)
 }
 
-func (t *mysqlTable) readIndexes(ctx context.Context, s *sqlStore, schema string) error {
+func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) error {
 	rows, err := s.db.QueryContext(ctx, "SELECT LOWER(index_name), MIN(non_unique), GROUP_CONCAT(LOWER(column_name) ORDER BY seq_in_index) FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? GROUP BY index_name", s.table.database, s.table.base)
 	if err != nil {
 		return err
@@ -253,11 +255,11 @@ var wantIndexes = map[string]string{
 
 func (t mysqlTable) problems(name tableName) []error {
 	if t.engine == "" {
-		return []error{&FieldError{Field: "table " + name.quoted(""), Reason: "does not exist; run Migrate or the files in migrations/mysql"}}
+		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist; run Migrate or the files in migrations/mysql"}}
 	}
 	var problems []error
 	refuse := func(what, reason string) {
-		problems = append(problems, &FieldError{Field: "table " + name.quoted("") + " " + what, Reason: reason})
+		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + " " + what, Reason: reason})
 	}
 	if !strings.EqualFold(t.engine, "InnoDB") {
 		refuse("engine", t.engine+": want InnoDB")
@@ -276,7 +278,7 @@ func (t mysqlTable) problems(name tableName) []error {
 		}
 	}
 	for _, table := range t.missing {
-		problems = append(problems, &FieldError{Field: "table " + table, Reason: "does not exist; run Migrate or the files in migrations/mysql"})
+		problems = append(problems, &processlog.FieldError{Field: "table " + table, Reason: "does not exist; run Migrate or the files in migrations/mysql"})
 	}
 	return problems
 }

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/migrations"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // sqliteDialect is SQLite from 3.35, the first with RETURNING, through whichever driver the user has chosen:
@@ -51,7 +52,7 @@ func sqliteKeyed(keys []string) string {
 }
 
 // sqliteGroups jumps through the due index from one business type to the next; GROUP BY would read every row.
-func sqliteGroups(from string, states []State) string {
+func sqliteGroups(from string, states []processlog.State) string {
 	parts := make([]string, len(states))
 	for i, state := range states {
 		next := fmt.Sprintf("SELECT MIN(business_type) FROM %s WHERE state=%d", from, state)
@@ -62,20 +63,20 @@ func sqliteGroups(from string, states []State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-func probeSQLite(ctx context.Context, tx Tx) error {
+func probeSQLite(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.SQLiteProbe)
 	switch inside, err := txwatch.SQLiteInside(err); {
 	case err != nil:
 		return fmt.Errorf("compensator: probe the transaction: %w", err)
 	case !inside:
-		return ErrNoTransaction
+		return processlog.ErrNoTransaction
 	}
 	return nil
 }
 
 // beginSQLite starts a transaction that has the write lock from the outset: one that takes it later fails,
 // with no way to wait, when somebody else has written in between.
-func beginSQLite(ctx context.Context, db *sql.DB) (Transaction, error) {
+func beginSQLite(ctx context.Context, db *sql.DB) (processlog.Transaction, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err

@@ -1,10 +1,12 @@
-package compensator
+package sqlstore
 
 import (
 	"encoding/base64"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 var cursorOrders = [...]listOrder{orderID, orderCreated, orderDue}
@@ -21,8 +23,8 @@ func FuzzParseCursor(f *testing.F) {
 	}
 	for i, order := range cursorOrders {
 		for _, newest := range []bool{false, true} {
-			l := listing{order: order, f: Filter{Newest: newest}}
-			f.Add(l.cursor(listPosition{at: 1700000000000, id: RowID(7)}), byte(i), newest)
+			l := listing{order: order, f: processlog.Filter{Newest: newest}}
+			f.Add(l.cursor(listPosition{at: 1700000000000, id: processlog.RowID(7)}), byte(i), newest)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string, number byte, newest bool) {
@@ -34,14 +36,14 @@ func FuzzParseCursor(f *testing.F) {
 			return
 		}
 		if err != nil {
-			var refused *FieldError
+			var refused *processlog.FieldError
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, "cursor", refused.Field)
 			require.Nil(t, place)
 			return
 		}
 		require.False(t, place.id.IsZero())
-		l := listing{order: order, f: Filter{Newest: newest}}
+		l := listing{order: order, f: processlog.Filter{Newest: newest}}
 		again, err := parseCursor(l.cursor(*place), order, newest)
 		require.NoError(t, err)
 		require.Equal(t, place, again)
@@ -65,8 +67,8 @@ func FuzzCursorRoundTrip(f *testing.F) {
 	f.Add(int64(-1<<63), uint64(7), byte(2), false)
 	f.Fuzz(func(t *testing.T, at int64, row uint64, number byte, newest bool) {
 		order := cursorOrders[int(number)%len(cursorOrders)]
-		place := listPosition{at: at, id: RowID(max(row, 1))}
-		l := listing{order: order, f: Filter{Newest: newest}}
+		place := listPosition{at: at, id: processlog.RowID(max(row, 1))}
+		l := listing{order: order, f: processlog.Filter{Newest: newest}}
 		got, err := parseCursor(l.cursor(place), order, newest)
 		require.NoError(t, err)
 		require.Equal(t, &place, got)

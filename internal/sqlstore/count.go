@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -15,15 +15,15 @@ const defaultAtMost = 10_000
 // Count implements Store. Each group is counted along the due index and no further than AtMost, so the cost
 // is bounded whatever the table holds. A batch is counted as a whole: once AtMost of its entries were seen,
 // every one of its groups may hold more.
-func (s *sqlStore) Count(ctx context.Context, f CountFilter) ([]Count, error) {
+func (s *Store) Count(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost
 	}
 	if f.AtMost < 0 || f.AtMost > processlog.MaxCount {
-		return nil, &FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.AtMost, processlog.MaxCount, defaultAtMost)}
+		return nil, &processlog.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.AtMost, processlog.MaxCount, defaultAtMost)}
 	}
 	if !utf8.ValidString(f.BatchID + f.BusinessType) {
-		return nil, &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
+		return nil, &processlog.FieldError{Field: "filter", Reason: "is not valid UTF-8"}
 	}
 	count := s.countGroups
 	if f.BatchID != "" {
@@ -36,12 +36,12 @@ func (s *sqlStore) Count(ctx context.Context, f CountFilter) ([]Count, error) {
 	return counts, nil
 }
 
-func (s *sqlStore) countGroups(ctx context.Context, f CountFilter) ([]Count, error) {
+func (s *Store) countGroups(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
 	groups, err := s.groups(ctx, nil, f.BusinessType)
 	if err != nil {
 		return nil, err
 	}
-	var counts []Count
+	var counts []processlog.Count
 	for chunk := range slices.Chunk(groups, rangesPerStatement) {
 		counted, err := s.countChunk(ctx, chunk, f.AtMost)
 		if err != nil {
@@ -52,13 +52,13 @@ func (s *sqlStore) countGroups(ctx context.Context, f CountFilter) ([]Count, err
 	return counts, nil
 }
 
-func (s *sqlStore) countChunk(ctx context.Context, groups []group, atMost int) ([]Count, error) {
+func (s *Store) countChunk(ctx context.Context, groups []group, atMost int) ([]processlog.Count, error) {
 	rows, err := s.pool().QueryContext(ctx, s.countQuery(groups, atMost))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var counts []Count
+	var counts []processlog.Count
 	for rows.Next() {
 		var place, n int
 		if err := rows.Scan(&place, &n); err != nil {
@@ -66,13 +66,13 @@ func (s *sqlStore) countChunk(ctx context.Context, groups []group, atMost int) (
 		}
 		if n > 0 {
 			g := groups[place]
-			counts = append(counts, Count{BusinessType: g.businessType, State: g.state, N: min(n, atMost), More: n > atMost})
+			counts = append(counts, processlog.Count{BusinessType: g.businessType, State: g.state, N: min(n, atMost), More: n > atMost})
 		}
 	}
 	return counts, rows.Err()
 }
 
-func (s *sqlStore) countQuery(groups []group, atMost int) string {
+func (s *Store) countQuery(groups []group, atMost int) string {
 	parts := make([]string, len(groups))
 	for i, g := range groups {
 		parts[i] = fmt.Sprintf("SELECT %d AS place, COUNT(*) AS n FROM (SELECT 1 FROM %s%s WHERE %s LIMIT %d) AS g%d",
@@ -81,7 +81,7 @@ func (s *sqlStore) countQuery(groups []group, atMost int) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-func (s *sqlStore) countBatch(ctx context.Context, f CountFilter) ([]Count, error) {
+func (s *Store) countBatch(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
 	where := "batch_id=" + s.d.text([]byte(f.BatchID))
 	if f.BusinessType != "" {
 		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
@@ -93,10 +93,10 @@ func (s *sqlStore) countBatch(ctx context.Context, f CountFilter) ([]Count, erro
 		return nil, err
 	}
 	defer rows.Close()
-	var counts []Count
+	var counts []processlog.Count
 	total := 0
 	for rows.Next() {
-		var c Count
+		var c processlog.Count
 		if err := rows.Scan(&c.State, &c.BusinessType, &c.N); err != nil {
 			return nil, err
 		}
@@ -112,19 +112,19 @@ func (s *sqlStore) countBatch(ctx context.Context, f CountFilter) ([]Count, erro
 
 // group is the entries of one state and type: one range of the due index.
 type group struct {
-	state        State
+	state        processlog.State
 	businessType string
 }
 
-func (g group) where(s *sqlStore) string {
+func (g group) where(s *Store) string {
 	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text([]byte(g.businessType)))
 }
 
 // groups lists every group of the given states, or of all; of one type, if it is not empty, or of all that
 // occur. Its cost grows with the number of groups, not of entries.
-func (s *sqlStore) groups(ctx context.Context, states []State, businessType string) ([]group, error) {
+func (s *Store) groups(ctx context.Context, states []processlog.State, businessType string) ([]group, error) {
 	if len(states) == 0 {
-		states = States[:]
+		states = processlog.States[:]
 	}
 	states = slices.Compact(slices.Sorted(slices.Values(states)))
 	if businessType == "" {
@@ -137,7 +137,7 @@ func (s *sqlStore) groups(ctx context.Context, states []State, businessType stri
 	return groups, nil
 }
 
-func (s *sqlStore) occurring(ctx context.Context, states []State) ([]group, error) {
+func (s *Store) occurring(ctx context.Context, states []processlog.State) ([]group, error) {
 	rows, err := s.pool().QueryContext(ctx, s.groupsQuery(states))
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (s *sqlStore) occurring(ctx context.Context, states []State) ([]group, erro
 
 // groupsQuery lets MySQL jump from group to group: it does so only when the state is grouped by as well, even
 // where there is but one.
-func (s *sqlStore) groupsQuery(states []State) string {
+func (s *Store) groupsQuery(states []processlog.State) string {
 	from := s.table.quoted("") + s.d.dueIndex
 	if s.d.groups != nil {
 		return s.d.groups(from, states)

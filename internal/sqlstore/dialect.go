@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // dialect is what one kind of database needs to be told differently.
@@ -39,13 +41,13 @@ type dialect struct {
 	qualified  bool                       // the table may be named database.table
 	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell
 
-	keyed  func(keys []string) string               // condition: the row's idempotent id is one of keys
-	groups func(from string, states []State) string // the states and types that occur, without reading every row
+	keyed  func(keys []string) string                          // condition: the row's idempotent id is one of keys
+	groups func(from string, states []processlog.State) string // the states and types that occur, without reading every row
 
-	probe func(ctx context.Context, tx Tx) error                     // ErrNoTransaction unless open
-	begin func(ctx context.Context, db *sql.DB) (Transaction, error) // READ COMMITTED, in the user's pool
-	check func(ctx context.Context, s *sqlStore) []error             // every reason not to run here
-	fault func(err error) fault                                      // what an error means
+	probe func(ctx context.Context, tx processlog.Tx) error                     // ErrNoTransaction unless open
+	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool
+	check func(ctx context.Context, s *Store) []error                           // every reason not to run here
+	fault func(err error) fault                                                 // what an error means
 }
 
 // fault classifies an error of the database by what it means for a statement of ours.
@@ -82,6 +84,9 @@ func dialectNamed(name string) *dialect {
 	return nil
 }
 
+// DefaultTable is the process log's name in the migrations.
+const DefaultTable = "common_process_log"
+
 // tableName is a validated, possibly qualified table name.
 type tableName struct{ database, base string }
 
@@ -93,9 +98,15 @@ func parseTable(s string) (tableName, error) {
 		database, base = "", s
 	}
 	if !tablePart.MatchString(base) || (found && !tablePart.MatchString(database)) {
-		return tableName{}, &FieldError{Field: "Table", Reason: fmt.Sprintf("%q: want letters, digits, _ or $, at most 58, optionally database.table", s)}
+		return tableName{}, &processlog.FieldError{Field: "Table", Reason: fmt.Sprintf("%q: want letters, digits, _ or $, at most 58, optionally database.table", s)}
 	}
 	return tableName{database, base}, nil
+}
+
+// CheckTable reports what is wrong with a table's name.
+func CheckTable(s string) error {
+	_, err := parseTable(s)
+	return err
 }
 
 // quoted returns the table's name, with suffix, as SQL wants it.

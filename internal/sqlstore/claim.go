@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -12,36 +12,36 @@ import (
 
 // Claim implements Store: lock what is free by primary key, decide, and write under the version that was
 // read. Where SKIP LOCKED locks nothing (TiDB), the version in the UPDATE still gives each row one owner.
-func (s *sqlStore) Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error) {
+func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if len(want) == 0 {
-		return Claimed{}, nil
+		return processlog.Claimed{}, nil
 	}
-	c := claim{s: s, token: token, lease: lease, held: make(map[EntryID]Token, len(want))}
+	c := claim{s: s, token: token, lease: lease, held: make(map[processlog.ID]processlog.Token, len(want))}
 	for _, w := range want {
 		c.held[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
 	slices.SortFunc(c.ids, processlog.ID.Compare)
 	c.ids = slices.Compact(c.ids) // a row is claimed once, however often it is wanted
-	err := s.inOwn(ctx, func(tx Transaction) error { return c.run(ctx, tx, accept) })
+	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if err != nil {
-		return Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
+		return processlog.Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
 	}
 	return c.found, nil
 }
 
 // claim is one Claim call under way.
 type claim struct {
-	s     *sqlStore
-	ids   []EntryID
-	held  map[EntryID]Token
-	token Token
+	s     *Store
+	ids   []processlog.ID
+	held  map[processlog.ID]processlog.Token
+	token processlog.Token
 	lease time.Duration
-	found Claimed
+	found processlog.Claimed
 }
 
-func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
-	rows, err := readFree(ctx, c.s, c.ids, func(ids []EntryID, lock string) ([]Row, error) {
+func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
+	rows, err := readFree(ctx, c.s, c.ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 		return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *claim) run(ctx context.Context, tx Tx, accept func(*Row) bool) error {
 }
 
 // choose sorts the locked rows into what can be claimed and what cannot. It moves those it returns to the front.
-func (c *claim) choose(rows []Row, accept func(*Row) bool) (mine []Row) {
+func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool) (mine []processlog.Row) {
 	mine = rows[:0]
 	for i := range rows {
 		row := &rows[i]
@@ -66,7 +66,7 @@ func (c *claim) choose(rows []Row, accept func(*Row) bool) (mine []Row) {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
 		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
-			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
+			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case !accept(row):
 			c.found.Refused = append(c.found.Refused, *row)
 		default:
@@ -77,11 +77,11 @@ func (c *claim) choose(rows []Row, accept func(*Row) bool) (mine []Row) {
 }
 
 // lookAtUnread tells the wanted rows that SKIP LOCKED left out from those that do not exist.
-func (c *claim) lookAtUnread(ctx context.Context, tx Tx, rows []Row) error {
+func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if len(rows) == len(c.ids) {
 		return nil
 	}
-	read := make([]EntryID, len(rows))
+	read := make([]processlog.ID, len(rows))
 	for i := range rows {
 		read[i] = rows[i].ID
 	}
@@ -91,7 +91,7 @@ func (c *claim) lookAtUnread(ctx context.Context, tx Tx, rows []Row) error {
 		return err
 	}
 	for _, id := range locked {
-		c.found.Waiting = append(c.found.Waiting, Scheduled{ID: id, In: processlog.LockedRetry})
+		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: processlog.LockedRetry})
 	}
 	c.found.Gone = append(c.found.Gone, without(unread, locked)...)
 	return nil
@@ -104,9 +104,9 @@ type claimGroup struct {
 }
 
 // take writes the claim.
-func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
+func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	failpoint.Reach(failpoint.ClaimLocked)
-	groups := make(map[claimGroup][]EntryID)
+	groups := make(map[claimGroup][]processlog.ID)
 	for i := range rows {
 		g := claimGroup{rows[i].Version, c.counted(&rows[i])}
 		groups[g] = append(groups[g], rows[i].ID)
@@ -137,17 +137,17 @@ func (c *claim) take(ctx context.Context, tx Tx, rows []Row) error {
 }
 
 // ours reports whether the row stands as the caller left it, by the token he wants it under.
-func (c *claim) ours(row *Row) bool {
+func (c *claim) ours(row *processlog.Row) bool {
 	token := c.held[row.ID]
-	return token != Token{} && token == row.Token
+	return token != processlog.Token{} && token == row.Token
 }
 
 // counted reports whether the delivery is the caller's own and counted already: counted again, a lease that
 // ran nothing would look lost, and lost ones are taken for crashes.
-func (c *claim) counted(row *Row) bool { return row.DeliveryCount > 0 && c.ours(row) }
+func (c *claim) counted(row *processlog.Row) bool { return row.DeliveryCount > 0 && c.ours(row) }
 
 // own brings a row up to what the UPDATE made of it.
-func (c *claim) own(row *Row) {
+func (c *claim) own(row *processlog.Row) {
 	if !c.counted(row) {
 		row.DeliveryCount++
 	}
@@ -156,8 +156,8 @@ func (c *claim) own(row *Row) {
 }
 
 // keepTaken is for servers whose row locks are not: the token tells which rows are really ours.
-func (c *claim) keepTaken(ctx context.Context, tx Tx, rows []Row) error {
-	ids := make([]EntryID, len(rows))
+func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
+	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
@@ -169,7 +169,7 @@ func (c *claim) keepTaken(ctx context.Context, tx Tx, rows []Row) error {
 	lost := without(ids, ours)
 	for _, row := range rows {
 		if slices.Contains(lost, row.ID) {
-			c.found.Waiting = append(c.found.Waiting, Scheduled{ID: row.ID, In: processlog.LockedRetry})
+			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: processlog.LockedRetry})
 			continue
 		}
 		c.own(&row)
@@ -179,16 +179,16 @@ func (c *claim) keepTaken(ctx context.Context, tx Tx, rows []Row) error {
 }
 
 // Release implements Store.
-func (s *sqlStore) Release(ctx context.Context, ids []EntryID, token Token) error {
+func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, busy, err := s.updateRows(ctx, slices.Clone(ids), func(ids []EntryID) string {
+	_, busy, err := s.updateRows(ctx, slices.Clone(ids), func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 			s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
 	})
 	if err == nil && len(busy) > 0 {
-		err = ErrBusy
+		err = processlog.ErrBusy
 	}
 	if err != nil {
 		return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
@@ -198,19 +198,19 @@ func (s *sqlStore) Release(ctx context.Context, ids []EntryID, token Token) erro
 
 // Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on. A
 // row that somebody holds locked must not cost the others their leases.
-func (s *sqlStore) Renew(ctx context.Context, held []Held, lease time.Duration) ([]EntryID, error) {
-	byVersion := make(map[uint64][]EntryID)
+func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
+	byVersion := make(map[uint64][]processlog.ID)
 	for _, h := range held {
 		byVersion[h.Version] = append(byVersion[h.Version], h.ID)
 	}
-	var lost []EntryID
+	var lost []processlog.ID
 	for version, ids := range byVersion {
 		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
-		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []EntryID) string {
+		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
 			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
 		})
 		if err == nil && changed < int64(len(ids)) {
-			var kept []EntryID
+			var kept []processlog.ID
 			kept, err = queryIDs(ctx, s.pool(), "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)
 			if err == nil {
 				lost = append(lost, without(ids, kept)...)

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"database/sql/driver"

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
@@ -19,13 +18,13 @@ import (
 
 // Settle implements Store: one statement for up to 500 plain successes, and one for up to 100 outcomes of any
 // other kinds.
-func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error) {
+func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
 		places[i] = i
 	}
 	groups := grouped.By(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
-	result := make([]Settled, len(outcomes))
+	result := make([]processlog.Settled, len(outcomes))
 	write := s.updateRows
 	for _, g := range groups.Order {
 		for chunk := range slices.Chunk(groups.Groups[g], g.rowsPerStatement()) {
@@ -43,7 +42,7 @@ func (s *sqlStore) Settle(ctx context.Context, token Token, outcomes []Outcome) 
 }
 
 // rowUpdate is updateRows or updateFreeRows.
-type rowUpdate func(ctx context.Context, ids []EntryID, update func(ids []EntryID) string) (changed int64, busy []EntryID, err error)
+type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
 
 // settleGroup is what outcomes must share to go into one statement: the fence. Everything else may differ from
 // row to row, or a batch of mixed outcomes would be as many transactions as it has kinds.
@@ -52,7 +51,7 @@ type settleGroup struct {
 	epoch  uint32 // of an absorbing group
 }
 
-func groupOf(o Outcome) settleGroup {
+func groupOf(o processlog.Outcome) settleGroup {
 	if o.Absorb {
 		return settleGroup{absorb: true, epoch: o.Epoch}
 	}
@@ -68,17 +67,17 @@ func (g settleGroup) rowsPerStatement() int {
 	return 100
 }
 
-func (g settleGroup) set(s *sqlStore, token Token, v rowValues) string {
+func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 	counts := ""
 	if !g.absorb { // those stay as they are: another attempt may have recorded a failure since
-		counts = ", process_count=" + v.number(func(o *Outcome) int64 { return int64(o.ProcessCount) }) +
-			", compensate_count=" + v.number(func(o *Outcome) int64 { return int64(o.CompensateCount) })
+		counts = ", process_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.ProcessCount) }) +
+			", compensate_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.CompensateCount) })
 	}
-	return "state=" + v.number(func(o *Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
-		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *Outcome) EndedBy { return o.EndedBy }, func(by EndedBy) string { return "'" + string(by) + "'" }) +
+	return "state=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
+		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, func(by processlog.EndedBy) string { return "'" + string(by) + "'" }) +
 		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
-		", next_at=" + s.d.now + "+" + v.number(func(o *Outcome) int64 { return processlog.DueAfter(o.After) }) +
-		", last_error=" + perRow(v, func(o *Outcome) string { return o.LastError }, s.textLiteral)
+		", next_at=" + s.d.now + "+" + v.number(func(o *processlog.Outcome) int64 { return processlog.DueAfter(o.After) }) +
+		", last_error=" + perRow(v, func(o *processlog.Outcome) string { return o.LastError }, s.textLiteral)
 }
 
 // where computes with state, so that the rows are found by id: through the due index, which MySQL prefers
@@ -87,12 +86,12 @@ func (g settleGroup) where(v rowValues) string {
 	if g.absorb {
 		return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", g.epoch)
 	}
-	return "version=" + v.number(func(o *Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
+	return "version=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
 }
 
 // sameEntries is the condition that the rows are the entries they were claimed as: a database that has gone back gives
 // the ids of what it has lost to others.
-func (s *sqlStore) sameEntries(v rowValues) string {
+func (s *Store) sameEntries(v rowValues) string {
 	keys := make([]string, len(v.ids))
 	for i, id := range v.ids {
 		keys[i] = v.of(id).IdempotentID
@@ -102,21 +101,21 @@ func (s *sqlStore) sameEntries(v rowValues) string {
 
 // rowValues writes expressions whose value depends on the row.
 type rowValues struct {
-	ids      []EntryID
-	place    map[EntryID]int // among outcomes
-	outcomes []Outcome
+	ids      []processlog.ID
+	place    map[processlog.ID]int // among outcomes
+	outcomes []processlog.Outcome
 }
 
-func (v rowValues) of(id EntryID) *Outcome { return &v.outcomes[v.place[id]] }
+func (v rowValues) of(id processlog.ID) *processlog.Outcome { return &v.outcomes[v.place[id]] }
 
-func (v rowValues) number(value func(o *Outcome) int64) string {
+func (v rowValues) number(value func(o *processlog.Outcome) int64) string {
 	return perRow(v, value, func(n int64) string { return strconv.FormatInt(n, 10) })
 }
 
 // perRow writes the value of each row; one that all rows share stands alone.
-func perRow[T comparable](v rowValues, value func(o *Outcome) T, literal func(T) string) string {
+func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, literal func(T) string) string {
 	first := value(v.of(v.ids[0]))
-	if !slices.ContainsFunc(v.ids, func(id EntryID) bool { return value(v.of(id)) != first }) {
+	if !slices.ContainsFunc(v.ids, func(id processlog.ID) bool { return value(v.of(id)) != first }) {
 		return literal(first)
 	}
 	var b strings.Builder
@@ -129,14 +128,14 @@ func perRow[T comparable](v rowValues, value func(o *Outcome) T, literal func(T)
 
 // settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than written ones are explained by reading
 // them: a row that carries our token was changed by us, now or in an earlier try.
-func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token, g settleGroup, outcomes []Outcome, places []int, result []Settled) (locked bool, err error) {
-	ids := make([]EntryID, len(places))
-	place := make(map[EntryID]int, len(places))
+func (s *Store) settleGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
+	ids := make([]processlog.ID, len(places))
+	place := make(map[processlog.ID]int, len(places))
 	for n, i := range places {
 		ids[n] = outcomes[i].ID
 		place[ids[n]] = i
 	}
-	changed, busy, err := write(ctx, ids, func(ids []EntryID) string {
+	changed, busy, err := write(ctx, ids, func(ids []processlog.ID) string {
 		v := rowValues{ids, place, outcomes}
 		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v) + s.sameEntries(v)
 	})
@@ -144,10 +143,10 @@ func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token
 		return false, err
 	}
 	for _, i := range places {
-		result[i] = Settled{Applied: true}
+		result[i] = processlog.Settled{Applied: true}
 	}
 	for _, id := range busy {
-		result[place[id]] = Settled{Busy: true}
+		result[place[id]] = processlog.Settled{Busy: true}
 	}
 	if changed < int64(len(ids)-len(busy)) {
 		err = s.explain(ctx, token, without(ids, busy), place, outcomes, result)
@@ -157,33 +156,24 @@ func (s *sqlStore) settleGroup(ctx context.Context, write rowUpdate, token Token
 
 // textLiteral writes text from a handler: whatever it is, the column takes it, so that an odd error message
 // can never keep an entry from advancing.
-func (s *sqlStore) textLiteral(text string) string {
+func (s *Store) textLiteral(text string) string {
 	if text == "" {
 		return "''"
 	}
-	return s.d.text([]byte(sanitizeError(text)))
+	return s.d.text([]byte(processlog.FitError(text)))
 }
 
-func sanitizeError(text string) string {
-	text = text[:min(len(text), processlog.MaxText*utf8.UTFMax)]
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) > processlog.MaxText {
-		text = string([]rune(text)[:processlog.MaxText])
-	}
-	return text
-}
-
-func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, place map[EntryID]int, outcomes []Outcome, result []Settled) error {
+func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	rows, err := s.Load(ctx, ids)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		result[place[id]] = Settled{Missing: true}
+		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotentID == outcomes[i].IdempotentID {
-			result[i] = Settled{Applied: row.Token == token, State: row.State}
+			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 		}
 	}
 	return nil
@@ -191,21 +181,21 @@ func (s *sqlStore) explain(ctx context.Context, token Token, ids []EntryID, plac
 
 // SettleTx implements Store: the last statement of the handler's own transaction, so that effect and outcome
 // commit together or not at all.
-func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) error {
+func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
 	o.Absorb = false // effect and outcome stand and fall with the fence
-	g, v := groupOf(o), rowValues{[]EntryID{o.ID}, map[EntryID]int{o.ID: 0}, []Outcome{o}}
+	g, v := groupOf(o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
 		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.ifOpen())
 	switch {
 	case mysqlerr.Number(err) == mysqlerr.RecordChanged: // since this transaction's snapshot: the fence, in MariaDB's words
-		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrLeaseLost, err)
+		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)
 	case s.d.fault(err) == faultAborted:
-		return fmt.Errorf("settle entry %s: %w: %w", o.ID, ErrTxAborted, err)
+		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)
 	case err != nil:
 		return fmt.Errorf("compensator: settle entry %s: %w", o.ID, finished(err))
 	case changed == 1:
@@ -216,11 +206,11 @@ func (s *sqlStore) SettleTx(ctx context.Context, tx Tx, token Token, o Outcome) 
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
-	return ErrLeaseLost
+	return processlog.ErrLeaseLost
 }
 
 // ifOpen makes an UPDATE change nothing outside a transaction, where the server can tell.
-func (s *sqlStore) ifOpen() string {
+func (s *Store) ifOpen() string {
 	if s.d.inTx == "" {
 		return ""
 	}
@@ -231,29 +221,29 @@ func (s *sqlStore) ifOpen() string {
 const changeTimeout = 2 * time.Second
 
 // Change implements Store.
-func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (Row, error) {
+func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch processlog.Change) (processlog.Row, error) {
 	if tx != nil {
 		if !proven || s.d.unseenEnd {
 			if err := s.Probe(ctx, tx); err != nil {
-				return Row{}, err
+				return processlog.Row{}, err
 			}
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, processlog.ErrNotFound) {
 			err = cmp.Or(s.elsewhere(ctx, tx), err)
 		}
 		if s.d.fault(err) == faultAborted {
-			err = fmt.Errorf("%s: %w: %w", ch.Action, ErrTxAborted, err)
+			err = fmt.Errorf("%s: %w: %w", ch.Action, processlog.ErrTxAborted, err)
 		}
 		return row, err
 	}
-	var row Row
-	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx Transaction) error {
+	var row processlog.Row
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
 		var err error
 		row, err = s.change(ctx, tx, ch, s.d.lockNow)
 		return err
 	})
-	if errors.Is(err, ErrBusy) {
+	if errors.Is(err, processlog.ErrBusy) {
 		err = fmt.Errorf("%s entry %v: %w", ch.Action, ch.Ref, err)
 	}
 	return row, err
@@ -262,7 +252,7 @@ func (s *sqlStore) Change(ctx context.Context, tx Tx, proven bool, ch Change) (R
 // untilFree runs work within a transaction of ours, again and again while somebody holds what it wants to lock.
 // It returns ErrBusy after patience. Nobody is waited for inside the database, where the user's sessions may
 // be set to wait very long.
-func (s *sqlStore) untilFree(ctx context.Context, patience time.Duration, within func(context.Context, func(Transaction) error) error, work func(Transaction) error) error {
+func (s *Store) untilFree(ctx context.Context, patience time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
@@ -273,14 +263,14 @@ func (s *sqlStore) untilFree(ctx context.Context, patience time.Duration, within
 		select {
 		case <-time.After(processlog.LockedRetry / 2):
 		case <-deadline.C:
-			return ErrBusy
+			return processlog.ErrBusy
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (s *sqlStore) change(ctx context.Context, tx Tx, ch Change, lock string) (Row, error) {
+func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Change, lock string) (processlog.Row, error) {
 	before, err := s.find(ctx, tx, ch.Ref, lock)
 	if err != nil {
 		return before, err

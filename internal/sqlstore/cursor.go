@@ -1,10 +1,12 @@
-package compensator
+package sqlstore
 
 import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // listOrder is what a listing is sorted by, always with the entry id behind it.
@@ -19,7 +21,7 @@ const (
 // listPosition is a place in a listing.
 type listPosition struct {
 	at int64 // what the order says, ms since 1970; not read by orderID
-	id EntryID
+	id processlog.ID
 }
 
 const cursorVersion = "1"
@@ -36,7 +38,7 @@ func parseCursor(text string, order listOrder, newest bool) (*listPosition, erro
 	if text == "" {
 		return nil, nil
 	}
-	refused := &FieldError{Field: "cursor", Reason: "is not one that List returned"}
+	refused := &processlog.FieldError{Field: "cursor", Reason: "is not one that List returned"}
 	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return nil, refused
@@ -46,16 +48,16 @@ func parseCursor(text string, order listOrder, newest bool) (*listPosition, erro
 		return nil, refused
 	}
 	if parts[0] != cursorVersion {
-		return nil, &FieldError{Field: "cursor", Reason: "was written by another version of this library"}
+		return nil, &processlog.FieldError{Field: "cursor", Reason: "was written by another version of this library"}
 	}
 	at, atErr := strconv.ParseInt(parts[2], 10, 64)
-	id, idErr := ParseEntryID(parts[3])
+	id, idErr := processlog.ParseID(parts[3])
 	if atErr != nil || idErr != nil {
 		return nil, refused
 	}
-	l := listing{order: order, f: Filter{Newest: newest}}
+	l := listing{order: order, f: processlog.Filter{Newest: newest}}
 	if parts[1] != string(order)+l.direction() {
-		return nil, &FieldError{Field: "cursor", Reason: "belongs to another listing: the filter or its direction changed"}
+		return nil, &processlog.FieldError{Field: "cursor", Reason: "belongs to another listing: the filter or its direction changed"}
 	}
 	return &listPosition{at: at, id: id}, nil
 }

@@ -1,7 +1,8 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -20,8 +21,8 @@ import (
 //
 // All of it happens on rows under random keys that are never committed, so instances that start at the same time do
 // not meet each other's, and with the rights of run time. It uses up a few ids.
-func checkInstruments(ctx context.Context, s *sqlStore) []error {
-	p := &proof{s: s, key: "compensator-check-" + newIdempotentID()}
+func checkInstruments(ctx context.Context, s *Store) []error {
+	p := &proof{s: s, key: "compensator-check-" + rand.Text()}
 	for _, try := range []func(ctx context.Context) error{p.inOneSession, p.acrossSessions} {
 		if err := try(ctx); err != nil {
 			return append(p.problems, fmt.Errorf("compensator: try the server's locks and transactions: %w", err))
@@ -32,7 +33,7 @@ func checkInstruments(ctx context.Context, s *sqlStore) []error {
 
 // proof is one checkInstruments under way. Its methods return an error only for what they could not try.
 type proof struct {
-	s        *sqlStore
+	s        *Store
 	key      string
 	problems []error
 }
@@ -45,15 +46,15 @@ const atOnce = time.Second
 
 // refuse names the server, what it did, and the remedy.
 func (p *proof) refuse(found, remedy string) {
-	p.problems = append(p.problems, &FieldError{Field: "server " + p.s.version, Reason: found + "; " + remedy})
+	p.problems = append(p.problems, &processlog.FieldError{Field: "server " + p.s.version, Reason: found + "; " + remedy})
 }
 
 func (p *proof) note(found, instead string) {
 	p.s.notes = append(p.s.notes, found+"; "+instead)
 }
 
-func (p *proof) draft(suffix string) Draft {
-	return Draft{BusinessType: "compensator.check", IdempotentID: p.key + suffix}
+func (p *proof) draft(suffix string) processlog.Draft {
+	return processlog.Draft{BusinessType: "compensator.check", IdempotentID: p.key + suffix}
 }
 
 // inOneSession tries, on a connection as the user's are, what has to tell whether a transaction is open, and what
@@ -64,7 +65,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	outside := p.probes(ctx, conn, ErrNoTransaction)
+	outside := p.probes(ctx, conn, processlog.ErrNoTransaction)
 	guarded := p.guardRefuses(ctx, conn)
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -80,10 +81,10 @@ func (p *proof) inOneSession(ctx context.Context) error {
 }
 
 // mysqlProbes are the ways to ask whether a transaction is open, the cheapest first.
-var mysqlProbes = []func(ctx context.Context, tx Tx) error{probeMySQL, probeSavepoint}
+var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
 
 // probes tells which of them answer want.
-func (p *proof) probes(ctx context.Context, tx Tx, want error) []bool {
+func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
 	answers := make([]bool, len(mysqlProbes))
 	for i, probe := range mysqlProbes {
 		answers[i] = errors.Is(probe(ctx, tx), want)
@@ -110,12 +111,12 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	}
 	impossible := p.draft("")
 	impossible.BusinessType = strings.Repeat("x", processlog.MaxName+1)
-	_, err := p.s.Insert(ctx, conn, []Draft{impossible}, false)
-	return errors.Is(err, ErrNoTransaction)
+	_, err := p.s.Insert(ctx, conn, []processlog.Draft{impossible}, false)
+	return errors.Is(err, processlog.ErrNoTransaction)
 }
 
 // writes tries a single INSERT and an outcome, guarded as far as the guards prove themselves.
-func (p *proof) writes(ctx context.Context, tx Tx, guarded bool) error {
+func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) error {
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
@@ -144,15 +145,15 @@ func (p *proof) dropGuard() {
 }
 
 // counts tries the fence of every write on a row that is new: an UPDATE of its version changes it, once.
-func (p *proof) counts(ctx context.Context, tx Tx, id EntryID) bool {
+func (p *proof) counts(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
 	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }
 
-func (p *proof) insert(ctx context.Context, tx Tx, suffix string, proven bool) (EntryID, error) {
+func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, proven bool) (processlog.ID, error) {
 	d := p.draft(suffix)
-	inserted, err := p.s.Insert(ctx, tx, []Draft{d}, proven)
+	inserted, err := p.s.Insert(ctx, tx, []processlog.Draft{d}, proven)
 	if err != nil {
-		return EntryID{}, err
+		return processlog.ID{}, err
 	}
 	ids, err := p.s.IDs(ctx, tx, []string{d.IdempotentID})
 	if err == nil && ids[d.IdempotentID] != inserted[0].ID {
@@ -162,7 +163,7 @@ func (p *proof) insert(ctx context.Context, tx Tx, suffix string, proven bool) (
 }
 
 // update is how many rows a write under this fence has changed, -1 if it failed.
-func (p *proof) update(ctx context.Context, tx Tx, id EntryID, version int) int64 {
+func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
 	changed, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET version=version+1 WHERE id=%s AND version=%d%s", p.s.byID(), id, version, p.s.ifOpen()))
 	if err != nil {
 		return -1
@@ -170,11 +171,11 @@ func (p *proof) update(ctx context.Context, tx Tx, id EntryID, version int) int6
 	return changed
 }
 
-func (p *proof) returning(ctx context.Context, tx Tx) error {
+func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {
 	if !p.s.d.returning {
 		return nil
 	}
-	two := []Draft{p.draft("-1"), p.draft("-2")}
+	two := []processlog.Draft{p.draft("-1"), p.draft("-2")}
 	inserted, err := p.s.Insert(ctx, tx, two, true)
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, try := range []func(ctx context.Context, id EntryID) error{p.locks, p.skips, p.isolation} {
+	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.locks, p.skips, p.isolation} {
 		if err := try(ctx, id); err == errNoSecond {
 			p.note("the pool had no second connection to spare", "whether locks and isolation levels behave could not be tried")
 			return nil
@@ -213,7 +214,7 @@ var errNoSecond = errors.New("no second connection")
 
 // look runs work in a transaction of another session, which is then thrown away: on Vitess a level that was asked
 // for one transaction stays.
-func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx Tx) error) error {
+func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx processlog.Tx) error) error {
 	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
 	}
@@ -237,7 +238,7 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 }
 
 // locks tries what must tell at once that somebody holds a row.
-func (p *proof) locks(ctx context.Context, id EntryID) error {
+func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.held(ctx, id, d.lockNow)
 	if !held && err == nil {
@@ -247,13 +248,13 @@ func (p *proof) locks(ctx context.Context, id EntryID) error {
 	if !held {
 		return err
 	}
-	held, err = p.held(ctx, IdempotentID(p.key+"-held"), d.shareNow)
+	held, err = p.held(ctx, processlog.IdempotentID(p.key+"-held"), d.shareNow)
 	if held || err != nil {
 		return err
 	}
 	p.note("shared locks do not lock", "exclusive ones are taken in their place")
 	d.share, d.shareNow = d.lock, d.lockNow
-	held, err = p.held(ctx, IdempotentID(p.key+"-held"), d.shareNow)
+	held, err = p.held(ctx, processlog.IdempotentID(p.key+"-held"), d.shareNow)
 	if !held && err == nil {
 		p.refuse("does not tell at once, asked by idempotent id with"+d.shareNow+", that another transaction holds the row it has inserted",
 			"one in flight could not be told from one rolled back")
@@ -263,11 +264,11 @@ func (p *proof) locks(ctx context.Context, id EntryID) error {
 
 // held reports whether a locking read of the row is told at once that somebody holds it. A busy server may need
 // some tries for that.
-func (p *proof) held(ctx context.Context, ref Ref, lock string) (bool, error) {
+func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (bool, error) {
 	for range 3 {
 		var answer error
 		began := time.Now()
-		err := p.look(ctx, p.s.pool(), sql.LevelReadCommitted, func(ctx context.Context, tx Tx) error {
+		err := p.look(ctx, p.s.pool(), sql.LevelReadCommitted, func(ctx context.Context, tx processlog.Tx) error {
 			_, answer = p.s.find(ctx, tx, ref, lock)
 			return nil
 		})
@@ -282,10 +283,10 @@ func (p *proof) held(ctx context.Context, ref Ref, lock string) (bool, error) {
 }
 
 // skips tries SKIP LOCKED where a read that locks nothing would see the row.
-func (p *proof) skips(ctx context.Context, id EntryID) error {
+func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
-	err := p.look(ctx, p.s.pool(), sql.LevelReadUncommitted, func(ctx context.Context, tx Tx) error {
-		read := func(lock string) ([]EntryID, error) {
+	err := p.look(ctx, p.s.pool(), sql.LevelReadUncommitted, func(ctx context.Context, tx processlog.Tx) error {
+		read := func(lock string) ([]processlog.ID, error) {
 			return queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String()+lock)
 		}
 		rows, err := read("")
@@ -305,7 +306,7 @@ func (p *proof) skips(ctx context.Context, id EntryID) error {
 }
 
 // isolation tries whether a level that is asked for is what a transaction gets.
-func (p *proof) isolation(ctx context.Context, id EntryID) error {
+func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	if p.s.own != nil {
 		level, err := readIsolation(ctx, p.s.own)
 		if err != nil {
@@ -338,8 +339,8 @@ func (p *proof) refuseLevel(level, whose string) {
 }
 
 // sees reports whether a plain read in a transaction of this level, in the user's pool, shows the uncommitted row.
-func (p *proof) sees(ctx context.Context, id EntryID, level sql.IsolationLevel) (seen bool, err error) {
-	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx Tx) error {
+func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
+	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx processlog.Tx) error {
 		rows, err := queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String())
 		seen = len(rows) == 1
 		return err

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // really sent.
 type logbook struct {
 	t  *testing.T
-	s  *sqlStore
+	s  *Store
 	db *sql.DB // beside the store's
 }
 
@@ -36,8 +36,8 @@ func openLogbook(t *testing.T) *logbook {
 		db.SetMaxOpenConns(1)
 		pools[i] = db
 	}
-	require.NoError(t, Migrate(t.Context(), pools[0]))
-	s, err := newSQLStore(t.Context(), pools[0], DefaultTable)
+	require.NoError(t, Migrate(t.Context(), pools[0], DefaultTable))
+	s, err := Open(t.Context(), pools[0], DefaultTable)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	b := &logbook{t: t, s: s, db: pools[1]}
@@ -61,7 +61,7 @@ func (b *logbook) fill(n int) {
 }
 
 // written runs work and returns the statements on the log that it sent.
-func (b *logbook) written(work func(ctx context.Context, s *sqlStore)) (statements []string) {
+func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements []string) {
 	b.t.Helper()
 	b.exec("SET GLOBAL general_log=0")
 	b.exec("TRUNCATE TABLE mysql.general_log")
@@ -111,80 +111,80 @@ func (b *logbook) explain(statement string) (steps []planStep) {
 var protocol = []struct {
 	name string
 	keys []string
-	work func(ctx context.Context, s *sqlStore) error
+	work func(ctx context.Context, s *Store) error
 }{
-	{"due", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
+	{"due", []string{"k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Due(ctx, "type 1", 500)
 		return err
 	}},
-	{"heads", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
+	{"heads", []string{"k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Heads(ctx)
 		return err
 	}},
-	{"scan", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, Free: true})
+	{"scan", []string{"k_due"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Scan(ctx, processlog.Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, Free: true})
 		return err
 	}},
-	{"next page of a scan", []string{"k_due"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Scan(ctx, Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, After: Scheduled{ID: RowID(401), NextAt: 1401}})
+	{"next page of a scan", []string{"k_due"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Scan(ctx, processlog.Window{BusinessType: "type 1", From: -processlog.MaxDelay, To: time.Hour, Limit: 1000, After: processlog.Scheduled{ID: processlog.RowID(401), NextAt: 1401}})
 		return err
 	}},
-	{"load", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
+	{"load", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Load(ctx, idRange(1, 500))
 		return err
 	}},
-	{"claim", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Claim(ctx, wanted(idRange(1, 500)), Token{1}, time.Minute, func(*Row) bool { return true })
+	{"claim", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Claim(ctx, wanted(idRange(1, 500)), processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
 		return err
 	}},
-	{"renew", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
-		var held []Held
+	{"renew", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		var held []processlog.Held
 		for _, id := range idRange(1, 500) {
-			held = append(held, Held{ID: id, Version: 1})
+			held = append(held, processlog.Held{ID: id, Version: 1})
 		}
 		_, err := s.Renew(ctx, held, time.Minute)
 		return err
 	}},
-	{"release", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error { return s.Release(ctx, idRange(1, 100), Token{1}) }},
-	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *sqlStore) error {
-		var outcomes []Outcome
+	{"release", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error { return s.Release(ctx, idRange(1, 100), processlog.Token{1}) }},
+	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		var outcomes []processlog.Outcome
 		for i, id := range idRange(101, 500) {
-			o := Outcome{ID: id, IdempotentID: "key " + id.String(), Version: 1, To: Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
+			o := processlog.Outcome{ID: id, IdempotentID: "key " + id.String(), Version: 1, To: processlog.Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
 			if i >= 100 {
-				o = Outcome{ID: id, IdempotentID: "key " + id.String(), Absorb: true, To: Succeeded, EndedBy: EndedByHandler}
+				o = processlog.Outcome{ID: id, IdempotentID: "key " + id.String(), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 			}
 			outcomes = append(outcomes, o)
 		}
-		_, err := s.Settle(ctx, Token{2}, outcomes)
+		_, err := s.Settle(ctx, processlog.Token{2}, outcomes)
 		return err
 	}},
-	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Change(ctx, nil, false, Change{Ref: IdempotentID("key 501"), Action: ActionReschedule})
-		if errors.Is(err, ErrNotFound) {
+	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotentID("key 501"), Action: processlog.ActionReschedule})
+		if errors.Is(err, processlog.ErrNotFound) {
 			return nil // the log is empty
 		}
 		return err
 	}},
-	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *sqlStore) error {
+	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
 		_, err := s.IDs(ctx, nil, []string{"key 1", "key 2", "key none"})
 		return err
 	}},
-	{"purge", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *sqlStore) error {
-		_, err := s.Purge(ctx, Succeeded, 0, 1000)
+	{"purge", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Purge(ctx, processlog.Succeeded, 0, 1000)
 		return err
 	}},
 }
 
-func idRange(from, to uint64) (ids []EntryID) {
+func idRange(from, to uint64) (ids []processlog.ID) {
 	for id := from; id <= to; id++ {
-		ids = append(ids, RowID(id))
+		ids = append(ids, processlog.RowID(id))
 	}
 	return ids
 }
 
-func wanted(ids []EntryID) (want []Wanted) {
+func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	for _, id := range ids {
-		want = append(want, Wanted{ID: id})
+		want = append(want, processlog.Wanted{ID: id})
 	}
 	return want
 }
@@ -213,7 +213,7 @@ func (b *logbook) plansHold(table string) {
 	var rows int
 	require.NoError(b.t, b.db.QueryRowContext(b.t.Context(), "SELECT COUNT(*) FROM common_process_log").Scan(&rows))
 	for _, step := range protocol {
-		statements := b.written(func(ctx context.Context, s *sqlStore) { require.NoError(b.t, step.work(ctx, s), step.name) })
+		statements := b.written(func(ctx context.Context, s *Store) { require.NoError(b.t, step.work(ctx, s), step.name) })
 		for _, statement := range statements {
 			for _, plan := range b.explain(statement) {
 				what := fmt.Sprintf("%s log, %s: %+v of %.300s", table, step.name, plan, statement)
@@ -253,7 +253,7 @@ func TestHeadsAreFoundByJumpingOverTheEntries(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(20_000)
 	b.exec("ANALYZE TABLE common_process_log")
-	statements := b.written(func(ctx context.Context, s *sqlStore) {
+	statements := b.written(func(ctx context.Context, s *Store) {
 		cost := s.cost(t, func() {
 			heads, err := s.Heads(ctx)
 			require.NoError(t, err)

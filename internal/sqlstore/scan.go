@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"cmp"
@@ -13,18 +13,20 @@ import (
 
 // openStates are the states an entry can be claimed in. Each is asked for by a query of its own: only then
 // does the index give the order, and nothing is sorted.
-var openStates = [...]State{Pending, Retrying, Compensating}
+var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
 // Due implements Store.
-func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]EntryID, error) {
-	due, err := s.scheduled(ctx, s.eachState(func(state State) string {
+func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
+	due, err := s.scheduled(ctx, s.eachState(func(state processlog.State) string {
 		return s.scanQuery(state, fmt.Sprintf("next_at<=%s AND lease_until<=%s", s.d.now, s.d.now), limit)
 	}), businessType, businessType, businessType)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find due entries of %q: %w", businessType, err)
 	}
-	slices.SortFunc(due, func(a, b Scheduled) int { return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID)) })
-	ids := make([]EntryID, 0, min(limit, len(due)))
+	slices.SortFunc(due, func(a, b processlog.Scheduled) int {
+		return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID))
+	})
+	ids := make([]processlog.ID, 0, min(limit, len(due)))
 	for _, d := range due[:min(limit, len(due))] {
 		ids = append(ids, d.ID)
 	}
@@ -33,18 +35,18 @@ func (s *sqlStore) Due(ctx context.Context, businessType string, limit int) ([]E
 
 // Heads implements Store. The groups are jumped through, and one row is read of each: ordered by the whole index,
 // because MySQL would sort a group to order it by its last column alone.
-func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
+func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT next_at FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1) - %s FROM (%s) AS g",
 		s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
-	var heads []Head
-	err := s.readLatest(ctx, func(from Tx) error {
+	var heads []processlog.Head
+	err := s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var h Head
+			var h processlog.Head
 			var dueIn int64
 			if err := rows.Scan(&h.State, &h.BusinessType, &dueIn); err != nil {
 				return err
@@ -61,7 +63,7 @@ func (s *sqlStore) Heads(ctx context.Context) ([]Head, error) {
 }
 
 // Scan implements Store.
-func (s *sqlStore) Scan(ctx context.Context, w Window) ([]Scheduled, error) {
+func (s *Store) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	where := fmt.Sprintf("next_at>=%s AND (next_at>%d OR id>%s) AND next_at<%s+%d",
 		s.scanFrom(w), w.After.NextAt, w.After.ID, s.d.now, processlog.Millis(w.To))
 	if w.Free {
@@ -75,7 +77,7 @@ func (s *sqlStore) Scan(ctx context.Context, w Window) ([]Scheduled, error) {
 }
 
 // scanFrom is the window's lower edge: where the page before ended, once there is one.
-func (s *sqlStore) scanFrom(w Window) string {
+func (s *Store) scanFrom(w processlog.Window) string {
 	if !w.After.ID.IsZero() {
 		return fmt.Sprint(w.After.NextAt)
 	}
@@ -85,13 +87,13 @@ func (s *sqlStore) scanFrom(w Window) string {
 // maxLookBack keeps now + From far from the edge of BIGINT; ms.
 const maxLookBack = 1 << 50
 
-func (s *sqlStore) scanQuery(state State, where string, limit int) string {
+func (s *Store) scanQuery(state processlog.State, where string, limit int) string {
 	return fmt.Sprintf("SELECT id, next_at, %s(next_at,lease_until) - %s AS wait FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
 		s.d.greatest, s.d.now, s.table.quoted(""), s.d.dueIndex, state, where, limit)
 }
 
 // eachState joins one query per open state.
-func (s *sqlStore) eachState(query func(State) string) string {
+func (s *Store) eachState(query func(processlog.State) string) string {
 	parts := make([]string, len(openStates))
 	for i, state := range openStates {
 		parts[i] = fmt.Sprintf("SELECT * FROM (%s) AS s%d", query(state), i)
@@ -99,21 +101,21 @@ func (s *sqlStore) eachState(query func(State) string) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-func (s *sqlStore) scheduled(ctx context.Context, query string, args ...any) (found []Scheduled, err error) {
-	err = s.readLatest(ctx, func(from Tx) error {
+func (s *Store) scheduled(ctx context.Context, query string, args ...any) (found []processlog.Scheduled, err error) {
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var d Scheduled
+			var d processlog.Scheduled
 			var id uint64
 			var wait int64
 			if err := rows.Scan(&id, &d.NextAt, &wait); err != nil {
 				return err
 			}
-			d.ID = RowID(id)
+			d.ID = processlog.RowID(id)
 			d.In = time.Duration(wait) * time.Millisecond
 			found = append(found, d)
 		}

@@ -1,4 +1,4 @@
-package compensator
+package sqlstore
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const insertColumns = "(idempotent_id, business_type, batch_id, business_id, bus
 
 // Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
 // for each other instead of deadlocking.
-func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven bool) ([]Inserted, error) {
+func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, err
@@ -33,7 +33,7 @@ func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven boo
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
-	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]Inserted, len(drafts))}
+	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range statementChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
 			if s.d.fault(err) == faultOutsideTx {
@@ -46,7 +46,7 @@ func (s *sqlStore) Insert(ctx context.Context, tx Tx, drafts []Draft, proven boo
 }
 
 // statementChunks cuts order so that each piece fits one statement.
-func statementChunks(order []int, drafts []Draft) func(yield func([]int) bool) {
+func statementChunks(order []int, drafts []processlog.Draft) func(yield func([]int) bool) {
 	return func(yield func([]int) bool) {
 		for len(order) > 0 {
 			n, size := 0, 0
@@ -62,26 +62,26 @@ func statementChunks(order []int, drafts []Draft) func(yield func([]int) bool) {
 	}
 }
 
-func (s *sqlStore) insertError(err error) error {
-	var elsewhere *FieldError
+func (s *Store) insertError(err error) error {
+	var elsewhere *processlog.FieldError
 	switch f := s.d.fault(err); {
 	case errors.As(err, &elsewhere):
 		return elsewhere
 	case f == faultOutsideTx:
-		return ErrNoTransaction
+		return processlog.ErrNoTransaction
 	case f == faultAborted:
-		return fmt.Errorf("record: %w: %w", ErrTxAborted, err)
+		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	}
 	return fmt.Errorf("compensator: record: %w", finished(err))
 }
 
 // insertion is one Insert call under way.
 type insertion struct {
-	s      *sqlStore
-	tx     Tx
-	drafts []Draft
+	s      *Store
+	tx     processlog.Tx
+	drafts []processlog.Draft
 	proven bool // otherwise the statement itself must refuse what it can
-	result []Inserted
+	result []processlog.Inserted
 }
 
 // chunk inserts the drafts at the given places. A duplicate fails the whole statement, which then wrote
@@ -113,14 +113,14 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 			return err
 		}
 		id, err := res.LastInsertId()
-		in.result[places[0]] = Inserted{ID: RowID(uint64(id))}
+		in.result[places[0]] = processlog.Inserted{ID: processlog.RowID(uint64(id))}
 		return err
 	}
 	if !in.s.d.returning {
 		_, err := in.tx.ExecContext(ctx, query, args...)
 		return err // ids of a bulk insert are never computed: servers step and interleave them
 	}
-	ids := make(map[string]EntryID, len(places))
+	ids := make(map[string]processlog.ID, len(places))
 	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, idempotent_id", args...)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		return err
 	}
 	for _, i := range places {
-		in.result[i] = Inserted{ID: ids[in.drafts[i].IdempotentID]}
+		in.result[i] = processlog.Inserted{ID: ids[in.drafts[i].IdempotentID]}
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (d *dialect) tuple(leaseMS int64) string {
 
 // guardedKey is the placeholder of a first row's key. It is NULL, which the column refuses, where the server can tell
 // that the row would be written outside a transaction, or into the log of another database.
-func (s *sqlStore) guardedKey() string {
+func (s *Store) guardedKey() string {
 	switch {
 	case s.d.inTx != "" && s.home != "":
 		return "IF(" + s.d.inTx + " AND " + s.atHome() + ",?,NULL)"
@@ -195,7 +195,7 @@ func nonNil(b []byte) []byte {
 // caller's transaction may not show them. A plain read finds them first, because locking keys that do not
 // exist would lock the gaps other producers insert into. The index is named, because a small table would be
 // read as a whole, and rows of no concern to us waited for.
-func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row, error) {
+func (in *insertion) existing(ctx context.Context, places []int) (map[string]processlog.Row, error) {
 	keys := make([]string, len(places))
 	for n, i := range places {
 		keys[n] = in.drafts[i].IdempotentID
@@ -210,7 +210,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
 	}
-	byKey := make(map[string]Row, len(keys))
+	byKey := make(map[string]processlog.Row, len(keys))
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
@@ -218,8 +218,8 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]Row
 // transaction (innodb_snapshot_isolation). What the snapshot shows is answered from it. What it does not show is read
 // on a connection of ours; without one only the lock can tell, and ErrTxAborted says that the transaction is to be run
 // again.
-func (in *insertion) existingUnlocked(ctx context.Context, keys []string) (map[string]Row, error) {
-	byKey := make(map[string]Row, len(keys))
+func (in *insertion) existingUnlocked(ctx context.Context, keys []string) (map[string]processlog.Row, error) {
+	byKey := make(map[string]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
 		return byKey, err
 	}
@@ -234,7 +234,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []string) (map[s
 }
 
 // readKeys adds the rows that hold one of the keys.
-func (in *insertion) readKeys(ctx context.Context, tx Tx, keys []string, lock string, byKey map[string]Row) error {
+func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []string, lock string, byKey map[string]processlog.Row) error {
 	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + lock
 	rows, err := in.s.queryRows(ctx, tx, len(keys), query, anySlice(keys)...)
 	for _, row := range rows {
@@ -244,7 +244,7 @@ func (in *insertion) readKeys(ctx context.Context, tx Tx, keys []string, lock st
 }
 
 // answerDuplicates fills in the drafts that exist and returns the places of the others.
-func (in *insertion) answerDuplicates(places []int, existing map[string]Row) []int {
+func (in *insertion) answerDuplicates(places []int, existing map[string]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {
 		row, found := existing[in.drafts[i].IdempotentID]
@@ -252,11 +252,11 @@ func (in *insertion) answerDuplicates(places []int, existing map[string]Row) []i
 			rest = append(rest, i)
 			continue
 		}
-		in.result[i] = Inserted{
+		in.result[i] = processlog.Inserted{
 			ID: row.ID, Duplicate: true, BusinessType: row.BusinessType, State: row.State, ContentMatches: bytes.Equal(row.Content, in.drafts[i].Content),
 		}
 	}
 	return rest
 }
 
-var _ Tx = (*sql.Tx)(nil)
+var _ processlog.Tx = (*sql.Tx)(nil)

@@ -1,0 +1,87 @@
+package sqlstore
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// A name that is accepted is quoted into exactly what was given.
+func FuzzTableName(f *testing.F) {
+	for _, name := range []string{"common_process_log", "shop.log", "a.b.c", "", ".", "x`y", "log; DROP", strings.Repeat("x", 59), "Größe", "$1"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		name, err := parseTable(text)
+		if err != nil {
+			require.ErrorAs(t, err, new(*processlog.FieldError))
+			return
+		}
+		requirePlainName(t, name)
+	})
+}
+
+// requirePlainName demands that a table's name is quoted into exactly what was given, and short enough for what
+// is appended to it.
+func requirePlainName(t *testing.T, name tableName) {
+	t.Helper()
+	quoted := name.quoted("_audit")
+	want := 2
+	if name.database != "" {
+		want = 4
+	}
+	require.Equal(t, want, strings.Count(quoted, "`"))
+	require.NotContains(t, quoted, " ")
+	require.LessOrEqual(t, len(name.base)+len("_audit"), 64)
+	texts, err := DDL("mysql", strings.ReplaceAll(name.quoted(""), "`", ""))
+	require.NoError(t, err)
+	require.Contains(t, texts, name.quoted(""))
+	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
+}
+
+// What a server says of itself is read without panic: a version that cannot be read is refused, for features are needed.
+func FuzzServerAnswers(f *testing.F) {
+	for _, version := range []string{
+		"", "10.11.19-MariaDB-0+deb12u1", "8.0.1", "8.0.0", "5.5.5-10.6.0-MariaDB", "9", "8.", "99999999999999999999.1.1", "-1.0.0", "8.0", "+8.9.9", " 8.4.0",
+	} {
+		f.Add(version, "STRICT_TRANS_TABLES", int64(16<<20), "ROW", "0")
+	}
+	f.Add("8.4.0", "strict_all_tables", int64(-1<<63), "statement", "ON")
+	f.Fuzz(func(t *testing.T, version, mode string, packet int64, format, readOnly string) {
+		m := mysqlSession{version: version, autocommit: true, sqlMode: mode, maxPacket: packet, logBin: true, binlogFormat: format, readOnly: readOnly}
+		_ = m.contentLimit()
+		known := map[string]bool{"server version": true, "sql_mode": true, "binlog_format": true, "read_only": true}
+		for _, field := range fieldsOf(t, m.problems()) {
+			require.True(t, known[field.Field], field.Field)
+		}
+		require.Equal(t, m.supported(), !refusesField(t, m.problems(), "server version"))
+		require.NotNil(t, mysqlDialect(version).fault)
+		column := mysqlColumn{dataType: version, length: packet, collation: format}
+		table := mysqlTable{engine: readOnly, columns: map[string]mysqlColumn{mode: column, "idempotent_id": column}, missing: []string{mode}}
+		fieldsOf(t, table.problems(tableName{base: "x"}))
+		_ = sqliteSession{version: version}.supported()
+	})
+}
+
+// fieldsOf demands that each problem names a field.
+func fieldsOf(t *testing.T, problems []error) (fields []*processlog.FieldError) {
+	t.Helper()
+	for _, problem := range problems {
+		var field *processlog.FieldError
+		require.ErrorAs(t, problem, &field)
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+func refusesField(t *testing.T, problems []error, name string) bool {
+	for _, field := range fieldsOf(t, problems) {
+		if field.Field == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,84 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Migrate creates the tables of a log, and does nothing where they exist.
+func Migrate(ctx context.Context, db *sql.DB, table string) error {
+	d, err := detectDialect(ctx, db)
+	if err != nil {
+		return err
+	}
+	statements, err := ddl(d, table)
+	if err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		if err := migrateOne(ctx, d, db, statement); err != nil {
+			return fmt.Errorf("migrate %s: %w", table, err)
+		}
+		failpoint.Reach(failpoint.MigrationPart)
+	}
+	return nil
+}
+
+// migrateTries is how often a statement is run that meets somebody else's: processes that migrate at the same time
+// deadlock now and then, and on Galera one fails certification.
+const migrateTries = 10
+
+func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (err error) {
+	for range migrateTries {
+		_, err = db.ExecContext(ctx, statement)
+		if f := d.fault(err); f != faultAborted && f != faultBusy {
+			return err
+		}
+		select {
+		case <-time.After(jitter.N(200 * time.Millisecond)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// DDL is the statements that migrateLog runs on a kind of database.
+func DDL(database, table string) (string, error) {
+	statements, err := ddl(dialectNamed(database), table)
+	return strings.Join(statements, "\n"), err
+}
+
+func ddl(d *dialect, table string) ([]string, error) {
+	if d == nil {
+		return nil, &processlog.FieldError{Field: "database", Reason: `want "mysql" or "sqlite"`}
+	}
+	name, err := parseTable(table)
+	if err != nil {
+		return nil, err
+	}
+	if name.database != "" && !d.qualified {
+		return nil, &processlog.FieldError{Field: "Table", Reason: "this database has no qualified table names"}
+	}
+	files, err := fs.Glob(d.migrations, "*/*.sql") // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var statements []string
+	for _, file := range files {
+		text, err := fs.ReadFile(d.migrations, file)
+		if err != nil {
+			return nil, err
+		}
+		statements = append(statements, name.in(string(text)))
+	}
+	return statements, nil
+}
