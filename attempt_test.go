@@ -138,6 +138,34 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	})
 }
 
+// A batch that hung for so long that its leases have ended comes to no verdict, and each entry is run alone. That handler is
+// not the one that hung: within its timeout no lease counts against the entry in its own process.
+func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
+	const timeout, lease = 20 * time.Second, 2 * time.Second
+	var alone calls
+	inBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
+			if len(items) > 1 {
+				<-time.After(timeout + 2*lease) // whatever its context says
+				return []error{ctx.Err(), ctx.Err()}
+			}
+			alone.add(items[0].Entry.ID)
+			<-time.After(timeout - lease) // long enough for four leases to be counted
+			return nil
+		}, compensator.TypeConfig{Timeout: timeout, Lease: lease})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
+		recordIn(t, c, store, entry, entry)
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		for _, row := range store.Rows() {
+			require.Equal(t, compensator.Succeeded, row.State, row.LastError)
+			require.Equal(t, 1, alone.of(row.ID))
+		}
+	})
+}
+
 // hollow is an error as a handler returns it by mistake: a nil pointer in an interface that is not nil.
 type hollow struct{ text string }
 

@@ -111,7 +111,7 @@ func (d *dispatcher) prepare(a *attempt) {
 	ctx, cancel := d.handlerContext(a.t, own)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a.ctx, a.cancel, a.started = ctx, cancel, time.Now()
+	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
 }
 
 // handlerContext is a handler's context, with what travelled with an entry if its row is given.
