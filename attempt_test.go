@@ -138,6 +138,44 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	})
 }
 
+// The same where the batch's time was up before.
+func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
+	for _, where := range []string{"here", "elsewhere"} { // which a renewal tells
+		t.Run(where, func(t *testing.T) {
+			var alone calls
+			inBubble(t, func(c *compensator.Compensator) {
+				_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
+					if len(items) > 1 {
+						<-time.After(1900 * time.Millisecond) // whatever its context says
+						return []error{ctx.Err(), ctx.Err()}
+					}
+					alone.add(items[0].Entry.ID)
+					return nil
+				}, compensator.TypeConfig{Timeout: time.Second, Lease: time.Second})
+				require.NoError(t, err)
+			}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+				canceller := c
+				if where == "elsewhere" {
+					other, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+					require.NoError(t, err)
+					defer func() { require.NoError(t, other.Close()) }()
+					canceller = other
+				}
+				entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
+				recordIn(t, c, store, entry, entry)
+				<-time.After(2200 * time.Millisecond)
+				cancelled, other := store.Rows()[0].ID, store.Rows()[1].ID
+				_, err := canceller.Cancel(t.Context(), cancelled)
+				require.NoError(t, err)
+				<-time.After(time.Minute)
+				synctest.Wait()
+				require.Zero(t, alone.of(cancelled))
+				require.Equal(t, 1, alone.of(other))
+			})
+		})
+	}
+}
+
 // A batch that hung for so long that its leases have ended comes to no verdict, and each entry is run alone. That handler is
 // not the one that hung: within its timeout no lease counts against the entry in its own process.
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {

@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type attempt struct {
 	stuck    bool        // reported; guarded by dispatcher.mu
 	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
 	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by dispatcher.mu
+	gone     bool        // the entry is this process's no more; guarded by dispatcher.mu
 }
 
 func newDispatcher(c *Compensator) *dispatcher {
@@ -162,6 +164,7 @@ type ending struct {
 	settled   bool  // the outcome is durable: the handler's own transaction carried it
 	token     Token // it carries, when settled
 	unstarted bool  // no handler was called: the claim is given back
+	cause     error // why it ended, where that is not what has ended its context
 }
 
 // call runs what the entry's state asks for, and turns a panic into a failure.
@@ -250,14 +253,8 @@ func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*E
 
 // again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
 func (d *dispatcher) again(a *attempt) {
-	if d.stopping() {
-		a.cancel(nil)
-		d.prepare(a) // whatever has ended the batch's context, the entry is given back uncounted
-		a.cancel(ErrStopping)
-	}
-	cause := context.Cause(a.ctx)
-	if errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrStopping) {
-		d.finish(a, ending{err: cause})
+	if cause := d.over(a); cause != nil {
+		d.finish(a, ending{err: cause, cause: cause})
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -265,6 +262,22 @@ func (d *dispatcher) again(a *attempt) {
 	a.cancel(nil)
 	d.prepare(a)
 	go d.attempt(a)
+}
+
+// over is why no handler may be called for an attempt once more; nil: one may.
+func (d *dispatcher) over(a *attempt) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch cause := context.Cause(a.ctx); {
+	case d.run.Err() != nil, errors.Is(cause, ErrStopping):
+		return ErrStopping
+	case !a.gone:
+		return nil
+	case errors.Is(cause, ErrTimeout):
+		return ErrLeaseLost // cancelled or not
+	default:
+		return cause
+	}
 }
 
 // stopping reports whether Run's context has ended.
@@ -280,7 +293,7 @@ var errNoVerdict = errors.New("compensator: the batch came to no verdict; its en
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
 	failpoint.Reach(failpoint.HandlerReturned)
-	cause := context.Cause(a.ctx)
+	cause := cmp.Or(end.cause, context.Cause(a.ctx))
 	a.cancel(nil)
 	tell(d.c, d.c.cfg.Observer.AttemptEnded, a.event(end.err))
 	d.c.troubles.attempted(a.t.name, end.err)
@@ -337,9 +350,15 @@ func (d *dispatcher) cancelEntry(id EntryID, cause error) {
 	defer d.mu.Unlock()
 	for _, a := range d.held {
 		if a.row.ID == id {
-			a.cancel(cause)
+			a.endLocked(cause)
 		}
 	}
+}
+
+// endLocked ends the attempt of an entry that is this process's no more. A context that has timed out does not tell.
+func (a *attempt) endLocked(cause error) {
+	a.gone = true
+	a.cancel(cause)
 }
 
 // drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.

@@ -57,7 +57,7 @@ func (d *dispatcher) needRenewal() grouped.Groups[time.Duration, *attempt] {
 				stuck = append(stuck, a)
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
-			a.cancel(ErrLeaseLost) // the database did not answer in time: somebody else may have it
+			a.endLocked(ErrLeaseLost) // the database did not answer in time: somebody else may have it
 		case a.leaseEnd.Sub(now) < lease*2/3: // also while its outcome waits for the database: nobody else shall run it
 			due = append(due, a)
 		}
@@ -96,7 +96,7 @@ func (d *dispatcher) loseLocked(a *attempt) {
 	if a.returned.Load() {
 		a.lapsed = true // its outcome is being stored, or will be found out of date; until then it is held
 	} else {
-		a.cancel(ErrLeaseLost)
+		a.endLocked(ErrLeaseLost)
 	}
 }
 

@@ -152,7 +152,7 @@ func running() []mutant {
 			name: "broken-batch-runs-after-stop", oracle: duplicates,
 			what: "a batch that breaks after the end of Run's context is run again entry by entry",
 			edits: []edit{
-				{"dispatcher.go", "	if d.stopping() {\n		a.cancel(nil)\n", "	if false {\n		a.cancel(nil)\n"},
+				{"dispatcher.go", "	case d.run.Err() != nil, errors.Is(cause, ErrStopping):\n", "	case false:\n"},
 			},
 			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "10000"),
 		},
@@ -182,6 +182,14 @@ func running() []mutant {
 				{"dispatcher.go", "|| d.held[a.holding()] != nil {", "|| d.held[a.holding()] != nil && !d.held[a.holding()].stuck {"},
 			},
 			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
+		},
+		{
+			name: "cancelled-after-timeout-run-again", oracle: duplicates,
+			what: "an entry that was cancelled when its batch had timed out, and not returned, is run again alone",
+			edits: []edit{
+				{"dispatcher.go", "	a.gone = true\n", "	a.gone = a.ctx.Err() == nil\n"},
+			},
+			sees: tests("TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain"),
 		},
 		{
 			name: "still-stuck-when-run-alone", oracle: safety,
