@@ -64,13 +64,13 @@ func (p *picker) accept(row *Row) bool {
 	return true
 }
 
-// mayHave: what this process holds comes first. What a handler of this process is stuck on is left to others for a lease,
-// and then counted, not run. So is the last lease of an entry that has lost three: a process that lives and could not
-// reach the database may have a success to store, which finds the entry open still.
+// mayHave: what this process holds comes first. What a handler of this process is stuck on is left to others for a lease
+// from when it is due and free, and then counted, not run. So is the last lease of an entry that has lost three: a process
+// that lives and could not reach the database may have a success to store, which finds the entry open still.
 func (p *picker) mayHave(row *Row) bool {
 	held, stuck := p.d.holds(row)
 	switch {
-	case held != nil && !stuck, stuck && -row.LeaseLeft < p.t.cfg.Lease:
+	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.cfg.Lease:
 		return false
 	case row.DeliveryCount > crashBudget:
 		return true

@@ -177,6 +177,8 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	t, entry := a.t, d.entry(a)
 	compensating := a.row.State == Compensating
 	switch {
+	case d.stopping(): // its start was held up: by an observer, or by what else runs in this process
+		return ending{err: ErrStopping, unstarted: true}
 	case compensating && t.undo != nil:
 		return ending{err: t.undo(a.ctx, entry)}
 	case compensating:
@@ -233,7 +235,9 @@ func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 		tell(d.c, d.c.cfg.Observer.AttemptStarted, a.event(nil))
 	}
 	failpoint.Reach(failpoint.BatchStarted)
-	verdicts, whole = d.callBatch(ctx, t, entries)
+	if !d.stopping() {
+		verdicts, whole = d.callBatch(ctx, t, entries)
+	}
 }
 
 func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*Entry) (verdicts []error, whole bool) {
@@ -251,10 +255,15 @@ func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*E
 	return verdicts, len(verdicts) == len(entries) && !timedOut
 }
 
-// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
+// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start. A batch
+// that was stuck may return long after its leases: others have had the entries since, or the next claim runs them alone.
 func (d *dispatcher) again(a *attempt) {
 	if cause := d.over(a); cause != nil {
 		d.finish(a, ending{err: cause, cause: cause})
+		return
+	}
+	if d.leaseOver(a) {
+		d.finish(a, ending{err: errBatchLate})
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -280,6 +289,13 @@ func (d *dispatcher) over(a *attempt) error {
 	}
 }
 
+// leaseOver reports whether an attempt's lease has ended, by our clock.
+func (d *dispatcher) leaseOver(a *attempt) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Now().After(a.leaseEnd)
+}
+
 // stopping reports whether Run's context has ended.
 func (d *dispatcher) stopping() bool {
 	d.mu.Lock()
@@ -289,6 +305,9 @@ func (d *dispatcher) stopping() bool {
 
 // errNoVerdict ends the attempts of a batch whose entries are run again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
+
+// errBatchLate ends those whose leases ended before the batch did.
+var errBatchLate = fmt.Errorf("%w before the batch came to a verdict", ErrLeaseLost)
 
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
@@ -306,7 +325,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	case end.settled:
 		d.c.witness.sawStored([]settlement{s}, []Settled{{Applied: true}}, a.started)
 		d.c.settled(s, Settled{Applied: true})
-	case end.err == errFenceLost:
+	case end.err == errFenceLost, end.err == errBatchLate:
 		d.c.settled(s, Settled{})
 	default:
 		d.c.settleLane.Add(s) // before the slot is free, so that a drain cannot miss it

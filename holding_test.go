@@ -396,3 +396,123 @@ func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	success.Disarm()
 	w.waitState(id, compensator.Succeeded)
 }
+
+// The leases ended with the batch's timeout, and others have done the work.
+func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		var dropped, alone atomic.Int64
+		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped.Add(1) }
+		c := w.new(cfg)
+		cfg.Observer = compensator.Observer{}
+		g := newGate()
+		g.openAtEnd(t)
+		_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[order]) []error {
+			if len(items) == 1 {
+				alone.Add(1)
+				return nil
+			}
+			_ = g.passDeaf(items[0].Entry)
+			return []error{nil, ctx.Err()}
+		}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
+		require.NoError(t, err)
+		w.backlog("close_order", 2)
+		w.run(c)
+		g.await(t)
+		other := w.new(cfg)
+		_, ranElsewhere := numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		w.run(other)
+		w.waitAllEnded()
+		require.Equal(t, 2, ranElsewhere.total())
+		g.open()
+		w.eventually(func() bool { return dropped.Load() == 2 }, "what the batch said is dropped")
+		require.Zero(t, alone.Load(), "what others have done is not done again")
+	})
+}
+
+// What hung was the batch. Its entries, run again alone, have a whole timeout of their own.
+func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.quick()
+	cfg.Lease = 30 * time.Second
+	reported := make(chan struct{}, 10)
+	cfg.Observer.Stuck = func(compensator.AttemptEvent) { reported <- struct{}{} }
+	c := w.new(cfg)
+	g := newGate()
+	g.openAtEnd(t)
+	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[order]) []error {
+		if len(items) == 1 {
+			return []error{g.passDeaf(items[0].Entry)}
+		}
+		next(t, reported)
+		next(t, reported)
+		return []error{nil, ctx.Err()}
+	}, compensator.TypeConfig{Timeout: time.Second})
+	require.NoError(t, err)
+	w.backlog("close_order", 2)
+	w.run(c)
+	g.await(t)
+	g.await(t)
+	assert.Empty(t, c.Health(t.Context()).Stuck, "they have just begun")
+	next(t, reported)
+	next(t, reported)
+	assert.Len(t, c.Health(t.Context()).Stuck, 2)
+	g.open()
+	w.waitAllEnded()
+}
+
+// Another process has run it, and it is to be tried again: no lease says how long it has been free.
+func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB, cfg.Lease = db, 30*time.Second
+	reported := make(chan struct{}, 1)
+	cfg.Observer.Stuck = func(compensator.AttemptEvent) { reported <- struct{}{} }
+	_, id, ran, _ := stuckOn(t, w, cfg)
+	next(t, reported)
+	cfg.DB, cfg.Observer = w.DB, compensator.Observer{}
+	other := w.new(cfg)
+	_, _ = numbered(t, other, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+		if call == 1 {
+			return compensator.RetryAfter(time.Second, errSoldOut)
+		}
+		return nil
+	})
+	w.exec("UPDATE common_process_log SET lease_until=" + nowMillis)
+	stop := w.run(other)
+	w.waitState(id, compensator.Retrying)
+	require.NoError(t, stop())
+	w.awaitMoreClaims(proxy)
+	require.Zero(t, w.count("common_process_log WHERE delivery_count>0"), "it is left to others for a lease")
+	w.run(other)
+	w.waitState(id, compensator.Succeeded)
+	require.Equal(t, 1, ran.of(id))
+}
+
+// An observer, or whatever else uses the processors, may hold up what has been let in.
+func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(map[bool]string{true: "batch", false: "plain"}[batch], func(t *testing.T) {
+			w := newWorld(t)
+			cfg := w.quick()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			var runs atomic.Int64
+			cfg.Observer.AttemptStarted = func(compensator.AttemptEvent) { cancel() }
+			c := w.new(cfg)
+			var err error
+			if batch {
+				_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[order]) []error { runs.Add(1); return nil }, compensator.TypeConfig{})
+			} else {
+				_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error { runs.Add(1); return nil }, compensator.TypeConfig{})
+			}
+			require.NoError(t, err)
+			w.backlog("close_order", 5)
+			go func() { ended <- c.Run(ctx) }()
+			require.NoError(t, next(t, ended))
+			require.Zero(t, runs.Load())
+			require.Equal(t, 5, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"))
+		})
+	}
+}

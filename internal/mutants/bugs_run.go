@@ -171,8 +171,42 @@ func running() []mutant {
 			edits: []edit{
 				{"dispatcher.go", "if d.run.Err() != nil ||", "if d.base.Err() != nil ||"},
 				{"transactional.go", "	if d.stopping() { ", "	if false { "},
+				{"dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
+		},
+		{
+			name: "held-up-start-after-stop", oracle: duplicates,
+			what: "what was let in before the end of Run's context, and held up before its handler, is started after it",
+			edits: []edit{
+				{"dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"dispatcher.go", "	if !d.stopping() {\n		verdicts", "	if true {\n		verdicts"},
+			},
+			sees: tests("TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp"),
+		},
+		{
+			name: "late-batch-runs-again", oracle: duplicates,
+			what: "a batch that breaks after its leases have ended is run again entry by entry, beside whoever has them now",
+			edits: []edit{
+				{"dispatcher.go", "	if d.leaseOver(a) {\n", "	if false {\n"},
+			},
+			sees: tests("TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere"),
+		},
+		{
+			name: "stuck-batch-stays-stuck", oracle: lateness,
+			what: "an entry of a batch that was stuck, run again alone, passes for stuck from its first moment: no lease is renewed, and nobody hears of it if it is",
+			edits: []edit{
+				{"dispatcher.go", "a.started, a.stuck = ctx, cancel, time.Now(), false\n", "a.started = ctx, cancel, time.Now()\n"},
+			},
+			sees: tests("TestEntryOfABrokenBatchThatWasStuckStartsAfresh"),
+		},
+		{
+			name: "stuck-takes-retries-from-others", oracle: lateness,
+			what: "a process that is stuck on an entry takes the next try, which another process has asked for, and lets a lease pass in it",
+			edits: []edit{
+				{"claims.go", "min(-row.LeaseLeft, -row.DueIn) <", "-row.LeaseLeft <"},
+			},
+			sees: tests("TestStuckProcessLeavesARetryToOthers"),
 		},
 		{
 			name: "stuck-claimed-here", oracle: leak,
