@@ -2,6 +2,7 @@ package compensator_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -515,4 +516,35 @@ func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing
 			require.Equal(t, 5, w.count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"))
 		})
 	}
+}
+
+// With no Observer to tell, the log does: the work is done, and the entry says otherwise.
+func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB = db
+	lines := logInto(&cfg)
+	c, person := w.new(cfg), w.new(w.quick())
+	g := newGate()
+	g.openAtEnd(t)
+	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ order) error {
+		return g.passDeaf(e)
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.backlog("close_order", 1)
+	withholdOutcomes(proxy)
+	w.run(c)
+	id := g.await(t)
+	g.open()
+	_, err = person.Cancel(t.Context(), id)
+	require.NoError(t, err)
+	proxy.Heal()
+	line := next(t, lines)
+	for !strings.Contains(line, "outcome dropped") {
+		line = next(t, lines) // of what could not be stored before
+	}
+	require.Contains(t, line, "level=WARN")
+	require.Contains(t, line, "entry="+id.String())
+	require.Contains(t, line, "state=cancelled")
 }

@@ -1,6 +1,8 @@
 package compensator
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -124,7 +126,7 @@ func (c *Compensator) settled(s settlement, r Settled) {
 		return
 	case !r.Applied:
 		event.State, event.EndedBy = r.State, ""
-		c.log.Debug("compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.name, "state", r.State)
+		c.log.Log(context.Background(), o.droppedLevel(r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.name, "reported", o.To, "state", r.State)
 		tell(c, c.cfg.Observer.OutcomeDropped, event)
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
@@ -133,6 +135,14 @@ func (c *Compensator) settled(s settlement, r Settled) {
 	}
 	tell(c, c.cfg.Observer.Settled, event)
 	c.tellQueue(a, o)
+}
+
+// droppedLevel: work that was done, and that the log tells otherwise, is a person's business.
+func (o Outcome) droppedLevel(r Settled) slog.Level {
+	if o.EndedBy == EndedByHandler && r.State != o.To {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 // settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they

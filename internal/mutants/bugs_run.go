@@ -176,6 +176,14 @@ func running() []mutant {
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
 		},
 		{
+			name: "late-success-unlogged", oracle: safety,
+			what: "a success that comes too late is thrown away without a word in the log: the work is done, and the entry says otherwise",
+			edits: []edit{
+				{"settle.go", "		return slog.LevelWarn\n", "		return slog.LevelDebug\n"},
+			},
+			sees: tests("TestSuccessThatComesTooLateIsLoggedAsAWarning"),
+		},
+		{
 			name: "held-up-start-after-stop", oracle: duplicates,
 			what: "what was let in before the end of Run's context, and held up before its handler, is started after it",
 			edits: []edit{
