@@ -16,7 +16,8 @@ type Observer struct {
 	Settled func(SettledEvent)
 
 	// OutcomeDropped comes when an outcome lost its fence: somebody else moved the entry on. Nothing is
-	// wrong; its effect may have happened twice unless the handler is transactional.
+	// wrong; its effect may have happened twice unless the handler is transactional. A success whose entry says
+	// otherwise, because it was cancelled or taken out meanwhile, is in the log as a warning, too.
 	OutcomeDropped func(SettledEvent)
 
 	// Stuck comes once for a handler that runs on after its timeout. Its entry will be attempted again
