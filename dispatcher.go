@@ -218,6 +218,9 @@ func (d *dispatcher) runBatch(t *handlerType, batch []*attempt) {
 	ctx, cancel := d.handlerContext(t, nil)
 	defer func() {
 		cancel(nil)
+		if !whole {
+			d.renewLate(t, batch)
+		}
 		for i, a := range batch {
 			switch {
 			case !whole:
@@ -255,15 +258,10 @@ func (d *dispatcher) callBatch(ctx context.Context, t *handlerType, entries []*E
 	return verdicts, len(verdicts) == len(entries) && !timedOut
 }
 
-// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start. A batch
-// that was stuck may return long after its leases: others have had the entries since, or the next claim runs them alone.
+// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
 func (d *dispatcher) again(a *attempt) {
 	if cause := d.over(a); cause != nil {
 		d.finish(a, ending{err: cause, cause: cause})
-		return
-	}
-	if d.leaseOver(a) {
-		d.finish(a, ending{err: errBatchLate})
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -280,12 +278,28 @@ func (d *dispatcher) over(a *attempt) error {
 	switch cause := context.Cause(a.ctx); {
 	case d.run.Err() != nil, errors.Is(cause, ErrStopping):
 		return ErrStopping
+	case !a.gone && time.Now().After(a.leaseEnd):
+		return ErrLeaseLost // it was asked for anew, and was not to be had
 	case !a.gone:
 		return nil
 	case errors.Is(cause, ErrTimeout):
 		return ErrLeaseLost // cancelled or not
 	default:
 		return cause
+	}
+}
+
+// renewLate asks for the leases anew that ended before a batch did: a stuck one may return long after them, when others
+// have had its entries.
+func (d *dispatcher) renewLate(t *handlerType, batch []*attempt) {
+	var late []*attempt
+	for _, a := range batch {
+		if d.leaseOver(a) {
+			late = append(late, a)
+		}
+	}
+	if len(late) > 0 && !d.stopping() {
+		d.renewAll(t.cfg.Lease, late)
 	}
 }
 
@@ -306,9 +320,6 @@ func (d *dispatcher) stopping() bool {
 // errNoVerdict ends the attempts of a batch whose entries are run again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errBatchLate ends those whose leases ended before the batch did.
-var errBatchLate = fmt.Errorf("%w before the batch came to a verdict", ErrLeaseLost)
-
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
 	failpoint.Reach(failpoint.HandlerReturned)
@@ -325,7 +336,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	case end.settled:
 		d.c.witness.sawStored([]settlement{s}, []Settled{{Applied: true}}, a.started)
 		d.c.settled(s, Settled{Applied: true})
-	case end.err == errFenceLost, end.err == errBatchLate:
+	case end.err == errFenceLost:
 		d.c.settled(s, Settled{})
 	default:
 		d.c.settleLane.Add(s) // before the slot is free, so that a drain cannot miss it

@@ -126,7 +126,7 @@ func (c *Compensator) settled(s settlement, r Settled) {
 		return
 	case !r.Applied:
 		event.State, event.EndedBy = r.State, ""
-		c.log.Log(context.Background(), o.droppedLevel(r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.name, "reported", o.To, "state", r.State)
+		c.log.Log(context.Background(), droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.name, "reported", o.To, "state", r.State)
 		tell(c, c.cfg.Observer.OutcomeDropped, event)
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
@@ -138,7 +138,7 @@ func (c *Compensator) settled(s settlement, r Settled) {
 }
 
 // droppedLevel: work that was done, and that the log tells otherwise, is a person's business.
-func (o Outcome) droppedLevel(r Settled) slog.Level {
+func droppedLevel(o Outcome, r Settled) slog.Level {
 	if o.EndedBy == EndedByHandler && r.State != o.To {
 		return slog.LevelWarn
 	}

@@ -153,6 +153,7 @@ func running() []mutant {
 			what: "a batch that breaks after the end of Run's context is run again entry by entry",
 			edits: []edit{
 				{"dispatcher.go", "	case d.run.Err() != nil, errors.Is(cause, ErrStopping):\n", "	case false:\n"},
+				{"dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
 			},
 			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "10000"),
 		},
@@ -196,7 +197,7 @@ func running() []mutant {
 			name: "late-batch-runs-again", oracle: duplicates,
 			what: "a batch that breaks after its leases have ended is run again entry by entry, beside whoever has them now",
 			edits: []edit{
-				{"dispatcher.go", "	if d.leaseOver(a) {\n", "	if false {\n"},
+				{"dispatcher.go", "	case d.leaseOver(a):\n		d.interrupt", "	case false:\n		d.interrupt"},
 			},
 			sees: tests("TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere"),
 		},
