@@ -45,7 +45,6 @@ func running() []mutant {
 			what: "outcomes are written under a context that ends when Run stops: what handlers did is lost",
 			edits: []edit{
 				{"settle.go", "		ctx, cancel := c.statement()\n		results", "		ctx, cancel := context.WithTimeout(c.dispatcher.base, statementTimeout)\n		results"},
-				{"settle.go", "import (\n", "import (\n	\"context\"\n"},
 			},
 			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded").and(simulation, "10000"),
 		},
