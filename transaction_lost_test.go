@@ -153,3 +153,46 @@ func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 		})
 	}
 }
+
+// In a session with autocommit=0 the server begins the next transaction by itself, so that a savepoint always lives.
+func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
+	dsn := testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t)
+	w := worldAt(t, dsn)
+	w.exec("CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
+	w.exec("INSERT INTO accounts VALUES (1, 0)")
+	w.exec("CREATE PROCEDURE swallow() BEGIN DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; UPDATE accounts SET n=2; END")
+	w.exec("CREATE PROCEDURE nothing() BEGIN END")
+	_, err := w.begin(w.DB).Exec("UPDATE accounts SET n=1")
+	require.NoError(t, err)
+	for kind, pool := range pools {
+		for set, inside := range map[string]bool{"inside": true, "before": false} {
+			for how, loses := range map[string]string{"error": "UPDATE accounts SET n=2", "procedure": "CALL swallow()"} {
+				t.Run(kind+", set "+set+", "+how, func(t *testing.T) {
+					db := w.open(pool(dsn))
+					cfg := w.quick()
+					cfg.DB = db
+					c := w.new(cfg)
+					db.SetMaxOpenConns(1)
+					if !inside {
+						_, err := db.Exec("SET autocommit=0")
+						require.NoError(t, err)
+					}
+					require.ErrorIs(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+						if inside {
+							_, err := tx.ExecContext(ctx, "SET autocommit=0")
+							require.NoError(t, err)
+						}
+						_, err := tx.ExecContext(ctx, "CALL nothing()")
+						require.NoError(t, err)
+						w.effect(tx, "rolled back")
+						_, _ = tx.ExecContext(ctx, loses)
+						_, err = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('by itself')")
+						assert.ErrorIs(t, err, compensator.ErrNoTransaction)
+						return nil
+					}), compensator.ErrNoTransaction)
+					assert.Zero(t, w.count("effects"))
+				})
+			}
+		}
+	}
+}

@@ -97,9 +97,49 @@ func recording() []mutant {
 			name: "plain-pool-unwatched", oracle: safety,
 			what: "transactions of ours in a plain pool are not watched: errors in rows and prepared statements go unseen",
 			edits: []edit{
-				{"internal/sqlstore/store.go", "		s.users = txwatch.Lend(db, d.unseenEnd)\n", ""},
+				{"internal/sqlstore/store.go", "		s.users = txwatch.Lend(db)\n", ""},
 			},
 			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
+		},
+		{
+			name: "doubt-forgotten", oracle: safety,
+			what: "a statement that is doubtful by itself makes the error that came of it forgotten: what follows a rollback commits by itself",
+			edits: []edit{
+				{"internal/txwatch/watch.go", "t.suspect, t.urgent = suspect, true\n", "t.suspect, t.urgent = suspect, suspect\n"},
+			},
+			sees: tests("TestNothingFollowsALockWaitThatEndedItsTransactionUnread"),
+		},
+		{
+			name: "savepoint-is-proof", oracle: safety,
+			what: "in a session with autocommit=0 a savepoint is taken for the proof that the transaction goes on",
+			edits: []edit{
+				{"internal/txwatch/conn.go", "	case err == nil && wasOpen:\n", "	case false:\n"},
+			},
+			sees: tests("TestRollbackIsSeenInSessionsThatBeginByThemselves"),
+		},
+		{
+			name: "tainted-committed-by-ddl", oracle: safety,
+			what: "a transaction without its entry is committed by DDL, a procedure or a nested BEGIN",
+			edits: []edit{
+				{"internal/txwatch/conn.go", "		return c.doomed()\n", "		return nil\n"},
+			},
+			sees: tests("TestTaintedTransactionIsCommittedByNoStatement"),
+		},
+		{
+			name: "unread-savepoint", oracle: safety,
+			what: "a savepoint in a comment that is executed is not read: a later one looks like one set before a refused entry",
+			edits: []edit{
+				{"internal/txwatch/text.go", `strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")`, "false"},
+			},
+			sees: tests("TestTaintedTransactionIsCommittedByNoStatement"),
+		},
+		{
+			name: "foreign-errors-undoubted", oracle: safety,
+			what: "only errors of MySQL's kind are taken to have ended a transaction: SQLite's rollbacks go unseen",
+			edits: []edit{
+				{"internal/txwatch/outcome.go", "return false, !mysqlerr.IsBroken(err)", "return false, false"},
+			},
+			sees: tests("FuzzDatabaseErrors"),
 		},
 		{
 			name: "duplicate-overwrites", oracle: safety,

@@ -196,7 +196,8 @@ func running() []mutant {
 			name: "late-batch-runs-again", oracle: duplicates,
 			what: "a batch that breaks after its leases have ended is run again entry by entry, beside whoever has them now",
 			edits: []edit{
-				{"dispatcher.go", "	case d.leaseOver(a):\n		d.interrupt", "	case false:\n		d.interrupt"},
+				{"dispatcher.go", "	case !a.gone && time.Now().After(a.leaseEnd):\n", "	case false:\n"},
+				{"dispatcher.go", "		d.renewAll(t.cfg.Lease, late)\n", ""},
 			},
 			sees: tests("TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere"),
 		},

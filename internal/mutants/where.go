@@ -17,7 +17,7 @@ var testPackages = sync.OnceValue(func() map[string][]string {
 	if err != nil {
 		panic(err)
 	}
-	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:

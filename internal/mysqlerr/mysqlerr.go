@@ -2,6 +2,7 @@
 package mysqlerr
 
 import (
+	"database/sql/driver"
 	"errors"
 	"strings"
 
@@ -49,6 +50,11 @@ func IsReadOnly(err error) bool {
 		return strings.Contains(err.Error(), "read-only") || strings.Contains(err.Error(), "read_only")
 	}
 	return false
+}
+
+// IsBroken reports whether the connection broke: nothing is known of what was sent.
+func IsBroken(err error) bool {
+	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }
 
 // IsInsideTransaction: the server refuses to say how a transaction begins, for one has begun.

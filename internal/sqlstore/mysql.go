@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/migrations"
@@ -76,7 +74,7 @@ func mysqlKeyed(keys []string) string {
 func mysqlFault(err error) fault {
 	switch mysqlerr.Number(err) {
 	case 0:
-		if errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) {
+		if mysqlerr.IsBroken(err) {
 			return faultUnreachable
 		}
 	case mysqlerr.DuplicateKey:

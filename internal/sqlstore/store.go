@@ -62,7 +62,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	s := &Store{d: d, table: name, db: db, users: db}
 	switch inner, ok := txwatch.Inner(db); {
 	case !ok:
-		s.users = txwatch.Lend(db, d.unseenEnd)
+		s.users = txwatch.Lend(db)
 	case d.skipLocked != "":
 		s.own = openOwn(inner, &s.opened)
 	}

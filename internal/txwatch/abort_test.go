@@ -156,3 +156,46 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	requireMySQL(t, err, 1205)
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
+
+// However a statement says what it does, the error that came of it raises the doubt. A statement meant for the transaction
+// would commit by itself.
+func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
+	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))
+	require.NoError(t, err)
+	config.MultiStatements = true
+	plain := openConnectorDB(t, config, false)
+	mustExec(t, plain, "CREATE TABLE t (id INT PRIMARY KEY, n INT, s VARCHAR(20)) ENGINE=InnoDB")
+	mustExec(t, plain, "INSERT INTO t VALUES (1, 0, '')")
+	mustExec(t, plain, "CREATE PROCEDURE waits() UPDATE t SET n = 2 WHERE id = 1")
+	mustExec(t, plain, "CREATE PROCEDURE nothing() BEGIN END")
+	other := begin(t, plain)
+	mustExec(t, other, "UPDATE t SET n = 1 WHERE id = 1")
+	for name, statements := range map[string][]string{
+		"plain":                  {"UPDATE t SET n = 2 WHERE id = 1"},
+		"semicolon in a literal": {"UPDATE t SET s = 'a;b' WHERE id = 1"},
+		"several":                {"SELECT 1; UPDATE t SET n = 2 WHERE id = 1"},
+		"procedure":              {"CALL waits()"},
+		"after a procedure":      {"CALL nothing()", "UPDATE t SET n = 2 WHERE id = 1"},
+		"executed comment":       {"/*!40000 UPDATE t SET n = 2 WHERE id = 1 */"},
+		"autocommit=0":           {"SET autocommit=0", "UPDATE t SET n = 2 WHERE id = 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx := begin(t, openConnectorDB(t, config, true))
+			w, got := enlisted(t, tx)
+			mustExec(t, tx, "INSERT INTO t VALUES (100, 0, '')")
+			last := len(statements) - 1
+			for _, stmt := range statements[:last] {
+				mustExec(t, tx, stmt)
+			}
+			_, err := tx.Exec(statements[last])
+			requireMySQL(t, err, 1205)
+			_, err = tx.Exec("INSERT INTO t VALUES (101, 0, '')")
+			assert.ErrorIs(t, err, processlog.ErrNoTransaction)
+			assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
+			assert.NotContains(t, *got, Committed)
+			require.ErrorIs(t, tx.Commit(), processlog.ErrNoTransaction)
+			assert.False(t, exists(t, plain, 100))
+			assert.False(t, exists(t, plain, 101))
+		})
+	}
+}

@@ -37,6 +37,9 @@ func (c *watchedConn) Begin() (driver.Tx, error) {
 }
 
 func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if err := c.doomed(); err != nil {
+		return nil, err // it would commit what is open
+	}
 	tx, err := connBegin(ctx, c.inner, opts)
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
@@ -165,7 +168,7 @@ func (c *watchedConn) Close() error {
 }
 
 // before refuses what would be done outside the transaction it was meant for, and a COMMIT sent as text as
-// connectorTx.Commit does. An XA transaction is only refused: who coordinates it has to roll it back everywhere.
+// watchedDriverTx.Commit does. An XA transaction is only refused: who coordinates it has to roll it back everywhere.
 func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 	c.touched = true
 	if c.mustKnow() && kind != sqlRollback {
@@ -183,6 +186,8 @@ func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
+	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
+		return c.doomed()
 	}
 	return nil
 }
@@ -203,12 +208,22 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 }
 
 // askServer settles a doubt about the transaction. On an error the doubt remains.
+//
+// In a session with autocommit=0 a savepoint lives always. Where a transaction was open before the doubt, it is asked for
+// in another way, too: only one that has not begun yet is taken for open.
 func (c *watchedConn) askServer(ctx context.Context) error {
+	wasOpen := c.ours != nil || c.urgent
+	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, doubtBegun)) {
+		c.proven(true)
+		return nil
+	}
 	err := c.send(ctx, DoubtSavepoint)
 	if err == nil {
 		err = c.send(ctx, DoubtRelease)
 	}
 	switch {
+	case err == nil && wasOpen:
+		return c.askAutocommit(ctx)
 	case err == nil:
 		c.proven(true)
 	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
@@ -219,6 +234,22 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 		c.failed(err)
 		return err
 	}
+	return nil
+}
+
+// askAutocommit tells apart who takes both for an answer: a session with autocommit=0 outside a transaction, and TiDB or
+// Vitess inside one.
+func (c *watchedConn) askAutocommit(ctx context.Context) error {
+	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	value := make([]driver.Value, 1)
+	if err := rows.Next(value); err != nil {
+		return err
+	}
+	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1")
 	return nil
 }
 

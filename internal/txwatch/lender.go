@@ -12,14 +12,11 @@ import (
 // transaction of ours. While it is lent, a connection is watched as a Connector's is: so every error is seen by which
 // the server ends the transaction, also one that comes up in rows, in a prepared statement or in a single row, where
 // no handle of database/sql could tell us.
-type lender struct {
-	db     *sql.DB
-	unseen bool // dialect.unseenEnd
-}
+type lender struct{ db *sql.DB }
 
 // Lend opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
-func Lend(db *sql.DB, unseen bool) *sql.DB {
-	lent := sql.OpenDB(lender{db, unseen})
+func Lend(db *sql.DB) *sql.DB {
+	lent := sql.OpenDB(lender{db})
 	lent.SetMaxIdleConns(-1)
 	return lent
 }
@@ -42,7 +39,7 @@ func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 			return <-loan.back
 		})
 	}()
-	return &watchedConn{inner: <-inner, loan: loan, txWatch: txWatch{unseen: l.unseen}}, nil
+	return &watchedConn{inner: <-inner, loan: loan}, nil
 }
 
 // loan is the time a connection is lent for. Package sql wants all use of a driver's connection inside one call of

@@ -82,9 +82,13 @@ var statementAborts = map[uint16]string{
 }
 
 // Aborts tells whether the statement that failed with err took its transaction along; doubtful
-// says that this depends on how the server is configured.
+// says that this depends on how the server is configured, or that it is no server of MySQL's kind. A connection that
+// broke tells nothing, and there is nobody to ask.
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
+	if number == 0 {
+		return false, !mysqlerr.IsBroken(err) // SQLite's, perhaps, which goes back on several
+	}
 	_, aborts = statementAborts[number]
 	return aborts, number == mysqlerr.LockWaitTimeout // the statement, or the transaction under innodb_rollback_on_timeout
 }

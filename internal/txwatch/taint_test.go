@@ -97,3 +97,54 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 		})
 	}
 }
+
+// What commits without saying COMMIT, or may, commits no transaction that lacks its entry.
+func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
+	for name, statements := range map[string][]string{
+		"ddl":                        {"CREATE TABLE made (id INT)"},
+		"begin":                      {"BEGIN"},
+		"start transaction":          {"START TRANSACTION"},
+		"several statements":         {"SELECT 1; COMMIT"},
+		"several, commit first":      {"COMMIT; SELECT 1"},
+		"executed comment":           {"/*!40000 COMMIT */"},
+		"procedure":                  {"CALL done()"},
+		"autocommit":                 {"SET autocommit=0", "SET autocommit=1"},
+		"lock tables":                {"LOCK TABLES t WRITE"},
+		"prepared in the server":     {"PREPARE p FROM 'COMMIT'", "EXECUTE p"},
+		"names that are one":         {"SAVEPOINT `é`", "ROLLBACK TO `e`", "COMMIT"},
+		"letters that are one":       {"SAVEPOINT `s`", "ROLLBACK TO `ß`", "COMMIT"},
+		"name in a comment":          {"SAVEPOINT s", "ROLLBACK TO /*!40000 s */", "COMMIT"},
+		"keyword in a comment":       {"SAVEPOINT s", "ROLLBACK TO /*!40000 SAVEPOINT */ s", "COMMIT"},
+		"going back in a comment":    {"SAVEPOINT s", "ROLLBACK /*!40000 TO s */", "COMMIT"},
+		"keyword for a name":         {"SAVEPOINT savepoint", "ROLLBACK TO savepoint", "COMMIT"},
+		"savepoint set in a comment": {"SAVEPOINT /*!40000 s */", "ROLLBACK TO s", "COMMIT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, plain := connectorDB(t, "multiStatements=true")
+			mustExec(t, plain, "CREATE PROCEDURE done() COMMIT")
+			conn := connection(t, db)
+			mustExec(t, conn, "BEGIN")
+			mustExec(t, conn, "INSERT INTO t VALUES (100, 0)")
+			w, _ := enlisted(t, conn)
+			w.Taint(errors.New("not written"))
+			for _, stmt := range statements {
+				_, _ = conn.ExecContext(t.Context(), stmt) // refused, or the next one is
+			}
+			assert.False(t, exists(t, plain, 100))
+			_, _ = conn.ExecContext(t.Context(), "ROLLBACK")
+			mustExec(t, conn, "INSERT INTO t VALUES (101, 0)")
+			assert.True(t, exists(t, plain, 101), "the connection is as good as new")
+		})
+	}
+	t.Run("BeginTx", func(t *testing.T) {
+		db, plain := connectorDB(t)
+		conn := connection(t, db)
+		mustExec(t, conn, "BEGIN")
+		mustExec(t, conn, "INSERT INTO t VALUES (100, 0)")
+		w, _ := enlisted(t, conn)
+		w.Taint(errors.New("not written"))
+		_, err := conn.BeginTx(t.Context(), nil)
+		require.ErrorIs(t, err, processlog.ErrNotRecorded)
+		assert.False(t, exists(t, plain, 100))
+	})
+}

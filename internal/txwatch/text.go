@@ -37,7 +37,7 @@ var leads = [...]struct {
 	{word: "ROLLBACK", refine: kindOfRollback},
 	{word: "START", refine: kindOfStart},
 	{word: "BEGIN", refine: kindOfBegin},
-	{word: "SAVEPOINT", kind: sqlSavepoint}, {word: "RELEASE"},
+	{word: "SAVEPOINT", refine: kindOfSavepoint}, {word: "RELEASE"},
 	{word: "REPLACE"}, {word: "WITH"}, {word: "VALUES"}, {word: "TABLE"}, {word: "DO"}, {word: "HANDLER"},
 	{word: "SHOW"}, {word: "USE"}, {word: "EXPLAIN"}, {word: "DESCRIBE"}, {word: "DESC"},
 	{word: "KILL", kind: sqlDoubt}, // on Galera it commits, also when it fails
@@ -94,7 +94,22 @@ func kindOfStart(rest string) sqlKind {
 	return sqlDoubt // START SLAVE
 }
 
+func kindOfSavepoint(rest string) sqlKind {
+	if hidesWords(rest) {
+		return sqlDoubt
+	}
+	return sqlSavepoint
+}
+
+// hidesWords finds comments whose content the server executes: COMMIT /*! AND CHAIN */.
+func hidesWords(rest string) bool {
+	return strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")
+}
+
 func kindOfCommit(rest string) sqlKind {
+	if hidesWords(rest) {
+		return sqlDoubt
+	}
 	if chains(rest) {
 		return sqlCommitChain
 	}
@@ -102,6 +117,9 @@ func kindOfCommit(rest string) sqlKind {
 }
 
 func kindOfRollback(rest string) sqlKind {
+	if hidesWords(rest) {
+		return sqlDoubt
+	}
 	if _, to := savepointAfterTo(rest); to {
 		return sqlRollbackTo
 	}
@@ -196,7 +214,7 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 	if !isOneOf(word, "TO") {
 		return "", false
 	}
-	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") {
+	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") && identifier(after) != "" { // it may be the name
 		rest = after
 	}
 	return identifier(rest), true
@@ -206,6 +224,10 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 // each statement. A quote within a name ends it, so that two names are rather taken for one than one for two.
 func identifier(rest string) string {
 	rest, _ = skipBlank(rest)
+	if rest != "" && rest[0] == '[' { // SQLite
+		name, _, _ := strings.Cut(rest[1:], "]")
+		return name
+	}
 	if rest != "" && strings.Contains("`\"'", rest[:1]) {
 		name, _, _ := strings.Cut(rest[1:], rest[:1])
 		return name

@@ -68,10 +68,6 @@ func FuzzKindOfStatement(f *testing.F) {
 	})
 }
 
-func isASCII(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r > 127 }) < 0
-}
-
 var lexemes = regexp.MustCompile(`(?s)'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|` + "`[^`]*`" + `|/\*.*?(?:\*/|$)|#[^\n]*|--(?:[\x00-\x20][^\n]*|$)|;|.`)
 
 // statementsIn counts the statements of a text as a server that allows several takes them apart. A comment

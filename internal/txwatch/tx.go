@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
@@ -132,7 +133,8 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint notes a savepoint set, and back one gone back to. Both matter only after a taint.
+// savepoint notes a savepoint set, and back one gone back to. Both matter only after a taint. To the server é is e, and
+// ß is s, so a name beyond ASCII may be any other.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,11 +147,15 @@ func (w *Tx) back(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, later := range w.savepoints {
-		if strings.EqualFold(later, name) {
+		if strings.EqualFold(later, name) || !isASCII(later) || !isASCII(name) {
 			return
 		}
 	}
 	w.tainted, w.savepoints = nil, nil
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
 // watchedDriverTx is the driver.Tx of a watched connection.

@@ -31,8 +31,8 @@ type txWatch struct {
 	state    txState
 	implicit bool // autocommit was touched: with no BEGIN, a transaction may be open all the same
 	discard  bool // a rollback failed, the session was left inside a transaction, or an error was unfit: not to be used again
-	unseen   bool // any error may have ended the transaction
-	suspect  bool // the doubt comes from an error: if no transaction is open, the server has rolled it back
+	urgent   bool // an error has raised the doubt, or met it: nothing may be sent before it is settled
+	suspect  bool // the doubt comes from an error alone: if no transaction is open, the server has rolled it back
 	watched  *Tx  // nil until an entry asks for it
 	ours     *Tx  // the transaction that the library began on this connection, also once it is over
 }
@@ -59,7 +59,7 @@ func (t *txWatch) current() *Tx {
 // no more would be done for good. Of transactions that are none of ours, only those with entries matter, and only a
 // doubt that an error has raised: what their own statements do is up to them.
 func (t *txWatch) mustKnow() bool {
-	return t.state == txDoubtful && (t.ours != nil || t.suspect && t.watched != nil)
+	return t.state == txDoubtful && (t.ours != nil || t.urgent && t.watched != nil)
 }
 
 // lost is why a statement must not be sent: the transaction it was meant for is over.
@@ -71,6 +71,14 @@ func (t *txWatch) lost(kind sqlKind) error {
 		return t.watched.Err()
 	}
 	return nil
+}
+
+// doomed is why a statement must not be sent that commits, or may: an entry was not written.
+func (t *txWatch) doomed() error {
+	if t.watched == nil || t.watched.Over() != nil {
+		return nil
+	}
+	return t.watched.Refusal()
 }
 
 func (t *txWatch) refusal() error {
@@ -138,7 +146,7 @@ func (t *txWatch) dropped() Outcome {
 }
 
 func (t *txWatch) end(outcome Outcome) {
-	t.state, t.suspect = txClosed, false
+	t.state, t.suspect, t.urgent = txClosed, false, false
 	if t.implicit {
 		t.state = txDoubtful
 	}
@@ -175,15 +183,15 @@ func (t *txWatch) failed(err error) {
 	switch aborts, doubtful := Aborts(err); {
 	case aborts:
 		t.aborted()
-	case doubtful, t.unseen:
+	case doubtful:
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
-		t.suspect = suspect
+		t.suspect, t.urgent = suspect, true
 	}
 }
 
 func (t *txWatch) aborted() {
-	t.state, t.suspect = txAborted, false
+	t.state, t.suspect, t.urgent = txAborted, false, false
 	if t.watched != nil {
 		t.watched.abort()
 	}
@@ -205,12 +213,16 @@ func (t *txWatch) proven(open bool) {
 	case !open && t.suspect:
 		t.aborted()
 		return
+	case !open && t.urgent && t.watched != nil: // what comes next is still meant for it
+		t.state, t.urgent = txAborted, false
+		t.watched.end(Unknown)
+		return
 	case !open:
 		t.end(Unknown)
 		t.state = txClosed
 		return
 	}
-	t.state, t.suspect = txOpen, false
+	t.state, t.suspect, t.urgent = txOpen, false, false
 	if t.watched != nil {
 		t.watched.suspend(nil)
 	}

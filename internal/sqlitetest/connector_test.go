@@ -1,0 +1,102 @@
+package sqlitetest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// dsnConnector opens a driver that has no connector of its own.
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+
+// watchedPool opens a database on Connector.
+func watchedPool(t *testing.T) *sql.DB {
+	dsn := newFile(t, wal...)
+	db := sql.OpenDB(compensator.Connector(dsnConnector{open(t, dsn).Driver(), dsn}))
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	_, err := db.Exec("CREATE TABLE orders (id TEXT)")
+	require.NoError(t, err)
+	return db
+}
+
+func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
+	for name, run := range map[string]func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx)) error{
+		"InTx": func(c *compensator.Compensator, _ *sql.DB, work func(tx compensator.Tx)) error {
+			return c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { work(tx); return nil })
+		},
+		"a transaction of one's own": func(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx)) error {
+			tx, err := db.Begin()
+			require.NoError(t, err)
+			work(tx)
+			return tx.Commit()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := watchedPool(t)
+			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, c.Close()) }()
+			require.ErrorIs(t, run(c, db, func(tx compensator.Tx) {
+				_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close", Content: []byte("{}")})
+				require.NoError(t, err)
+				short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				_, err = tx.ExecContext(short, endless)
+				require.Error(t, err) // and swallowed
+				_, err = tx.ExecContext(t.Context(), "INSERT INTO orders VALUES ('by itself')")
+				assert.ErrorIs(t, err, compensator.ErrTxAborted)
+			}), compensator.ErrTxAborted)
+			var orders int
+			require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM orders").Scan(&orders))
+			assert.Zero(t, orders)
+			assert.Zero(t, count(t, db))
+		})
+	}
+}
+
+// END is SQLite's other word for COMMIT, and [s] its other spelling of a name.
+func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
+	for name, statements := range map[string][]string{
+		"commit":   {"COMMIT"},
+		"end":      {"END"},
+		"brackets": {"SAVEPOINT [s]", "ROLLBACK TO s", "COMMIT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := watchedPool(t)
+			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, c.Close()) }()
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+			for _, stmt := range []string{"BEGIN", "INSERT INTO orders VALUES ('x')"} {
+				_, err = conn.ExecContext(t.Context(), stmt)
+				require.NoError(t, err)
+			}
+			_, err = c.Record(t.Context(), conn, compensator.NewEntry{BusinessType: ""})
+			require.Error(t, err) // and swallowed
+			for _, stmt := range statements {
+				_, err = conn.ExecContext(t.Context(), stmt)
+			}
+			assert.ErrorIs(t, err, compensator.ErrNotRecorded)
+			_, _ = conn.ExecContext(t.Context(), "ROLLBACK")
+			var orders int
+			require.NoError(t, conn.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders))
+			assert.Zero(t, orders)
+		})
+	}
+}
