@@ -72,7 +72,8 @@ func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receip
 
 // Entry encodes v, for a Record of several entries at once. It knows no transaction: whoever swallows its error
 // commits without the entry.
-func (t *Type[T]) Entry(v T, opts Options) (NewEntry, error) {
+func (t *Type[T]) Entry(v T, opts Options) (_ NewEntry, err error) {
+	defer refusePanic("content", &err)
 	content, err := t.codec.Marshal(v)
 	if err != nil {
 		return NewEntry{}, &FieldError{Field: "content", Reason: fmt.Sprintf("encode %T: %v", v, err)}
@@ -179,7 +180,8 @@ func nameEntry(i, n int, err error) error {
 	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
 }
 
-func (c *Compensator) headers(ctx context.Context) ([]byte, error) {
+func (c *Compensator) headers(ctx context.Context) (_ []byte, err error) {
+	defer refusePanic("headers", &err)
 	if c.cfg.Propagator == nil {
 		return nil, nil
 	}
@@ -192,6 +194,14 @@ func (c *Compensator) headers(ctx context.Context) ([]byte, error) {
 		err = &FieldError{Field: "headers", Reason: fmt.Sprintf("%d bytes as JSON, at most %d", len(encoded), processlog.MaxHeaders)}
 	}
 	return encoded, err
+}
+
+// refusePanic makes the panic of a codec or a propagator an error: one that somebody recovers from would otherwise let the
+// business commit without its entry.
+func refusePanic(field string, err *error) {
+	if p := recover(); p != nil {
+		*err = &FieldError{Field: field, Reason: fmt.Sprintf("panicked: %v", p)}
+	}
 }
 
 // draft validates an entry and fills in what it leaves open.

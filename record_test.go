@@ -465,3 +465,41 @@ func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
 	assert.Zero(t, w.count("effects"))
 	assert.Equal(t, 1, ran.total())
 }
+
+// unencodable is content that cannot be encoded, and a propagator that carries nothing.
+type unencodable struct{}
+
+func (unencodable) MarshalJSON() ([]byte, error)                                   { panic("bug") }
+func (unencodable) Inject(context.Context) map[string]string                       { panic("bug") }
+func (unencodable) Extract(c context.Context, _ map[string]string) context.Context { return c }
+
+// TestBusinessIsNotCommittedAfterAPanicInRecord: somebody above the call would recover from it, and go on.
+func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
+	for name, record := range map[string]func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error{
+		"codec": func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error {
+			broken, err := compensator.Declare[unencodable](c, "close_order", compensator.TypeConfig{})
+			require.NoError(t, err)
+			_, err = broken.Record(ctx, tx, unencodable{}, compensator.Options{})
+			return err
+		},
+		"propagator": func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error {
+			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}")})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEveryPool(t, func(t *testing.T, w *world, db *sql.DB) {
+				cfg := w.quick()
+				cfg.DB, cfg.Propagator = db, unencodable{}
+				c := w.new(cfg)
+				require.ErrorIs(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					w.effect(tx, "half")
+					defer func() { _ = recover() }()
+					require.ErrorAs(t, record(ctx, c, tx), new(*compensator.FieldError))
+					return nil
+				}), compensator.ErrNotRecorded)
+				assert.Zero(t, w.count("effects"))
+			})
+		})
+	}
+}

@@ -134,12 +134,20 @@ func recording() []mutant {
 			sees: tests("TestTaintedTransactionIsCommittedByNoStatement"),
 		},
 		{
+			name: "panic-passes-record", oracle: safety,
+			what: "a codec or propagator that panics while an entry is recorded leaves the transaction able to commit without it",
+			edits: []edit{
+				{"record.go", "	if p := recover(); p != nil {\n", "	if p := any(nil); p != nil {\n"},
+			},
+			sees: tests("TestBusinessIsNotCommittedAfterAPanicInRecord"),
+		},
+		{
 			name: "foreign-errors-undoubted", oracle: safety,
 			what: "only errors of MySQL's kind are taken to have ended a transaction: SQLite's rollbacks go unseen",
 			edits: []edit{
 				{"internal/txwatch/outcome.go", "return false, !mysqlerr.IsBroken(err)", "return false, false"},
 			},
-			sees: tests("FuzzDatabaseErrors"),
+			sees: tests("TestErrorOfAnotherKindOfServerIsADoubt"),
 		},
 		{
 			name: "duplicate-overwrites", oracle: safety,

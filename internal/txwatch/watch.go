@@ -251,7 +251,9 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 		return t.afterXA(kind, err)
 	default:
 		t.implicit = t.implicit || kind == sqlAutocommit
-		t.failed(err)
+		if err != nil {
+			t.failed(err)
+		}
 		t.doubt()
 	}
 	return err

@@ -1,6 +1,8 @@
 package txwatch
 
 import (
+	"context"
+	"database/sql/driver"
 	"errors"
 	"testing"
 
@@ -134,4 +136,24 @@ func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
 	w.abort()
 	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
 	assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
+}
+
+// SQLite goes back by itself on errors of many kinds. A connection that broke is not asked.
+func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
+	for err, doubt := range map[error]bool{
+		errors.New("database or disk is full"): true,
+		context.DeadlineExceeded:               true,
+		driver.ErrBadConn:                      false,
+		&mysql.MySQLError{Number: 1064}:        false,
+	} {
+		w := txWatch{state: txOpen, watched: new(watchedTx)}
+		w.failed(err)
+		assert.Equal(t, doubt, w.mustKnow(), err)
+	}
+}
+
+func TestProcedureThatSucceedsCostsItsCallersTransactionNothing(t *testing.T) {
+	w := txWatch{state: txOpen, watched: new(watchedTx)}
+	require.NoError(t, w.after(sqlDoubt, "CALL p()", nil))
+	assert.False(t, w.mustKnow())
 }
