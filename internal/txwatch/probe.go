@@ -5,7 +5,7 @@ import "strings"
 // Only inside a transaction does a savepoint live long enough to be released. Where a savepoint would begin
 // a transaction instead (SQLite), the # is a syntax error, and another question is asked.
 //
-// Nor does a server take the first while a transaction is open; but TiDB and Vitess do, at any time.
+// And MySQL and MariaDB refuse the first inside a transaction; TiDB and Vitess take it anywhere.
 const (
 	doubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
