@@ -16,8 +16,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
-
-	"github.com/compensator-go/compensator/internal/report"
 )
 
 // report writes report.md and report.png.

@@ -146,14 +146,14 @@ func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
 		driver.ErrBadConn:                      false,
 		&mysql.MySQLError{Number: 1064}:        false,
 	} {
-		w := txWatch{state: txOpen, watched: new(watchedTx)}
+		w := txWatch{state: txOpen, watched: new(Tx)}
 		w.failed(err)
 		assert.Equal(t, doubt, w.mustKnow(), err)
 	}
 }
 
 func TestProcedureThatSucceedsCostsItsCallersTransactionNothing(t *testing.T) {
-	w := txWatch{state: txOpen, watched: new(watchedTx)}
+	w := txWatch{state: txOpen, watched: new(Tx)}
 	require.NoError(t, w.after(sqlDoubt, "CALL p()", nil))
 	assert.False(t, w.mustKnow())
 }

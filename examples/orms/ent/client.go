@@ -4,18 +4,19 @@ package ent
 
 import (
 	"context"
-	stdsql "database/sql"
 	"errors"
 	"fmt"
 	"log"
 	"reflect"
 
+	"github.com/compensator-go/compensator/examples/orms/ent/migrate"
+
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
-
-	"github.com/compensator-go/compensator/examples/orms/ent/migrate"
 	"github.com/compensator-go/compensator/examples/orms/ent/order"
+
+	stdsql "database/sql"
 )
 
 // Client is the client that holds all ent builders.

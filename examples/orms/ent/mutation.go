@@ -10,7 +10,6 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
-
 	"github.com/compensator-go/compensator/examples/orms/ent/order"
 	"github.com/compensator-go/compensator/examples/orms/ent/predicate"
 )

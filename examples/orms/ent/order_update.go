@@ -10,7 +10,6 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-
 	"github.com/compensator-go/compensator/examples/orms/ent/order"
 	"github.com/compensator-go/compensator/examples/orms/ent/predicate"
 )

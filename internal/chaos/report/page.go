@@ -9,7 +9,6 @@ import (
 
 	"github.com/compensator-go/compensator/internal/chaos/check/verdict"
 	"github.com/compensator-go/compensator/internal/chaos/history"
-	"github.com/compensator-go/compensator/internal/report"
 )
 
 // page is the report in Markdown.

@@ -4,7 +4,6 @@ package order
 
 import (
 	"entgo.io/ent/dialect/sql"
-
 	"github.com/compensator-go/compensator/examples/orms/ent/predicate"
 )
 
