@@ -2,22 +2,69 @@ package compensator
 
 import "github.com/compensator-go/compensator/processlog"
 
+// The words that services and people use. Package processlog has them in full.
 type (
-	EntryID       = processlog.ID
-	State         = processlog.State
-	EndedBy       = processlog.EndedBy
-	Filter        = processlog.Filter
-	CountFilter   = processlog.CountFilter
-	Count         = processlog.Count
-	AuditRecord   = processlog.AuditRecord
-	AuditState    = processlog.AuditState
-	ByHand        = processlog.ByHand
-	Action        = processlog.Action
-	Change        = processlog.Change
-	Tx            = processlog.Tx
+	EntryID      = processlog.ID           // names one row of the process log. Opaque: compare it, store its String, hand it back
+	IdempotentID = processlog.IdempotentID // names an entry by the key it was recorded with
+	Ref          = processlog.Ref          // an EntryID or an IdempotentID
+	State        = processlog.State        // where an entry stands
+	EndedBy      = processlog.EndedBy      // what brought it to its terminal state
+	Action       = processlog.Action       // what a service or a person does to it
+	Tx           = processlog.Tx           // any handle on an open transaction
+
+	Filter      = processlog.Filter      // what List lists
+	CountFilter = processlog.CountFilter // what Count counts
+	Count       = processlog.Count
+	ByHand      = processlog.ByHand // who does something, and why
+	AuditRecord = processlog.AuditRecord
+	AuditState  = processlog.AuditState
+)
+
+// The states of an entry. Only a person leaves a terminal one.
+const (
+	Pending       = processlog.Pending       // not attempted yet, or attempted without a recorded failure
+	Retrying      = processlog.Retrying      // failed at least once, will be attempted again
+	Dead          = processlog.Dead          // terminal: waits for a person
+	Compensating  = processlog.Compensating  // attempts used up; the type's undo runs, with a budget of its own
+	Succeeded     = processlog.Succeeded     // terminal
+	Compensated   = processlog.Compensated   // terminal: the undo succeeded
+	Cancelled     = processlog.Cancelled     // terminal: the work was no longer wanted
+	SettledByHand = processlog.SettledByHand // terminal: a person did the work
+)
+
+// States lists every state, in the order of their numbers.
+var States = processlog.States
+
+// What may end an entry.
+const (
+	EndedByHandler   = processlog.EndedByHandler   // its handler, or its compensation, returned nil
+	EndedByComplete  = processlog.EndedByComplete  // Complete: somebody else finished the work
+	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, with no compensation registered
+	EndedByExhausted = processlog.EndedByExhausted // attempts used up
+	EndedByCrash     = processlog.EndedByCrash     // too many leases in a row ended with no outcome
+	EndedByPerson    = processlog.EndedByPerson    // Cancel, SettleByHand
+)
+
+// The actions. Requeue and SettleByHand are a person's and start a new epoch; the last two are on the log as a whole.
+const (
+	ActionComplete     = processlog.ActionComplete
+	ActionCancel       = processlog.ActionCancel
+	ActionReschedule   = processlog.ActionReschedule
+	ActionRequeue      = processlog.ActionRequeue
+	ActionSettleByHand = processlog.ActionSettleByHand
+	ActionAcceptLoss   = processlog.ActionAcceptLoss
+	ActionPurge        = processlog.ActionPurge
+)
+
+// ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
+func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }
+
+// The contracts of a store and of a queue, and what they speak of, for whoever gives New other ones.
+type (
+	Store         = processlog.Store
+	Queue         = processlog.Queue
 	Transaction   = processlog.Transaction
 	Token         = processlog.Token
-	Store         = processlog.Store
 	Draft         = processlog.Draft
 	Inserted      = processlog.Inserted
 	Row           = processlog.Row
@@ -27,46 +74,18 @@ type (
 	Held          = processlog.Held
 	Outcome       = processlog.Outcome
 	Settled       = processlog.Settled
+	Change        = processlog.Change
 	Head          = processlog.Head
 	Window        = processlog.Window
 	Scheduled     = processlog.Scheduled
-	Queue         = processlog.Queue
 	Announcement  = processlog.Announcement
 	AnnounceRules = processlog.AnnounceRules
 	Leased        = processlog.Leased
 	QueueOutcome  = processlog.QueueOutcome
-	Ref           = processlog.Ref
-	IdempotentID  = processlog.IdempotentID
 )
 
-const (
-	Pending            = processlog.Pending
-	Retrying           = processlog.Retrying
-	Dead               = processlog.Dead
-	Compensating       = processlog.Compensating
-	Succeeded          = processlog.Succeeded
-	Compensated        = processlog.Compensated
-	Cancelled          = processlog.Cancelled
-	SettledByHand      = processlog.SettledByHand
-	EndedByHandler     = processlog.EndedByHandler
-	EndedByComplete    = processlog.EndedByComplete
-	EndedByPermanent   = processlog.EndedByPermanent
-	EndedByExhausted   = processlog.EndedByExhausted
-	EndedByCrash       = processlog.EndedByCrash
-	EndedByPerson      = processlog.EndedByPerson
-	ActionComplete     = processlog.ActionComplete
-	ActionCancel       = processlog.ActionCancel
-	ActionReschedule   = processlog.ActionReschedule
-	ActionRequeue      = processlog.ActionRequeue
-	ActionSettleByHand = processlog.ActionSettleByHand
-	ActionAcceptLoss   = processlog.ActionAcceptLoss
-	ActionPurge        = processlog.ActionPurge
-	Never              = processlog.Never
-)
+// Never is what a queue answers for a type with no entries.
+const Never = processlog.Never
 
-var States = processlog.States
-
+// RowID is the EntryID of a row number.
 func RowID(row uint64) EntryID { return processlog.RowID(row) }
-
-// ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
-func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }

@@ -1,0 +1,64 @@
+package compensator_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	namedInDocs  = regexp.MustCompile("`([^`\n]+)`")
+	fileName     = regexp.MustCompile(`^[\w./-]*\w\.(go|lua|pml|sh|sql)$`)
+	testName     = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$`)
+	testDeclared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ \*testing\.`)
+)
+
+// TestDocsNameOnlyWhatExists: a file that was moved, or a test that was renamed, would leave a promise without its proof.
+func TestDocsNameOnlyWhatExists(t *testing.T) {
+	files, tests := sourceTree(t)
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "docs/model/README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, match := range namedInDocs.FindAllStringSubmatch(string(text), -1) {
+			test, _, _ := strings.Cut(match[1], "/")
+			switch name := match[1]; {
+			case fileName.MatchString(name):
+				assert.Truef(t, slices.ContainsFunc(files, func(f string) bool { return f == name || strings.HasSuffix(f, "/"+name) }), "%s names %s", page, name)
+			case testName.MatchString(test):
+				assert.Truef(t, tests[test], "%s names %s", page, name)
+			}
+		}
+	}
+}
+
+// sourceTree is every file, and every test of every module.
+func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
+	tests = make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			if entry != nil && slices.Contains([]string{".git", "build"}, entry.Name()) {
+				return fs.SkipDir
+			}
+			return err
+		}
+		files = append(files, filepath.ToSlash(path))
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range testDeclared.FindAllStringSubmatch(string(text), -1) {
+			tests[match[1]] = true
+		}
+		return err
+	}))
+	return files, tests
+}
