@@ -1,0 +1,72 @@
+package compensator_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/compensator-go/compensator"
+
+// TestArrowsRunOneWay holds the rooms to the table in CONTRIBUTING.md.
+func TestArrowsRunOneWay(t *testing.T) {
+	allowed := importTable(t)
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...").Output()
+	require.NoError(t, err)
+	seen := 0
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		may, known := allowed[room(words[0])]
+		if !known {
+			continue // it stands above
+		}
+		seen++
+		for _, imported := range words[1:] {
+			if imported == module || strings.HasPrefix(imported, module+"/") {
+				assert.Truef(t, may[room(imported)], "%s imports %s", room(words[0]), room(imported))
+			}
+		}
+	}
+	require.Equal(t, len(allowed), seen, "every room in the table is there")
+}
+
+// room is a package's directory.
+func room(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(importPath, module+"/")
+}
+
+// importTable reads the rooms, and what each may import.
+func importTable(t *testing.T) map[string]map[string]bool {
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "## One direction\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	name := regexp.MustCompile("`([^`]+)`")
+	table, all := make(map[string]map[string]bool), make(map[string]bool)
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		may := make(map[string]bool)
+		for _, match := range name.FindAllStringSubmatch(cells[2], -1) {
+			may[match[1]] = true
+		}
+		for _, match := range name.FindAllStringSubmatch(cells[1], -1) {
+			table[match[1]], all[match[1]] = may, true
+		}
+	}
+	for below := range all {
+		table["."][below] = below != "."
+	}
+	return table
+}
