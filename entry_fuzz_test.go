@@ -128,6 +128,7 @@ func FuzzFailingCodec(f *testing.F) {
 	}
 	c := &Compensator{}
 	d := newDispatcher(c)
+	d.run = context.Background() // Run goes on
 	f.Fuzz(func(t *testing.T, mood byte, content []byte, batch bool) {
 		codec := moodyCodec{mood}
 		ran := 0
