@@ -123,7 +123,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"internal/txwatch/conn.go", "		return c.doomed()\n", "		return nil\n"},
 			},
-			sees: tests("TestTaintedTransactionIsCommittedByNoStatement"),
+			sees: tests("TestTaintedTransactionIsCommittedByNoStatement/ddl", "TestTaintedTransactionIsCommittedByNoStatement/begin", "TestTaintedTransactionIsCommittedByNoStatement/procedure"),
 		},
 		{
 			name: "unread-savepoint", oracle: safety,

@@ -235,14 +235,6 @@ func running() []mutant {
 			sees: tests("TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain"),
 		},
 		{
-			name: "still-stuck-when-run-alone", oracle: safety,
-			what: "an entry whose batch was stuck passes for stuck while it is run alone: its own process counts leases against it, and takes it out under its handler",
-			edits: []edit{
-				{"dispatcher.go", "a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false\n", "a.ctx, a.cancel, a.started = ctx, cancel, time.Now()\n"},
-			},
-			sees: tests("TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck"),
-		},
-		{
 			name: "take-out-first", oracle: safety,
 			what: "an entry is taken out although the handler that was stuck on it has returned, and its success waits beside",
 			edits: []edit{
