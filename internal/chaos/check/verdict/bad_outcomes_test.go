@@ -107,6 +107,32 @@ var wrongOutcomes = []wrongHistory{
 		e.run("app1").end(history.OutcomePermanent).exhaust()
 		e.claim().compensate()
 	}},
+	{"compensated, and only its handler returned nil", []string{"outcome"}, func(s *story) {
+		e := s.committed("close")
+		stale := e.claim().run("app1")
+		s.fault("pause", "app1", 2500, history.TouchesApp)
+		e.claim().run("app2").end(history.OutcomePermanent).exhaust()
+		stale.end(history.OutcomeOK)
+		e.claim().run("app2").end(history.OutcomeFail).compensate()
+	}},
+	{"a compensation's success of the epoch before is absorbed", []string{"outcome"}, func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust()
+		stale := e.claim().run("app1")
+		s.fault("pause", "app1", 2500, history.TouchesApp)
+		e.claim().run("app2").end(history.OutcomePermanent).settle(dead, "permanent", undone1)
+		e.undo()
+		stale.end(history.OutcomeOK).compensate()
+	}},
+	{"a stale success of a compensation in a transaction is recorded", []string{"outcome"}, func(s *story) {
+		e := s.committed("pay").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust()
+		stale := e.claim().run("app1")
+		s.fault("pause", "app1", 2500, history.TouchesApp)
+		e.claim().run("app2").end(history.OutcomeFail)
+		stale.end(history.OutcomeOK).compensate()
+		e.effectRow(0, true)
+	}},
 	{"a permanent error that says exhausted", []string{"outcome"}, func(s *story) {
 		s.committed("ship").claim().run("app1").end(history.OutcomePermanent).die()
 	}},

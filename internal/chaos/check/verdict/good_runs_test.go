@@ -112,6 +112,24 @@ var strangeRuns = map[string]func(s *story){
 		fresh.end(history.OutcomeFail)
 		s.write("app2", &history.Event{At: s.now, Event: history.EventOutcomeDropped, ID: e.id})
 	},
+	"a stale compensation's success is absorbed over another's claim": func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust()
+		stale := e.claim().run("app1")
+		s.fault("pause", "app1", 2500, history.TouchesApp)
+		fresh := e.claim().run("app2")
+		stale.end(history.OutcomeOK).compensate()
+		fresh.end(history.OutcomeFail)
+		s.write("app2", &history.Event{At: s.now, Event: history.EventOutcomeDropped, ID: e.id})
+	},
+	"a stale compensation's success is absorbed after another's failure": func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust()
+		stale := e.claim().run("app1")
+		s.fault("pause", "app1", 2500, history.TouchesApp)
+		e.claim().run("app2").end(history.OutcomeFail).undoFail()
+		stale.end(history.OutcomeOK).compensate()
+	},
 	"a stale success comes after the exhaustion": func(s *story) {
 		e := s.committed("close")
 		e.claim().run("app1").end(history.OutcomeFail).fail()

@@ -105,7 +105,7 @@ var moves = []move{
 		by: []string{"exhausted", "permanent"}},
 	{name: movePause, from: open, version: plusOne, delivery: zero, lease: ended, next: nowOrLater, token: fresh},
 
-	{name: moveCompensated, from: []int8{compensating}, to: []int8{compensated}, version: plusOne, delivery: zero, lease: ended, next: now, token: fresh,
+	{name: moveCompensated, from: []int8{compensating}, to: []int8{compensated}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
 		by: []string{"handler"}},
 	{name: moveUndoFailed, from: []int8{compensating}, version: plusOne, undo: plusOne, delivery: zero, lease: ended, next: nowOrLater, token: fresh},
 	{name: moveUndoDead, from: []int8{compensating}, to: []int8{dead}, version: plusOne, undo: plusOne, delivery: zero, lease: ended, next: now, token: fresh,

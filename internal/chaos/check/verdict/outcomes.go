@@ -13,28 +13,27 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 	moveDead: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled,
 		history.OutcomePermanent},
-	movePause:       {history.OutcomeSnooze, history.OutcomeUnavailable, history.OutcomeCanceled},
-	moveCompensated: {history.OutcomeOK},
-	moveUndoFailed:  {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled},
+	movePause:      {history.OutcomeSnooze, history.OutcomeUnavailable, history.OutcomeCanceled},
+	moveUndoFailed: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled},
 	moveUndoDead: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled,
 		history.OutcomePermanent},
 }
 
-// checkOutcomes: an outcome in the row is what an attempt at exactly the claim it replaced came to; a success that
-// of any attempt of its epoch, as successes absorb, but for transactional handlers.
+// checkOutcomes: an outcome in the row is what an attempt at exactly the claim it replaced came to; a success, of a
+// handler or a compensation, that of any attempt of its epoch at the same, as successes absorb, but for transactional ones.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		l.checkCrashes(e, c)
 		for i := range e.steps {
 			s := &e.steps[i]
 			switch s.move {
-			case moveSuccess:
+			case moveSuccess, moveCompensated:
 				c.Looked++
 				l.checkSuccess(e, s, c)
 			case moveCrashed, moveCrashedUndo:
 				c.Looked++
 				l.checkQuarantine(e, s, c)
-			case moveRetry, moveExhausted, moveDead, movePause, moveCompensated, moveUndoFailed, moveUndoDead:
+			case moveRetry, moveExhausted, moveDead, movePause, moveUndoFailed, moveUndoDead:
 				c.Looked++
 				l.checkOutcome(e, s, c)
 			}
@@ -43,16 +42,16 @@ func checkOutcomes(l *Ledger, c *Check) {
 }
 
 func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
-	t := l.typeOf(e)
+	inTx := l.transactional(e, s.old.state)
 	for i := range e.attempts {
 		a := &e.attempts[i]
-		good := a.outcome == history.OutcomeOK && a.epoch == s.new.epoch && !a.compensation && a.version <= s.old.version
+		good := a.outcome == history.OutcomeOK && a.epoch == s.new.epoch && a.compensation == (s.move == moveCompensated) && a.version <= s.old.version
 		good = good && e.lastAttempt(a.version) == a && !l.foretold(s, a)
-		if good && (t == nil || t.Handler != history.HandlerTx || a.version == s.old.version) {
+		if good && (!inTx || a.version == s.old.version) {
 			return
 		}
 	}
-	c.violate(e, append(e.lines(s.old.version), s.place), "succeeded in epoch %d, and no attempt of it returned nil", s.new.epoch)
+	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of it returned nil", s.move, s.new.epoch)
 }
 
 // foretold reports whether a step is there before the attempt whose outcome it is has returned.
