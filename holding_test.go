@@ -149,6 +149,33 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	}
 }
 
+// What is undone is undone, whoever has the entry by the time the database learns of it.
+func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	c := w.new(cfg)
+	undone := new(calls)
+	undo := compensator.TypeConfig{Compensate: func(_ context.Context, e *compensator.Entry) error { undone.add(e.ID); return nil }}
+	numbered(t, c, "close_order", undo, nil)
+	cfg.DB, cfg.Lease = w.DB, 20*time.Second
+	other := w.new(cfg)
+	numbered(t, other, "close_order", undo, nil)
+	w.backlog("close_order", 1)
+	w.exec("UPDATE common_process_log SET state=-3, delivery_count=2")
+	withholdOutcomes(proxy)
+	w.run(c)
+	w.awaitLeasesEnded(1)
+	w.run(other)
+	w.eventually(func() bool { return w.count("common_process_log WHERE delivery_count=4") == 1 }, "the further lease is counted")
+	proxy.Heal()
+	w.waitAllEnded()
+	require.Equal(t, 1, undone.total())
+	require.Equal(t, 1, w.ended(compensator.Compensated, 0))
+}
+
 // A database that can be read and takes no writes proves nothing to those who wait for somebody else's word, however long
 // it lasts.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
@@ -354,6 +381,29 @@ func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 		g.open()
 		w.waitState(id, compensator.Succeeded)
 		require.Equal(t, 1, ran.of(id))
+	})
+}
+
+func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+		c := w.new(cfg)
+		g, undone := newGate(), new(calls)
+		g.openAtEnd(t)
+		numbered(t, c, "close_order", compensator.TypeConfig{Timeout: 50 * time.Millisecond, Compensate: func(_ context.Context, e *compensator.Entry) error {
+			undone.add(e.ID)
+			return g.passDeaf(e)
+		}}, nil)
+		w.backlog("close_order", 1)
+		w.exec("UPDATE common_process_log SET state=-3")
+		w.run(c)
+		g.await(t)
+		w.eventually(func() bool { return w.count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
+		g.open()
+		w.waitAllEnded()
+		require.Equal(t, 1, w.ended(compensator.Compensated, 0))
+		require.Equal(t, 1, undone.total())
 	})
 }
 

@@ -128,11 +128,9 @@ func interrupted(err, cause error) bool {
 }
 
 func succeeded(o Outcome, row *Row) Outcome {
-	o.To, o.EndedBy = Succeeded, EndedByHandler
+	o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, true
 	if row.State == Compensating {
 		o.To = Compensated
-	} else {
-		o.Absorb = true
 	}
 	return o
 }

@@ -165,7 +165,7 @@ func requireLegal(t *testing.T, handled *handlerType, row *Row, o Outcome) {
 	require.Contains(t, []int{0, 1}, failed+undone)
 	require.GreaterOrEqual(t, min(failed, undone), 0)
 	require.Equal(t, o.To.Terminal(), o.EndedBy != "", "%v", o)
-	require.Equal(t, o.To == Succeeded, o.Absorb, "only a success absorbs")
+	require.Equal(t, o.To == Succeeded || o.To == Compensated, o.Absorb, "only a success absorbs")
 	spent := failed+undone == 1
 	exhausted := o.ProcessCount >= handled.maxProcessCount(row)
 	switch {

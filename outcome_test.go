@@ -50,7 +50,7 @@ func outcomeCases() []outcomeCase {
 		{"success of the last attempt", true, last, nil, nil, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler, ProcessCount: 2}},
 		{"success after the timeout", false, fresh, nil, ErrTimeout, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler}},
 		{"success after the lease", false, fresh, nil, ErrLeaseLost, Outcome{To: Succeeded, Absorb: true, EndedBy: EndedByHandler}},
-		{"compensation's success", true, undo, nil, nil, Outcome{To: Compensated, EndedBy: EndedByHandler, ProcessCount: 3}},
+		{"compensation's success", true, undo, nil, nil, Outcome{To: Compensated, Absorb: true, EndedBy: EndedByHandler, ProcessCount: 3}},
 
 		{"first failure", false, fresh, errDownstream, nil, Outcome{To: Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"last failure", false, last, errDownstream, nil, Outcome{To: Dead, ProcessCount: 3, EndedBy: EndedByExhausted, LastError: failed}},

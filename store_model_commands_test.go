@@ -362,7 +362,7 @@ func drawOutcome(t *rapid.T) outcomeOf {
 	}
 	o.Stranger = pick(t, "stranger", "", "", "", "", "'s heir")
 	if o.Absorb = rapid.Bool().Draw(t, "absorb"); o.Absorb {
-		o.To = compensator.Succeeded
+		o.To = pick(t, "absorbed", compensator.Succeeded, compensator.Succeeded, compensator.Compensated)
 	}
 	if o.To.Terminal() {
 		o.After = 0

@@ -51,10 +51,12 @@ func (s *MemoryStore) settleLocked(row *memoryRow, token processlog.Token, outco
 
 // admits asks the outcome's fence.
 func (v *version) admits(outcome processlog.Outcome) bool {
-	if !v.of(outcome) {
+	switch {
+	case !v.of(outcome):
 		return false
-	}
-	if outcome.Absorb {
+	case outcome.Absorb && outcome.To == processlog.Compensated:
+		return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating
+	case outcome.Absorb:
 		return v.entry.Epoch == outcome.Epoch && (v.entry.State == processlog.Pending || v.entry.State == processlog.Retrying)
 	}
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()

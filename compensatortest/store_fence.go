@@ -18,6 +18,10 @@ var fencePromises = []storePromise{
 	{"SettleNeverMovesATerminalEntry", false, (*storeTest).settleNeverMovesATerminalEntry},
 	{"AbsorbedSuccessKeepsTheCounts", false, (*storeTest).absorbedSuccessKeepsTheCounts},
 	{"SuccessIsNotAbsorbedWhileCompensating", false, (*storeTest).successIsNotAbsorbedWhileCompensating},
+	{"SuccessOfACompensationIsAbsorbedWhileCompensating", false, (*storeTest).successOfACompensationIsAbsorbedWhileCompensating},
+	{"SuccessOfACompensationIsAbsorbedWithinItsEpochOnly", false, (*storeTest).successOfACompensationIsAbsorbedWithinItsEpochOnly},
+	{"SuccessOfACompensationInATransactionIsFenced", false, (*storeTest).successOfACompensationInATransactionIsFenced},
+	{"AbsorbedSuccessesOfBothKindsKeepApart", false, (*storeTest).absorbedSuccessesOfBothKindsKeepApart},
 	{"LeaseYieldsOnlyToItsOwnToken", false, (*storeTest).leaseYieldsOnlyToItsOwnToken},
 	{"ReleaseLeavesASettledEntryAlone", false, (*storeTest).releaseLeavesASettledEntryAlone},
 	{"ReleaseOfABornClaimedEntryCountsNothing", false, (*storeTest).releaseOfABornClaimedEntryCountsNothing},
@@ -63,6 +67,69 @@ func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
 	late.Absorb = true
 	assert.Equal(t, processlog.Settled{State: processlog.Compensating}, t.settle(token(2), late))
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
+}
+
+// undone is what a plain compensation comes to that returned nil under the claim of row.
+func undone(row processlog.Row) processlog.Outcome {
+	o := outcome(row, processlog.Compensated)
+	o.Absorb = true
+	return o
+}
+
+func (t *storeTest) successOfACompensationIsAbsorbedWhileCompensating() {
+	first := t.claim(t.inState(processlog.Compensating).ID, token(1), time.Minute)
+	failed := outcome(first, processlog.Compensating)
+	failed.CompensateCount, failed.LastError = 1, "another attempt failed"
+	require.True(t, t.settle(token(2), failed).Applied)
+	require.True(t, t.settle(token(3), undone(first)).Applied, "it is undone, whoever holds the entry now")
+	after := t.load(first.ID)
+	assert.Equal(t, []any{processlog.Compensated, processlog.EndedByHandler, first.Version + 2}, []any{after.State, after.EndedBy, after.Version})
+	assert.Equal(t, 1, after.CompensateCount, "the recorded failures stay recorded")
+	assert.True(t, t.settle(token(3), undone(first)).Applied, "a try whose answer was lost")
+
+	for _, state := range processlog.States {
+		if state == processlog.Compensating {
+			continue
+		}
+		row := t.inState(state)
+		assert.Equal(t, processlog.Settled{State: state}, t.settle(token(4), undone(row)), "%s", state)
+		assert.Equal(t, row.Version, t.load(row.ID).Version, "%s", state)
+	}
+}
+
+func (t *storeTest) successOfACompensationIsAbsorbedWithinItsEpochOnly() {
+	begunBefore := t.claim(t.inState(processlog.Compensating).ID, token(1), time.Minute)
+	require.True(t, t.settle(token(4), outcome(begunBefore, processlog.Dead)).Applied)
+	again := newChange(begunBefore.ID, processlog.ActionRequeue)
+	again.Compensate = true
+	_, err := t.Store.Change(t.ctx, nil, false, again)
+	require.NoError(t, err)
+	assert.Equal(t, processlog.Settled{State: processlog.Compensating}, t.settle(token(5), undone(begunBefore)), "of the epoch before")
+}
+
+func (t *storeTest) successOfACompensationInATransactionIsFenced() {
+	overtaken := t.claim(t.inState(processlog.Compensating).ID, token(1), time.Minute)
+	require.True(t, t.settle(token(6), outcome(overtaken, processlog.Compensating)).Applied)
+	tx := t.begin()
+	assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(7), undone(overtaken)), processlog.ErrLeaseLost, "its effect is in the transaction")
+	require.NoError(t, tx.Rollback())
+}
+
+func (t *storeTest) absorbedSuccessesOfBothKindsKeepApart() {
+	pending, compensating := t.inState(processlog.Pending), t.inState(processlog.Compensating)
+	done := outcome(compensating, processlog.Succeeded)
+	done.Absorb = true
+	answers, err := t.Store.Settle(t.ctx, token(2), []processlog.Outcome{undone(pending), done})
+	require.NoError(t, err)
+	assert.Equal(t, []processlog.Settled{{State: processlog.Pending}, {State: processlog.Compensating}}, answers)
+
+	done = outcome(pending, processlog.Succeeded)
+	done.Absorb = true
+	answers, err = t.Store.Settle(t.ctx, token(3), []processlog.Outcome{done, undone(compensating)})
+	require.NoError(t, err)
+	assert.True(t, answers[0].Applied && answers[1].Applied, "%+v", answers)
+	assert.Equal(t, processlog.Succeeded, t.load(pending.ID).State)
+	assert.Equal(t, processlog.Compensated, t.load(compensating.ID).State)
 }
 
 func (t *storeTest) leaseYieldsOnlyToItsOwnToken() {

@@ -236,8 +236,9 @@ type Outcome struct {
 	IdempotentID string // fences the write as well: a database that has gone back gives ids out again
 	Epoch        uint32
 
-	// Version fences the write. Absorb replaces that fence by "same epoch, still pending or retrying": a
-	// success is true whoever holds the lease now.
+	// Version fences the write. Absorb replaces that fence where To is Succeeded by "same epoch, still pending
+	// or retrying", and where it is Compensated by "same epoch, still compensating": a success is true whoever
+	// holds the lease now. Nothing else absorbs.
 	Version uint64
 	Absorb  bool
 

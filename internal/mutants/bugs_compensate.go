@@ -5,17 +5,44 @@ func compensating() []mutant {
 	return []mutant{
 		{
 			name: "compensation-without-fence", oracle: safety,
-			what: "the outcome of a compensation is written whoever has taken the entry over since",
+			what: "the failure of a compensation is written whoever has taken the entry over since",
 			edits: []edit{
-				{"internal/sqlstore/settle.go", "	if g.absorb {\n		return fmt.Sprintf(\"epoch", `	others := func(id processlog.ID) bool { return v.of(id).To != processlog.Compensated && v.of(id).CompensateCount == 0 }
-	if !slices.ContainsFunc(v.ids, others) {
+				{"internal/sqlstore/settle.go", "	switch {\n	case g.undone:\n", `	others := func(id processlog.ID) bool { return v.of(id).To == processlog.Compensated || v.of(id).CompensateCount == 0 }
+	switch {
+	case !slices.ContainsFunc(v.ids, others):
 		return "state+0=-3"
-	}
-	if g.absorb {
-		return fmt.Sprintf("epoch`},
-				{"compensatortest/memory_settle.go", "	if outcome.Absorb {\n		return v", "	if outcome.To == processlog.Compensated || outcome.CompensateCount > 0 {\n		return v.entry.State == processlog.Compensating\n	}\n	if outcome.Absorb {\n		return v"},
+	case g.undone:
+`},
+				{"compensatortest/memory_settle.go", "	case outcome.Absorb:\n", "	case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:\n		return v.entry.State == processlog.Compensating\n	case outcome.Absorb:\n"},
 			},
 			sees: tests("TestStaleFailureOfACompensationIsDropped").and(model, "m:undo-unfenced").and(simulation, "2000"),
+		},
+		{
+			name: "compensation-not-absorbed", oracle: duplicates,
+			what: "a compensation's success that comes after its lease has ended is dropped, although all is undone: it runs again, or the entry is taken out",
+			edits: []edit{
+				{"outcome.go", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, row.State != Compensating\n"},
+			},
+			sees: tests("TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost", "TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess").
+				and(simulation, "300").and(model, "m:undo-fenced"),
+		},
+		{
+			name: "compensation-absorbed-without-epoch", oracle: safety,
+			what: "the success of a compensation of the generation before ends the compensation that a person has asked for",
+			edits: []edit{
+				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0=-3\", g.epoch)", "return \"state+0=-3\""},
+				{"compensatortest/memory_settle.go", "return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating", "return v.entry.State == processlog.Compensating"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessOfACompensationIsAbsorbedWithinItsEpochOnly").and(model, "m:epoch-ignored"),
+		},
+		{
+			name: "compensation-absorbed-when-dead", oracle: safety,
+			what: "a late success of a compensation moves an entry that waits for a person: terminal is not terminal",
+			edits: []edit{
+				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0=-3\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (-2,-3)\", g.epoch)"},
+				{"compensatortest/memory_settle.go", "v.entry.State == processlog.Compensating\n", "(v.entry.State == processlog.Compensating || v.entry.State == processlog.Dead)\n"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessOfACompensationIsAbsorbedWhileCompensating").and(model, "m:absorb-terminal"),
 		},
 		{
 			name: "compensation-exhausted-late", oracle: safety,

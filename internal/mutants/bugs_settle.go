@@ -16,7 +16,7 @@ func settling() []mutant {
 			name: "success-not-absorbed", oracle: duplicates,
 			what: "a success that comes after its lease has ended is dropped, although the work is done",
 			edits: []edit{
-				{"outcome.go", "		o.Absorb = true\n", ""},
+				{"outcome.go", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, row.State == Compensating\n"},
 			},
 			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").and(simulation, "300"),
 		},

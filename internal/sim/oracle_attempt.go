@@ -112,11 +112,21 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 			a.stored = a.stored || a.version == out.Version && a.from == n
 		}
 		now := l.last()
-		open := now.op.kind != opPurge && (now.row.State == compensator.Pending || now.row.State == compensator.Retrying)
-		if out.To == compensator.Succeeded && !answers[i].Applied && open && now.row.Epoch == out.Epoch {
+		if now.op.kind != opPurge && absorbable(out.To, now.row.State) && !answers[i].Applied && now.row.Epoch == out.Epoch {
 			o.failLocked("G8: the success of entry %s, version %d, was refused, although it is %s", out.ID, out.Version, now.row.State)
 		}
 	}
+}
+
+// absorbable reports whether a success is due to an entry in a state, whoever holds it.
+func absorbable(to, state compensator.State) bool {
+	switch state {
+	case compensator.Pending, compensator.Retrying:
+		return to == compensator.Succeeded
+	case compensator.Compensating:
+		return to == compensator.Compensated
+	}
+	return false
 }
 
 // voidable reports whether the attempt may have been in a batch that came to no verdict.

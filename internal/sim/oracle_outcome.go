@@ -32,7 +32,7 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	if before.LeaseLeft <= 0 && a != nil && a.ended {
 		o.sights[sawWaited]++
 	}
-	absorbed := after.State == compensator.Succeeded && !transactional(l.kind)
+	absorbed := (after.State == compensator.Succeeded || after.State == compensator.Compensated) && !transactional(l.kind)
 	if !absorbed && before.Version != out.Version {
 		o.failLocked("G4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)
 	}
@@ -40,10 +40,7 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	case after.State == compensator.Succeeded:
 		o.succeededLocked(l, before, after, a)
 	case after.State == compensator.Compensated:
-		o.sights[sawCompensated]++
-		if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
-			o.failLocked("G12: entry %s is compensated, by attempt %+v from %s", after.ID, a, before.State)
-		}
+		o.compensatedLocked(before, after, a)
 	case after.EndedBy == compensator.EndedByCrash,
 		after.State == compensator.Compensating && before.State != compensator.Compensating && after.ProcessCount == before.ProcessCount:
 		o.crashedLocked(before, after)
@@ -75,6 +72,18 @@ func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attem
 	}
 	if after.ProcessCount != before.ProcessCount {
 		o.failLocked("G4: a success changed the failures of entry %s from %d to %d", after.ID, before.ProcessCount, after.ProcessCount)
+	}
+}
+
+// compensatedLocked: G12, some attempt of this epoch at the compensation returned nil, and no other outcome came first.
+func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
+	o.sights[sawCompensated]++
+	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
+		o.failLocked("G12: entry %s is compensated, by attempt %+v from %s", after.ID, a, before.State)
+	}
+	if after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount {
+		o.failLocked("G4: a compensation that succeeded changed the failures of entry %s from %d/%d to %d/%d", after.ID,
+			before.ProcessCount, before.CompensateCount, after.ProcessCount, after.CompensateCount)
 	}
 }
 

@@ -153,6 +153,9 @@ var protocol = []struct {
 			if i >= 100 {
 				o = processlog.Outcome{ID: id, IdempotentID: "key " + id.String(), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 			}
+			if i >= 300 {
+				o.To = processlog.Compensated
+			}
 			outcomes = append(outcomes, o)
 		}
 		_, err := s.Settle(ctx, processlog.Token{2}, outcomes)

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store: one statement for up to 500 plain successes, and one for up to 100 outcomes of any
-// other kinds.
+// Settle implements Store: one statement for up to 500 plain successes of handlers, one for up to 500 of
+// compensations, and one for up to 100 outcomes of any other kinds.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -49,11 +49,12 @@ type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []
 type settleGroup struct {
 	absorb bool
 	epoch  uint32 // of an absorbing group
+	undone bool   // of an absorbing group: successes of compensations
 }
 
 func groupOf(o processlog.Outcome) settleGroup {
 	if o.Absorb {
-		return settleGroup{absorb: true, epoch: o.Epoch}
+		return settleGroup{absorb: true, epoch: o.Epoch, undone: o.To == processlog.Compensated}
 	}
 	return settleGroup{}
 }
@@ -83,7 +84,10 @@ func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 // where computes with state, so that the rows are found by id: through the due index, which MySQL prefers
 // when few entries are open, an UPDATE waits for every open one that somebody else holds.
 func (g settleGroup) where(v rowValues) string {
-	if g.absorb {
+	switch {
+	case g.undone:
+		return fmt.Sprintf("epoch=%d AND state+0=-3", g.epoch)
+	case g.absorb:
 		return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", g.epoch)
 	}
 	return "version=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
