@@ -264,20 +264,24 @@ inline write_outcome(who) {
   NOTE(last_writer = w + 1; wrote = true; lost_leases = 0; open_lease = false)
 }
 
-/* The WHERE of Store.Settle: a success absorbs, everything else is fenced by version. */
+/* The WHERE of Store.Settle: a success absorbs, also a compensation's; everything else is fenced by version. */
 #ifdef ABSORB_COMPENSATING
 #define ABSORBABLE OPEN
 #elif defined(ABSORB_TERMINAL)
 #define ABSORBABLE (state != none)
 #else
-#define ABSORBABLE (state == pending || state == retrying)
+#define ABSORBABLE (undo -> state == compensating : state == pending || state == retrying)
 #endif
 #ifdef EPOCH_IGNORED
 #define SAME_EPOCH true
 #else
 #define SAME_EPOCH (my_epoch == epoch)
 #endif
+#ifdef UNDO_FENCED
 #define ABSORBS (out == success && !undo)
+#else
+#define ABSORBS (out == success)
+#endif
 #ifdef FAILURE_UNFENCED
 #define FENCED (fence[w] || out == failure && SAME_EPOCH)
 #elif defined(COMPENSATION_UNFENCED)
@@ -436,18 +440,19 @@ inline effect() {
 inline returned() {
   running[w] = false
 #ifdef HOLDS
-  ; waits[w] = (out == success && !undo);
+  ; waits[w] = (out == success);
   NOTE(reported[w] = (at_it[w] && (undo -> state == compensating : state == pending || state == retrying) && (waits[w] || !stuck[w] && !late[w])));
   stuck[w] = false
 #endif
 }
 
-/* Observer.OutcomeDropped: the entry has moved on. */
+/* Observer.OutcomeDropped: the entry has moved on. Another attempt's success comes before what this one has to say. */
+#define DONE (state == succeeded || state == compensated)
 inline drop() {
 #if defined(ONE_PROCESS) && !defined(THREE)
-  PROMISE(HELD_FIRST, !reported[w] || changed[w] || wrote || out == spare || state == succeeded);
+  PROMISE(HELD_FIRST, !reported[w] || changed[w] || wrote || out == spare || DONE);
 #endif
-  PROMISE(NOTHING_LOST, expired[w] || changed[w] || wrote || out == spare || state == succeeded);
+  PROMISE(NOTHING_LOST, expired[w] || changed[w] || wrote || out == spare || DONE);
   PROMISE(TRUE_ANSWERS, !(wrote && last_writer == w + 1));
   forget()
 }
