@@ -11,10 +11,17 @@ import (
 // refusedRetry is when an entry this process must not run now is offered again.
 const refusedRetry = time.Second
 
+// claimed is what a claim brought, and when it was asked for: the leases have run since then at the most, however long the
+// answer was on its way.
+type claimed struct {
+	Claimed
+	asked time.Time
+}
+
 // claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
-func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, error) {
+func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (claimed, error) {
 	if err := c.witness.refusal(); err != nil {
-		return Claimed{}, err
+		return claimed{}, err
 	}
 	p := picker{t: t, d: c.dispatcher, want: want, room: limit}
 	token := processlog.NewToken()
@@ -32,12 +39,12 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (Claimed, 
 	if err != nil {
 		p.settle(nil)
 		c.releaseUnknown(want, token)
-		return Claimed{}, err
+		return claimed{}, err
 	}
 	p.settle(found.Mine)
 	found = p.leave(found)
 	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)] // nothing is wrong with what came too late
-	return found, nil
+	return claimed{found, asked}, nil
 }
 
 // picker takes of the claimable entries only what this process can do something with, and of those that may have killed
@@ -149,12 +156,12 @@ func (c *Compensator) releaseUnknown(want []Wanted, token Token) {
 	c.releaseIDs(ids, token)
 }
 
-// startClaimed starts claimed rows, which one write of ours has leased; token is that of the queue's lease, or
-// 0. What was claimed too late for this Run is given back.
-func (c *Compensator) startClaimed(t *handlerType, rows []Row, token int64) {
+// startClaimed starts rows that one write of ours has leased, as a statement tells that was sent when asked says; token is
+// that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back.
+func (c *Compensator) startClaimed(t *handlerType, rows []Row, asked time.Time, token int64) {
 	attempts := make([]*attempt, 0, len(rows))
 	for _, row := range rows {
-		a := &attempt{t: t, row: row, token: token}
+		a := &attempt{t: t, row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
 		lost := lostLeases(&row)
 		if lost > crashBudget {
 			c.takeOut(a)

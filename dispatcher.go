@@ -62,7 +62,6 @@ func (d *dispatcher) open(run context.Context) {
 // Entries whose last lease was lost stay out of batches: a killer must not take others with it.
 func (d *dispatcher) start(t *handlerType, attempts []*attempt) (refused []*attempt) {
 	for _, a := range attempts {
-		a.leaseEnd = time.Now().Add(a.row.LeaseLeft)
 		d.prepare(a)
 	}
 	attempts, refused = d.admit(attempts)
@@ -84,14 +83,16 @@ func (d *dispatcher) start(t *handlerType, attempts []*attempt) (refused []*atte
 	return refused
 }
 
-// admit takes attempts in that may start: Run goes on, and this process does not hold the entry already, as it may
-// when it stood still between a claim and this for longer than the lease.
+// admit takes attempts in that may start: Run goes on, the lease does, and this process does not hold the entry already. A
+// claim may have been answered late, or this process have stood still since, for longer than the lease: then others may
+// have had the entry.
 func (d *dispatcher) admit(attempts []*attempt) (admitted, refused []*attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	admitted = attempts[:0]
+	now := time.Now()
 	for _, a := range attempts {
-		if d.run.Err() != nil || d.held[a.holding()] != nil {
+		if d.run.Err() != nil || d.held[a.holding()] != nil || now.After(a.leaseEnd) {
 			a.cancel(nil)
 			refused = append(refused, a)
 			continue

@@ -335,6 +335,58 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	require.Zero(t, w.count("common_process_log WHERE lease_until>0"))
 }
 
+// lateAnswer has the first claim's answer come long after the lease that it tells of.
+func lateAnswer(proxy *faultproxy.MySQL) {
+	commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
+	proxy.Arm(faultproxy.Rule{Match: following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
+}
+
+func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
+	for name, watched := range map[string]bool{"connector": true, "plain pool": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			proxy, db := w.proxied(watched)
+			cfg := w.quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			c := w.new(cfg)
+			_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			cfg.DB = w.DB
+			other := w.new(cfg)
+			_, ranElsewhere := numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			w.backlog("close_order", 1)
+			lateAnswer(proxy)
+			givenBack := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1")})
+			w.run(c)
+			w.eventually(func() bool { return w.count("common_process_log WHERE lease_until>0") == 1 }, "it is claimed")
+			w.run(other)
+			w.waitAllEnded()
+			w.eventually(func() bool { return givenBack.Matched() > 0 || ran.total() > 0 }, "the answer comes")
+			require.Zero(t, ran.total(), "another process has had it")
+			require.Equal(t, 1, ranElsewhere.total())
+			require.Equal(t, 1, w.ended(compensator.Succeeded, 0))
+		})
+	}
+}
+
+func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
+	w := newWorld(t)
+	proxy, db := w.proxied(true)
+	cfg := w.quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	c := w.new(cfg)
+	var leased atomic.Int64
+	_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error {
+		leased.Add(int64(w.count("common_process_log WHERE lease_until>" + nowMillis)))
+		return nil
+	})
+	w.backlog("close_order", 1)
+	lateAnswer(proxy)
+	w.run(c)
+	w.waitAllEnded()
+	require.Equal(t, 1, ran.total(), "nobody else is there")
+	require.EqualValues(t, 1, leased.Load())
+}
+
 // stuckOn registers a type whose handler never returns in time, and runs an instance with one entry of it.
 func stuckOn(t *testing.T, w *world, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *calls, g *gate) {
 	t.Helper()

@@ -166,7 +166,7 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 	}
 	var unfound []freshEntry
 	for _, f := range batch {
-		c.startFresh(f, byID[f.id])
+		c.startFresh(f, byID[f.id], asked)
 		if byID[f.id] == nil {
 			unfound = append(unfound, f)
 		}
@@ -176,15 +176,15 @@ func (c *Compensator) verifyFresh(batch []freshEntry) {
 	}
 }
 
-// startFresh runs a verified row. One that was committed too late for its lease, or whose credit lapsed, is
-// claimed anew.
-func (c *Compensator) startFresh(f freshEntry, row *Row) {
+// startFresh runs a verified row, which was asked for when asked says. One that was committed too late for its lease, or
+// whose credit lapsed, is claimed anew.
+func (c *Compensator) startFresh(f freshEntry, row *Row, asked time.Time) {
 	t := c.types.named(f.businessType)
 	if row == nil || row.Version != 0 || row.Token != f.token || row.State != Pending {
 		c.giveBack(f)
 		return
 	}
-	intime := row.LeaseLeft >= t.cfg.Lease/2
+	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.cfg.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
 	case !c.accepts.Load(), c.witness.stopped() != nil:
 		if slot {
@@ -192,7 +192,7 @@ func (c *Compensator) startFresh(f freshEntry, row *Row) {
 		}
 		c.release(f.token, Announcement{BusinessType: t.name, ID: row.ID})
 	case slot && intime:
-		c.startClaimed(t, []Row{*row}, 0)
+		c.startClaimed(t, []Row{*row}, asked, 0)
 	case slot || t.slots.take(1) == 1:
 		c.claimLane.Add(f)
 	default:
@@ -220,8 +220,8 @@ func (c *Compensator) claimFresh(batch []freshEntry) {
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
 		c.free(t, len(want)-len(found.Mine))
-		c.announceWaiting(t, found)
-		c.startClaimed(t, found.Mine, 0)
+		c.announceWaiting(t, found.Claimed)
+		c.startClaimed(t, found.Mine, found.asked, 0)
 		c.reportMissing(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
 	}
 }

@@ -233,7 +233,7 @@ func (r *reconciler) poll(ctx context.Context, t *handlerType, state State) int 
 	if err != nil {
 		return 0
 	}
-	c.startClaimed(t, found.Mine, 0)
+	c.startClaimed(t, found.Mine, found.asked, 0)
 	if len(overdue) == limit {
 		c.scanner.overflow(t.name)
 	}

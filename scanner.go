@@ -293,12 +293,12 @@ func (s *scanner) claimFromQueue(t *handlerType, n int) (claimResult, bool) {
 	}
 	found, err := c.claim(t, unleased(leased.IDs), len(leased.IDs))
 	s.ended(t, time.Since(began))
-	c.returnToQueue(t, leased, found, err)
+	c.returnToQueue(t, leased, found.Claimed, err)
 	t.slots.release(len(leased.IDs) - len(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
 	}
-	c.startClaimed(t, found.Mine, leased.Token)
+	c.startClaimed(t, found.Mine, found.asked, leased.Token)
 	return claimResult{full: full, lost: leased.Lost, next: Never}, true
 }
 
@@ -362,8 +362,8 @@ func (s *scanner) claimFromStore(t *handlerType, n int) claimResult {
 	failpoint.Reach(failpoint.DueRead)
 	found, err := c.claim(t, unleased(share.ids), n)
 	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
-	c.startClaimed(t, found.Mine, 0)
-	ahead.tried(share, found, err)
+	c.startClaimed(t, found.Mine, found.asked, 0)
+	ahead.tried(share, found.Claimed, err)
 	if err != nil {
 		return claimResult{next: Never, err: err}
 	}

@@ -31,7 +31,7 @@ func reconciling() []mutant {
 			name: "loss-noticed-but-claims-go-on", oracle: safety,
 			what: "a process that knows that the database has gone back goes on claiming there",
 			edits: []edit{
-				{"claims.go", "	if err := c.witness.refusal(); err != nil {\n		return Claimed{}, err\n	}\n", ""},
+				{"claims.go", "	if err := c.witness.refusal(); err != nil {\n		return claimed{}, err\n	}\n", ""},
 				{"scanner.go", "	if s.c.witness.stopped() != nil {\n		return peekInterval\n	}\n", ""},
 				{"witness.go", "	if w.stopped() != nil {\n		return false\n	}\n	w.sawRows(", "	w.sawRows("},
 			},

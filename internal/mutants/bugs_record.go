@@ -239,8 +239,9 @@ func recording() []mutant {
 			name: "late-born-claim", oracle: duplicates,
 			what: "an entry born claimed runs although its transaction outlasted its lease",
 			edits: []edit{
-				{"lanes.go", "intime := row.LeaseLeft >= t.cfg.Lease/2", "intime := true"},
+				{"lanes.go", "intime := time.Until(asked.Add(row.LeaseLeft)) >= t.cfg.Lease/2", "intime := true"},
 				{"lanes.go", "switch slot := t.slots.use(f.credit, 1); {", "switch slot := t.slots.use(f.credit, 1) || t.slots.take(1) == 1; {"},
+				{"claims.go", "leaseEnd: asked.Add(row.LeaseLeft)}", "leaseEnd: asked.Add(t.cfg.Lease)}"},
 			},
 			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew"),
 		},
@@ -315,11 +316,11 @@ func recording() []mutant {
 var fromMemory = []edit{
 	{"receipt.go", "	credit       *credit   // nil unless born claimed\n", "	credit       *credit   // nil unless born claimed\n	draft        Draft\n"},
 	{"receipt.go", "credit: rec.credits[i], due: due}", "credit: rec.credits[i], due: due, draft: d}"},
-	{"lanes.go", "		c.startFresh(f, byID[f.id])\n", `		row := byID[f.id]
+	{"lanes.go", "		c.startFresh(f, byID[f.id], asked)\n", `		row := byID[f.id]
 		if row == nil {
 			row = &Row{Token: f.token, LeaseLeft: f.draft.Lease}
 			row.ID, row.IdempotentID, row.BusinessType, row.Content, row.DeliveryCount = f.id, f.key, f.businessType, f.draft.Content, 1
 		}
-		c.startFresh(f, row)
+		c.startFresh(f, row, asked)
 `},
 }

@@ -111,9 +111,17 @@ func running() []mutant {
 			what: "a process claims again what it runs, or whose outcome it holds, once the lease has ended: it is run twice, or taken out, and its success dropped",
 			edits: []edit{
 				{"claims.go", "	case held != nil && !stuck, stuck &&", "	case held != nil && stuck &&"},
-				{"dispatcher.go", "if d.run.Err() != nil || d.held[a.holding()] != nil {", "if d.run.Err() != nil {"},
+				{"dispatcher.go", "if d.run.Err() != nil || d.held[a.holding()] != nil ||", "if d.run.Err() != nil ||"},
 			},
 			sees: tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),
+		},
+		{
+			name: "lease-counted-from-its-answer", oracle: duplicates,
+			what: "a claim's lease is counted from when its answer came: one that was answered after it has ended starts what another process has had",
+			edits: []edit{
+				{"claims.go", "leaseEnd: asked.Add(row.LeaseLeft)}", "leaseEnd: time.Now().Add(row.LeaseLeft)}"},
+			},
+			sees: tests("TestClaimAnsweredAfterItsLeaseStartsNothing", "TestNoHandlerStartsUnderALeaseThatHasEnded"),
 		},
 		{
 			name: "lane-left-before-outcome-is-durable", oracle: safety,
@@ -222,7 +230,7 @@ func running() []mutant {
 			what: "a process runs an entry again that one of its handlers is stuck on: two goroutines hang",
 			edits: []edit{
 				{"claims.go", "	case stuck, row.DeliveryCount == crashBudget:\n", "	case row.DeliveryCount == crashBudget:\n"},
-				{"dispatcher.go", "|| d.held[a.holding()] != nil {", "|| d.held[a.holding()] != nil && !d.held[a.holding()].stuck {"},
+				{"dispatcher.go", "|| d.held[a.holding()] != nil ||", "|| d.held[a.holding()] != nil && !d.held[a.holding()].stuck ||"},
 			},
 			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
 		},
