@@ -26,8 +26,9 @@ type witness struct {
 	met     atomic.Int64         // when those were last a reason to ask, unix ns
 	lost    atomic.Pointer[loss] // nil unless stopped
 
-	turn chan struct{} // full while somebody asks the database; guards the field below
-	told time.Time     // when the log was last told of the loss
+	turn     chan struct{}         // full while somebody asks the database; guards the fields below
+	told     time.Time             // when the log was last told of the loss
+	accepted map[goAhead]time.Time // when each was written, by this process's clock
 
 	mu      sync.Mutex                 // guards the fields below
 	seen    [testimoniesKept]testimony // the newest, each at its id modulo their number
@@ -52,7 +53,15 @@ const (
 	testimonyLife = time.Hour
 )
 
-func (w *witness) init(c *Compensator) { w.c, w.turn = c, make(chan struct{}, 1) }
+func (w *witness) init(c *Compensator) {
+	w.c, w.turn, w.accepted = c, make(chan struct{}, 1), make(map[goAhead]time.Time)
+}
+
+// goAhead is a note by which a person has accepted a loss, told from others by what does not change.
+type goAhead struct {
+	at            int64
+	actor, reason string
+}
 
 // loss is what the database has lost.
 type loss struct {
@@ -368,24 +377,46 @@ func (w *witness) prove(doubts []freshEntry, found map[EntryID]Version, asked ti
 func lostOf(asked []testimony, found map[EntryID]Version, notes []AuditRecord) (lost []testimony) {
 	for _, s := range asked {
 		v, exists := found[s.ID]
-		if s.refutes(v, exists) && (exists || !noted(notes, ActionPurge, s.at)) {
+		if s.refutes(v, exists) && (exists || !purgedSince(notes, s.at)) {
 			lost = append(lost, s)
 		}
 	}
 	return lost
 }
 
-// noted reports whether there is a note of an action from after a moment.
-func noted(notes []AuditRecord, action Action, after time.Time) bool {
-	since := time.Since(after)
-	return slices.ContainsFunc(notes, func(r AuditRecord) bool { return r.Action == action && r.Ago < since })
+// purgedSince reports whether there is a note of a purge from after a moment.
+func purgedSince(notes []AuditRecord, moment time.Time) bool {
+	since := time.Since(moment)
+	return slices.ContainsFunc(notes, func(r AuditRecord) bool { return r.Action == ActionPurge && r.Ago < since })
+}
+
+// notes reads the log's own history. Only when a note is first read is its age taken for that, at most: the database's
+// clock may be set, and is another one's once a replica is promoted, and an old note must not become a new one by it.
+func (w *witness) notes(ctx context.Context) ([]AuditRecord, error) {
+	asked := time.Now()
+	notes, err := w.c.store.History(ctx, EntryID{})
+	for _, r := range notes {
+		if _, known := w.accepted[goAheadOf(r)]; r.Action == ActionAcceptLoss && !known {
+			w.accepted[goAheadOf(r)] = asked.Add(-max(0, r.Ago))
+		}
+	}
+	return notes, err
+}
+
+func goAheadOf(r AuditRecord) goAhead { return goAhead{r.At.UnixMilli(), r.Actor, r.Reason} }
+
+// acceptedSince reports whether a person has said go on after a moment.
+func (w *witness) acceptedSince(notes []AuditRecord, moment time.Time) bool {
+	return slices.ContainsFunc(notes, func(r AuditRecord) bool {
+		return r.Action == ActionAcceptLoss && w.accepted[goAheadOf(r)].After(moment)
+	})
 }
 
 // examine makes sure of what looks lost: a plain read may have been answered elsewhere than where the log is written. What
 // a database loses is the end of its history: where the note is by which a person has accepted a loss, all that was
 // there before the note is there still, or is the loss that he meant.
 func (w *witness) examine(ctx context.Context, asked []testimony, found map[EntryID]Version) error {
-	notes, err := w.c.store.History(ctx, EntryID{})
+	notes, err := w.notes(ctx)
 	if err != nil {
 		return err
 	}
@@ -403,7 +434,7 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[Entr
 		return nil
 	}
 	loss := &loss{LossError{Lost: w.list(ctx, lost, found, notes)}, newest.at}
-	if noted(notes, ActionAcceptLoss, newest.at) {
+	if w.acceptedSince(notes, newest.at) {
 		w.goOn(loss)
 	} else {
 		w.stop(loss)
@@ -456,8 +487,8 @@ func (w *witness) seekAcceptance(ctx context.Context, _ []testimony) error {
 	w.checked = time.Now()
 	w.mu.Unlock()
 	w.complain(loss)
-	history, err := w.c.store.History(ctx, EntryID{})
-	if err == nil && noted(history, ActionAcceptLoss, loss.newest) {
+	notes, err := w.notes(ctx)
+	if err == nil && w.acceptedSince(notes, loss.newest) {
 		w.goOn(loss)
 	}
 	return err
@@ -496,6 +527,8 @@ func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, e
 	if err := c.store.Note(ctx, ActionAcceptLoss, by); err != nil {
 		return nil, err
 	}
+	_, err := w.notes(ctx)
+	c.saw(troubleWitness, err)
 	loss := w.stopped()
 	if loss == nil {
 		return nil, nil

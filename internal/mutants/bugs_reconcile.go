@@ -63,6 +63,14 @@ func reconciling() []mutant {
 			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
 		},
 		{
+			name: "old-go-ahead-made-young", oracle: safety,
+			what: "a database's clock that is set back makes a person's old word a new one, and what has stopped goes on",
+			edits: []edit{
+				{"witness.go", "r.Action == ActionAcceptLoss && !known {", "r.Action == ActionAcceptLoss && (!known || known) {"},
+			},
+			sees: tests("TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss"),
+		},
+		{
 			name: "purge-overtakes-its-note", oracle: lateness,
 			what: "a long purge deletes what has ended since its note, and others take it for lost: everything stops",
 			edits: []edit{

@@ -1,0 +1,131 @@
+package compensator_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// forgetful is a process in a bubble, in front of a database that can go back.
+type forgetful struct {
+	*compensator.Compensator
+	t     *testing.T
+	store *compensatortest.MemoryStore
+}
+
+// inForgetfulBubble runs it. cfg names the store only where it is not the bubble's own.
+func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(f *forgetful)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &forgetful{t: t, store: compensatortest.NewMemoryStore()}
+		cfg.Store, cfg.Logger = wrap(f.store), slog.New(slog.DiscardHandler)
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, order) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+		f.Compensator = c
+		stop := compensatortest.Run(t, c)
+		test(f)
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
+
+// runs records an entry, and waits until it has run, or for the given delay.
+func (f *forgetful) runs(delay time.Duration) {
+	f.t.Helper()
+	recordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func (f *forgetful) requireStopped(why string) {
+	f.t.Helper()
+	time.Sleep(time.Minute) // several rounds
+	synctest.Wait()
+	require.ErrorIs(f.t, f.Health(f.t.Context()).History, compensator.ErrHistoryLost, why)
+}
+
+func (f *forgetful) requireGoingOn() {
+	f.t.Helper()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	require.NoError(f.t, f.Health(f.t.Context()).History)
+}
+
+func accept(t *testing.T, c *compensator.Compensator) {
+	t.Helper()
+	_, err := c.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "known"})
+	require.NoError(t, err)
+}
+
+// A person has accepted an earlier loss. The clock of the database is set back while the process is stopped by another
+// one.
+func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(f *forgetful) {
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("the first loss")
+		accept(t, f.Compensator)
+		f.requireGoingOn()
+
+		before = f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("the second loss")
+		f.store.ShiftClock(-time.Hour)
+		f.requireStopped("nobody has accepted the second")
+		accept(t, f.Compensator)
+		f.requireGoingOn()
+	})
+}
+
+// The replica that is promoted has a clock of its own, an hour behind.
+func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(f *forgetful) {
+		accept(t, f.Compensator)
+		time.Sleep(time.Minute)
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.store.ShiftClock(-time.Hour)
+		f.requireStopped("what was accepted is older")
+	})
+}
+
+// distantNotes is a store whose answers about notes take long to arrive.
+type distantNotes struct{ processlog.Store }
+
+func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
+	notes, err := s.Store.History(ctx, id)
+	time.Sleep(4 * time.Second)
+	return notes, err
+}
+
+// Another process has accepted an earlier loss, just before this one saw what is lost now.
+func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
+	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
+	inForgetfulBubble(t, compensator.Config{}, distant, func(f *forgetful) {
+		person, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		accept(t, person)
+		time.Sleep(time.Second)
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("what was accepted is older")
+		accept(t, person)
+		f.requireGoingOn()
+		require.NoError(t, person.Close())
+	})
+}
