@@ -358,10 +358,14 @@ func (w *witness) read(ctx context.Context, list []testimony) (map[EntryID]Versi
 	return found, err
 }
 
-// prove remembers those of doubts that are there, and returns the others.
+// prove remembers those of doubts that are there, and returns the others. They may be older than what was seen before,
+// which is not to give way to them as the last of its part.
 func (w *witness) prove(doubts []freshEntry, found map[EntryID]Version, asked time.Time) (missing []freshEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(doubts) > 0 {
+		w.began = time.Time{}
+	}
 	for _, f := range doubts {
 		switch v := found[f.id]; {
 		case v.IdempotentID != f.key:

@@ -129,3 +129,18 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 		require.NoError(t, person.Close())
 	})
 }
+
+// The newest that was seen is kept in mind although something older is found in the database just afterwards.
+func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(f *forgetful) {
+		time.Sleep(19 * time.Minute) // a round reads back when it has begun, and after 20 minutes
+		f.runs(0)
+		f.runs(time.Hour) // which is read back first in that round
+		before := f.store.Snapshot()
+		f.runs(0)
+		time.Sleep(90 * time.Second)
+		f.store.Restore(before)
+		time.Sleep(20 * time.Minute)
+		f.requireStopped("the last entry is lost")
+	})
+}

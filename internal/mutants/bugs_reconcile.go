@@ -71,6 +71,14 @@ func reconciling() []mutant {
 			sees: tests("TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss"),
 		},
 		{
+			name: "newest-gives-way-to-older", oracle: safety,
+			what: "what was last seen is read back no more once something older has been found: its loss goes unnoticed",
+			edits: []edit{
+				{"witness.go", "if len(doubts) > 0 {", "if false && len(doubts) > 0 {"},
+			},
+			sees: tests("TestLossIsNoticedAlthoughSomethingOlderWasReadSince"),
+		},
+		{
 			name: "purge-overtakes-its-note", oracle: lateness,
 			what: "a long purge deletes what has ended since its note, and others take it for lost: everything stops",
 			edits: []edit{
