@@ -22,7 +22,7 @@ type forgetful struct {
 }
 
 // inForgetfulBubble runs it. cfg names the store only where it is not the bubble's own.
-func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(f *forgetful)) {
+func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &forgetful{t: t, store: compensatortest.NewMemoryStore()}
 		cfg.Store, cfg.Logger = wrap(f.store), slog.New(slog.DiscardHandler)
@@ -32,7 +32,7 @@ func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensa
 		require.NoError(t, err)
 		f.Compensator = c
 		stop := compensatortest.Run(t, c)
-		test(f)
+		test(t, f)
 		stop()
 		require.NoError(t, c.Close())
 	})
@@ -71,7 +71,7 @@ func accept(t *testing.T, c *compensator.Compensator) {
 // A person has accepted an earlier loss. The clock of the database is set back while the process is stopped by another
 // one.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
-	inForgetfulBubble(t, compensator.Config{}, asItIs, func(f *forgetful) {
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
 		before := f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
@@ -92,7 +92,7 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 
 // The replica that is promoted has a clock of its own, an hour behind.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
-	inForgetfulBubble(t, compensator.Config{}, asItIs, func(f *forgetful) {
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
 		accept(t, f.Compensator)
 		time.Sleep(time.Minute)
 		before := f.store.Snapshot()
@@ -115,7 +115,7 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 // Another process has accepted an earlier loss, just before this one saw what is lost now.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
-	inForgetfulBubble(t, compensator.Config{}, distant, func(f *forgetful) {
+	inForgetfulBubble(t, compensator.Config{}, distant, func(t *testing.T, f *forgetful) {
 		person, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		accept(t, person)
@@ -132,7 +132,7 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 
 // The newest that was seen is kept in mind although something older is found in the database just afterwards.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
-	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(f *forgetful) {
+	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
 		time.Sleep(19 * time.Minute) // a round reads back when it has begun, and after 20 minutes
 		f.runs(0)
 		f.runs(time.Hour) // which is read back first in that round
