@@ -32,17 +32,19 @@ type witness struct {
 
 	mu      sync.Mutex                 // guards the fields below
 	seen    [testimoniesKept]testimony // the newest, each at its id modulo their number
-	trail   [trailParts][2]testimony   // first and last of each part of the last rounds: what is read back
+	trail   [trailParts][2]testimony   // first and last of each part of the last rounds: what is read back first
 	part    int                        // the present one's place in trail
 	began   time.Time                  // when it began
 	doubts  [doubtsKept]freshEntry     // recorded here, and not read back yet: no evidence
 	next    int                        // place in doubts
 	checked time.Time
+	sweep   int // place in seen, of what the next check asks for beside the trail
 }
 
 const (
 	testimoniesKept = 512 // bounds what a process can list as lost
 	doubtsKept      = 32
+	sweepMost       = 32
 
 	// trailRounds is how many rounds of the reconciler the trail covers: between two of them, much more may be seen
 	// than is kept.
@@ -296,7 +298,7 @@ func (w *witness) ask(more []testimony) {
 
 // compare reads back.
 func (w *witness) compare(ctx context.Context, more []testimony) error {
-	asked, began := append(w.trailNow(), more...), time.Now()
+	asked, began := slices.Concat(w.trailNow(), w.sweepOn(), more), time.Now()
 	doubts := w.takeDoubts()
 	if len(asked)+len(doubts) == 0 {
 		return nil
@@ -326,6 +328,23 @@ func (w *witness) trailNow() (list []testimony) {
 				list = append(list, s)
 			}
 		}
+	}
+	return list
+}
+
+// sweepOn lists some of all that is remembered, in turn: others may have carried the ends of every part past what was
+// lost of them, and not what was seen between.
+func (w *witness) sweepOn() (list []testimony) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range w.seen {
+		if len(list) == sweepMost {
+			break
+		}
+		if s := w.seen[w.sweep]; time.Since(s.at) < testimonyLife {
+			list = append(list, s)
+		}
+		w.sweep = (w.sweep + 1) % testimoniesKept
 	}
 	return list
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
@@ -29,6 +30,9 @@ func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensa
 		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
 		_, err = compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, order) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "failing", func(context.Context, *compensator.Entry, order) error { return assert.AnError },
+			compensator.TypeConfig{Retry: compensator.Fixed(2 * time.Hour)})
 		require.NoError(t, err)
 		f.Compensator = c
 		stop := compensatortest.Run(t, c)
@@ -133,6 +137,11 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 // The newest that was seen is kept in mind although something older is found in the database just afterwards.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
+		many := make([]compensator.NewEntry, 100) // more than are read back in turn before the test is over
+		for i := range many {
+			many[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}
+		}
+		recordIn(t, f.Compensator, f.store, many...)
 		time.Sleep(19 * time.Minute) // a round reads back when it has begun, and after 20 minutes
 		f.runs(0)
 		f.runs(time.Hour) // which is read back first in that round
@@ -142,5 +151,27 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 		f.store.Restore(before)
 		time.Sleep(20 * time.Minute)
 		f.requireStopped("the last entry is lost")
+	})
+}
+
+// Of all that is lost the last has been carried past that by others: what was seen before it tells.
+func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
+		time.Sleep(time.Minute)
+		f.runs(0)
+		failing := recordIn(t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "failing", Content: []byte(`{}`),
+			Options: compensator.Options{Delay: 10 * time.Second}}).ID()
+		before := f.store.Snapshot()
+		f.runs(0)
+		time.Sleep(20 * time.Second)
+		f.store.Restore(before)
+		other, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, other.Reschedule(t.Context(), failing, 2*time.Hour))
+		}
+		time.Sleep(20 * time.Minute)
+		f.requireStopped("the entry before it is lost")
+		require.NoError(t, other.Close())
 	})
 }

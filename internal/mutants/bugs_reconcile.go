@@ -79,6 +79,14 @@ func reconciling() []mutant {
 			sees: tests("TestLossIsNoticedAlthoughSomethingOlderWasReadSince"),
 		},
 		{
+			name: "only-the-ends-read-back", oracle: safety,
+			what: "of what was seen only the first and the last of each stretch are read back: where others have carried those past the loss, it goes unnoticed",
+			edits: []edit{
+				{"witness.go", "w.trailNow(), w.sweepOn(), more", "w.trailNow(), more"},
+			},
+			sees: tests("TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast"),
+		},
+		{
 			name: "purge-overtakes-its-note", oracle: lateness,
 			what: "a long purge deletes what has ended since its note, and others take it for lost: everything stops",
 			edits: []edit{
