@@ -106,6 +106,8 @@ type attempt struct {
 	endedAt time.Time
 	lostAt  time.Time // when this instance was told that the lease is lost
 	stored  bool      // the database has taken its outcome, or refused it for good
+
+	repeated bool // its batch came to nothing, and the entry runs again alone: what it held is that attempt's
 }
 
 func (op *operation) draft(key string) (found processlog.Draft) {

@@ -79,6 +79,7 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.version == a.version {
 			most--
+			other.repeated = true
 		}
 	}
 	if most < 0 {

@@ -29,7 +29,7 @@ func (a *attempt) overran() bool {
 // over reports whether nothing of the attempt is left to be stored.
 func (a *attempt) over() bool {
 	inItsTransaction := transactional(a.kind) && a.manner == fine // or its fence was lost, which no answer tells
-	return a.from.dead.Load() || a.stored || a.ended && inItsTransaction
+	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
 // unheldLocked: G16, within an epoch an instance claims nothing that it runs, or whose outcome it still has to store;
