@@ -14,6 +14,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestNothingStartsOnceRunHasReturned(t *testing.T) {
@@ -201,6 +202,56 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 			require.Equal(t, compensator.Succeeded, row.State, row.LastError)
 			require.Equal(t, 1, alone.of(row.ID))
 		}
+	})
+}
+
+// slowlyRenewing is a store whose renewals take their time once they are told to.
+type slowlyRenewing struct {
+	*compensatortest.MemoryStore
+	takes atomic.Int64
+}
+
+func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
+	<-time.After(time.Duration(s.takes.Load()))
+	return s.MemoryStore.Renew(ctx, held, lease)
+}
+
+// A stuck batch returns when its entries have been free for nearly a lease, and while their leases are asked for anew the
+// rest of it passes.
+func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
+	const lease = 30 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		var alone calls
+		_, err = compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
+			if len(items) == 1 {
+				alone.add(items[0].Entry.ID)
+				return nil
+			}
+			for store.Rows()[0].LeaseLeft > -lease+time.Second { // whatever its context says
+				<-time.After(100 * time.Millisecond)
+			}
+			store.takes.Store(int64(lease / 4))
+			return []error{ctx.Err(), ctx.Err()}
+		}, compensator.TypeConfig{Timeout: 10 * time.Second, Lease: lease})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Run(ctx) }()
+		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
+		recordIn(t, c, store.MemoryStore, entry, entry)
+		<-time.After(5 * time.Minute)
+		synctest.Wait()
+		for _, row := range store.Rows() {
+			assert.Equal(t, compensator.Succeeded, row.State)
+			assert.Equal(t, 1, alone.of(row.ID))
+			assert.EqualValues(t, 2, row.Version, "it was claimed once")
+		}
+		cancel()
+		require.NoError(t, <-stopped)
+		require.NoError(t, c.Close())
 	})
 }
 

@@ -41,6 +41,7 @@ type attempt struct {
 
 	leaseEnd time.Time   // by our clock, which no write depends on; guarded by dispatcher.mu once running
 	stuck    bool        // reported; guarded by dispatcher.mu
+	anew     bool        // its batch has returned, and its lease is asked for anew; guarded by dispatcher.mu
 	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
 	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by dispatcher.mu
 	gone     bool        // the entry is this process's no more; guarded by dispatcher.mu
@@ -115,6 +116,7 @@ func (d *dispatcher) prepare(a *attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
+	a.anew = false
 }
 
 // handlerContext is a handler's context, with what travelled with an entry if its row is given.
@@ -295,7 +297,7 @@ func (d *dispatcher) over(a *attempt) error {
 func (d *dispatcher) renewLate(t *handlerType, batch []*attempt) {
 	var late []*attempt
 	for _, a := range batch {
-		if d.leaseOver(a) {
+		if d.beginAnew(a) {
 			late = append(late, a)
 		}
 	}
@@ -304,11 +306,12 @@ func (d *dispatcher) renewLate(t *handlerType, batch []*attempt) {
 	}
 }
 
-// leaseOver reports whether an attempt's lease has ended, by our clock.
-func (d *dispatcher) leaseOver(a *attempt) bool {
+// beginAnew reports whether an attempt's lease has ended, by our clock. From then on its batch is not what it is stuck on.
+func (d *dispatcher) beginAnew(a *attempt) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Now().After(a.leaseEnd)
+	a.anew = time.Now().After(a.leaseEnd)
+	return a.anew
 }
 
 // stopping reports whether Run's context has ended.

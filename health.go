@@ -176,7 +176,7 @@ func (d *dispatcher) stuckNow() []StuckAttempt {
 	defer d.mu.Unlock()
 	var list []StuckAttempt
 	for _, a := range d.held {
-		if a.stuck && !a.returned.Load() {
+		if a.hangsLocked() {
 			list = append(list, StuckAttempt{ID: a.row.ID, BusinessType: a.t.name, Running: time.Since(a.started)})
 		}
 	}

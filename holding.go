@@ -14,5 +14,8 @@ func (d *dispatcher) holds(row *Row) (a *attempt, stuck bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a = d.held[holding{row.ID, row.Epoch}]
-	return a, a != nil && a.stuck && !a.returned.Load()
+	return a, a != nil && a.hangsLocked()
 }
+
+// hangsLocked reports whether a handler is stuck that has not returned since.
+func (a *attempt) hangsLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }

@@ -50,7 +50,7 @@ func (d *dispatcher) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	for _, a := range d.held {
 		lease := a.t.cfg.Lease
 		switch {
-		case a.lapsed:
+		case a.lapsed, a.anew && !a.returned.Load(): // nothing to renew, or under way
 		case !a.returned.Load() && now.Sub(a.started) > a.t.cfg.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
