@@ -218,12 +218,20 @@ func running() []mutant {
 			sees: tests("TestEntryOfABrokenBatchThatWasStuckStartsAfresh"),
 		},
 		{
+			name: "lease-counted-beside-renewal", oracle: lateness,
+			what: "a process counts a lease against an entry whose batch was stuck and has returned, while its lease is asked for anew to run it alone",
+			edits: []edit{
+				{"holding.go", "a.stuck && !a.anew && ", "a.stuck && "},
+			},
+			sees: tests("TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew"),
+		},
+		{
 			name: "stuck-takes-retries-from-others", oracle: lateness,
 			what: "a process that is stuck on an entry takes the next try, which another process has asked for, and lets a lease pass in it",
 			edits: []edit{
 				{"claims.go", "min(-row.LeaseLeft, -row.DueIn) <", "-row.LeaseLeft <"},
 			},
-			sees: tests("TestStuckProcessLeavesARetryToOthers"),
+			sees: tests("TestStuckProcessLeavesARetryToOthers").and(simulation, "3000"),
 		},
 		{
 			name: "stuck-claimed-here", oracle: leak,

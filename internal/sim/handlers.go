@@ -142,7 +142,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 		return err
 	}
 	b := n.w.behaviour(e, a.start)
-	return n.conclude(a, b, n.work(ctx, e, b, 1))
+	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b, 1)))
 }
 
 // attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
@@ -161,7 +161,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotentID: e.IdempotentID + "/f"}}
 		_, ended = n.c.Record(ctx, tx, follow)
 	}
-	return n.conclude(a, b, ended)
+	return n.conclude(a, n.decide(a, b, ended))
 }
 
 // attemptBatch is a batch handler.
@@ -179,23 +179,24 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 		attempts[i] = a
 	}
 	first := n.w.behaviour(items[0].Entry, attempts[0].start)
-	ended := n.work(ctx, items[0].Entry, first, len(items))
-	verdicts := make([]error, len(items))
+	cut := n.work(ctx, items[0].Entry, first, len(items))
+	ends := make([]ending, len(items))
 	for i, a := range attempts {
 		b := n.w.behaviour(items[i].Entry, a.start)
-		if b.manner == panicked || b.manner == goexited {
-			if len(items) == 1 {
-				return []error{n.conclude(a, b, ended)}
-			}
+		if len(items) > 1 && (b.manner == panicked || b.manner == goexited) {
 			for _, other := range attempts {
 				other.void()
 			}
 			if b.manner == panicked {
 				panic("sim: batch panics")
 			}
-			return verdicts[:len(items)-1] // the wrong length
+			return make([]error, len(items)-1) // the wrong length
 		}
-		verdicts[i] = n.conclude(a, b, ended)
+		ends[i] = n.decide(a, b, cut)
+	}
+	verdicts := make([]error, len(items))
+	for i, a := range attempts { // all have ended when the last one has: until then the handler has not returned
+		verdicts[i] = n.conclude(a, ends[i])
 	}
 	return verdicts
 }
@@ -258,29 +259,43 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 	return n.w.oracle.began(ctx, n, e), nil
 }
 
-// conclude is the moment the handler has made up its mind; cut is what cut it short.
-func (n *instance) conclude(a *attempt, b behaviour, cut error) error {
+// ending is how a handler has made up its mind about an entry.
+type ending struct {
+	manner manner
+	after  time.Duration // to be called again
+	cut    error         // short
+	dead   bool          // its instance is
+}
+
+// decide is the moment the handler has made up its mind; cut is what cut it short.
+func (n *instance) decide(a *attempt, b behaviour, cut error) ending {
 	n.w.oracle.ending(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
-	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "end", args: string(key)}); v.dead {
-		return errDead
-	}
+	v := n.w.gate.pass(&request{from: n, class: classOwn, op: "end", args: string(key)})
 	how := b.manner
 	if cut != nil {
 		how = interrupted
 	}
-	n.w.oracle.concluded(a, how, b.after)
-	switch how {
+	return ending{how, b.after, cut, v.dead}
+}
+
+// conclude is the handler's return.
+func (n *instance) conclude(a *attempt, end ending) error {
+	if end.dead {
+		return errDead
+	}
+	n.w.oracle.concluded(a, end.manner, end.after)
+	switch end.manner {
 	case interrupted:
-		return cut
+		return end.cut
 	case fine:
 		return nil
 	case permanently:
 		return compensator.Permanent(errHandler)
 	case laterOn:
-		return compensator.RetryAfter(b.after, errHandler)
+		return compensator.RetryAfter(end.after, errHandler)
 	case snoozed:
-		return compensator.Snooze(b.after)
+		return compensator.Snooze(end.after)
 	case unavailable:
 		return compensator.Unavailable(errHandler)
 	case panicked:

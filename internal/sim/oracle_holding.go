@@ -33,11 +33,17 @@ func (a *attempt) over() bool {
 }
 
 // unheldLocked: G16, within an epoch an instance claims nothing that it runs, or whose outcome it still has to store;
-// where a handler has not returned for too long it may count the lease.
+// where a handler has not returned for too long it may count the lease, once others have had one in which to take it.
 func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
-		if a.from == op.from && a.epoch == before.Epoch && !a.over() && !a.overran() {
+		if a.from != op.from || a.epoch != before.Epoch || a.over() {
+			continue
+		}
+		if a.ended || !a.overran() {
 			o.failLocked("G16: instance %d claims entry %s, whose version %d it still holds (ended: %v)", op.from.number, l.id, a.version, a.ended)
+		}
+		if free, lease := min(-before.LeaseLeft, -before.DueIn), o.w.configOf(op.from).Lease; free < lease {
+			o.failLocked("G16: instance %d, whose handler is stuck on entry %s, version %d, claims it when it has been free for %v of %v", op.from.number, l.id, a.version, free, lease)
 		}
 	}
 }
