@@ -182,25 +182,24 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	const timeout, lease = 20 * time.Second, 2 * time.Second
 	var alone calls
-	inBubble(t, func(c *compensator.Compensator) {
+	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
 		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
 			if len(items) > 1 {
 				<-time.After(timeout + 2*lease) // whatever its context says
 				return []error{ctx.Err(), ctx.Err()}
 			}
 			alone.add(items[0].Entry.ID)
-			<-time.After(timeout - lease) // long enough for four leases to be counted
+			store.takes.Store(int64(time.Hour)) // the leases end under it
+			<-time.After(timeout - lease)       // long enough for four leases to be counted
+			store.takes.Store(0)
 			return nil
 		}, compensator.TypeConfig{Timeout: timeout, Lease: lease})
 		require.NoError(t, err)
-	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
-		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
-		recordIn(t, c, store, entry, entry)
-		<-time.After(2 * time.Minute)
-		synctest.Wait()
+	}, func(t *testing.T, store *slowlyRenewing) {
 		for _, row := range store.Rows() {
 			require.Equal(t, compensator.Succeeded, row.State, row.LastError)
 			require.Equal(t, 1, alone.of(row.ID))
+			require.EqualValues(t, 2, row.Version, "it was claimed once")
 		}
 	})
 }
@@ -212,20 +211,38 @@ type slowlyRenewing struct {
 }
 
 func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
-	<-time.After(time.Duration(s.takes.Load()))
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(s.takes.Load())):
+	}
 	return s.MemoryStore.Renew(ctx, held, lease)
+}
+
+// inSlowBubble lives two entries of a batch to their end on such a store.
+func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store *slowlyRenewing), test func(t *testing.T, store *slowlyRenewing)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		register(c, store)
+		stop := compensatortest.Run(t, c)
+		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
+		recordIn(t, c, store.MemoryStore, entry, entry)
+		<-time.After(5 * time.Minute)
+		synctest.Wait()
+		test(t, store)
+		stop()
+		require.NoError(t, c.Close())
+	})
 }
 
 // A stuck batch returns when its entries have been free for nearly a lease, and while their leases are asked for anew the
 // rest of it passes.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	const lease = 30 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
-		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		var alone calls
-		_, err = compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
+	var alone calls
+	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
+		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[order]) []error {
 			if len(items) == 1 {
 				alone.add(items[0].Entry.ID)
 				return nil
@@ -237,21 +254,12 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 			return []error{ctx.Err(), ctx.Err()}
 		}, compensator.TypeConfig{Timeout: 10 * time.Second, Lease: lease})
 		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- c.Run(ctx) }()
-		entry := compensator.NewEntry{BusinessType: "batch", Content: []byte(`{}`), Options: compensator.Options{Delay: time.Second}}
-		recordIn(t, c, store.MemoryStore, entry, entry)
-		<-time.After(5 * time.Minute)
-		synctest.Wait()
+	}, func(t *testing.T, store *slowlyRenewing) {
 		for _, row := range store.Rows() {
-			assert.Equal(t, compensator.Succeeded, row.State)
-			assert.Equal(t, 1, alone.of(row.ID))
-			assert.EqualValues(t, 2, row.Version, "it was claimed once")
+			require.Equal(t, compensator.Succeeded, row.State, row.LastError)
+			require.Equal(t, 1, alone.of(row.ID))
+			require.EqualValues(t, 2, row.Version, "it was claimed once")
 		}
-		cancel()
-		require.NoError(t, <-stopped)
-		require.NoError(t, c.Close())
 	})
 }
 
