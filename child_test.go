@@ -269,14 +269,23 @@ func (p *childProcess) await(line string) {
 	require.Eventually(p.t, func() bool { return p.hasSaid(line) }, patience, 5*time.Millisecond, "the child says %q", line)
 }
 
-func (p *childProcess) hasSaid(line string) bool {
+func (p *childProcess) hasSaid(line string) bool { return p.times(line) > 0 }
+
+// times is how often the child has said something.
+func (p *childProcess) times(line string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.wrong.Len() > 0 {
 		p.t.Log(p.wrong.String())
 		p.wrong.Reset()
 	}
-	return slices.Contains(p.said, line)
+	times := 0
+	for _, said := range p.said {
+		if said == line {
+			times++
+		}
+	}
+	return times
 }
 
 // kill ends the child as a power cut would.

@@ -114,7 +114,7 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 			c, types := w.lifeInstance(w.DB)
 			child := w.startChild(program{Point: point})
 			pay, ship := put(w, types.pay, 1, compensator.Options{}), put(w, types.ship, 1, compensator.Options{})
-			w.eventually(func() bool { return w.leaseOf(pay) > 0 && w.leaseOf(ship) > 0 && child.hasSaid("paused") }, "the child runs both")
+			w.eventually(func() bool { return w.leaseOf(pay) > 0 && w.leaseOf(ship) > 0 && child.times("paused") == 2 }, "the child runs both")
 			child.signal(syscall.SIGSTOP)
 			w.run(c) // takes them over when their leases end
 			w.waitAllEnded()
