@@ -20,10 +20,19 @@ type claimed struct {
 
 // claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
 func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (claimed, error) {
+	return c.claimOnly(t, want, limit, false)
+}
+
+// claimOnly is claim, if hanging of nothing but what a handler of this process is stuck on.
+func (c *Compensator) claimOnly(t *handlerType, want []Wanted, limit int, hanging bool) (claimed, error) {
 	if err := c.witness.refusal(); err != nil {
 		return claimed{}, err
 	}
-	p := picker{t: t, d: c.dispatcher, want: want, room: limit}
+	want, owed := c.debts.without(want)
+	if len(want) == 0 {
+		return claimed{Claimed: Claimed{Waiting: owed}}, nil
+	}
+	p := picker{t: t, d: c.dispatcher, want: want, room: limit, hanging: hanging}
 	token := processlog.NewToken()
 	ctx, cancel := c.statement()
 	defer cancel()
@@ -43,6 +52,7 @@ func (c *Compensator) claim(t *handlerType, want []Wanted, limit int) (claimed, 
 	}
 	p.settle(found.Mine)
 	found = p.leave(found)
+	found.Waiting = append(found.Waiting, owed...)
 	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)] // nothing is wrong with what came too late
 	return claimed{found, asked}, nil
 }
@@ -54,6 +64,7 @@ type picker struct {
 	d        *dispatcher
 	want     []Wanted
 	room     int
+	hanging  bool      // nothing but what a handler of this process is stuck on
 	spare    int       // came when there was no room left
 	suspects []suspect // that were let in
 	counted  []EntryID // claimed to be counted, not run
@@ -77,6 +88,8 @@ func (p *picker) accept(row *Row) bool {
 func (p *picker) mayHave(row *Row) bool {
 	held, stuck := p.d.holds(row)
 	switch {
+	case p.hanging && !stuck:
+		return false
 	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.cfg.Lease:
 		return false
 	case row.DeliveryCount > crashBudget:

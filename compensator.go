@@ -48,10 +48,12 @@ type Compensator struct {
 	settleLane   *groupcommit.Batcher[settlement]   // outcomes are written
 	slowLane     *groupcommit.Batcher[settlement]   // outcomes of rows that others hold wait
 	ackLane      *groupcommit.Batcher[ack]          // the queue is told of outcomes
+	debtLane     *groupcommit.Batcher[debt]         // leases are given back that could not be
 	checkLane    *groupcommit.Batcher[struct{}]     // a process that only records reads back
 
 	health     queueHealth
 	losses     *losses
+	debts      debts
 	troubles   troubles
 	witness    witness
 	dispatcher *dispatcher
@@ -299,7 +301,7 @@ func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil
 	}
-	lanes := []lane{c.resolveLane, c.verifyLane, c.claimLane, c.settleLane, c.slowLane, c.ackLane, c.announceLane, c.moveLane, c.checkLane}
+	lanes := []lane{c.resolveLane, c.verifyLane, c.claimLane, c.settleLane, c.slowLane, c.ackLane, c.announceLane, c.moveLane, c.debtLane, c.checkLane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	c.endWork(ErrClosed)
 	for _, l := range lanes {

@@ -426,6 +426,51 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	})
 }
 
+// A claim needs a slot, and the one that there is hangs.
+func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
+	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		c := w.new(cfg)
+		g := newGate()
+		g.openAtEnd(t)
+		_, ran := numbered(t, c, "close_order", compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 1}, func(e *compensator.Entry, _ int) error {
+			return g.passDeaf(e)
+		})
+		w.backlog("close_order", 1)
+		w.run(c)
+		id := g.await(t)
+		w.waitState(id, compensator.Dead)
+		require.Equal(t, 1, ran.of(id))
+		require.Contains(t, w.entry(c, id).LastError, "has not returned since")
+		g.open() // Run would wait for it
+	})
+}
+
+// TestClaimsOfUnknownEndCostNoDelivery: claims reach the database and their answers do not come back, nor does word get
+// through that nothing runs under them. The process lives, and has killed nobody.
+func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
+	for name, watched := range map[string]bool{"connector": true, "plain": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			proxy, db := w.proxied(watched)
+			cfg := w.quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			c := w.new(cfg)
+			_, ran := numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			w.backlog("close_order", 1)
+			commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
+			proxy.Arm(faultproxy.Rule{Match: following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DropReply})
+			unheard := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1"), Fault: faultproxy.DropRequest})
+			w.run(c)
+			w.eventually(func() bool { return unheard.Fired() >= 12 || w.count("common_process_log WHERE state=-2") == 1 }, "several leases have passed")
+			proxy.Heal()
+			w.waitAllEnded()
+			require.Equal(t, 1, ran.total())
+			require.Equal(t, 1, w.count("common_process_log WHERE state=1"))
+		})
+	}
+}
+
 func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	inOppositeModes(t, func(t *testing.T, w *world, cfg compensator.Config) {
 		_, id, ran, g := stuckOn(t, w, cfg)

@@ -32,6 +32,7 @@ func (c *Compensator) openLanes() {
 	c.settleLane = &groupcommit.Batcher[settlement]{Max: processlog.MaxRows, Workers: 2, Pace: groupcommit.Pace{Most: settlePace}, Flush: c.settleBatch}
 	c.slowLane = &groupcommit.Batcher[settlement]{Max: processlog.MaxRows, Workers: 1, Flush: c.settleSlowly}
 	c.ackLane = &groupcommit.Batcher[ack]{Max: 1000, Workers: 1, Bound: 100_000, Flush: c.ackBatch}
+	c.debtLane = &groupcommit.Batcher[debt]{Max: 100, Workers: 1, Flush: c.payDebts}
 	c.checkLane = &groupcommit.Batcher[struct{}]{Max: 1000, Workers: 1, Flush: func([]struct{}) { c.witness.check(nil) }}
 }
 
@@ -297,13 +298,4 @@ func (c *Compensator) release(token Token, entries ...Announcement) {
 		failpoint.Reach(failpoint.ClaimReleased)
 		c.announce(entries)
 	}
-}
-
-// releaseIDs reports whether the leases are given back; otherwise they end by themselves.
-func (c *Compensator) releaseIDs(ids []EntryID, token Token) bool {
-	ctx, cancel := c.statement()
-	defer cancel()
-	err := c.store.Release(ctx, ids, token)
-	c.saw(troubleRelease, err)
-	return err == nil
 }

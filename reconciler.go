@@ -106,6 +106,7 @@ func (r *reconciler) round(ctx context.Context) {
 	failpoint.Reach(failpoint.HeadsRead)
 	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
 	r.pollAll(ctx, heads, &event)
+	r.c.countHanging()
 	if leads || r.owes && r.c.health.up() {
 		missed := r.announceAll(ctx, heads, rebuild, &event)
 		if len(missed) == 0 {

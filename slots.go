@@ -106,6 +106,13 @@ func (s *slots) free() int {
 	return max(0, s.freeLocked())
 }
 
+// overdraw occupies n slots whether there are any or not: for entries that run nothing.
+func (s *slots) overdraw(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running += n
+}
+
 // release frees n slots.
 func (s *slots) release(n int) {
 	s.mu.Lock()

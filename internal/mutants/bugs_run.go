@@ -251,6 +251,22 @@ func running() []mutant {
 			sees: tests("TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain"),
 		},
 		{
+			name: "debts-forgotten", oracle: safety,
+			what: "a lease that could not be given back is left to end by itself, and counts as lost",
+			edits: []edit{
+				{"debts.go", "	c.debts.owe(owed.ids)\n	c.debtLane.Add(owed)\n", ""},
+			},
+			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
+		},
+		{
+			name: "hanging-in-every-slot-uncounted", oracle: lateness,
+			what: "an entry whose stuck handler has the last slot is never taken out",
+			edits: []edit{
+				{"reconciler.go", "	r.c.countHanging()\n", ""},
+			},
+			sees: tests("TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot"),
+		},
+		{
 			name: "take-out-first", oracle: safety,
 			what: "an entry is taken out although the handler that was stuck on it has returned, and its success waits beside",
 			edits: []edit{
