@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Config says where the process log lives and how fast it is worked off. Only DB is required. New copies it,
@@ -76,8 +77,8 @@ type Config struct {
 	Propagator Propagator
 
 	// Store and Queue replace DB and Redis in unit tests and simulations; see package compensatortest.
-	Store Store
-	Queue Queue
+	Store processlog.Store
+	Queue processlog.Queue
 }
 
 // Propagator carries chosen values from the recording context to the handler's. Both are called
@@ -86,6 +87,25 @@ type Config struct {
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context
+}
+
+// extract gives a handler the values that travelled with its entry; a propagator that panics on them, or answers with
+// no context, gives none.
+func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
+	if c.cfg.Propagator == nil {
+		return base
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("compensator: propagator panicked", "panic", p)
+			ctx = base
+		}
+	}()
+	if ctx = c.cfg.Propagator.Extract(base, headers); ctx == nil {
+		c.log.Error("compensator: propagator returned no context")
+		return base
+	}
+	return ctx
 }
 
 const hardMaxContent = 8 << 20

@@ -37,8 +37,8 @@ type Entry struct {
 	CreatedAt time.Time // UTC, milliseconds
 	UpdatedAt time.Time // UTC, milliseconds
 
-	codec  Codec
-	engine *Compensator // of a handler's entry
+	codec Codec
+	from  *Compensator // of a handler's entry
 }
 
 // entryOf makes a user's view of a row.
@@ -54,14 +54,21 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 	}
 }
 
+// handed is the copy of an entry that a handler is given.
+func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
+	e := entryOf(row, codec)
+	e.from = c
+	return e
+}
+
 // Context is parent with the values that travelled with the entry, by Config.Propagator. They are extracted at each
 // call. A handler of single entries is given them already; the context of a batch carries those of none. Of an entry
 // that was not given to a handler it is parent itself.
 func (e *Entry) Context(parent context.Context) context.Context {
-	if e.engine == nil {
+	if e.from == nil {
 		return parent
 	}
-	return e.engine.extract(parent, e.Headers)
+	return e.from.extract(parent, e.Headers)
 }
 
 // Attempt counts the runs of this epoch that were recorded, this one included: 1 on the first.

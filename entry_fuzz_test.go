@@ -7,8 +7,12 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // An id is read back from what String wrote, and from nothing else: two spellings of one id would make two
@@ -95,6 +99,8 @@ func validJSON(text string) string {
 	return b.String()
 }
 
+var errMoody = errors.New("not in the mood")
+
 // moodyCodec fails or panics as it is told.
 type moodyCodec struct{ mood byte }
 
@@ -105,9 +111,9 @@ func (c moodyCodec) Unmarshal([]byte, any) error { return c.act() }
 func (c moodyCodec) act() error {
 	switch c.mood % 6 {
 	case 1:
-		return errDownstream
+		return errMoody
 	case 2:
-		return Permanent(errDownstream)
+		return Permanent(errMoody)
 	case 3:
 		return &FieldError{Field: "content", Reason: "too moody"}
 	case 4:
@@ -127,37 +133,33 @@ func FuzzFailingCodec(f *testing.F) {
 		f.Add(mood, []byte{}, true)
 	}
 	c := &Compensator{}
-	d := newDispatcher(c)
-	d.run = context.Background() // Run goes on
 	f.Fuzz(func(t *testing.T, mood byte, content []byte, batch bool) {
-		codec := moodyCodec{mood}
 		ran := 0
-		handled := outcomeType(false)
+		handled := engine.Type{Name: "x", Timeout: time.Minute, MaxProcessCount: 3, Retry: Fixed(time.Minute)}
+		cfg := &TypeConfig{Codec: moodyCodec{mood}}
 		if batch {
-			handled.runBatch = typedBatch(func(_ context.Context, items []Item[parcel]) []error {
+			handled.RunBatch = c.batch(typedBatch(func(_ context.Context, items []Item[parcel]) []error {
 				ran += len(items)
 				return nil
-			})
+			}), cfg)
 		} else {
-			handled.run = Typed(func(context.Context, *Entry, parcel) error { ran++; return nil })
+			handled.Run = c.single(Typed(func(context.Context, *Entry, parcel) error { ran++; return nil }), cfg)
 		}
-		a := &attempt{t: handled, row: *attempted(Pending, 1, 0), ctx: t.Context()}
-		a.row.Content, handled.cfg.Codec = content, codec
-		end := d.call(a)
-		o := handled.safeOutcomeOf(&a.row, end.err, nil)
+		row := &processlog.Row{ID: processlog.RowID(7), ProcessCount: 1, DeliveryCount: 1, Content: content}
+		o, err := handled.Attempt(t.Context(), row)
 		switch mood % 6 {
 		case 0:
 			require.Equal(t, 1, ran)
 			require.Equal(t, Succeeded, o.To)
 		case 4, 5:
 			var panicked *PanicError
-			require.ErrorAs(t, end.err, &panicked)
+			require.ErrorAs(t, err, &panicked)
 			require.Equal(t, 2, o.ProcessCount)
 			require.Equal(t, Retrying, o.To)
 		default:
 			require.Equal(t, 1, o.ProcessCount, "spends no attempt")
 			require.Equal(t, Pending, o.To)
-			require.GreaterOrEqual(t, o.After, unavailablePause)
+			require.GreaterOrEqual(t, o.After, 2*time.Second)
 		}
 		if mood%6 != 0 {
 			require.Zero(t, ran, "a handler got a value nobody decoded")

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // HandlerFunc does the work of one entry. nil records success; see Permanent, RetryAfter, Snooze and
@@ -121,7 +124,7 @@ func Handle[T any](c *Compensator, businessType string, handler func(ctx context
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, func(t *handlerType) { t.run = wrap(Typed(handler), c.middleware, t.cfg.Middleware) })
+	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.Run = c.single(Typed(handler), cfg) })
 }
 
 // HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit
@@ -130,7 +133,7 @@ func HandleTx[T any](c *Compensator, businessType string, handler func(ctx conte
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, func(t *handlerType) { t.runTx = TypedTx(handler) })
+	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.RunTx = c.transactional(TypedTx(handler), cfg) })
 }
 
 // Item is one entry of a batch with its decoded value.
@@ -158,7 +161,7 @@ func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx co
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, func(t *handlerType) { t.runBatch = wrap(typedBatch(handler), c.batchMiddleware, t.cfg.BatchMiddleware) })
+	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
 }
 
 // Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only
@@ -242,36 +245,74 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 	return handler
 }
 
-// handlerType is a registered business type.
-type handlerType struct {
-	name string
-	cfg  TypeConfig
-
-	run      HandlerFunc // exactly one of these three is set
-	runTx    TxHandlerFunc
-	runBatch BatchFunc
-	undo     HandlerFunc // cfg.Compensate with its middleware
-
-	slots *slots
-}
-
-func (t *handlerType) compensates() bool { return t.undo != nil || t.cfg.CompensateTx != nil }
-
 // register validates and adds a type. set puts the handler in place.
-func register[T any](c *Compensator, businessType string, cfg TypeConfig, set func(*handlerType)) (*Type[T], error) {
+func register[T any](c *Compensator, businessType string, cfg TypeConfig, set func(t *engine.Type, cfg *TypeConfig)) (*Type[T], error) {
 	cfg = cfg.withDefaults(c.cfg.Lease)
 	if err := errors.Join(validateType(businessType), cfg.validate()); err != nil {
 		return nil, err
 	}
-	t := &handlerType{name: businessType, cfg: cfg}
-	set(t)
+	t := engine.Type{Name: businessType}
+	set(&t, &cfg)
 	if cfg.Compensate != nil {
-		t.undo = wrap(cfg.Compensate, c.middleware, cfg.Middleware)
+		t.Undo = c.single(cfg.Compensate, &cfg)
 	}
-	if err := c.addType(t); err != nil {
+	if cfg.CompensateTx != nil {
+		t.UndoTx = c.transactional(cfg.CompensateTx, &cfg)
+	}
+	c.fitPool(businessType, &cfg, t.RunTx != nil || t.UndoTx != nil)
+	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
+	t.Timeout, t.Lease, t.Concurrency, t.BatchSize, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.BatchSize, cfg.Retry
+	if err := c.engine.Register(t); err != nil {
 		return nil, err
 	}
+	c.types.handles(businessType, cfg.Codec)
 	return newType[T](c, businessType, cfg), nil
+}
+
+// single, transactional and batch make of a handler what the engine runs.
+func (c *Compensator) single(handler HandlerFunc, cfg *TypeConfig) func(context.Context, *processlog.Row) error {
+	handler, codec := wrap(handler, c.middleware, cfg.Middleware), cfg.Codec
+	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handed(row, codec)) }
+}
+
+func (c *Compensator) transactional(handler TxHandlerFunc, cfg *TypeConfig) func(context.Context, engine.Transaction, *processlog.Row) error {
+	outer, inner, codec := c.middleware, cfg.Middleware, cfg.Codec
+	return func(ctx context.Context, tx engine.Transaction, row *processlog.Row) error {
+		scoped := tx.(handlerTx).ScopedTx
+		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)
+		return run(ctx, c.handed(row, codec))
+	}
+}
+
+func (c *Compensator) batch(handler BatchFunc, cfg *TypeConfig) func(context.Context, []*processlog.Row) []error {
+	handler, codec := wrap(handler, c.batchMiddleware, cfg.BatchMiddleware), cfg.Codec
+	return func(ctx context.Context, rows []*processlog.Row) []error {
+		entries := make([]*Entry, len(rows))
+		for i, row := range rows {
+			entries[i] = c.handed(row, codec)
+		}
+		return handler(ctx, entries)
+	}
+}
+
+// fitPool keeps a type from waiting for connections of a small pool: transactional handlers hold one each,
+// and without connections of our own a lease may not be renewable in time.
+func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool) {
+	if c.cfg.DB == nil {
+		return
+	}
+	size := c.cfg.DB.Stats().MaxOpenConnections
+	if size == 0 {
+		return
+	}
+	if most := max(1, size-2); usesTx && cfg.Concurrency > most {
+		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
+		cfg.Concurrency = most
+	}
+	if size <= 3 && !c.watchesDB && cfg.Lease < cfg.Timeout {
+		cfg.Lease = cfg.Timeout + c.cfg.Grace
+		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
+	}
 }
 
 func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {

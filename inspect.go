@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -31,10 +32,7 @@ func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 
 // entry is a row with the codec of its type, if this process has it.
 func (c *Compensator) entry(row *processlog.Row) *Entry {
-	if t := c.types.named(row.BusinessType); t != nil {
-		return entryOf(row, t.cfg.Codec)
-	}
-	return entryOf(row, nil)
+	return entryOf(row, c.types.codec(row.BusinessType))
 }
 
 // Page is one page of a listing.
@@ -111,7 +109,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 		states = []State{Succeeded, Compensated, Cancelled}
 	}
 	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
-	if age < testimonyLife {
+	if age < engine.TestimonyLife {
 		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err
 		}

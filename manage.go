@@ -2,10 +2,8 @@ package compensator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -127,11 +125,11 @@ func (c *Compensator) change(ctx context.Context, ch Change) (Row, error) {
 		return Row{}, ErrClosed
 	}
 	ch.Token = processlog.NewToken()
-	before, err := c.store.Change(c.reporting(ctx), nil, false, ch)
+	before, err := c.store.Change(c.engine.Reporting(ctx), nil, false, ch)
 	if err != nil {
 		return before, err
 	}
-	c.changed(before, ch)
+	c.engine.Changed(before, ch)
 	return before, nil
 }
 
@@ -151,26 +149,11 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, erro
 	if watch != nil {
 		watch.OnEnd(func(outcome txwatch.Outcome) {
 			if outcome == txwatch.Committed {
-				c.changed(before, ch)
+				c.engine.Changed(before, ch)
 			}
 		})
 	}
 	return before, nil
-}
-
-// changed acts on a change that has committed: an attempt here is told, and a new due moment announced.
-func (c *Compensator) changed(before Row, ch Change) {
-	failpoint.Reach(failpoint.ChangeCommitted)
-	after, err := ch.After(before)
-	if err != nil {
-		return
-	}
-	if ch.Action != ActionReschedule {
-		c.dispatcher.cancelEntry(before.ID, fmt.Errorf("%w: %s", ErrCancelled, ch.Action))
-	}
-	if !after.State.Terminal() && c.announces(before.BusinessType, ch.Delay) {
-		c.handOver(c.moveLane, []Announcement{{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay}})
-	}
 }
 
 // Resolve tells whether a transaction that recorded under ref has happened, after a Commit whose outcome is
@@ -182,4 +165,18 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 		return nil, err
 	}
 	return c.entry(&row), nil
+}
+
+// AcceptLoss says that what the database has lost is known, and that work is to go on: see ErrHistoryLost. It is kept
+// in the audit table (History of the zero EntryID), where every process that has stopped finds it with its next round.
+// It returns what this process remembers and the database has lost; the others log theirs. A loss that comes later is not
+// accepted by it.
+func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, error) {
+	if err := validateByHand(by); err != nil {
+		return nil, err
+	}
+	if c.closed() {
+		return nil, ErrClosed
+	}
+	return c.engine.AcceptLoss(ctx, by)
 }

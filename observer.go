@@ -1,6 +1,10 @@
 package compensator
 
-import "time"
+import (
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+)
 
 // Observer is told what happens, for metrics and traces. Any field may be nil. The functions are called
 // from the goroutine at work and must not block; a panic in one is recovered and logged. New fields may be
@@ -80,15 +84,29 @@ type ReconciledEvent struct {
 	UnknownTypes []string // types with overdue entries that this process has no handler for
 }
 
-// tell calls one of the observer's functions.
-func tell[E any](c *Compensator, observe func(E), event E) {
-	if observe == nil {
-		return
+// forEngine makes the engine's of it.
+func (o Observer) forEngine() engine.Observer {
+	told := engine.Observer{QueueDown: o.QueueDown, QueueUp: o.QueueUp, HistoryLost: o.HistoryLost}
+	if o.AttemptStarted != nil {
+		told.AttemptStarted = func(e engine.AttemptEvent) { o.AttemptStarted(AttemptEvent(e)) }
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.log.Error("observer panicked", "panic", p)
-		}
-	}()
-	observe(event)
+	if o.AttemptEnded != nil {
+		told.AttemptEnded = func(e engine.AttemptEvent) { o.AttemptEnded(AttemptEvent(e)) }
+	}
+	if o.Settled != nil {
+		told.Settled = func(e engine.SettledEvent) { o.Settled(SettledEvent(e)) }
+	}
+	if o.OutcomeDropped != nil {
+		told.OutcomeDropped = func(e engine.SettledEvent) { o.OutcomeDropped(SettledEvent(e)) }
+	}
+	if o.Stuck != nil {
+		told.Stuck = func(e engine.AttemptEvent) { o.Stuck(AttemptEvent(e)) }
+	}
+	if o.EntryMissing != nil {
+		told.EntryMissing = func(e engine.MissingEvent) { o.EntryMissing(MissingEvent(e)) }
+	}
+	if o.Reconciled != nil {
+		told.Reconciled = func(e engine.ReconciledEvent) { o.Reconciled(ReconciledEvent(e)) }
+	}
+	return told
 }

@@ -5,12 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
-	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/txwatch"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // Receipt tells what Record did, and takes the news that the transaction has committed. It may be used by
@@ -19,8 +15,7 @@ type Receipt struct {
 	// Entries answers for each entry recorded, in their order.
 	Entries []Recorded
 
-	rec  *recording
-	once sync.Once
+	rec *recording
 }
 
 // Recorded answers for one entry.
@@ -46,11 +41,10 @@ func (r *Receipt) ID() EntryID {
 	return r.Entries[0].ID
 }
 
-func (rec *recording) receipt(entries []NewEntry, watched bool) *Receipt {
-	rec.watched = watched
+func (rec *recording) receipt(entries []NewEntry) *Receipt {
 	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec}
 	for i, p := range rec.place {
-		in, draft := &rec.inserted[p], &rec.drafts[p]
+		in, draft := &rec.Inserted[p], &rec.Drafts[p]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotentID: draft.IdempotentID, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
 		if rec.repeated[i] {
 			r.Entries[i].Duplicate = true
@@ -77,9 +71,9 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 // otherEvent compares a duplicate with what has its id: what is stored or, in the same call, the draft at p. Content
 // may differ because the type's struct has a new field, so that is only warned about unless the type says otherwise.
 func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
-	recorded := rec.drafts[p].BusinessType
-	if rec.inserted[p].Duplicate {
-		recorded = rec.inserted[p].BusinessType
+	recorded := rec.Drafts[p].BusinessType
+	if rec.Inserted[p].Duplicate {
+		recorded = rec.Inserted[p].BusinessType
 	}
 	if recorded != e.BusinessType {
 		return &OtherTypeError{IdempotentID: told.IdempotentID, Recorded: recorded, Asked: e.BusinessType}
@@ -136,57 +130,19 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 // blocks and never fails; calling it twice, or on a Connector's or InTx's receipt, which need no call, does
 // nothing.
 func (r *Receipt) Committed() {
-	if !r.rec.watched {
-		r.ended(txwatch.Committed)
+	if !r.rec.Watched() {
+		r.rec.Committed()
 	}
 }
 
-// ended routes the entries by how their transaction ended. It runs in the committing goroutine, so it only
-// hands over.
+// ended takes how the transaction has ended. It runs in the committing goroutine, so it only hands over.
 func (r *Receipt) ended(outcome txwatch.Outcome) {
-	r.once.Do(func() {
-		switch outcome {
-		case txwatch.Committed:
-			failpoint.Reach(failpoint.CommitTold)
-			r.rec.c.route(r.rec.fresh(0))
-		case txwatch.Unknown:
-			// Perhaps they exist. Nobody runs them from here; the queue will ask for them a little later.
-			r.rec.rolledBack()
-			clear(r.rec.credits)
-			r.rec.c.announceFresh(r.rec.fresh(time.Second))
-		case txwatch.RolledBack:
-			r.rec.rolledBack()
-		}
-	})
-}
-
-// freshEntry is an entry whose transaction has just ended.
-type freshEntry struct {
-	id           EntryID // zero: still to be asked for by key
-	key          string
-	businessType string
-	token        Token     // the born claim's
-	credit       *credit   // nil unless born claimed
-	watched      bool      // the end of its transaction was seen, and not only told
-	due          time.Time // by this process's monotonic clock, for the queue only
-}
-
-// fresh lists what was really inserted, due not before atLeast from now.
-func (rec *recording) fresh(atLeast time.Duration) []freshEntry {
-	earliest := time.Now().Add(atLeast)
-	list := make([]freshEntry, 0, len(rec.drafts))
-	for i, d := range rec.drafts {
-		if rec.inserted[i].Duplicate {
-			if credit := rec.credits[i]; credit != nil {
-				rec.c.cancelCredit(d.BusinessType, credit)
-			}
-			continue
-		}
-		due := rec.at.Add(processlog.DueIn(d.Delay))
-		if due.Before(earliest) && atLeast > 0 {
-			due = earliest
-		}
-		list = append(list, freshEntry{id: rec.inserted[i].ID, key: d.IdempotentID, businessType: d.BusinessType, token: d.Token, watched: rec.watched, credit: rec.credits[i], due: due})
+	switch outcome {
+	case txwatch.Committed:
+		r.rec.Committed()
+	case txwatch.Unknown:
+		r.rec.Unknown()
+	case txwatch.RolledBack:
+		r.rec.RolledBack()
 	}
-	return list
 }

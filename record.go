@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -105,11 +106,11 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		return nil, poison(watch, err)
 	}
 	if watch != nil {
-		rec.reserve() // only where the transaction's end is seen can its slots be given back
+		rec.Reserve() // only where the transaction's end is seen can its slots be given back
 	}
 	receipt, err := rec.insert(ctx, tx, entries, watch)
 	if err != nil {
-		rec.rolledBack()
+		rec.RolledBack()
 		return nil, poison(watch, err)
 	}
 	failpoint.Reach(failpoint.EntryInserted)
@@ -135,20 +136,17 @@ func poison(watch transactionEnd, err error) error {
 
 // recording is one Record call under way.
 type recording struct {
+	engine.Recording
 	c        *Compensator
-	drafts   []Draft // unique by idempotent id
-	place    []int   // of each entry among drafts
-	repeated []bool  // entries whose key an earlier one of this call has
-	inserted []Inserted
-	credits  []*credit // of the drafts born claimed; nil for the others
-	at       time.Time
-	watched  bool // the end of the transaction is seen by a Connector or InTx
+	place    []int  // of each entry among the drafts
+	repeated []bool // entries whose key an earlier one of this call has
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
 	headers, err := c.headers(ctx)
 	problems := []error{err}
-	rec := &recording{c: c, drafts: make([]Draft, 0, len(entries)), place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
+	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
+	rec.Drafts = make([]processlog.Draft, 0, len(entries))
 	token := processlog.NewToken()
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {
@@ -162,14 +160,14 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 			rec.place[i], rec.repeated[i] = first, true
 			continue
 		}
-		seen[draft.IdempotentID] = len(rec.drafts)
-		rec.place[i] = len(rec.drafts)
-		rec.drafts = append(rec.drafts, draft)
+		seen[draft.IdempotentID] = len(rec.Drafts)
+		rec.place[i] = len(rec.Drafts)
+		rec.Drafts = append(rec.Drafts, draft)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	rec.credits = make([]*credit, len(rec.drafts))
+	rec.Of(c.engine)
 	return rec, nil
 }
 
@@ -205,7 +203,7 @@ func refusePanic(field string, err *error) {
 }
 
 // draft validates an entry and fills in what it leaves open.
-func (c *Compensator) draft(e NewEntry) (Draft, error) {
+func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	var problems []error
 	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
 	if err := validateType(e.BusinessType); err != nil {
@@ -239,7 +237,7 @@ func (c *Compensator) draft(e NewEntry) (Draft, error) {
 		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxProcessCount))
 	}
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
-	return Draft{
+	return processlog.Draft{
 		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
 		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay,
 	}, errors.Join(problems...)
@@ -288,43 +286,20 @@ func badText(s string, limit int) string {
 	return ""
 }
 
-// reserve sets slots aside for the drafts that can be born claimed: due at once, of a type that runs here.
-func (rec *recording) reserve() {
-	if rec.c.behind() {
-		return
-	}
-	for i := range rec.drafts {
-		d := &rec.drafts[i]
-		t := rec.c.accepting(d.BusinessType)
-		if t == nil || d.Delay > 0 {
-			continue
-		}
-		if credit := t.slots.reserve(1); credit != nil {
-			rec.credits[i], d.Lease = credit, t.cfg.Lease
-		}
-	}
-}
-
 func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, watch transactionEnd) (*Receipt, error) {
-	err := rec.c.witness.refusesRecords()
-	if err == nil && len(rec.drafts) > 0 {
-		rec.inserted, err = rec.c.store.Insert(ctx, tx, rec.drafts, watch != nil && watch.FullyWatched())
-	}
-	rec.at = time.Now()
-	if err != nil {
+	if err := rec.c.engine.Refusal(); err != nil {
 		return nil, err
 	}
-	receipt := rec.receipt(entries, watch != nil)
-	return receipt, receipt.refuseOtherEvents(entries)
-}
-
-// rolledBack gives the reserved slots back.
-func (rec *recording) rolledBack() {
-	for i, credit := range rec.credits {
-		if credit != nil {
-			rec.c.cancelCredit(rec.drafts[i].BusinessType, credit)
+	var inserted []processlog.Inserted
+	if len(rec.Drafts) > 0 {
+		var err error
+		if inserted, err = rec.c.store.Insert(ctx, tx, rec.Drafts, watch != nil && watch.FullyWatched()); err != nil {
+			return nil, err
 		}
 	}
+	rec.Written(inserted)
+	receipt := rec.receipt(entries)
+	return receipt, receipt.refuseOtherEvents(entries)
 }
 
 // newIdempotentID draws a UUID of version 7 (RFC 9562): unique, and ordered by time, so that the unique

@@ -14,31 +14,10 @@ import (
 // It is called concurrently. Whatever it returns is kept between 100 ms and 100 years.
 type Retry func(failures int) time.Duration
 
-const minBackoff = 100 * time.Millisecond
-
-// delay is the schedule's answer within the bounds of a wait, so that no arithmetic of a schedule makes a hot loop.
-func (r Retry) delay(failures int) time.Duration { return boundedWait(r(failures)) }
-
-// boundedWait is a wait that is no hot loop, and that the table and the queues can count.
-func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }
-
 // Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter, which
 // spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter", 2015).
 func Exponential(base, limit time.Duration) Retry {
-	return func(failures int) time.Duration {
-		if base <= 0 || limit <= 0 {
-			return 0
-		}
-		ceiling := base
-		for range failures - 1 {
-			if ceiling >= limit/2 {
-				ceiling = limit
-				break
-			}
-			ceiling *= 2
-		}
-		return jitter.N(min(ceiling, limit, processlog.MaxDelay) + 1)
-	}
+	return jitter.Exponential(base, min(limit, processlog.MaxDelay))
 }
 
 // Fixed waits the same time after each failure.

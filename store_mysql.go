@@ -7,16 +7,41 @@ import (
 
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // OpenStore makes the store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
 // New as Config.Store, or has the suite of package compensatortest try another database. It does not Check; Close it.
-func OpenStore(ctx context.Context, db *sql.DB, table string) (Store, error) {
+func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store, error) {
 	s, err := sqlstore.Open(ctx, db, table)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// openStore makes the store that Config names.
+func (c *Compensator) openStore(ctx context.Context) (processlog.Store, error) {
+	if c.cfg.Store != nil {
+		return c.cfg.Store, nil
+	}
+	_, c.watchesDB = txwatch.Inner(c.cfg.DB)
+	return OpenStore(ctx, c.cfg.DB, c.cfg.Table)
+}
+
+// checkStore asks the database.
+func (c *Compensator) checkStore(ctx context.Context) error {
+	if err := c.store.Check(ctx); err != nil {
+		return err
+	}
+	if s, ok := c.store.(*sqlstore.Store); ok {
+		if err := c.checkServer(s); err != nil {
+			return err
+		}
+	}
+	var err error
+	c.fingerprint, err = c.store.Fingerprint(ctx)
+	return err
 }
 
 // checkServer warns of what Check found on the server, and refuses entries that would not fit into one of its packets.

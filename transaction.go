@@ -6,7 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
@@ -113,7 +115,7 @@ func (s *ScopedTx) rollback() {
 
 // begin starts a transaction of ours in the user's pool.
 func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
-	tx, err := c.store.Begin(c.reporting(ctx))
+	tx, err := c.store.Begin(c.engine.Reporting(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: begin: %w", err)
 	}
@@ -125,6 +127,21 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	}
 	alone := new(unwatched)
 	return &ScopedTx{c: c, tx: tx, end: alone, alone: alone}, nil
+}
+
+// handlerTx is what the engine sees of a handler's transaction.
+type handlerTx struct{ *ScopedTx }
+
+func (tx handlerTx) Over() error   { return tx.end.Over() }
+func (tx handlerTx) Commit() error { return tx.commit() }
+func (tx handlerTx) Rollback()     { tx.rollback() }
+
+func (c *Compensator) beginForHandler(ctx context.Context) (engine.Transaction, error) {
+	tx, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return handlerTx{tx}, nil
 }
 
 // InTx runs work in a transaction at READ COMMITTED and commits it when work returns nil; entries recorded
@@ -223,6 +240,9 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
+// lateProbe bounds the question that is asked although the caller's context has ended.
+const lateProbe = 10 * time.Second
+
 // watchOf asks the connection beneath tx for its view. A handle on some other connection answers as the
 // server does. When ctx has ended package sql lets nothing through, and the connection is asked all the same: the
 // transaction is not to be committed without what could not be written.
@@ -230,7 +250,7 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)
 	if enlistment.Tx() == nil && ctx.Err() != nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateProbe)
 		defer cancel()
 		_ = c.store.Probe(late, tx) // what it finds is asked for next
 	}

@@ -7,7 +7,7 @@ func announcing() []mutant {
 			name: "announced-before-commit", oracle: lateness,
 			what: "the queue is told of an entry before its transaction has committed: it hints at a row that may never be",
 			edits: []edit{
-				{"record.go", "	failpoint.Reach(failpoint.EntryInserted)\n", "	failpoint.Reach(failpoint.EntryInserted)\n	c.announceFresh(rec.fresh(0))\n"},
+				{"internal/engine/recording.go", "{ r.Inserted, r.at = inserted, time.Now() }", "{\n	r.Inserted, r.at = inserted, time.Now()\n	r.e.intake.announceFresh(r.fresh(0))\n}"},
 			},
 			survives: tests("TestRolledBackEntryNeverRuns", "TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestEntryRolledBackToASavepointNeverRuns"),
 		},
@@ -15,7 +15,7 @@ func announcing() []mutant {
 			name: "unknown-commit-not-announced", oracle: lateness,
 			what: "after a commit whose answer was lost nobody tells the queue; only the reconciler finds the entry",
 			edits: []edit{
-				{"receipt.go", "			r.rec.c.announceFresh(r.rec.fresh(time.Second))\n", ""},
+				{"internal/engine/recording.go", "		r.e.intake.announceFresh(r.fresh(time.Second))\n", ""},
 			},
 			sees: tests("TestEntryOfALostCommitReplyRunsWithoutTheReconciler"),
 		},
@@ -23,7 +23,7 @@ func announcing() []mutant {
 			name: "wake-up-lost", oracle: lateness,
 			what: "a process is not woken for an entry that another one announced: it looks seconds later",
 			edits: []edit{
-				{"lanes.go", "		c.saw(troubleNotify, c.queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long\n", ""},
+				{"internal/engine/announcer.go", "		n.saw(troubleNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long\n", ""},
 			},
 			sees: tests("TestAnnouncedEntryWakesAnotherProcess"),
 		},
@@ -31,7 +31,7 @@ func announcing() []mutant {
 			name: "peeks-rarer-than-leases", oracle: lateness,
 			what: "a lease of the queue that is shorter than the time between two looks at it ends unheard, and hides what is announced behind it",
 			edits: []edit{
-				{"scanner.go", "return min(peekInterval, c.types.leaseRange().shortest)\n", "return peekInterval\n"},
+				{"internal/engine/types.go", "return min(peekInterval, r.leaseRange().shortest) }", "return peekInterval }"},
 			},
 			sees: tests("TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime"),
 		},
@@ -39,7 +39,7 @@ func announcing() []mutant {
 			name: "scanner-not-poked", oracle: lateness,
 			what: "a sleeping scanner is told of an earlier entry and sleeps on",
 			edits: []edit{
-				{"scanner.go", "	if earlier {\n		s.poke()\n", "	if earlier {\n"},
+				{"internal/engine/agenda.go", "	if earlier {\n		a.poke()\n", "	if earlier {\n"},
 			},
 			sees: tests("TestSleepingScannerIsWokenForAnEarlierEntry"),
 		},

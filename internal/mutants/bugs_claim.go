@@ -68,7 +68,7 @@ func claiming() []mutant {
 			name: "crash-budget-unreached", oracle: safety,
 			what: "an entry that kills its process is never taken out",
 			edits: []edit{
-				{"outcome.go", "const crashBudget = 3", "const crashBudget = 1 << 30"},
+				{"internal/engine/outcome.go", "const crashBudget = 3", "const crashBudget = 1 << 30"},
 			},
 			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(crash, "attempt-started,crashed"),
 		},
@@ -76,7 +76,7 @@ func claiming() []mutant {
 			name: "slots-leak-on-claim-error", oracle: leak,
 			what: "a claim that fails keeps the slots it was to fill",
 			edits: []edit{
-				{"scanner.go", "	t.slots.release(len(leased.IDs) - len(found.Mine))\n", "	if err == nil {\n		t.slots.release(len(leased.IDs) - len(found.Mine))\n	}\n"},
+				{"internal/engine/scanner.go", "	t.slots.release(len(leased.IDs) - len(found.Mine))\n", "	if err == nil {\n		t.slots.release(len(leased.IDs) - len(found.Mine))\n	}\n"},
 			},
 			sees: tests("TestFailedClaimsGiveTheirSlotsBack").and(simulation, "300"),
 		},
@@ -84,7 +84,7 @@ func claiming() []mutant {
 			name: "claims-one-by-one", oracle: lateness,
 			what: "what comes due while a claim is under way waits for its end",
 			edits: []edit{
-				{"scan.go", "	return due\n", "	return false\n"},
+				{"internal/engine/scan.go", "	return due\n", "	return false\n"},
 			},
 			sees: tests("TestEntryDueDuringAClaimNeedNotWaitForItsEnd"),
 		},
@@ -92,7 +92,7 @@ func claiming() []mutant {
 			name: "unknown-claim-kept", oracle: lateness,
 			what: "a claim whose answer was lost is not given back: its entries wait until the lease ends, and that counts as a crash",
 			edits: []edit{
-				{"claims.go", "		c.releaseUnknown(want, token)\n", ""},
+				{"internal/engine/claims.go", "		c.releaseUnknown(want, token)\n", ""},
 			},
 			sees: tests("TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain"),
 		},

@@ -21,7 +21,7 @@ func compensating() []mutant {
 			name: "compensation-not-absorbed", oracle: duplicates,
 			what: "a compensation's success that comes after its lease has ended is dropped, although all is undone: it runs again, or the entry is taken out",
 			edits: []edit{
-				{"outcome.go", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, row.State != Compensating\n"},
+				{"internal/engine/outcome.go", "o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, row.State != processlog.Compensating\n"},
 			},
 			sees: tests("TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost", "TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess").
 				and(simulation, "300").and(model, "m:undo-fenced"),
@@ -48,7 +48,7 @@ func compensating() []mutant {
 			name: "compensation-exhausted-late", oracle: safety,
 			what: "a compensation has one attempt too many",
 			edits: []edit{
-				{"outcome.go", "case o.CompensateCount >= t.cfg.MaxCompensateCount:", "case o.CompensateCount > t.cfg.MaxCompensateCount:"},
+				{"internal/engine/outcome.go", "case o.CompensateCount >= t.MaxCompensateCount:", "case o.CompensateCount > t.MaxCompensateCount:"},
 			},
 			sees: tests("TestCompensationHasABudgetOfItsOwn").and(simulation, "300"),
 		},
@@ -56,7 +56,7 @@ func compensating() []mutant {
 			name: "crash-compensated", oracle: safety,
 			what: "an entry that killed its process is undone although nobody asked for that: whether it was done is unknown",
 			edits: []edit{
-				{"outcome.go", "if t.cfg.CompensateCrashed && t.compensates()", "if t.compensates()"},
+				{"internal/engine/outcome.go", "if t.CompensateCrashed && t.compensates()", "if t.compensates()"},
 			},
 			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt").and(simulation, "300"),
 		},
@@ -64,7 +64,7 @@ func compensating() []mutant {
 			name: "compensated-from-memory", oracle: safety,
 			what: "an exhausted entry is undone before it is durable that it is exhausted",
 			edits: []edit{
-				{"dispatcher.go", "	switch {\n	case end.unstarted:\n", "	if s.outcome.To == Compensating && a.row.State != Compensating && a.t.undo != nil {\n		_ = a.t.undo(d.c.work, d.entry(a))\n	}\n	switch {\n	case end.unstarted:\n"},
+				{"internal/engine/dispatcher.go", "	switch {\n	case end.unstarted:\n", "	if s.outcome.To == processlog.Compensating && a.row.State != processlog.Compensating && a.t.Undo != nil {\n		_ = a.t.Undo(d.work, &a.row)\n	}\n	switch {\n	case end.unstarted:\n"},
 			},
 			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").and(simulation, "300"),
 		},

@@ -39,7 +39,7 @@ func managing() []mutant {
 			name: "cancellation-untold", oracle: duplicates,
 			what: "a running handler is not told that its entry was cancelled",
 			edits: []edit{
-				{"manage.go", "		c.dispatcher.cancelEntry(before.ID, fmt.Errorf(\"%w: %s\", ErrCancelled, ch.Action))\n", "		_ = fmt.Errorf\n"},
+				{"internal/engine/engine.go", "		e.holdings.cancel(before.ID, fmt.Errorf(\"%w: %s\", processlog.ErrCancelled, ch.Action))\n", "		_ = fmt.Errorf\n"},
 			},
 			sees: tests("TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan"),
 		},
@@ -55,7 +55,7 @@ func managing() []mutant {
 			name: "reschedule-not-announced", oracle: lateness,
 			what: "an entry moved to an earlier moment keeps its place in the queue",
 			edits: []edit{
-				{"manage.go", "		c.handOver(c.moveLane, []Announcement", "		_ = c.moveLane\n		c.handOver(c.announceLane, []Announcement"},
+				{"internal/engine/announcer.go", "n.handOver(&n.moved, ", "n.handOver(&n.fresh, "},
 			},
 			sees: tests("TestEntryMovedForwardDoesNotWaitForTheReconciler"),
 		},

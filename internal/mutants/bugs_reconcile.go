@@ -7,7 +7,7 @@ func reconciling() []mutant {
 			name: "loss-unnoticed", oracle: safety,
 			what: "a database that has gone back is taken for itself",
 			edits: []edit{
-				{"witness.go", "if s.refutes(v, exists) && (", "if false && s.refutes(v, exists) && ("},
+				{"internal/engine/witness.go", "if s.refutes(v, exists) && (", "if false && s.refutes(v, exists) && ("},
 			},
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "500"),
 		},
@@ -15,7 +15,7 @@ func reconciling() []mutant {
 			name: "lost-success-overtaken", oracle: safety,
 			what: "a success that the database has lost is not missed once another process has written the row again",
 			edits: []edit{
-				{"witness.go", " || (s.State == Succeeded || s.State == Compensated) && found.Epoch == s.Epoch\n", "\n"},
+				{"internal/engine/memory.go", " || (s.State == processlog.Succeeded || s.State == processlog.Compensated) && found.Epoch == s.Epoch\n", "\n"},
 			},
 			sees: tests("TestSuccessThatOthersHaveWrittenOverIsALoss"),
 		},
@@ -23,7 +23,7 @@ func reconciling() []mutant {
 			name: "requeue-is-a-loss", oracle: lateness,
 			what: "an entry that a person has run again is taken for one whose success was lost: everything stops",
 			edits: []edit{
-				{"witness.go", " && found.Epoch == s.Epoch\n", "\n"},
+				{"internal/engine/memory.go", " && found.Epoch == s.Epoch\n", "\n"},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone"),
 		},
@@ -31,9 +31,9 @@ func reconciling() []mutant {
 			name: "loss-noticed-but-claims-go-on", oracle: safety,
 			what: "a process that knows that the database has gone back goes on claiming there",
 			edits: []edit{
-				{"claims.go", "	if err := c.witness.refusal(); err != nil {\n		return claimed{}, err\n	}\n", ""},
-				{"scanner.go", "	if s.c.witness.stopped() != nil {\n		return peekInterval\n	}\n", ""},
-				{"witness.go", "	if w.stopped() != nil {\n		return false\n	}\n	w.sawRows(", "	w.sawRows("},
+				{"internal/engine/claims.go", "	if err := c.witness.refusal(); err != nil {\n		return claimed{}, err\n	}\n", ""},
+				{"internal/engine/scanner.go", "	if s.witness.stopped() != nil {\n		return peekInterval\n	}\n", ""},
+				{"internal/engine/witness.go", "	if w.stopped() != nil {\n		return false\n	}\n	w.memory.sawRows(", "	w.memory.sawRows("},
 			},
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
 		},
@@ -41,7 +41,7 @@ func reconciling() []mutant {
 			name: "loss-noticed-but-records-go-on", oracle: safety,
 			what: "a process that knows that the database has gone back goes on recording there",
 			edits: []edit{
-				{"record.go", "err := rec.c.witness.refusesRecords()", "err := error(nil)"},
+				{"record.go", "err := rec.c.engine.Refusal()", "err := error(nil)"},
 			},
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "1500"),
 		},
@@ -49,8 +49,8 @@ func reconciling() []mutant {
 			name: "loss-of-what-never-was", oracle: lateness,
 			what: "an entry that was rolled back to a savepoint is taken for one that the database has lost: everything stops",
 			edits: []edit{
-				{"witness.go", "w.doubts[w.next] = f\n",
-					"w.rememberLocked(testimony{Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})\n"},
+				{"internal/engine/memory.go", "m.doubts[m.next] = f\n",
+					"m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})\n"},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},
@@ -58,7 +58,7 @@ func reconciling() []mutant {
 			name: "stale-read-is-a-loss", oracle: lateness,
 			what: "what a lagging copy answers to a plain read is taken for a loss: everything stops",
 			edits: []edit{
-				{"witness.go", "	case !newest.refutes(versionOf(&row), exists):", "	case false && !newest.refutes(versionOf(&row), exists):"},
+				{"internal/engine/witness.go", "	case !newest.refutes(versionOf(&row), exists):", "	case false && !newest.refutes(versionOf(&row), exists):"},
 			},
 			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
 		},
@@ -66,7 +66,7 @@ func reconciling() []mutant {
 			name: "old-go-ahead-made-young", oracle: safety,
 			what: "a database's clock that is set back makes a person's old word a new one, and what has stopped goes on",
 			edits: []edit{
-				{"witness.go", "r.Action == ActionAcceptLoss && !known {", "r.Action == ActionAcceptLoss && (!known || known) {"},
+				{"internal/engine/witness.go", "r.Action == processlog.ActionAcceptLoss && !known {", "r.Action == processlog.ActionAcceptLoss && (!known || known) {"},
 			},
 			sees: tests("TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss"),
 		},
@@ -74,7 +74,7 @@ func reconciling() []mutant {
 			name: "newest-gives-way-to-older", oracle: safety,
 			what: "what was last seen is read back no more once something older has been found: its loss goes unnoticed",
 			edits: []edit{
-				{"witness.go", "if len(doubts) > 0 {", "if false && len(doubts) > 0 {"},
+				{"internal/engine/memory.go", "if len(doubts) > 0 {", "if false && len(doubts) > 0 {"},
 			},
 			sees: tests("TestLossIsNoticedAlthoughSomethingOlderWasReadSince"),
 		},
@@ -82,7 +82,7 @@ func reconciling() []mutant {
 			name: "only-the-ends-read-back", oracle: safety,
 			what: "of what was seen only the first and the last of each stretch are read back: where others have carried those past the loss, it goes unnoticed",
 			edits: []edit{
-				{"witness.go", "w.trailNow(), w.sweepOn(), more", "w.trailNow(), more"},
+				{"internal/engine/witness.go", "w.memory.trailNow(), w.memory.sweepOn(), more", "w.memory.trailNow(), more"},
 			},
 			sees: tests("TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast"),
 		},
@@ -98,7 +98,7 @@ func reconciling() []mutant {
 			name: "reconciler-off", oracle: safety,
 			what: "nothing looks for entries that the queue does not know: one that nobody announced never runs",
 			edits: []edit{
-				{"compensator.go", "[]func(context.Context){c.scanner.run, c.reconcile, c.listen}", "[]func(context.Context){c.scanner.run, c.listen}"},
+				{"scanner.go", "	loops.Go(func() { c.engine.Reconcile(claiming) })\n", ""},
 			},
 			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns").and(simulation, "300").and(model, "m:no-reconciler").and(crash, "commit-done"),
 		},
@@ -106,7 +106,7 @@ func reconciling() []mutant {
 			name: "reconciler-announces-nothing", oracle: lateness,
 			what: "the reconciler polls what is overdue, but tells the queue of nothing",
 			edits: []edit{
-				{"reconciler.go", "	if head.DueIn > edge {\n", "	if head.DueIn > -processlog.MaxDelay {\n"},
+				{"internal/engine/reconciler.go", "	if head.DueIn > edge {\n", "	if head.DueIn > -processlog.MaxDelay {\n"},
 			},
 			sees: tests("TestDelayedEntryThatIsNeverAnnouncedRunsOnTime", "TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads"),
 		},
@@ -114,7 +114,7 @@ func reconciling() []mutant {
 			name: "reconciler-polls-nothing", oracle: lateness,
 			what: "overdue entries are announced, but never claimed from the database directly",
 			edits: []edit{
-				{"reconciler.go", "			event.Polled += r.poll(ctx, t, head.State)\n", ""},
+				{"internal/engine/reconciler.go", "			event.Polled += r.poll(ctx, t, head.State)\n", ""},
 			},
 			sees: tests("TestEntriesAreFoundByPollingAlthoughTheQueueIsUp"),
 		},
@@ -122,15 +122,8 @@ func reconciling() []mutant {
 			name: "id-watermark", oracle: safety,
 			what: "the reconciler remembers the highest id it has seen and asks for later ones only",
 			edits: []edit{
-				{"reconciler.go", "	rebuild bool  ", "	highest EntryID\n	rebuild bool  "},
-				{"reconciler.go", "	r.saw(ctx, err)\n	return found, err\n", `	mark := r.highest
-	for _, f := range found {
-		if f.ID.Compare(r.highest) > 0 {
-			r.highest = f.ID
-		}
-	}
-	return slices.DeleteFunc(found, func(f Scheduled) bool { return f.ID.Compare(mark) < 0 }), err
-`},
+				{"internal/engine/reconciler.go", "	rebuild bool  ", "	highest processlog.ID\n	rebuild bool  "},
+				{"internal/engine/reconciler.go", "	r.saw(ctx, err)\n	return found, err\n", "	mark := r.highest\n	for _, f := range found {\n		if f.ID.Compare(r.highest) > 0 {\n			r.highest = f.ID\n		}\n	}\n	return slices.DeleteFunc(found, func(f processlog.Scheduled) bool { return f.ID.Compare(mark) < 0 }), err\n"},
 			},
 			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed").and(simulation, "300"),
 		},
@@ -138,8 +131,8 @@ func reconciling() []mutant {
 			name: "no-rebuild", oracle: lateness,
 			what: "a queue that has forgotten everything is not filled again",
 			edits: []edit{
-				{"reconciler.go", "	if rebuild {\n		return r.announceWindow", "	if false {\n		return r.announceWindow"},
-				{"reconciler.go", "	window.From = 0\n", "	window.From, window.To = 0, 0\n"},
+				{"internal/engine/reconciler.go", "	if rebuild {\n		return r.announceWindow", "	if false {\n		return r.announceWindow"},
+				{"internal/engine/reconciler.go", "	window.From = 0\n", "	window.From, window.To = 0, 0\n"},
 			},
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},
@@ -147,7 +140,7 @@ func reconciling() []mutant {
 			name: "lost-type-unnoticed", oracle: lateness,
 			what: "nobody hears that the queue has lost the entries of one type",
 			edits: []edit{
-				{"rebuild.go", "	if len(businessTypes) == 0 {\n		return\n", "	if len(businessTypes) >= 0 {\n		return\n"},
+				{"internal/engine/rebuild.go", "	if len(businessTypes) == 0 {\n		return\n", "	if len(businessTypes) >= 0 {\n		return\n"},
 			},
 			sees: tests("TestTypeThatRedisLostIsRebuiltAlone", "TestRecordingNoticesThatRedisLostAType"),
 		},
@@ -155,8 +148,8 @@ func reconciling() []mutant {
 			name: "whole-before-announced", oracle: lateness,
 			what: "a type is called whole before everything of it has been announced: if that fails, nobody announces the rest",
 			edits: []edit{
-				{"rebuild.go", "	missed := r.announceAll(ctx, heads, true, &event)\n	event.RebuiltTypes = r.end(ctx, b, missed)\n", "	event.RebuiltTypes = r.end(ctx, b, nil)\n	_ = r.announceAll(ctx, heads, true, &event)\n"},
-				{"reconciler.go", "		r.end(ctx, b, missed)\n", "		r.end(ctx, b, nil)\n"},
+				{"internal/engine/rebuild.go", "	missed := r.announceAll(ctx, heads, true, &event)\n	event.RebuiltTypes = r.end(ctx, b, missed)\n", "	event.RebuiltTypes = r.end(ctx, b, nil)\n	_ = r.announceAll(ctx, heads, true, &event)\n"},
+				{"internal/engine/reconciler.go", "		r.end(ctx, b, missed)\n", "		r.end(ctx, b, nil)\n"},
 			},
 			sees: tests("TestTypeIsWholeOnlyOnceAllOfItIsAnnounced").and(simulation, "1000"),
 		},
@@ -172,7 +165,7 @@ func reconciling() []mutant {
 			name: "all-types-rebuilt", oracle: lateness,
 			what: "when the queue has lost one type, all of them are announced again",
 			edits: []edit{
-				{"rebuild.go", "	heads = slices.DeleteFunc(heads, func(head Head) bool { return !slices.Contains(b.types, head.BusinessType) })\n", ""},
+				{"internal/engine/rebuild.go", "	heads = slices.DeleteFunc(heads, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })\n", ""},
 			},
 			sees: tests("TestTypeThatRedisLostIsRebuiltAlone"),
 		},
@@ -180,8 +173,8 @@ func reconciling() []mutant {
 			name: "lost-type-not-asked-for", oracle: lateness,
 			what: "while a type is rebuilt only the queue is asked for its entries, not the database",
 			edits: []edit{
-				{"scanner.go", "	if (backlog || got.lost) &&", "	if backlog &&"},
-				{"scanner.go", "	for _, businessType := range businessTypes {\n		s.overflow(businessType)\n	}\n	s.poke()\n", "	s.poke()\n"},
+				{"internal/engine/scanner.go", "	if (backlog || got.lost) &&", "	if backlog &&"},
+				{"internal/engine/scanner.go", "	for _, businessType := range businessTypes {\n		s.agenda.overflow(businessType)\n	}\n	s.agenda.poke()\n", "	s.agenda.poke()\n"},
 			},
 			sees: tests("TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt"),
 		},
@@ -189,7 +182,7 @@ func reconciling() []mutant {
 			name: "outage-forgotten", oracle: lateness,
 			what: "what could not be announced while the queue was away is left to the process that leads",
 			edits: []edit{
-				{"reconciler.go", "	if c.health.takeGaps() {\n		r.owes = true\n", "	if c.health.takeGaps() {\n"},
+				{"internal/engine/reconciler.go", "	if r.announcer.health.takeGaps() {\n		r.owes = true\n", "	if r.announcer.health.takeGaps() {\n"},
 			},
 			sees: tests("TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads"),
 		},
@@ -197,7 +190,7 @@ func reconciling() []mutant {
 			name: "stale-backlog-kept", oracle: lateness,
 			what: "a backlog that was read ahead is tried to its end, although others have been faster with it",
 			edits: []edit{
-				{"readahead.go", "		r.ids, r.claims = nil, 1\n", ""},
+				{"internal/engine/readahead.go", "		r.ids, r.claims = nil, 1\n", ""},
 			},
 			sees: tests("TestWhatOthersAreFasterWithIsReadAnew"),
 		},
@@ -205,7 +198,7 @@ func reconciling() []mutant {
 			name: "stuck-behind-locked-row", oracle: lateness,
 			what: "one locked row in front of a single slot keeps all that the database alone knows from running",
 			edits: []edit{
-				{"readahead.go", "		if w.In <= processlog.LockedRetry {\n", "		if w.In < 0 {\n"},
+				{"internal/engine/readahead.go", "		if w.In <= processlog.LockedRetry {\n", "		if w.In < 0 {\n"},
 			},
 			sees: tests("TestLockedHeadOfABacklogDoesNotHoldUpTheRest"),
 		},
@@ -213,8 +206,8 @@ func reconciling() []mutant {
 			name: "queue-relied-on-while-down", oracle: lateness,
 			what: "a queue that does not answer is asked again and again, and the database is not",
 			edits: []edit{
-				{"scanner.go", "	if !s.c.health.up() {\n		return s.claimFromStore(t, n)\n", "	if false {\n		return s.claimFromStore(t, n)\n"},
-				{"scanner.go", "	if !ok {\n		return s.claimFromStore(t, n)\n", "	if !ok {\n		t.slots.release(n)\n		return got\n"},
+				{"internal/engine/scanner.go", "	if !s.announcer.health.up() {\n		return s.claimFromStore(t, n)\n", "	if false {\n		return s.claimFromStore(t, n)\n"},
+				{"internal/engine/scanner.go", "	if !ok {\n		return s.claimFromStore(t, n)\n", "	if !ok {\n		t.slots.release(n)\n		return got\n"},
 			},
 			sees: tests("TestQueueThatFailsIsNoFailureOfTheCommit"),
 		},

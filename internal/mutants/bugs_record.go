@@ -16,7 +16,7 @@ func recording() []mutant {
 			name: "taint-ignored", oracle: safety,
 			what: "a transaction commits although its entry could not be written",
 			edits: []edit{
-				{"record.go", "		rec.rolledBack()\n		return nil, poison(watch, err)\n", "		rec.rolledBack()\n		return nil, err\n"},
+				{"record.go", "		rec.RolledBack()\n		return nil, poison(watch, err)\n", "		rec.RolledBack()\n		return nil, err\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
 		},
@@ -81,7 +81,7 @@ func recording() []mutant {
 			name: "missing-entry-untold", oracle: lateness,
 			what: "an entry that is not there after its commit is passed over in silence",
 			edits: []edit{
-				{"missing.go", "		if ids[f.key].IsZero() {\n", "		if ids == nil {\n"},
+				{"internal/engine/missing.go", "		if ids[f.key].IsZero() {\n", "		if ids == nil {\n"},
 			},
 			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
 		},
@@ -89,7 +89,7 @@ func recording() []mutant {
 			name: "missing-later-entry-untold", oracle: lateness,
 			what: "the same of one that is due later",
 			edits: []edit{
-				{"witness.go", "	w.c.reportMissing(w.prove(doubts, found, began))\n", "	w.prove(doubts, found, began)\n"},
+				{"internal/engine/witness.go", "	w.missing.report(w.memory.prove(doubts, found, began))\n", "	w.memory.prove(doubts, found, began)\n"},
 			},
 			sees: tests("TestEntryThatIsDueLaterAndNotThereIsReported"),
 		},
@@ -176,14 +176,14 @@ func recording() []mutant {
 		{
 			name: "unknown-commit-runs", oracle: safety,
 			what:  "a commit whose answer was lost is taken for one that happened, and the entry is run from memory",
-			edits: append([]edit{{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == txwatch.Unknown {\n			outcome = txwatch.Committed\n		}\n"}}, fromMemory...),
+			edits: append([]edit{{"receipt.go", "	switch outcome {\n", "	if outcome == txwatch.Unknown {\n		outcome = txwatch.Committed\n	}\n	switch outcome {\n"}}, fromMemory...),
 			sees:  tests("TestEntryOfALostCommitRequestNeverRuns").and(simulation, "300"),
 		},
 		{
 			name: "unknown-commit-routed", oracle: lateness,
 			what: "the same, but the row is read back first, as always: nothing is there that could run",
 			edits: []edit{
-				{"receipt.go", "	r.once.Do(func() {\n", "	r.once.Do(func() {\n		if outcome == txwatch.Unknown {\n			outcome = txwatch.Committed\n		}\n"},
+				{"receipt.go", "	switch outcome {\n", "	if outcome == txwatch.Unknown {\n		outcome = txwatch.Committed\n	}\n	switch outcome {\n"},
 			},
 			survives: tests("TestEntryOfALostCommitRequestNeverRuns", "TestUnknownCommitIsResolvedToWhatHappened"),
 		},
@@ -215,7 +215,7 @@ func recording() []mutant {
 			name: "refused-event-commits", oracle: safety,
 			what: "a swallowed refusal of an event leaves the transaction free to commit without it",
 			edits: []edit{
-				{"record.go", "		return nil, poison(watch, err)\n	}\n	failpoint", "		if rec.inserted == nil {\n			_ = poison(watch, err)\n		}\n		return nil, err\n	}\n	failpoint"},
+				{"record.go", "		return nil, poison(watch, err)\n	}\n	failpoint", "		if rec.Inserted == nil {\n			_ = poison(watch, err)\n		}\n		return nil, err\n	}\n	failpoint"},
 			},
 			sees: tests("TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "1500"),
 		},
@@ -223,7 +223,7 @@ func recording() []mutant {
 			name: "credits-leak", oracle: leak,
 			what: "the slots a transaction reserved are not given back when it comes to nothing",
 			edits: []edit{
-				{"lanes.go", "	t.slots.use(credit, 0)\n", ""},
+				{"internal/engine/agenda.go", "	t.slots.use(credit, 0)\n", ""},
 			},
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},
@@ -231,7 +231,7 @@ func recording() []mutant {
 			name: "credits-never-lapse", oracle: leak,
 			what: "a transaction that stays open keeps the slots it reserved for ever",
 			edits: []edit{
-				{"slots.go", "|| !now.Before(s.open[0].expires)", ""},
+				{"internal/engine/slots.go", "|| !now.Before(s.open[0].expires)", ""},
 			},
 			sees: tests("TestCreditOfATransactionThatStaysOpenLapses"),
 		},
@@ -239,9 +239,9 @@ func recording() []mutant {
 			name: "late-born-claim", oracle: duplicates,
 			what: "an entry born claimed runs although its transaction outlasted its lease",
 			edits: []edit{
-				{"lanes.go", "intime := time.Until(asked.Add(row.LeaseLeft)) >= t.cfg.Lease/2", "intime := true"},
-				{"lanes.go", "switch slot := t.slots.use(f.credit, 1); {", "switch slot := t.slots.use(f.credit, 1) || t.slots.take(1) == 1; {"},
-				{"claims.go", "leaseEnd: asked.Add(row.LeaseLeft)}", "leaseEnd: asked.Add(t.cfg.Lease)}"},
+				{"internal/engine/intake.go", "intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2", "intime := true"},
+				{"internal/engine/intake.go", "switch slot := t.slots.use(f.credit, 1); {", "switch slot := t.slots.use(f.credit, 1) || t.slots.take(1) == 1; {"},
+				{"internal/engine/dispatcher.go", "leaseEnd: asked.Add(row.LeaseLeft)}", "leaseEnd: asked.Add(t.Lease)}"},
 			},
 			sees: tests("TestEntryCommittedAfterItsBornLeaseIsClaimedAnew"),
 		},
@@ -314,13 +314,7 @@ func recording() []mutant {
 
 // fromMemory makes the engine run what was inserted, whether or not it was committed.
 var fromMemory = []edit{
-	{"receipt.go", "	credit       *credit   // nil unless born claimed\n", "	credit       *credit   // nil unless born claimed\n	draft        Draft\n"},
-	{"receipt.go", "credit: rec.credits[i], due: due}", "credit: rec.credits[i], due: due, draft: d}"},
-	{"lanes.go", "		c.startFresh(f, byID[f.id], asked)\n", `		row := byID[f.id]
-		if row == nil {
-			row = &Row{Token: f.token, LeaseLeft: f.draft.Lease}
-			row.ID, row.IdempotentID, row.BusinessType, row.Content, row.DeliveryCount = f.id, f.key, f.businessType, f.draft.Content, 1
-		}
-		c.startFresh(f, row, asked)
-`},
+	{"internal/engine/intake.go", "	credit       *credit          // nil unless born claimed\n", "	credit       *credit          // nil unless born claimed\n	draft        processlog.Draft\n"},
+	{"internal/engine/recording.go", "credit: r.credits[i], due: due}", "credit: r.credits[i], due: due, draft: *d}"},
+	{"internal/engine/intake.go", "		in.startFresh(f, byID[f.id], asked)\n", "		row := byID[f.id]\n		if row == nil {\n			row = &processlog.Row{Token: f.token, LeaseLeft: f.draft.Lease}\n			row.ID, row.IdempotentID, row.BusinessType, row.Content, row.DeliveryCount = f.id, f.key, f.businessType, f.draft.Content, 1\n		}\n		in.startFresh(f, row, asked)\n"},
 }

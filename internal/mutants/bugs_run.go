@@ -7,7 +7,7 @@ func running() []mutant {
 			name: "never-renewed", oracle: duplicates,
 			what: "the lease of a running attempt is not renewed: another process runs the entry, too",
 			edits: []edit{
-				{"lease.go", "case a.leaseEnd.Sub(now) < lease*2/3:", "case a.leaseEnd.Sub(now) < -lease:"},
+				{"internal/engine/renewer.go", "case a.leaseEnd.Sub(now) < lease*2/3:", "case a.leaseEnd.Sub(now) < -lease:"},
 			},
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},
@@ -15,7 +15,7 @@ func running() []mutant {
 			name: "overtaken-attempt-renewed", oracle: duplicates,
 			what: "an attempt that a person's requeue has overtaken is renewed beside the new one, which is then taken for lost, too",
 			edits: []edit{
-				{"lease.go", "		if n := len(newest); n > 0 && newest[n-1].row.ID == a.row.ID {\n", "		if n := len(newest); n < 0 {\n"},
+				{"internal/engine/renewer.go", "		if n := len(kept); n > 0 && kept[n-1].row.ID == a.row.ID {\n", "		if n := len(kept); n < 0 {\n"},
 			},
 			sees: tests("TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook").and(simulation, "3000"),
 		},
@@ -44,7 +44,9 @@ func running() []mutant {
 			name: "outcome-through-ended-context", oracle: safety,
 			what: "outcomes are written under a context that ends when Run stops: what handlers did is lost",
 			edits: []edit{
-				{"settle.go", "		ctx, cancel := c.statement()\n		results", "		ctx, cancel := context.WithTimeout(c.dispatcher.base, statementTimeout)\n		results"},
+				{"internal/engine/settler.go", "		ctx, cancel := s.statement()\n		results", "		ctx, cancel := context.WithTimeout(s.ended, statementTimeout)\n		results"},
+				{"internal/engine/settler.go", "	lane groupcommit", "	ended context.Context\n	lane groupcommit"},
+				{"internal/engine/dispatcher.go", "	d.handler, d.stop = context.WithCancelCause(d.work)\n", "	d.handler, d.stop = context.WithCancelCause(d.work)\n	d.settler.ended = d.handler\n"},
 			},
 			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded").and(simulation, "10000"),
 		},
@@ -52,8 +54,8 @@ func running() []mutant {
 			name: "stop-drops-outcomes", oracle: safety,
 			what: "Run returns before the outcomes of its handlers are stored",
 			edits: []edit{
-				{"compensator.go", "if !await(patience, c.settleLane, c.slowLane) {", "if false {"},
-				{"compensator.go", "	await(patience, c.ackLane, c.announceLane, c.moveLane)\n", "	_ = patience\n"},
+				{"internal/engine/engine.go", "if !await(patience, &e.settler.lane, &e.settler.slow) {", "if false {"},
+				{"internal/engine/engine.go", "	await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)\n", "	_ = patience\n"},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
 		},
@@ -61,7 +63,7 @@ func running() []mutant {
 			name: "stop-spends-attempts", oracle: safety,
 			what: "a handler that obeys the stop has failed",
 			edits: []edit{
-				{"outcome.go", "	if !errors.Is(cause, ErrStopping) && !errors.Is(cause, ErrLeaseLost) {\n", "	if !errors.Is(cause, ErrLeaseLost) {\n"},
+				{"internal/engine/outcome.go", "	if !errors.Is(cause, processlog.ErrStopping) && !errors.Is(cause, processlog.ErrLeaseLost) {\n", "	if !errors.Is(cause, processlog.ErrLeaseLost) {\n"},
 			},
 			sees: tests("TestHandlersThatObeyTheStopSpendNothing"),
 		},
@@ -78,7 +80,7 @@ func running() []mutant {
 			name: "unknown-handler-commit-fails", oracle: safety,
 			what: "a transactional handler whose commit's answer was lost has failed, and that counts",
 			edits: []edit{
-				{"transactional.go", "	case errors.Is(err, ErrCommitUnknown):\n", "	case errors.Is(err, ErrCommitUnknown):\n		return ending{err: err}\n"},
+				{"internal/engine/transactional.go", "	case errors.Is(err, processlog.ErrCommitUnknown):\n", "	case errors.Is(err, processlog.ErrCommitUnknown):\n		return ending{err: err}\n"},
 			},
 			sees: tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").and(model, "m:unknown-is-failure").and(simulation, "2000"),
 		},
@@ -86,7 +88,7 @@ func running() []mutant {
 			name: "unknown-handler-commit-succeeds", oracle: lateness,
 			what: "a transactional handler whose commit's answer was lost has succeeded: if not, nobody looks until its lease ends",
 			edits: []edit{
-				{"transactional.go", "	case errors.Is(err, ErrCommitUnknown):\n", "	case errors.Is(err, ErrCommitUnknown):\n		return ending{settled: true}\n"},
+				{"internal/engine/transactional.go", "	case errors.Is(err, processlog.ErrCommitUnknown):\n", "	case errors.Is(err, processlog.ErrCommitUnknown):\n		return ending{settled: true}\n"},
 			},
 			sees: tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease").and(model, "m:unknown-is-success"),
 		},
@@ -94,7 +96,7 @@ func running() []mutant {
 			name: "batch-in-first-context", oracle: safety,
 			what: "a batch runs in the values that travelled with its first entry: one tenant's work is done as another's",
 			edits: []edit{
-				{"dispatcher.go", "d.handlerContext(t, nil)", "d.handlerContext(t, &batch[0].row)"},
+				{"internal/engine/batch.go", "d.handlerContext(t, nil)", "d.handlerContext(t, &batch[0].row)"},
 			},
 			sees: tests("TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn").and(simulation, "300"),
 		},
@@ -102,7 +104,7 @@ func running() []mutant {
 			name: "batch-failure-spreads", oracle: safety,
 			what: "a batch that came to no verdict fails each of its entries",
 			edits: []edit{
-				{"dispatcher.go", "				d.again(a)\n", "				d.finish(a, ending{err: errNoVerdict})\n"},
+				{"internal/engine/batch.go", "				d.again(a)\n", "				d.finish(a, ending{err: errNoVerdict})\n"},
 			},
 			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt").and(simulation, "10000"),
 		},
@@ -110,8 +112,8 @@ func running() []mutant {
 			name: "holder-claims-again", oracle: safety,
 			what: "a process claims again what it runs, or whose outcome it holds, once the lease has ended: it is run twice, or taken out, and its success dropped",
 			edits: []edit{
-				{"claims.go", "	case held != nil && !stuck, stuck &&", "	case held != nil && stuck &&"},
-				{"dispatcher.go", "if d.run.Err() != nil || d.held[a.holding()] != nil ||", "if d.run.Err() != nil ||"},
+				{"internal/engine/picker.go", "	case held != nil && !stuck, stuck &&", "	case held != nil && stuck &&"},
+				{"internal/engine/holdings.go", "if run.Err() != nil || h.held[a.holding()] != nil ||", "if run.Err() != nil ||"},
 			},
 			sees: tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),
 		},
@@ -119,7 +121,7 @@ func running() []mutant {
 			name: "lease-counted-from-its-answer", oracle: duplicates,
 			what: "a claim's lease is counted from when its answer came: one that was answered after it has ended starts what another process has had",
 			edits: []edit{
-				{"claims.go", "leaseEnd: asked.Add(row.LeaseLeft)}", "leaseEnd: time.Now().Add(row.LeaseLeft)}"},
+				{"internal/engine/dispatcher.go", "leaseEnd: asked.Add(row.LeaseLeft)}", "leaseEnd: time.Now().Add(row.LeaseLeft)}"},
 			},
 			sees: tests("TestClaimAnsweredAfterItsLeaseStartsNothing", "TestNoHandlerStartsUnderALeaseThatHasEnded"),
 		},
@@ -127,7 +129,7 @@ func running() []mutant {
 			name: "lane-left-before-outcome-is-durable", oracle: safety,
 			what: "a suspect lets the next one in when its handler returns: a process that dies while outcomes wait counts against all of them",
 			edits: []edit{
-				{"dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.leaveQuarantine(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
+				{"internal/engine/dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.holdings.leaveQuarantine(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
 			},
 			sees: tests("TestSuspectHoldsItsLaneUntilItsOutcomeIsStored").and(simulation, "1000"),
 		},
@@ -135,7 +137,7 @@ func running() []mutant {
 			name: "suspects-run-with-all", oracle: safety,
 			what: "entries of one lost lease run like any others: all that was claimed beside a killer is at its last delivery after two crashes",
 			edits: []edit{
-				{"quarantine.go", "	case q.few[t] >= fewOf(t) ||", "	case q.few[t] >= 1<<30 ||"},
+				{"internal/engine/quarantine.go", "	case q.few[t] >= fewOf(t) ||", "	case q.few[t] >= 1<<30 ||"},
 			},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone"),
 		},
@@ -143,7 +145,7 @@ func running() []mutant {
 			name: "alone-beside-few", oracle: safety,
 			what: "an entry of two lost leases runs beside those of one: it may take one of them to its last delivery",
 			edits: []edit{
-				{"quarantine.go", "	case lost >= aloneAfter && q.total > 0:\n", "	case false:\n"},
+				{"internal/engine/quarantine.go", "	case lost >= aloneAfter && q.total > 0:\n", "	case false:\n"},
 			},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestSuspectThatIsToRunAloneGetsItsTurn").and(simulation, "1000"),
 		},
@@ -151,7 +153,7 @@ func running() []mutant {
 			name: "late-commit-suspected", oracle: leak,
 			what: "an entry that was committed long after its Record passes for one that has lost a lease, and keeps a place that nobody gives back",
 			edits: []edit{
-				{"claims.go", "	if row.Version == 0 && row.DeliveryCount > 0 &&", "	if false &&"},
+				{"internal/engine/picker.go", "	if row.Version == 0 && row.DeliveryCount > 0 &&", "	if false &&"},
 			},
 			sees: tests("TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine").and(simulation, "2000"),
 		},
@@ -159,8 +161,8 @@ func running() []mutant {
 			name: "broken-batch-runs-after-stop", oracle: duplicates,
 			what: "a batch that breaks after the end of Run's context is run again entry by entry",
 			edits: []edit{
-				{"dispatcher.go", "	case d.run.Err() != nil, errors.Is(cause, ErrStopping):\n", "	case false:\n"},
-				{"dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"internal/engine/batch.go", "	case stopping, errors.Is(cause, processlog.ErrStopping):\n", "	case stopping && false:\n"},
+				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
 			},
 			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "10000"),
 		},
@@ -168,8 +170,8 @@ func running() []mutant {
 			name: "outcome-waits-while-leases-end", oracle: safety,
 			what: "an entry is taken out as soon as its third lease has ended, although a living process may still hold its success",
 			edits: []edit{
-				{"claims.go", "	case row.DeliveryCount > crashBudget:\n", "	case row.DeliveryCount >= crashBudget:\n"},
-				{"claims.go", "		if lost > crashBudget {\n", "		if lost >= crashBudget {\n"},
+				{"internal/engine/picker.go", "	case row.DeliveryCount > crashBudget:\n", "	case row.DeliveryCount >= crashBudget:\n"},
+				{"internal/engine/dispatcher.go", "		if lost > crashBudget {\n", "		if lost >= crashBudget {\n"},
 			},
 			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
 		},
@@ -177,9 +179,9 @@ func running() []mutant {
 			name: "handler-starts-after-stop", oracle: duplicates,
 			what: "what a claim brings after the end of Run's context is started",
 			edits: []edit{
-				{"dispatcher.go", "if d.run.Err() != nil ||", "if d.base.Err() != nil ||"},
-				{"transactional.go", "	if d.stopping() { ", "	if false { "},
-				{"dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"internal/engine/dispatcher.go", "	run, _ := d.contexts()\n	attempts, refused", "	_, run := d.contexts()\n	attempts, refused"},
+				{"internal/engine/transactional.go", "	if d.stopping() { ", "	if false { "},
+				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
 		},
@@ -187,7 +189,7 @@ func running() []mutant {
 			name: "late-success-unlogged", oracle: safety,
 			what: "a success that comes too late is thrown away without a word in the log: the work is done, and the entry says otherwise",
 			edits: []edit{
-				{"settle.go", "		return slog.LevelWarn\n", "		return slog.LevelDebug\n"},
+				{"internal/engine/settler.go", "		return slog.LevelWarn\n", "		return slog.LevelDebug\n"},
 			},
 			sees: tests("TestSuccessThatComesTooLateIsLoggedAsAWarning"),
 		},
@@ -195,8 +197,8 @@ func running() []mutant {
 			name: "held-up-start-after-stop", oracle: duplicates,
 			what: "what was let in before the end of Run's context, and held up before its handler, is started after it",
 			edits: []edit{
-				{"dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
-				{"dispatcher.go", "	if !d.stopping() {\n		verdicts", "	if true {\n		verdicts"},
+				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"internal/engine/batch.go", "	if !d.stopping() {\n		verdicts", "	if true {\n		verdicts"},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp"),
 		},
@@ -204,8 +206,8 @@ func running() []mutant {
 			name: "late-batch-runs-again", oracle: duplicates,
 			what: "a batch that breaks after its leases have ended is run again entry by entry, beside whoever has them now",
 			edits: []edit{
-				{"dispatcher.go", "	case !a.gone && time.Now().After(a.leaseEnd):\n", "	case false:\n"},
-				{"dispatcher.go", "		d.renewAll(t.cfg.Lease, late)\n", ""},
+				{"internal/engine/batch.go", "	case !a.gone && time.Now().After(a.leaseEnd):\n", "	case false:\n"},
+				{"internal/engine/batch.go", "		d.renewer.renewAll(t.Lease, late)\n", ""},
 			},
 			sees: tests("TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere"),
 		},
@@ -213,7 +215,7 @@ func running() []mutant {
 			name: "stuck-batch-stays-stuck", oracle: lateness,
 			what: "an entry of a batch that was stuck, run again alone, passes for stuck from its first moment: no lease is renewed, and nobody hears of it if it is",
 			edits: []edit{
-				{"dispatcher.go", "a.started, a.stuck = ctx, cancel, time.Now(), false\n", "a.started = ctx, cancel, time.Now()\n"},
+				{"internal/engine/dispatcher.go", "a.started, a.stuck = ctx, cancel, time.Now(), false\n", "a.started = ctx, cancel, time.Now()\n"},
 			},
 			sees: tests("TestEntryOfABrokenBatchThatWasStuckStartsAfresh"),
 		},
@@ -221,7 +223,7 @@ func running() []mutant {
 			name: "lease-counted-beside-renewal", oracle: lateness,
 			what: "a process counts a lease against an entry whose batch was stuck and has returned, while its lease is asked for anew to run it alone",
 			edits: []edit{
-				{"holding.go", "a.stuck && !a.anew && ", "a.stuck && "},
+				{"internal/engine/attempt.go", "a.stuck && !a.anew && ", "a.stuck && "},
 			},
 			sees: tests("TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew"),
 		},
@@ -229,7 +231,7 @@ func running() []mutant {
 			name: "stuck-takes-retries-from-others", oracle: lateness,
 			what: "a process that is stuck on an entry takes the next try, which another process has asked for, and lets a lease pass in it",
 			edits: []edit{
-				{"claims.go", "min(-row.LeaseLeft, -row.DueIn) <", "-row.LeaseLeft <"},
+				{"internal/engine/picker.go", "min(-row.LeaseLeft, -row.DueIn) <", "-row.LeaseLeft <"},
 			},
 			sees: tests("TestStuckProcessLeavesARetryToOthers").and(simulation, "3000"),
 		},
@@ -237,8 +239,8 @@ func running() []mutant {
 			name: "stuck-claimed-here", oracle: leak,
 			what: "a process runs an entry again that one of its handlers is stuck on: two goroutines hang",
 			edits: []edit{
-				{"claims.go", "	case stuck, row.DeliveryCount == crashBudget:\n", "	case row.DeliveryCount == crashBudget:\n"},
-				{"dispatcher.go", "|| d.held[a.holding()] != nil ||", "|| d.held[a.holding()] != nil && !d.held[a.holding()].stuck ||"},
+				{"internal/engine/picker.go", "	case stuck, row.DeliveryCount == crashBudget:\n", "	case row.DeliveryCount == crashBudget:\n"},
+				{"internal/engine/holdings.go", "|| h.held[a.holding()] != nil ||", "|| h.held[a.holding()] != nil && !h.held[a.holding()].stuck ||"},
 			},
 			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
 		},
@@ -246,7 +248,7 @@ func running() []mutant {
 			name: "cancelled-after-timeout-run-again", oracle: duplicates,
 			what: "an entry that was cancelled when its batch had timed out, and not returned, is run again alone",
 			edits: []edit{
-				{"dispatcher.go", "	a.gone = true\n", "	a.gone = a.ctx.Err() == nil\n"},
+				{"internal/engine/attempt.go", "	a.gone = true\n", "	a.gone = a.ctx.Err() == nil\n"},
 			},
 			sees: tests("TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain"),
 		},
@@ -254,7 +256,7 @@ func running() []mutant {
 			name: "debts-forgotten", oracle: safety,
 			what: "a lease that could not be given back is left to end by itself, and counts as lost",
 			edits: []edit{
-				{"debts.go", "	c.debts.owe(owed.ids)\n	c.debtLane.Add(owed)\n", ""},
+				{"internal/engine/debts.go", "	d.owe(owed.ids)\n	d.lane.Add(owed)\n", ""},
 			},
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
 		},
@@ -262,7 +264,7 @@ func running() []mutant {
 			name: "hanging-in-every-slot-uncounted", oracle: lateness,
 			what: "an entry whose stuck handler has the last slot is never taken out",
 			edits: []edit{
-				{"reconciler.go", "	r.c.countHanging()\n", ""},
+				{"internal/engine/reconciler.go", "	r.countHanging()\n", ""},
 			},
 			sees: tests("TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot"),
 		},
@@ -270,7 +272,7 @@ func running() []mutant {
 			name: "take-out-first", oracle: safety,
 			what: "an entry is taken out although the handler that was stuck on it has returned, and its success waits beside",
 			edits: []edit{
-				{"claims.go", "		return held != nil && !stuck\n", "		return held == nil && stuck\n"},
+				{"internal/engine/settler.go", "		return held != nil && !stuck\n", "		return held == nil && stuck\n"},
 			},
 			sees: tests("TestWhatAStuckHandlerReportsComesBeforeItsTakingOut", "TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess"),
 		},

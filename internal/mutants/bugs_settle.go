@@ -16,7 +16,7 @@ func settling() []mutant {
 			name: "success-not-absorbed", oracle: duplicates,
 			what: "a success that comes after its lease has ended is dropped, although the work is done",
 			edits: []edit{
-				{"outcome.go", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = Succeeded, EndedByHandler, row.State == Compensating\n"},
+				{"internal/engine/outcome.go", "o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, row.State == processlog.Compensating\n"},
 			},
 			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").and(simulation, "300"),
 		},
@@ -60,7 +60,7 @@ func settling() []mutant {
 			name: "settle-not-repeated", oracle: safety,
 			what: "an outcome that the database did not take at once is given up",
 			edits: []edit{
-				{"settle.go", "if !c.pause(settleBackoff.delay(failures)) {", "if true || !c.pause(settleBackoff.delay(failures)) {"},
+				{"internal/engine/settler.go", "if !s.pause(delay(settleBackoff, failures)) {", "if true || !s.pause(delay(settleBackoff, failures)) {"},
 			},
 			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300"),
 		},
@@ -68,7 +68,7 @@ func settling() []mutant {
 			name: "settle-waits-past-the-stop", oracle: duplicates,
 			what: "an outcome waits longer for its next try than a stop waits for it: the database is back, and the entry runs again all the same",
 			edits: []edit{
-				{"settle.go", "Exponential(200*time.Millisecond, stopPatience/2)", "Exponential(200*time.Millisecond, 3*stopPatience)"},
+				{"internal/engine/settler.go", "Exponential(200*time.Millisecond, stopPatience/2)", "Exponential(200*time.Millisecond, 3*stopPatience)"},
 			},
 			sees: tests("TestStopStoresOutcomesInADatabaseThatIsBack"),
 		},
@@ -76,7 +76,7 @@ func settling() []mutant {
 			name: "exhausted-early", oracle: safety,
 			what: "an entry is exhausted one failure too soon",
 			edits: []edit{
-				{"outcome.go", "case o.ProcessCount >= t.maxProcessCount(row):", "case o.ProcessCount+1 >= t.maxProcessCount(row):"},
+				{"internal/engine/outcome.go", "case o.ProcessCount >= t.maxProcessCount(row):", "case o.ProcessCount+1 >= t.maxProcessCount(row):"},
 			},
 			sees: tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300").and(model, "m:exhaust-early"),
 		},
@@ -84,7 +84,7 @@ func settling() []mutant {
 			name: "exhausted-late", oracle: safety,
 			what: "an entry is exhausted one failure too late",
 			edits: []edit{
-				{"outcome.go", "case o.ProcessCount >= t.maxProcessCount(row):", "case o.ProcessCount > t.maxProcessCount(row):"},
+				{"internal/engine/outcome.go", "case o.ProcessCount >= t.maxProcessCount(row):", "case o.ProcessCount > t.maxProcessCount(row):"},
 			},
 			sees: tests("TestExhaustedEntryIsCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300"),
 		},
@@ -115,7 +115,7 @@ func settling() []mutant {
 			name: "snooze-counts", oracle: safety,
 			what: "asking to be called later spends an attempt",
 			edits: []edit{
-				{"outcome.go", "	case v.kind == snooze:\n", "	case v.kind == snooze:\n		o.ProcessCount, o.To = o.ProcessCount+1, Retrying\n"},
+				{"internal/engine/outcome.go", "	case v.kind == snooze:\n", "	case v.kind == snooze:\n		o.ProcessCount, o.To = o.ProcessCount+1, processlog.Retrying\n"},
 			},
 			sees: tests("TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
 		},
@@ -123,7 +123,7 @@ func settling() []mutant {
 			name: "snooze-cut", oracle: safety,
 			what: "a handler that asks to be called in 90 days is called in 30: early",
 			edits: []edit{
-				{"retry.go", "min(max(d, minBackoff), processlog.MaxDelay)", "min(max(d, minBackoff), 30*24*time.Hour)"},
+				{"internal/engine/outcome.go", "min(max(d, minBackoff), processlog.MaxDelay)", "min(max(d, minBackoff), 30*24*time.Hour)"},
 			},
 			sees: tests("TestOutcomeFollowsTheContract", "TestWaitThatAHandlerAsksForIsStoredAsGiven").and(simulation, "300"),
 		},
@@ -131,7 +131,7 @@ func settling() []mutant {
 			name: "snooze-hot-loop", oracle: duplicates,
 			what: "a handler that asks to be called in no time is called as fast as it can return",
 			edits: []edit{
-				{"outcome.go", "	if v.after > 0 {\n", "	if v.after > 0 || v.kind == snooze {\n"},
+				{"internal/engine/outcome.go", "	if v.after > 0 {\n", "	if v.after > 0 || v.kind == snooze {\n"},
 			},
 			sees: tests("TestSnoozeOfNothingFollowsTheTypesSchedule"),
 		},
@@ -139,13 +139,7 @@ func settling() []mutant {
 			name: "queue-before-database", oracle: safety,
 			what: "the queue forgets an entry before the database has its outcome; a process that dies in between leaves it to the reconciler alone",
 			edits: []edit{
-				{"settle.go", "	batch, results := c.writeOutcomes(token, batch)\n", `	for _, s := range batch {
-		if s.a.token != 0 {
-			c.ackBatch([]ack{{s.a.t.name, QueueOutcome{ID: s.outcome.ID, Token: s.a.token, Remove: s.outcome.To.Terminal(), In: processlog.DueIn(s.outcome.After)}}})
-		}
-	}
-	batch, results := c.writeOutcomes(token, batch)
-`},
+				{"internal/engine/settler.go", "	batch, results := s.writeOutcomes(token, batch)\n", "	for _, o := range batch {\n		if o.a.token != 0 {\n			s.announcer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})\n		}\n	}\n	batch, results := s.writeOutcomes(token, batch)\n"},
 			},
 			sees:     tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
 			survives: selection{crash: "outcomes-stored"},
@@ -163,7 +157,7 @@ func settling() []mutant {
 			name: "locked-outcomes-block", oracle: lateness,
 			what: "an outcome whose row is locked is offered again among the others, which wait with it",
 			edits: []edit{
-				{"settle.go", "		c.slowLane.Add(s)\n", "		c.settleLane.Add(s)\n"},
+				{"internal/engine/settler.go", "		s.slow.Add(done)\n", "		s.lane.Add(done)\n"},
 			},
 			sees: tests("TestOutcomeOfALockedRowWaitsApartFromTheOthers"),
 		},

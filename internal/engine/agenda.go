@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/groupcommit"
+)
+
+const (
+	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more. See peekEvery.
+	peekInterval = 5 * time.Second
+
+	// lostPeek is the same while the queue has lost entries of a type.
+	lostPeek = time.Second
+)
+
+// agenda is when each type is worth a claim. Whoever learns of an entry that comes due, or of a slot that is free, tells it;
+// the scanner works it off.
+type agenda struct {
+	types *types
+	wake  chan struct{} // the scanner may be asleep
+
+	mu    sync.Mutex // guards the fields below
+	names []string   // of the types, sorted; as they are when Run begins
+	scans map[string]*scan
+	peek  time.Time // when to ask the queue next
+}
+
+func newAgenda(t *types) *agenda {
+	return &agenda{types: t, wake: make(chan struct{}, 1), scans: make(map[string]*scan)}
+}
+
+// prepare makes everything worth a claim at once, for a Run that begins.
+func (a *agenda) prepare() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.peek = time.Now()
+	a.names = a.types.names()
+	slices.Sort(a.names)
+	for _, name := range a.names {
+		a.scans[name] = &scan{due: time.Now(), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead()}
+	}
+}
+
+// poke wakes the scanner.
+func (a *agenda) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it is to wake already
+	}
+}
+
+// expect makes the scanner look at a type in at most in.
+func (a *agenda) expect(businessType string, in time.Duration) {
+	due := time.Now().Add(max(0, in))
+	a.mu.Lock()
+	scan := a.scans[businessType]
+	earlier := scan != nil && scan.hear(due)
+	a.mu.Unlock()
+	if earlier {
+		a.poke()
+	}
+}
+
+// told takes another process's word that an entry is due, which every process hears.
+func (a *agenda) told(businessType string) {
+	var in time.Duration
+	a.mu.Lock()
+	if scan := a.scans[businessType]; scan != nil {
+		in = scan.holdBack()
+	}
+	a.mu.Unlock()
+	a.expect(businessType, in)
+}
+
+// free gives slots of a type back; entries may be waiting for them.
+func (a *agenda) free(t *Type, n int) {
+	t.slots.release(n)
+	a.freed(t)
+}
+
+// cancel gives the slots back that a credit holds.
+func (a *agenda) cancel(businessType string, credit *credit) {
+	t := a.types.named(businessType)
+	t.slots.use(credit, 0)
+	a.freed(t)
+}
+
+// freed tells that a slot of a type is free, which matters only while more entries are due.
+func (a *agenda) freed(t *Type) {
+	a.mu.Lock()
+	scan := a.scans[t.Name]
+	hungry := scan != nil && scan.wants(t, time.Now())
+	a.mu.Unlock()
+	if hungry {
+		a.poke()
+	}
+}
+
+// overflow tells that the database holds due entries of a type beyond those the queue knows.
+func (a *agenda) overflow(businessType string) {
+	a.mu.Lock()
+	if scan := a.scans[businessType]; scan != nil {
+		scan.backlog = true
+	}
+	a.mu.Unlock()
+	a.expect(businessType, 0)
+}
+
+// canClaim reports whether a claim of a type could begin now.
+func (a *agenda) canClaim(t *Type) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	scan := a.scans[t.Name]
+	return scan != nil && scan.claiming < claimsInFlight && !time.Now().Before(scan.closed) && t.slots.free() > 0
+}
+
+// heard is how much was heard of each type, in the order of their names.
+func (a *agenda) heard() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	heard := make([]int, len(a.names))
+	for i, name := range a.names {
+		heard[i] = a.scans[name].heard
+	}
+	return heard
+}
+
+// postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked.
+func (a *agenda) postpone(businessType string, heard int, wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	due := time.Now().Add(min(wait, 2*peekInterval))
+	if scan := a.scans[businessType]; scan.claiming == 0 && scan.heard == heard && !scan.backlog && scan.failures == 0 && due.After(scan.due) {
+		scan.due = due
+	}
+}
+
+// peekSoon has the queue asked again before long.
+func (a *agenda) peekSoon(in time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.peek = time.Now().Add(in)
+}
+
+// began notes that the transaction of a claim begins.
+func (a *agenda) began(t *Type, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.scans[t.Name].pace.Begin(now)
+}
+
+// ended notes that it is over.
+func (a *agenda) ended(t *Type, took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.scans[t.Name].pace.End(took)
+}
+
+// claimEnded takes note of how a claim went that began when scan.fulls was fulls.
+func (a *agenda) claimEnded(t *Type, got claimResult, fulls int) {
+	a.mu.Lock()
+	a.scans[t.Name].ended(got, fulls)
+	a.mu.Unlock()
+	a.poke()
+}
+
+// hasBacklog reports whether the database holds due entries of a type that the queue does not.
+func (a *agenda) hasBacklog(t *Type) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.scans[t.Name].backlog
+}
+
+func (a *agenda) readAhead(t *Type) *readAhead {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.scans[t.Name].ahead
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// announcer tells the queue of entries and of what has become of them. Whoever has something to tell hands it over and goes
+// on: where the queue does not take it, the reconciler comes to it again.
+type announcer struct {
+	*base
+	types  *types
+	agenda *agenda
+	health *queueHealth
+	losses *losses
+
+	fresh groupcommit.Batcher[processlog.Announcement] // entries that come due
+	moved groupcommit.Batcher[processlog.Announcement] // those that come sooner than the queue knows
+	acks  groupcommit.Batcher[ack]                     // outcomes
+}
+
+// ack is what the queue is to be told of an outcome.
+type ack struct {
+	businessType string
+	outcome      processlog.QueueOutcome
+}
+
+// queueBound is how much may wait to be told: more than anybody can work off is found again.
+const queueBound = 100_000
+
+func newAnnouncer(b *base, t *types, a *agenda) *announcer {
+	n := &announcer{base: b, types: t, agenda: a, health: newQueueHealth(b, t), losses: newLosses()}
+	n.fresh.Max, n.fresh.Workers, n.fresh.Bound, n.fresh.Flush = 1000, 1, queueBound, n.announceBatch
+	n.moved.Max, n.moved.Workers, n.moved.Bound, n.moved.Flush = 1000, 1, queueBound, n.moveBatch
+	n.acks.Max, n.acks.Workers, n.acks.Bound, n.acks.Flush = 1000, 1, queueBound, n.ackBatch
+	return n
+}
+
+// announces reports whether the queue wants to know of an entry: not beyond its horizon, and a wheel only
+// of types that run here.
+func (n *announcer) announces(businessType string, in time.Duration) bool {
+	if in > n.Horizon+n.ReconcileInterval {
+		return false
+	}
+	return !n.Local || n.types.accepting(businessType) != nil
+}
+
+// announce hands items to the queue.
+func (n *announcer) announce(items []processlog.Announcement) { n.handOver(&n.fresh, items) }
+
+// move tells it of an entry whose due moment somebody has moved, if it wants to know.
+func (n *announcer) move(businessType string, id processlog.ID, in time.Duration) {
+	if n.announces(businessType, in) {
+		n.handOver(&n.moved, []processlog.Announcement{{BusinessType: businessType, ID: id, In: in}})
+	}
+}
+
+func (n *announcer) handOver(lane *groupcommit.Batcher[processlog.Announcement], items []processlog.Announcement) {
+	if len(items) == 0 || !n.health.up() {
+		return // the database is polled, and the queue is rebuilt when it is back
+	}
+	if !lane.Add(items...) {
+		n.health.forgot() // too many to keep in memory
+	}
+}
+
+func (n *announcer) announceBatch(batch []processlog.Announcement) {
+	ctx, cancel := n.queueCall()
+	defer cancel()
+	_ = n.announceNow(ctx, batch, n.types.leaseRange().longest) // the queue's health has been told
+}
+
+// moveBatch tells of entries whose due moment somebody has moved: the place the queue knows, which may be a
+// lease's end, is no longer worth keeping.
+func (n *announcer) moveBatch(batch []processlog.Announcement) {
+	ctx, cancel := n.queueCall()
+	defer cancel()
+	_ = n.announceNow(ctx, batch, 0)
+}
+
+// announceNow tells the queue, and whoever sleeps for these entries.
+func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announcement, maxLease time.Duration) error {
+	failpoint.Reach(failpoint.AnnounceNext)
+	heads, lost, err := n.Queue.Announce(ctx, batch, processlog.AnnounceRules{MaxLease: maxLease, Limit: n.QueueLimit, Near: n.near()})
+	failpoint.Reach(failpoint.Announced)
+	n.health.saw(err)
+	if err != nil {
+		return err
+	}
+	n.losses.add(lost...)
+	for _, a := range batch {
+		n.agenda.expect(a.BusinessType, a.In)
+	}
+	elsewhere := slices.DeleteFunc(heads, func(head string) bool {
+		t := n.types.accepting(head)
+		return t != nil && n.agenda.canClaim(t)
+	})
+	if len(elsewhere) > 0 && !n.Local {
+		n.saw(troubleNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
+	}
+	return nil
+}
+
+func (n *announcer) ackBatch(batch []ack) {
+	if !n.health.up() {
+		return
+	}
+	byType := grouped.By(batch, func(a ack) string { return a.businessType })
+	for _, name := range byType.Order {
+		items := make([]processlog.QueueOutcome, len(byType.Groups[name]))
+		for i, a := range byType.Groups[name] {
+			items[i] = a.outcome
+		}
+		ctx, cancel := n.queueCall()
+		err := n.Queue.Settle(ctx, name, items)
+		failpoint.Reach(failpoint.QueueSettled)
+		cancel()
+		n.health.saw(err)
+		for _, item := range items {
+			if !item.Remove && err == nil {
+				n.agenda.expect(name, item.In) // only now: a claim before the queue knows would find nothing
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// attempt is one run of a handler on one entry, or the entry's share of a batch.
+type attempt struct {
+	row     processlog.Row
+	token   int64       // of the queue lease it was claimed with; 0: none
+	suspect atomic.Bool // it holds a place in quarantine
+
+	t       *Type
+	ctx     context.Context // the handler's; kept to ask why it ended
+	cancel  context.CancelCauseFunc
+	started time.Time
+
+	leaseEnd time.Time   // by our clock, which no write depends on; guarded by holdings.mu once running
+	stuck    bool        // reported; guarded by holdings.mu
+	anew     bool        // its batch has returned, and its lease is asked for anew; guarded by holdings.mu
+	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
+	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
+	gone     bool        // the entry is this process's no more; guarded by holdings.mu
+}
+
+// holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.
+type holding struct {
+	id    processlog.ID
+	epoch uint32
+}
+
+func (a *attempt) holding() holding { return holding{a.row.ID, a.row.Epoch} }
+
+func (a *attempt) compensating() bool { return a.row.State == processlog.Compensating }
+
+// batched reports whether the attempt is one of a batch's, be it the only one.
+func (a *attempt) batched() bool { return a.t.RunBatch != nil && !a.compensating() }
+
+// hangsLocked reports whether a handler is stuck that has not returned since.
+func (a *attempt) hangsLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
+
+// endLocked ends the attempt of an entry that is this process's no more. A context that has timed out does not tell.
+func (a *attempt) endLocked(cause error) {
+	a.gone = true
+	a.cancel(cause)
+}
+
+// loseLocked deals with a lease that has gone.
+func (a *attempt) loseLocked() {
+	if a.returned.Load() {
+		a.lapsed = true // its outcome is being stored, or will be found out of date; until then it is held
+	} else {
+		a.endLocked(processlog.ErrLeaseLost)
+	}
+}
+
+func (a *attempt) event(err error) AttemptEvent {
+	return AttemptEvent{
+		ID: a.row.ID, BusinessType: a.row.BusinessType, Attempt: a.row.Attempt(), Compensation: a.compensating(),
+		Late: -a.row.DueIn, Duration: time.Since(a.started), Err: err,
+	}
+}

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/report"
+)
+
+// A connection that has gone silent must not hold up a lane for good.
+const (
+	statementTimeout = 10 * time.Second
+	queueTimeout     = 2 * time.Second
+)
+
+// base is what every part works with: the servers, the settings, and whom to tell of trouble.
+type base struct {
+	*Config
+	troubles troubles
+
+	// work is the context of everything that outlives a call; Close ends it.
+	work    context.Context
+	endWork context.CancelCauseFunc
+}
+
+func newBase(ctx context.Context, cfg *Config) *base {
+	b := &base{Config: cfg}
+	b.troubles.log, b.troubles.number, b.troubles.closed = cfg.Log, cfg.ErrorNumber, func() bool { return b.work.Err() != nil }
+	b.work, b.endWork = context.WithCancelCause(b.reporting(context.WithoutCancel(ctx)))
+	return b
+}
+
+func (b *base) statement() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.work, statementTimeout)
+}
+
+func (b *base) queueCall() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.work, queueTimeout)
+}
+
+// pause waits, and returns false when the engine is closed meanwhile.
+func (b *base) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-b.work.Done():
+		return false
+	}
+}
+
+// saw takes the result of a statement of ours.
+func (b *base) saw(what string, err error) {
+	if err != nil {
+		b.troubles.failed(what, "", err)
+		return
+	}
+	b.troubles.passed(what, "")
+}
+
+// near is how far ahead of their due moments all entries are announced, each round: a process that died before it
+// could announce has left some that the queue never heard of, and a full queue has left out others. It outlasts the
+// lead of a process that is gone and the round of the next one. A wheel's process announces for itself, with each round.
+func (b *base) near() time.Duration {
+	if b.Local {
+		return 2 * b.PollInterval
+	}
+	return 4 * b.ReconcileInterval
+}
+
+// reporting makes a context lead to this engine what lies beneath an interface, or beneath package sql, has to tell.
+func (b *base) reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
+
+// reports takes what is told. A session that is thrown away is mended by that.
+type reports struct{ *base }
+
+func (r reports) Reported(what string, err error) {
+	if what == report.Session {
+		r.troubles.complain(what, err)
+		return
+	}
+	r.saw(what, err)
+}
+
+// tell calls one of the observer's functions.
+func tell[E any](b *base, observe func(E), event E) {
+	if observe == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			b.Log.Error("observer panicked", "panic", p)
+		}
+	}()
+	observe(event)
+}
+
+// setIn makes the map when it is first needed.
+func setIn[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[key] = value
+}

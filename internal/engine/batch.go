@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// runBatch runs a batch, under a context of its own: what ends one entry's attempt must not fail the others'.
+// A batch that did not come to a verdict for each entry spends no attempt: every entry is run again alone,
+// and that counts.
+func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
+	var verdicts []error
+	whole := false
+	ctx, cancel := d.handlerContext(t, nil)
+	defer func() {
+		cancel(nil)
+		if !whole {
+			d.renewLate(t, batch)
+		}
+		for i, a := range batch {
+			switch {
+			case !whole:
+				d.again(a)
+			case verdicts == nil:
+				d.finish(a, ending{})
+			default:
+				d.finish(a, ending{err: verdicts[i]})
+			}
+		}
+	}()
+	rows := make([]*processlog.Row, len(batch))
+	for i, a := range batch {
+		rows[i] = &a.row
+		tell(d.base, d.Observer.AttemptStarted, a.event(nil))
+	}
+	failpoint.Reach(failpoint.BatchStarted)
+	if !d.stopping() {
+		verdicts, whole = d.callBatch(ctx, t, rows)
+	}
+}
+
+func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.Row) (verdicts []error, whole bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.Log.Warn("compensator: batch handler panicked; its entries run alone", "type", t.Name, "panic", p)
+			whole = false
+		}
+	}()
+	verdicts = t.RunBatch(ctx, rows)
+	if verdicts == nil {
+		return nil, true
+	}
+	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
+	return verdicts, len(verdicts) == len(rows) && !timedOut
+}
+
+// again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
+func (d *dispatcher) again(a *attempt) {
+	if cause := d.over(a); cause != nil {
+		d.finish(a, ending{err: cause, cause: cause})
+		return
+	}
+	failpoint.Reach(failpoint.BatchBroken)
+	tell(d.base, d.Observer.AttemptEnded, a.event(errNoVerdict))
+	a.cancel(nil)
+	d.prepare(a)
+	go d.attempt(a)
+}
+
+// over is why no handler may be called for an attempt once more; nil: one may.
+func (d *dispatcher) over(a *attempt) error {
+	stopping := d.stopping()
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	switch cause := context.Cause(a.ctx); {
+	case stopping, errors.Is(cause, processlog.ErrStopping):
+		return processlog.ErrStopping
+	case !a.gone && time.Now().After(a.leaseEnd):
+		return processlog.ErrLeaseLost // it was asked for anew, and was not to be had
+	case !a.gone:
+		return nil
+	case errors.Is(cause, processlog.ErrTimeout):
+		return processlog.ErrLeaseLost // cancelled or not
+	default:
+		return cause
+	}
+}
+
+// renewLate asks for the leases anew that ended before a batch did: a stuck one may return long after them, when others
+// have had its entries.
+func (d *dispatcher) renewLate(t *Type, batch []*attempt) {
+	var late []*attempt
+	for _, a := range batch {
+		if d.beginAnew(a) {
+			late = append(late, a)
+		}
+	}
+	if len(late) > 0 && !d.stopping() {
+		d.renewer.renewAll(t.Lease, late)
+	}
+}
+
+// beginAnew reports whether an attempt's lease has ended, by our clock. From then on its batch is not what it is stuck on.
+func (d *dispatcher) beginAnew(a *attempt) bool {
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	a.anew = time.Now().After(a.leaseEnd)
+	return a.anew
+}
+
+// errNoVerdict ends the attempts of a batch whose entries are run again alone.
+var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
+
+// only is the verdict of a batch of one.
+func only(verdicts []error) error {
+	switch {
+	case verdicts == nil:
+		return nil
+	case len(verdicts) != 1:
+		return fmt.Errorf("batch handler answered with %d errors for 1 entry", len(verdicts))
+	}
+	return verdicts[0]
+}

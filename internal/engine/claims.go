@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// claims takes leases in the database, and gives back those that ran nothing.
+type claims struct {
+	*base
+	holdings  *holdings
+	announcer *announcer
+	witness   *witness
+	debts     *debts
+}
+
+// refusedRetry is when an entry this process must not run now is offered again.
+const refusedRetry = time.Second
+
+// claimed is what a claim brought, and when it was asked for: the leases have run since then at the most, however long the
+// answer was on its way.
+type claimed struct {
+	processlog.Claimed
+	asked time.Time
+}
+
+// claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
+func (c *claims) claim(t *Type, want []processlog.Wanted, limit int) (claimed, error) {
+	return c.claimOnly(t, want, limit, false)
+}
+
+// claimOnly is claim, if hanging of nothing but what a handler of this process is stuck on.
+func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging bool) (claimed, error) {
+	if err := c.witness.refusal(); err != nil {
+		return claimed{}, err
+	}
+	want, owed := c.debts.without(want)
+	if len(want) == 0 {
+		return claimed{Claimed: processlog.Claimed{Waiting: owed}}, nil
+	}
+	p := picker{t: t, holdings: c.holdings, want: want, room: limit, hanging: hanging}
+	token := processlog.NewToken()
+	ctx, cancel := c.statement()
+	defer cancel()
+	asked := time.Now()
+	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
+	failpoint.Reach(failpoint.ClaimCommitted)
+	c.saw(troubleClaim, err)
+	if err == nil && !c.witness.trusts(found.Mine, asked) {
+		err = c.witness.refusal()
+	} else if err != nil {
+		c.witness.doubt()
+	}
+	if err != nil {
+		p.settle(nil)
+		c.releaseUnknown(want, token)
+		return claimed{}, err
+	}
+	p.settle(found.Mine)
+	found = p.leave(found)
+	found.Waiting = append(found.Waiting, owed...)
+	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)] // nothing is wrong with what came too late
+	return claimed{found, asked}, nil
+}
+
+// unleased asks for entries that hold no lease of ours.
+func unleased(ids []processlog.ID) []processlog.Wanted {
+	want := make([]processlog.Wanted, len(ids))
+	for i, id := range ids {
+		want[i] = processlog.Wanted{ID: id}
+	}
+	return want
+}
+
+// release undoes a claim that ran nothing, and offers the entry to whoever is free.
+func (c *claims) release(token processlog.Token, entries ...processlog.Announcement) {
+	ids := make([]processlog.ID, len(entries))
+	for i, e := range entries {
+		ids[i] = e.ID
+	}
+	if c.debts.release(ids, token) {
+		failpoint.Reach(failpoint.ClaimReleased)
+		c.announcer.announce(entries)
+	}
+}
+
+// releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.
+func (c *claims) releaseUnknown(want []processlog.Wanted, token processlog.Token) {
+	ids := make([]processlog.ID, len(want))
+	for i, w := range want {
+		ids[i] = w.ID
+	}
+	c.debts.release(ids, token)
+}

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Config is what an engine works with and by. All of it is required; durations are those of the root's Config.
+type Config struct {
+	Store     processlog.Store
+	Queue     processlog.Queue
+	Local     bool // the queue knows this process's entries only
+	QueueDown bool // it did not answer when it was checked
+
+	Fingerprint string // the store's
+	Log         *slog.Logger
+	Observer    Observer
+
+	Lease             time.Duration // of types that have none of their own; with no types at all, how often a scanner looks
+	Grace             time.Duration
+	ReconcileInterval time.Duration
+	PollInterval      time.Duration
+	Horizon           time.Duration
+	StopTimeout       time.Duration
+	QueueLimit        int
+
+	// Begin starts the transaction that a handler shares with its outcome.
+	Begin func(ctx context.Context) (Transaction, error)
+
+	// Extract gives a handler's context the values that travelled with its entry.
+	Extract func(base context.Context, headers map[string]string) context.Context
+
+	// ErrorNumber tells causes apart whose texts differ each time: the server's number of an error, or 0.
+	ErrorNumber func(err error) uint16
+}
+
+// Transaction is one that a handler's effect and its outcome share.
+type Transaction interface {
+	processlog.Tx
+	Over() error // why it has ended, if it has; a doubt is no end
+	Commit() error
+	Rollback()
+}

@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// dispatcher runs claimed entries, each in a goroutine of its own. Drain waits for them.
+type dispatcher struct {
+	*base
+	agenda   *agenda
+	holdings *holdings
+	witness  *witness
+	claims   *claims
+	settler  *settler
+	renewer  *renewer
+
+	mu      sync.Mutex              // guards the fields below
+	run     context.Context         // Run's own: no handler is started once it has ended
+	handler context.Context         // what handlers' contexts are made of; it outlives Run's own
+	stop    context.CancelCauseFunc // ends handler
+}
+
+// open makes ready for a Run.
+func (d *dispatcher) open(run context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.run = run
+	d.handler, d.stop = context.WithCancelCause(d.work)
+}
+
+func (d *dispatcher) contexts() (run, handler context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.run, d.handler
+}
+
+// stopping reports whether Run's context has ended.
+func (d *dispatcher) stopping() bool {
+	run, _ := d.contexts()
+	return run.Err() != nil
+}
+
+// startClaimed starts rows that one write of ours has leased, as a statement tells that was sent when asked says; token is
+// that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back.
+func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) {
+	attempts := make([]*attempt, 0, len(rows))
+	for _, row := range rows {
+		a := &attempt{t: t, row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
+		lost := lostLeases(&row)
+		if lost > crashBudget {
+			d.takeOut(a)
+			continue
+		}
+		a.suspect.Store(lost >= suspectAfter)
+		attempts = append(attempts, a)
+	}
+	if refused := d.start(t, attempts); len(refused) > 0 {
+		d.giveBack(t, refused)
+	}
+}
+
+// takeOut ends an entry whose leases keep ending with no outcome.
+func (d *dispatcher) takeOut(a *attempt) {
+	failpoint.Reach(failpoint.CrashesCounted)
+	stuck, _ := d.holdings.holds(&a.row)
+	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})
+	d.agenda.free(a.t, 1)
+}
+
+func (d *dispatcher) giveBack(t *Type, attempts []*attempt) {
+	entries := make([]processlog.Announcement, len(attempts))
+	for i, a := range attempts {
+		entries[i] = processlog.Announcement{BusinessType: t.Name, ID: a.row.ID}
+	}
+	d.agenda.free(t, len(attempts))
+	d.claims.release(attempts[0].row.Token, entries...)
+	for _, a := range attempts {
+		d.holdings.leaveQuarantine(a)
+	}
+}
+
+// start runs claimed entries of one type, each of which holds a slot, and returns at once those that it may not start.
+// Entries whose last lease was lost stay out of batches: a killer must not take others with it.
+func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt) {
+	for _, a := range attempts {
+		d.prepare(a)
+	}
+	run, _ := d.contexts()
+	attempts, refused = d.holdings.admit(run, attempts)
+	var batch []*attempt
+	for _, a := range attempts {
+		if a.batched() && lostLeases(&a.row) == 0 {
+			batch = append(batch, a)
+		} else {
+			go d.attempt(a)
+		}
+	}
+	for chunk := range slices.Chunk(batch, t.BatchSize) {
+		if len(chunk) == 1 {
+			go d.attempt(chunk[0]) // alone already: what comes of it counts
+		} else {
+			go d.runBatch(t, chunk)
+		}
+	}
+	return refused
+}
+
+// prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
+// ended by a lost lease, by Cancel, or when Run gives up waiting.
+func (d *dispatcher) prepare(a *attempt) {
+	own := &a.row
+	if a.batched() {
+		own = nil // alone in its batch or not: a batch carries nothing of one entry
+	}
+	ctx, cancel := d.handlerContext(a.t, own)
+	d.holdings.mu.Lock()
+	defer d.holdings.mu.Unlock()
+	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
+	a.anew = false
+}
+
+// handlerContext is a handler's context, with what travelled with an entry if its row is given.
+func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Context, context.CancelCauseFunc) {
+	_, ctx := d.contexts()
+	if own != nil {
+		ctx = d.Extract(ctx, own.Headers) // the user's code: not under the mutex
+	}
+	ctx, endTimeout := context.WithTimeoutCause(ctx, t.Timeout, processlog.ErrTimeout)
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, func(cause error) { cancel(cause); endTimeout() }
+}
+
+// attempt runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
+// its goroutine cannot skip.
+func (d *dispatcher) attempt(a *attempt) {
+	end := ending{err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
+	defer func() { d.finish(a, end) }()
+	tell(d.base, d.Observer.AttemptStarted, a.event(nil))
+	failpoint.Reach(failpoint.AttemptStarted)
+	end = d.call(a)
+}
+
+// ending is how an attempt came out.
+type ending struct {
+	err       error
+	settled   bool             // the outcome is durable: the handler's own transaction carried it
+	token     processlog.Token // it carries, when settled
+	unstarted bool             // no handler was called: the claim is given back
+	cause     error            // why it ended, where that is not what has ended its context
+}
+
+// call runs what the entry's state asks for, and turns a panic into a failure.
+func (d *dispatcher) call(a *attempt) (end ending) {
+	defer func() {
+		if p := recover(); p != nil {
+			end = ending{err: panicked(p)}
+		}
+	}()
+	inTx := a.t.RunTx
+	if a.compensating() {
+		inTx = a.t.UndoTx
+	}
+	switch {
+	case d.stopping(): // its start was held up: by an observer, or by what else runs in this process
+		return ending{err: processlog.ErrStopping, unstarted: true}
+	case inTx != nil:
+		return d.runTx(a, inTx)
+	}
+	return ending{err: a.t.call(a.ctx, &a.row)}
+}
+
+func panicked(p any) error { return &processlog.PanicError{Value: p, Stack: debug.Stack()} }
+
+// finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
+func (d *dispatcher) finish(a *attempt, end ending) {
+	failpoint.Reach(failpoint.HandlerReturned)
+	cause := cmp.Or(end.cause, context.Cause(a.ctx))
+	a.cancel(nil)
+	tell(d.base, d.Observer.AttemptEnded, a.event(end.err))
+	d.troubles.attempted(a.t.Name, end.err)
+	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
+	a.returned.Store(true)
+	switch {
+	case end.unstarted:
+		d.claims.release(a.row.Token, processlog.Announcement{BusinessType: a.t.Name, ID: a.row.ID})
+		d.holdings.forget(a)
+	case end.settled:
+		d.witness.memory.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, a.started)
+		d.settler.settled(s, processlog.Settled{Applied: true})
+	case end.err == errFenceLost:
+		d.settler.settled(s, processlog.Settled{})
+	default:
+		d.settler.lane.Add(s) // before the slot is free, so that a drain cannot miss it
+	}
+	d.holdings.handlerReturned()
+	d.agenda.free(a.t, 1)
+}
+
+// drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.
+func (d *dispatcher) drain(timeout time.Duration) error {
+	patience := time.NewTimer(timeout * 2 / 3)
+	defer patience.Stop()
+	select {
+	case <-d.holdings.whenIdle():
+	case <-patience.C:
+	}
+	d.stop(processlog.ErrStopping) // nothing starts from here on
+	deadline := time.NewTimer(timeout / 3)
+	defer deadline.Stop()
+	select {
+	case <-d.holdings.whenIdle():
+		return nil
+	case <-deadline.C:
+		return d.stuckError()
+	}
+}
+
+// stuckError names the handlers that have not returned. Perhaps the last one just has.
+func (d *dispatcher) stuckError() error {
+	if running := d.holdings.running(); len(running) > 0 {
+		return &processlog.StuckError{Stuck: running}
+	}
+	return nil
+}

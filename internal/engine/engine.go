@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Engine is the whole machine. All its methods may be called concurrently.
+type Engine struct {
+	*base
+	types      *types
+	agenda     *agenda
+	announcer  *announcer
+	missing    *missing
+	witness    *witness
+	holdings   *holdings
+	debts      *debts
+	claims     *claims
+	settler    *settler
+	renewer    *renewer
+	dispatcher *dispatcher
+	intake     *intake
+	scanner    *scanner
+	reconciler *reconciler
+
+	mu      sync.Mutex // guards running
+	running bool
+}
+
+// New makes an engine. What it tells of trouble goes where cfg says; of ctx it keeps the values. Close it.
+func New(ctx context.Context, cfg Config) *Engine {
+	e := &Engine{base: newBase(ctx, &cfg)}
+	b := e.base
+	e.types = newTypes(cfg.Lease)
+	e.agenda = newAgenda(e.types)
+	e.announcer = newAnnouncer(b, e.types, e.agenda)
+	e.missing = &missing{b}
+	e.witness = newWitness(b, e.types, e.agenda, e.missing)
+	e.holdings = newHoldings(e.agenda)
+	e.debts = newDebts(b)
+	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts}
+	e.settler = newSettler(b, e.agenda, e.announcer, e.holdings, e.witness)
+	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings}
+	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler, renewer: e.renewer}
+	e.intake = newIntake(b, e)
+	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+	return e
+}
+
+// Register takes a type in, before Run. Its errors name what is wrong.
+func (e *Engine) Register(t Type) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running {
+		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
+	}
+	t.slots = &slots{size: t.Concurrency, credit: t.Lease / 3}
+	return e.types.add(&t)
+}
+
+// Refusal is why nothing is to be recorded, or nil: the database has gone back. Asked for each Record, it may ask the
+// database once in a while.
+func (e *Engine) Refusal() error { return e.witness.refusesRecords() }
+
+// AcceptLoss keeps a person's go-ahead after a loss, and returns what this process knows to be lost.
+func (e *Engine) AcceptLoss(ctx context.Context, by processlog.ByHand) ([]processlog.LostEntry, error) {
+	return e.witness.acceptLoss(ctx, by)
+}
+
+// Changed acts on a change that has committed: an attempt here is told, and a new due moment announced.
+func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
+	failpoint.Reach(failpoint.ChangeCommitted)
+	after, err := ch.After(before)
+	if err != nil {
+		return
+	}
+	if ch.Action != processlog.ActionReschedule {
+		e.holdings.cancel(before.ID, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
+	}
+	if !after.State.Terminal() {
+		e.announcer.move(before.BusinessType, before.ID, ch.Delay)
+	}
+}
+
+// Reporting makes a context lead here what the store and its connections have to tell of trouble.
+func (e *Engine) Reporting(ctx context.Context) context.Context { return e.reporting(ctx) }
+
+// Start makes ready for a Run, whose context is ctx, and takes new entries from here on. ErrRunning.
+func (e *Engine) Start(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running {
+		return processlog.ErrRunning
+	}
+	e.running = true
+	e.dispatcher.open(ctx)
+	e.types.accepts.Store(true)
+	return nil
+}
+
+// Refuse takes no more new entries.
+func (e *Engine) Refuse() { e.types.accepts.Store(false) }
+
+// End ends what Start has begun.
+func (e *Engine) End() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Refuse()
+	e.running = false
+}
+
+// Scan, Reconcile, Listen and Renew are the loops of a Run. Each ends with its context, and has then ended all that it
+// has begun but handlers.
+func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
+func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
+func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
+
+// Listen wakes the scanner for entries other processes announced.
+func (e *Engine) Listen(ctx context.Context) { e.Queue.Listen(ctx, e.agenda.told) }
+
+// Drain waits for running handlers and stores their outcomes, once all loops but Renew have ended. Handlers that do not
+// return make it return a *StuckError; outcomes the database does not take, an error that says so.
+func (e *Engine) Drain() error {
+	began := time.Now()
+	await(time.NewTimer(e.StopTimeout/3), &e.intake.resolve, &e.intake.verify, &e.intake.claim)
+	stuck := e.dispatcher.drain(e.StopTimeout - time.Since(began))
+	failpoint.Reach(failpoint.HandlersEnded)
+	patience := time.NewTimer(max(e.StopTimeout/3, stopPatience))
+	if !await(patience, &e.settler.lane, &e.settler.slow) {
+		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
+	}
+	failpoint.Reach(failpoint.OutcomesDrained)
+	await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
+	return stuck
+}
+
+// stopPatience is how long a stop waits for outcomes to be stored, at least.
+const stopPatience = time.Second
+
+// Close waits briefly for what is on its way, and ends the rest.
+func (e *Engine) Close() {
+	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow,
+		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.debts.lane, &e.witness.lane}
+	await(time.NewTimer(closeTimeout), lanes...)
+	e.endWork(processlog.ErrClosed)
+	for _, l := range lanes {
+		<-l.Done() // only statements are left to wait for, and the ended context has cancelled them
+	}
+}
+
+const closeTimeout = 5 * time.Second
+
+// lane is a batcher that can be waited for.
+type lane interface {
+	Done() <-chan struct{}
+	Quiet() bool
+}
+
+// await waits until none of the lanes, which may feed each other, holds anything. It returns false when the
+// timer ends first.
+func await(timer *time.Timer, lanes ...lane) bool {
+	for {
+		for _, l := range lanes {
+			select {
+			case <-l.Done():
+			case <-timer.C:
+				return false
+			}
+		}
+		if !slices.ContainsFunc(lanes, func(l lane) bool { return !l.Quiet() }) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Health is how the engine and its servers are; see the root's.
+type Health struct {
+	Database          error
+	Queue             error
+	History           error
+	OldestOverdue     time.Duration
+	OldestOverdueType string
+	UnknownTypes      []string
+	Stuck             []processlog.StuckAttempt
+	Troubles          []Trouble
+}
+
+// Health asks the database and the queue. It works without Run, too.
+func (e *Engine) Health(ctx context.Context) Health {
+	ctx = e.reporting(ctx)
+	h := Health{Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), Queue: e.announcer.health.problem()}
+	if loss := e.witness.stopped(); loss != nil {
+		h.History = &loss.LossError
+	}
+	if h.Queue == nil && !e.Local {
+		_, _, h.Queue = e.Queue.Peek(ctx, []string{"health"})
+	}
+	heads, err := e.Store.Heads(ctx)
+	for _, head := range heads {
+		if err != nil || head.DueIn > 0 {
+			continue
+		}
+		err = e.addOverdue(ctx, &h, head)
+	}
+	h.Database = err
+	slices.Sort(h.UnknownTypes)
+	h.UnknownTypes = slices.Compact(h.UnknownTypes)
+	return h
+}
+
+func (e *Engine) addOverdue(ctx context.Context, h *Health, head processlog.Head) error {
+	oldest, err := e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: 1})
+	if err != nil || len(oldest) == 0 {
+		return err
+	}
+	rows, err := e.Store.Load(ctx, []processlog.ID{oldest[0].ID})
+	if err != nil {
+		return err
+	}
+	overdue := -oldest[0].In
+	if len(rows) > 0 {
+		overdue = -rows[0].DueIn
+	}
+	if overdue > h.OldestOverdue {
+		h.OldestOverdue, h.OldestOverdueType = overdue, head.BusinessType
+	}
+	if e.types.named(head.BusinessType) == nil && overdue > e.Grace {
+		h.UnknownTypes = append(h.UnknownTypes, head.BusinessType)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// holdings is what this process holds: an attempt from before its handler is called until its outcome is stored, or dropped.
+// Within one epoch an entry is held once, and what is held comes before all that is counted against its entry.
+type holdings struct {
+	agenda     *agenda
+	quarantine quarantine
+
+	mu       sync.Mutex // guards the fields below
+	held     map[holding]*attempt
+	handlers int           // of them, those whose handler has not returned
+	idle     chan struct{} // closed when no handler runs; nil when nobody asked
+}
+
+func newHoldings(a *agenda) *holdings {
+	return &holdings{agenda: a, held: make(map[holding]*attempt)}
+}
+
+// admit takes attempts in that may start: Run goes on, the lease does, and this process does not hold the entry already. A
+// claim may have been answered late, or this process have stood still since, for longer than the lease: then others may
+// have had the entry.
+func (h *holdings) admit(run context.Context, attempts []*attempt) (admitted, refused []*attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	admitted = attempts[:0]
+	now := time.Now()
+	for _, a := range attempts {
+		if run.Err() != nil || h.held[a.holding()] != nil || now.After(a.leaseEnd) {
+			a.cancel(nil)
+			refused = append(refused, a)
+			continue
+		}
+		h.held[a.holding()] = a
+		h.handlers++
+		admitted = append(admitted, a)
+	}
+	return admitted, refused
+}
+
+// holds returns the attempt by which this process runs an entry of this epoch, or waits for its outcome to be stored,
+// and whether its handler is stuck; nil: none.
+func (h *holdings) holds(row *processlog.Row) (a *attempt, stuck bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a = h.held[holding{row.ID, row.Epoch}]
+	return a, a != nil && a.hangsLocked()
+}
+
+// forget ends an attempt whose outcome is stored, or was dropped. Not sooner: until then the process may die of whatever
+// it holds, and a claim would find the entry as if nothing had come of it.
+func (h *holdings) forget(a *attempt) {
+	h.mu.Lock()
+	if h.held[a.holding()] == a {
+		delete(h.held, a.holding())
+	}
+	h.mu.Unlock()
+	h.leaveQuarantine(a)
+}
+
+// leaveQuarantine lets the next suspect in.
+func (h *holdings) leaveQuarantine(a *attempt) {
+	if a.suspect.CompareAndSwap(true, false) {
+		h.quarantine.leave(a.t, lostLeases(&a.row))
+		h.agenda.overflow(a.t.Name) // others like it were refused meanwhile
+	}
+}
+
+// handlerReturned tells that a handler runs no more.
+func (h *holdings) handlerReturned() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handlers--
+	if h.handlers == 0 && h.idle != nil {
+		close(h.idle)
+		h.idle = nil
+	}
+}
+
+// whenIdle is closed once no handler runs.
+func (h *holdings) whenIdle() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.handlers == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if h.idle == nil {
+		h.idle = make(chan struct{})
+	}
+	return h.idle
+}
+
+// cancel ends the context of an entry's running attempts.
+func (h *holdings) cancel(id processlog.ID, cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.held {
+		if a.row.ID == id {
+			a.endLocked(cause)
+		}
+	}
+}
+
+// hanging lists, by type, the entries whose handlers are stuck here where they leave no slot free: a claim of others would
+// meet them, one of ours needs a slot.
+func (h *holdings) hanging() map[*Type][]processlog.ID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var byType map[*Type][]processlog.ID
+	for _, a := range h.held {
+		if a.hangsLocked() && a.t.slots.free() == 0 {
+			setIn(&byType, a.t, append(byType[a.t], a.row.ID))
+		}
+	}
+	return byType
+}
+
+// stuck lists the handlers that have outlived their timeout.
+func (h *holdings) stuck() []processlog.StuckAttempt {
+	return h.list(func(a *attempt) bool { return a.hangsLocked() })
+}
+
+// running lists the handlers that have not returned.
+func (h *holdings) running() []processlog.StuckAttempt {
+	return h.list(func(a *attempt) bool { return !a.returned.Load() })
+}
+
+// list is in the order of the entries' ids.
+func (h *holdings) list(which func(*attempt) bool) []processlog.StuckAttempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []processlog.StuckAttempt
+	for _, a := range h.held {
+		if which(a) {
+			list = append(list, processlog.StuckAttempt{ID: a.row.ID, BusinessType: a.t.Name, Running: time.Since(a.started)})
+		}
+	}
+	slices.SortFunc(list, func(a, b processlog.StuckAttempt) int { return a.ID.Compare(b.ID) })
+	return list
+}

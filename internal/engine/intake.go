@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// freshEntry is an entry whose transaction has just ended.
+type freshEntry struct {
+	id           processlog.ID // zero: still to be asked for by key
+	key          string
+	businessType string
+	token        processlog.Token // the born claim's
+	credit       *credit          // nil unless born claimed
+	watched      bool             // the end of its transaction was seen, and not only told
+	due          time.Time        // by this process's monotonic clock, for the queue only
+}
+
+// intake is the ways of an entry after its commit. Callers hand over and go on; what piles up while a statement runs is
+// the next statement.
+type intake struct {
+	*base
+	types      *types
+	agenda     *agenda
+	announcer  *announcer
+	missing    *missing
+	witness    *witness
+	claims     *claims
+	settler    *settler
+	dispatcher *dispatcher
+
+	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
+	verify  groupcommit.Batcher[freshEntry] // born-claimed rows are read back
+	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
+}
+
+func newIntake(b *base, e *Engine) *intake {
+	in := &intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
+	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
+	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
+	return in
+}
+
+// route sends entries whose transaction has committed on their way: born claimed to be read back, due now
+// and with a free slot here to be claimed by id, all others to the queue. It keeps fresh.
+func (in *intake) route(fresh []freshEntry) {
+	announce := fresh[:0]
+	var verify, claim []freshEntry
+	for _, f := range fresh {
+		t := in.types.accepting(f.businessType)
+		switch {
+		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
+			announce = append(announce, f)
+		case f.id.IsZero():
+			in.resolveOrDrop(f)
+		case f.credit != nil:
+			verify = append(verify, f)
+		case !in.settler.behind() && t.slots.take(1) == 1:
+			claim = append(claim, f)
+		default:
+			announce = append(announce, f)
+		}
+	}
+	in.verify.Add(verify...)
+	in.claim.Add(claim...)
+	in.witness.recorded(announce)
+	in.announceFresh(announce)
+}
+
+// announceFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
+// rest in time.
+func (in *intake) announceFresh(fresh []freshEntry) {
+	items := make([]processlog.Announcement, 0, len(fresh))
+	for _, f := range fresh {
+		wait := time.Until(f.due)
+		switch {
+		case !in.announcer.announces(f.businessType, wait):
+		case f.id.IsZero():
+			in.resolveOrDrop(f)
+		default:
+			items = append(items, processlog.Announcement{BusinessType: f.businessType, ID: f.id, In: wait})
+		}
+	}
+	in.announcer.announce(items)
+}
+
+func (in *intake) resolveOrDrop(f freshEntry) {
+	if !in.resolve.Add(f) {
+		in.giveBack(f) // more than anybody can work off: the database keeps it, and the reconciler finds it
+	}
+}
+
+// giveBack frees the slot of an entry that will not run from here.
+func (in *intake) giveBack(f freshEntry) {
+	if f.credit != nil {
+		in.agenda.cancel(f.businessType, f.credit)
+	}
+}
+
+// resolveFresh asks for the ids of a bulk insert, now that its rows are committed.
+func (in *intake) resolveFresh(batch []freshEntry) {
+	keys := make([]string, len(batch))
+	for i, f := range batch {
+		keys[i] = f.key
+	}
+	ctx, cancel := in.statement()
+	defer cancel()
+	ids, err := in.Store.IDs(ctx, nil, keys)
+	in.saw(troubleReadBack, err)
+	var found, unfound []freshEntry
+	for _, f := range batch {
+		if f.id = ids[f.key]; f.id.IsZero() {
+			in.giveBack(f) // the reconciler's, if it is there
+			unfound = append(unfound, f)
+			continue
+		}
+		found = append(found, f)
+	}
+	failpoint.Reach(failpoint.IDsResolved)
+	in.route(found)
+	if err == nil {
+		in.missing.report(unfound)
+	}
+}
+
+// verifyFresh reads born-claimed rows back. What the caller inserted is not proof that it was committed: a
+// savepoint may have been rolled back, a deadlock swallowed. Only what is there, untouched, is run.
+func (in *intake) verifyFresh(batch []freshEntry) {
+	ids := make([]processlog.ID, len(batch))
+	for i, f := range batch {
+		ids[i] = f.id
+	}
+	ctx, cancel := in.statement()
+	defer cancel()
+	asked := time.Now()
+	rows, err := in.Store.Load(ctx, ids)
+	in.saw(troubleReadBack, err)
+	in.witness.sawRead(rows, asked)
+	failpoint.Reach(failpoint.EntryReadBack)
+	byID := make(map[processlog.ID]*processlog.Row, len(rows))
+	for i := range rows {
+		byID[rows[i].ID] = &rows[i]
+	}
+	var unfound []freshEntry
+	for _, f := range batch {
+		in.startFresh(f, byID[f.id], asked)
+		if byID[f.id] == nil {
+			unfound = append(unfound, f)
+		}
+	}
+	if err == nil {
+		in.missing.report(unfound)
+	}
+}
+
+// startFresh runs a verified row, which was asked for when asked says. One that was committed too late for its lease, or
+// whose credit lapsed, is claimed anew.
+func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time) {
+	t := in.types.named(f.businessType)
+	if row == nil || row.Version != 0 || row.Token != f.token || row.State != processlog.Pending {
+		in.giveBack(f)
+		return
+	}
+	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
+	switch slot := t.slots.use(f.credit, 1); {
+	case !in.types.accepts.Load(), in.witness.stopped() != nil:
+		if slot {
+			in.agenda.free(t, 1)
+		}
+		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
+	case slot && intime:
+		in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
+	case slot || t.slots.take(1) == 1:
+		in.claim.Add(f)
+	default:
+		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
+	}
+}
+
+// claimFresh claims committed entries by id; each holds a slot.
+func (in *intake) claimFresh(batch []freshEntry) {
+	byType := grouped.By(batch, func(f freshEntry) string { return f.businessType })
+	for _, name := range byType.Order {
+		list := byType.Groups[name]
+		want := make([]processlog.Wanted, len(list))
+		for i, f := range list {
+			want[i] = processlog.Wanted{ID: f.id, Token: f.token}
+			if f.credit == nil {
+				want[i].Token = processlog.Token{} // not born claimed: nothing of ours to take over
+			}
+		}
+		t := in.types.named(name)
+		found, err := in.claims.claim(t, want, len(want))
+		if err != nil {
+			in.agenda.free(t, len(want))
+			continue // the reconciler finds them
+		}
+		failpoint.Reach(failpoint.FreshClaimed)
+		in.agenda.free(t, len(want)-len(found.Mine))
+		in.announceWaiting(t, found.Claimed)
+		in.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+		in.missing.report(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
+	}
+}
+
+// announceWaiting tells the queue of entries that could not be claimed yet.
+func (in *intake) announceWaiting(t *Type, found processlog.Claimed) {
+	var items []processlog.Announcement
+	for _, w := range found.Waiting {
+		items = append(items, processlog.Announcement{BusinessType: t.Name, ID: w.ID, In: w.In})
+	}
+	for _, r := range found.Refused {
+		items = append(items, processlog.Announcement{BusinessType: r.BusinessType, ID: r.ID, In: refusedRetry})
+	}
+	in.announcer.announce(items)
+}

@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	testimoniesKept = 512 // bounds what a process can list as lost
+	doubtsKept      = 32
+	sweepMost       = 32
+
+	// trailRounds is how many rounds of the reconciler the trail covers: between two of them, much more may be seen
+	// than is kept.
+	trailRounds = 2
+	trailParts  = 16
+
+	// TestimonyLife is how long it means something that an entry is not there. A purge of younger ones leaves a note.
+	TestimonyLife = time.Hour
+)
+
+// testimony is one version of an entry that the database has kept.
+type testimony struct {
+	processlog.Version
+	businessType string
+	at           time.Time // before the statement was sent whose answer says so
+}
+
+func testimonyOf(row *processlog.Row, asked time.Time) testimony {
+	return testimony{versionOf(row), row.BusinessType, asked}
+}
+
+func versionOf(row *processlog.Row) processlog.Version {
+	return processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+}
+
+// storedAs is the version that an outcome leaves.
+func storedAs(o *processlog.Outcome, token processlog.Token) processlog.Version {
+	return processlog.Version{ID: o.ID, IdempotentID: o.IdempotentID, State: o.To, Number: o.Version + 1, Epoch: o.Epoch, Token: token}
+}
+
+// refutes reports whether a history that has had s cannot hold found, or nothing: versions only grow, each is written
+// once, and over a success nobody writes but a person, who begins another epoch. That tells a success that is gone from
+// a row that others have carried past it since.
+func (s *testimony) refutes(found processlog.Version, exists bool) bool {
+	switch {
+	case !exists:
+		return time.Since(s.at) < TestimonyLife
+	case found.IdempotentID != s.IdempotentID, found.Number < s.Number, found.Epoch < s.Epoch:
+		return true
+	case found.Token == s.Token:
+		return false
+	}
+	return found.Number == s.Number || (s.State == processlog.Succeeded || s.State == processlog.Compensated) && found.Epoch == s.Epoch
+}
+
+// memory is what a witness remembers.
+type memory struct {
+	part time.Duration // how long each part of the trail covers
+
+	mu      sync.Mutex                 // guards the fields below
+	seen    [testimoniesKept]testimony // the newest, each at its id modulo their number
+	trail   [trailParts][2]testimony   // first and last of each part of the last rounds: what is read back first
+	at      int                        // the present part's place in trail
+	began   time.Time                  // when it began
+	doubts  [doubtsKept]freshEntry     // recorded here, and not read back yet: no evidence
+	next    int                        // place in doubts
+	checked time.Time
+	sweep   int // place in seen, of what the next check asks for beside the trail
+}
+
+// sawRows remembers rows that were read as committed, or claimed. asked is when the statement was sent. One at its
+// end may be old, and purged the next moment.
+func (m *memory) sawRows(rows []processlog.Row, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		if !rows[i].State.Terminal() {
+			m.rememberLocked(testimonyOf(&rows[i], asked))
+		}
+	}
+}
+
+// sawStored remembers outcomes that are stored. An absorbed success may have got a higher number: it is then no lower.
+func (m *memory) sawStored(batch []settlement, results []processlog.Settled, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, r := range results {
+		if o := &batch[i].outcome; r.Applied {
+			m.rememberLocked(testimony{storedAs(o, batch[i].token), batch[i].a.row.BusinessType, asked})
+		}
+	}
+}
+
+func (m *memory) rememberLocked(s testimony) {
+	if time.Since(m.began) > m.part {
+		m.began, m.at = time.Now(), (m.at+1)%trailParts
+		m.trail[m.at] = [2]testimony{s}
+	}
+	m.trail[m.at][1] = s
+	m.seen[s.ID.Row()%testimoniesKept] = s
+}
+
+// refuted lists what is remembered of rows and cannot have been, as they were claimed. It may be that the claim's
+// answer was on its way for long: only the database can tell.
+func (m *memory) refuted(rows []processlog.Row) (list []testimony) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		s := &m.seen[rows[i].ID.Row()%testimoniesKept]
+		if s.ID == rows[i].ID && s.refutes(versionOf(&rows[i]), true) {
+			list = append(list, *s)
+		}
+	}
+	return list
+}
+
+func (m *memory) due(interval time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.checked) >= interval
+}
+
+// trailNow lists what the next check asks for.
+func (m *memory) trailNow() (list []testimony) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, part := range m.trail {
+		for i, s := range part {
+			if time.Since(s.at) < TestimonyLife && (i == 0 || s != part[0]) {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// sweepOn lists some of all that is remembered, in turn: others may have carried the ends of every part past what was
+// lost of them, and not what was seen between.
+func (m *memory) sweepOn() (list []testimony) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for range m.seen {
+		if len(list) == sweepMost {
+			break
+		}
+		if s := m.seen[m.sweep]; time.Since(s.at) < TestimonyLife {
+			list = append(list, s)
+		}
+		m.sweep = (m.sweep + 1) % testimoniesKept
+	}
+	return list
+}
+
+// takeDoubts lists what was recorded and is to be read for the first time. What the reading does not prove is forgotten.
+func (m *memory) takeDoubts() (list []freshEntry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.checked = time.Now()
+	for _, f := range m.doubts {
+		if !f.id.IsZero() {
+			list = append(list, f)
+		}
+	}
+	clear(m.doubts[:])
+	return list
+}
+
+// prove remembers those of doubts that are there, and returns the others. They may be older than what was seen before,
+// which is not to give way to them as the last of its part.
+func (m *memory) prove(doubts []freshEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []freshEntry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(doubts) > 0 {
+		m.began = time.Time{}
+	}
+	for _, f := range doubts {
+		switch v := found[f.id]; {
+		case v.IdempotentID != f.key:
+			missing = append(missing, f)
+		case !v.State.Terminal():
+			m.rememberLocked(testimony{v, f.businessType, asked})
+		}
+	}
+	return missing
+}
+
+// doubt keeps what is to be read for the first time.
+func (m *memory) doubt(fresh []freshEntry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range fresh[max(0, len(fresh)-doubtsKept):] {
+		if f.id.IsZero() {
+			continue
+		}
+		m.doubts[m.next] = f
+		m.next = (m.next + 1) % doubtsKept
+	}
+}
+
+// all lists everything that is remembered.
+func (m *memory) all() (list []testimony) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seen {
+		if !s.ID.IsZero() {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// look notes that the database is asked.
+func (m *memory) look() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.checked = time.Now()
+}
+
+// forget forgets everything.
+func (m *memory) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.seen[:])
+	clear(m.trail[:])
+	clear(m.doubts[:])
+}

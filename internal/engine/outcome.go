@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Permanent, RetryAfter, Snooze and Unavailable are what a handler's error can ask for; see the root's.
+func Permanent(err error) error { return &verdict{kind: permanent, err: orUnnamed(err)} }
+
+func RetryAfter(d time.Duration, err error) error {
+	return &verdict{kind: retryAfter, after: d, err: orUnnamed(err)}
+}
+
+func Snooze(d time.Duration) error {
+	return &verdict{kind: snooze, after: d, err: fmt.Errorf("compensator: snoozed for %v", d)}
+}
+
+func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
+
+// unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
+const unavailablePause = 2 * time.Second
+
+// transient is a failure that is the database's, at the very end of a transaction: the handler is run again
+// soon, and nothing is counted against the entry.
+func transient(err error) error {
+	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), transient: true, err: err}
+}
+
+type verdictKind int
+
+const (
+	failure verdictKind = iota
+	permanent
+	retryAfter
+	snooze
+	unavailable
+)
+
+// verdict is a handler's error with what it asks for.
+type verdict struct {
+	kind      verdictKind
+	after     time.Duration // until the next attempt; ≤ 0: the type's schedule
+	transient bool          // the database's failure, not the handler's word
+	err       error
+}
+
+func (v *verdict) Error() string { return v.err.Error() }
+func (v *verdict) Unwrap() error { return v.err }
+
+func orUnnamed(err error) error {
+	if err == nil {
+		return errors.New("compensator: no reason given")
+	}
+	return err
+}
+
+// crashBudget is how many leases in a row may end without an outcome before the entry is run no more. One further lease is
+// left to a success that waits to be stored, and then the entry is taken out.
+const crashBudget = 3
+
+// lostLeases counts the deliveries before this one that ended with no outcome.
+func lostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
+
+// outcomeOf is what an attempt's error means for its entry. cause is why the handler's context ended, if it
+// did. Nothing here is computed from anything but the row as claimed.
+func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
+	o := processlog.Outcome{
+		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: row.State,
+		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
+	}
+	if err == nil {
+		return succeeded(o, row)
+	}
+	o.LastError = err.Error()
+	if errors.Is(cause, processlog.ErrTimeout) {
+		o.LastError = fmt.Sprintf("%v after %v: %v", processlog.ErrTimeout, t.Timeout, err)
+	}
+	v := &verdict{err: err}
+	errors.As(err, &v)
+	switch {
+	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
+		o.LastError = row.LastError
+		return o // due at once, for somebody else
+	case v.kind == snooze:
+		o.LastError = row.LastError
+		o.After = t.backoff(v, max(1, row.Attempt()-1))
+		return o
+	case v.kind == unavailable:
+		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
+		return o
+	case row.State == processlog.Compensating:
+		return t.compensationFailed(o, v)
+	}
+	return t.failed(o, row, v)
+}
+
+// safeOutcomeOf is outcomeOf where the user's code in it, the error's own methods or the type's Retry, may
+// panic: that is a failure, too.
+func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = t.outcomeOf(row, RetryAfter(unavailablePause, panicked(p)), nil)
+		}
+	}()
+	return t.outcomeOf(row, err, cause)
+}
+
+// interrupted reports whether a handler failed only because it was told to stop: Run is ending, or the
+// database could not be reached to renew the lease. That is no failure of the entry's.
+func interrupted(err, cause error) bool {
+	if !errors.Is(cause, processlog.ErrStopping) && !errors.Is(cause, processlog.ErrLeaseLost) {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost)
+}
+
+func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
+	o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true
+	if row.State == processlog.Compensating {
+		o.To = processlog.Compensated
+	}
+	return o
+}
+
+func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict) processlog.Outcome {
+	o.ProcessCount++
+	switch {
+	case v.kind == permanent:
+		return t.giveUp(o, processlog.EndedByPermanent)
+	case o.ProcessCount >= t.maxProcessCount(row):
+		return t.giveUp(o, processlog.EndedByExhausted)
+	}
+	o.To = processlog.Retrying
+	o.After = t.backoff(v, o.ProcessCount)
+	return o
+}
+
+func (t *Type) compensationFailed(o processlog.Outcome, v *verdict) processlog.Outcome {
+	o.CompensateCount++
+	switch {
+	case v.kind == permanent:
+		o.To, o.EndedBy = processlog.Dead, processlog.EndedByPermanent
+	case o.CompensateCount >= t.MaxCompensateCount:
+		o.To, o.EndedBy = processlog.Dead, processlog.EndedByExhausted
+	default:
+		o.After = t.backoff(v, o.CompensateCount)
+	}
+	return o
+}
+
+// giveUp hands the entry to its compensation, which is due at once, or to a person.
+func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.Outcome {
+	if t.compensates() {
+		o.To = processlog.Compensating
+		return o
+	}
+	o.To, o.EndedBy = processlog.Dead, why
+	return o
+}
+
+// crashed takes an entry out whose leases keep ending with no outcome. Whether the handler's effect happened
+// is unknown, so compensating it is the type's choice. stuck is the attempt that this process still runs, or nil.
+func (t *Type) crashed(row *processlog.Row, stuck *attempt) processlog.Outcome {
+	why := "the process died, or the handler never returned"
+	if stuck != nil {
+		why = "the handler has not returned since " + stuck.started.UTC().Format(time.RFC3339)
+	}
+	o := processlog.Outcome{
+		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: processlog.Dead, EndedBy: processlog.EndedByCrash,
+		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
+		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why),
+	}
+	if t.CompensateCrashed && t.compensates() && row.State != processlog.Compensating {
+		o.To, o.EndedBy = processlog.Compensating, ""
+	}
+	return o
+}
+
+func (t *Type) backoff(v *verdict, failures int) time.Duration {
+	if v.after > 0 {
+		return boundedWait(v.after)
+	}
+	return delay(t.Retry, failures)
+}
+
+const minBackoff = 100 * time.Millisecond
+
+// delay is a schedule's answer within the bounds of a wait, so that no arithmetic of a schedule makes a hot loop.
+func delay(retry func(failures int) time.Duration, failures int) time.Duration {
+	return boundedWait(retry(failures))
+}
+
+// boundedWait is a wait that is no hot loop, and that the table and the queues can count.
+func boundedWait(d time.Duration) time.Duration { return min(max(d, minBackoff), processlog.MaxDelay) }

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+var errDownstream = errors.New("downstream said no")
+
+// outcomeType is a type with a fixed schedule, of three attempts and two compensations.
+func outcomeType(compensates bool) *Type {
+	t := &Type{Name: "close_order", MaxProcessCount: 3, MaxCompensateCount: 2, Retry: fixed(time.Minute), Timeout: 30 * time.Second}
+	if compensates {
+		t.Undo = func(context.Context, *processlog.Row) error { return nil }
+	}
+	return t
+}
+
+func fixed(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+
+// attempted is a row as claimed for an attempt.
+func attempted(state processlog.State, failures, undone int) *processlog.Row {
+	return &processlog.Row{
+		ID: processlog.RowID(7), State: state, ProcessCount: failures, CompensateCount: undone, Version: 41, Epoch: 3, DeliveryCount: 1, LastError: "the failure before",
+	}
+}
+
+// outcomeCase is one line of the table of outcomes.
+type outcomeCase struct {
+	name        string
+	compensates bool
+	row         *processlog.Row
+	err, cause  error
+	want        processlog.Outcome
+}
+
+func outcomeCases() []outcomeCase {
+	fresh, last := attempted(processlog.Pending, 0, 0), attempted(processlog.Retrying, 2, 0)
+	undo, lastUndo := attempted(processlog.Compensating, 3, 0), attempted(processlog.Compensating, 3, 1)
+	failed := errDownstream.Error()
+	return []outcomeCase{
+		{"success", false, fresh, nil, nil, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
+		{"success of the last attempt", true, last, nil, nil, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 2}},
+		{"success after the timeout", false, fresh, nil, processlog.ErrTimeout, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
+		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
+		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
+
+		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
+		{"last failure", false, last, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
+		{"last failure, compensated", true, last, errDownstream, nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, LastError: failed}},
+		{"failure beyond a lowered budget", false, attempted(processlog.Retrying, 9, 0), errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 10, EndedBy: processlog.EndedByExhausted, LastError: failed}},
+		{"compensation's failure", true, undo, errDownstream, nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
+		{"compensation's last failure", true, lastUndo, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, CompensateCount: 2, EndedBy: processlog.EndedByExhausted, LastError: failed}},
+
+		{"permanent", false, fresh, Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"permanent, compensated", true, fresh, Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 1, LastError: failed}},
+		{"permanent, wrapped", true, last, fmt.Errorf("send: %w", Permanent(errDownstream)), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, LastError: "send: " + failed}},
+		{"permanent in the compensation", true, undo, Permanent(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, CompensateCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+
+		{"retry after", false, fresh, RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Second, LastError: failed}},
+		{"retry after, exhausted", false, last, RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
+		{"retry before", false, fresh, RetryAfter(-time.Hour, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
+		{"retry never", false, fresh, RetryAfter(math.MaxInt64, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: processlog.MaxDelay, LastError: failed}},
+		{"retry in 90 days", false, fresh, RetryAfter(90*24*time.Hour, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: 90 * 24 * time.Hour, LastError: failed}},
+		{"retry in no time", false, fresh, RetryAfter(1, errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: minBackoff, LastError: failed}},
+		{"retry after in the compensation", true, undo, RetryAfter(time.Second, errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Second, LastError: failed}},
+
+		{"snooze", false, last, Snooze(time.Hour), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: "the failure before"}},
+		{"snooze for 90 days", false, fresh, Snooze(90 * 24 * time.Hour), nil, processlog.Outcome{To: processlog.Pending, After: 90 * 24 * time.Hour, LastError: "the failure before"}},
+		{"snooze for no time", false, fresh, Snooze(1), nil, processlog.Outcome{To: processlog.Pending, After: minBackoff, LastError: "the failure before"}},
+		{"snooze of nothing", false, fresh, Snooze(0), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "the failure before"}},
+		{"snooze backwards", false, fresh, Snooze(-1), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "the failure before"}},
+		{"snooze for ever", false, fresh, Snooze(math.MaxInt64), nil, processlog.Outcome{To: processlog.Pending, After: processlog.MaxDelay, LastError: "the failure before"}},
+		{"snooze in the compensation", true, lastUndo, Snooze(time.Hour), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Hour, LastError: "the failure before"}},
+		{"unavailable", false, last, Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
+		{"unavailable in the compensation", true, lastUndo, Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
+
+		{"stopped", false, last, context.Canceled, processlog.ErrStopping, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, LastError: "the failure before"}},
+		{"stopped, wrapped", false, fresh, fmt.Errorf("call: %w", context.Canceled), processlog.ErrStopping, processlog.Outcome{To: processlog.Pending, LastError: "the failure before"}},
+		{"stopped in the compensation", true, lastUndo, processlog.ErrStopping, processlog.ErrStopping, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, LastError: "the failure before"}},
+		{"lease lost", false, last, processlog.ErrLeaseLost, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, LastError: "the failure before"}},
+		{"a failure of its own while stopping", false, last, errDownstream, processlog.ErrStopping, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
+		{"a cancelled call of its own", false, last, context.Canceled, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "context canceled"}},
+		{"cancelled by somebody", false, fresh, context.Canceled, processlog.ErrCancelled, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "context canceled"}},
+	}
+}
+
+func TestOutcomeFollowsTheContract(t *testing.T) {
+	for _, c := range outcomeCases() {
+		t.Run(c.name, func(t *testing.T) {
+			before := *c.row
+			got := outcomeType(c.compensates).outcomeOf(c.row, c.err, c.cause)
+			c.want.ID, c.want.Version, c.want.Epoch = processlog.RowID(7), 41, 3
+			require.Equal(t, c.want, got)
+			require.Equal(t, before, *c.row, "the row as claimed stays as it was")
+		})
+	}
+}
+
+func TestTimeoutIsNamedInTheError(t *testing.T) {
+	typ := outcomeType(false)
+	got := typ.outcomeOf(attempted(processlog.Pending, 0, 0), context.DeadlineExceeded, processlog.ErrTimeout)
+	require.Equal(t, processlog.Retrying, got.To)
+	require.Equal(t, 1, got.ProcessCount)
+	require.Contains(t, got.LastError, processlog.ErrTimeout.Error())
+	require.Contains(t, got.LastError, typ.Timeout.String())
+	require.Contains(t, got.LastError, context.DeadlineExceeded.Error())
+}
+
+func TestEntrysMaxProcessCountOverridesTheTypes(t *testing.T) {
+	for _, c := range []struct {
+		entrys, failures int
+		want             processlog.State
+	}{
+		{0, 0, processlog.Retrying}, {0, 2, processlog.Dead}, // 0: the type's, which is 3
+		{1, 0, processlog.Dead},
+		{5, 2, processlog.Retrying}, {5, 4, processlog.Dead},
+		{2, 9, processlog.Dead}, // lowered below what has been counted
+	} {
+		row := attempted(processlog.Retrying, c.failures, 0)
+		row.MaxProcessCount = c.entrys
+		got := outcomeType(false).outcomeOf(row, errDownstream, nil)
+		require.Equal(t, c.want, got.To, "%+v", c)
+		require.Equal(t, c.failures+1, got.ProcessCount)
+	}
+}
+
+func TestVerdictsWithoutAReasonStillHaveOne(t *testing.T) {
+	for _, err := range []error{Permanent(nil), RetryAfter(0, nil), Unavailable(nil), Snooze(0)} {
+		require.NotEmpty(t, err.Error())
+		require.NotEqual(t, processlog.Succeeded, outcomeType(false).outcomeOf(attempted(processlog.Pending, 0, 0), err, nil).To)
+	}
+	for _, wrap := range []func(error) error{Permanent, Unavailable, func(err error) error { return RetryAfter(0, err) }} {
+		require.ErrorIs(t, wrap(errDownstream), errDownstream)
+	}
+}
+
+func TestNoScheduleMakesAHotLoop(t *testing.T) {
+	for _, c := range []struct{ schedule, least, most time.Duration }{
+		{math.MinInt64, minBackoff, minBackoff}, {-1, minBackoff, minBackoff}, {0, minBackoff, minBackoff},
+		{time.Hour, time.Hour, time.Hour}, {90 * 24 * time.Hour, 90 * 24 * time.Hour, 90 * 24 * time.Hour}, {math.MaxInt64, processlog.MaxDelay, processlog.MaxDelay},
+	} {
+		typ := outcomeType(false)
+		typ.Retry = fixed(c.schedule)
+		failed := typ.outcomeOf(attempted(processlog.Pending, 0, 0), errDownstream, nil).After
+		require.GreaterOrEqual(t, failed, c.least)
+		require.LessOrEqual(t, failed, c.most)
+		snoozed := typ.outcomeOf(attempted(processlog.Pending, 0, 0), Snooze(0), nil).After
+		require.GreaterOrEqual(t, snoozed, c.least)
+		require.LessOrEqual(t, snoozed, c.most)
+		down := typ.outcomeOf(attempted(processlog.Pending, 0, 0), Unavailable(errDownstream), nil).After
+		require.GreaterOrEqual(t, down, max(c.least, unavailablePause))
+		require.LessOrEqual(t, down, max(c.most, 2*unavailablePause))
+	}
+}
+
+func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
+	row := attempted(processlog.Retrying, 1, 0)
+	row.DeliveryCount = crashBudget + 1
+	for _, c := range []struct {
+		compensates, optedIn bool
+		state                processlog.State
+		want                 processlog.State
+	}{
+		{false, false, processlog.Retrying, processlog.Dead}, {true, false, processlog.Retrying, processlog.Dead}, {false, true, processlog.Retrying, processlog.Dead},
+		{true, true, processlog.Retrying, processlog.Compensating}, {true, true, processlog.Compensating, processlog.Dead},
+	} {
+		typ := outcomeType(c.compensates)
+		typ.CompensateCrashed = c.optedIn
+		row.State = c.state
+		got := typ.crashed(row, nil)
+		require.Equal(t, c.want, got.To, "%+v", c)
+		require.Equal(t, 1, got.ProcessCount, "a crash is no failure of the handler's")
+		require.Equal(t, c.want == processlog.Dead, got.EndedBy == processlog.EndedByCrash)
+		require.True(t, strings.HasPrefix(got.LastError, "3 leases in a row"), got.LastError)
+	}
+}

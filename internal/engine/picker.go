@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// picker takes of the claimable entries only what this process can do something with, and of those that may have killed
+// a process only a few, or one, at a time: claiming the others would count against them although they never ran.
+type picker struct {
+	t        *Type
+	holdings *holdings
+	want     []processlog.Wanted
+	room     int
+	hanging  bool            // nothing but what a handler of this process is stuck on
+	spare    int             // came when there was no room left
+	suspects []suspect       // that were let in
+	counted  []processlog.ID // claimed to be counted, not run
+}
+
+func (p *picker) accept(row *processlog.Row) bool {
+	if p.room == 0 {
+		p.spare++
+		return false
+	}
+	if row.BusinessType != p.t.Name || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
+		return false
+	}
+	p.room--
+	return true
+}
+
+// mayHave: what this process holds comes first. What a handler of this process is stuck on is left to others for a lease
+// from when it is due and free, and then counted, not run. So is the last lease of an entry that has lost three: a process
+// that lives and could not reach the database may have a success to store, which finds the entry open still.
+func (p *picker) mayHave(row *processlog.Row) bool {
+	held, stuck := p.holdings.holds(row)
+	switch {
+	case p.hanging && !stuck:
+		return false
+	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
+		return false
+	case row.DeliveryCount > crashBudget:
+		return true
+	case stuck, row.DeliveryCount == crashBudget:
+		p.counted = append(p.counted, row.ID)
+		return true
+	}
+	lost := p.lost(row)
+	return lost < suspectAfter || p.admit(row.ID, lost)
+}
+
+// suspect is an entry that was given a place in quarantine.
+type suspect struct {
+	id   processlog.ID
+	lost int
+}
+
+// lost counts the leases in a row that ended with no outcome. One that the entry was born with here is not over: it is taken
+// on, however late the commit was.
+func (p *picker) lost(row *processlog.Row) int {
+	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.want, processlog.Wanted{ID: row.ID, Token: row.Token}) {
+		return row.DeliveryCount - 1
+	}
+	return row.DeliveryCount
+}
+
+// admit takes a place in quarantine.
+func (p *picker) admit(id processlog.ID, lost int) bool {
+	if !p.holdings.quarantine.enter(p.t, lost) {
+		return false
+	}
+	p.suspects = append(p.suspects, suspect{id, lost})
+	return true
+}
+
+// settle gives the places of those back that were not claimed after all.
+func (p *picker) settle(mine []processlog.Row) {
+	for _, s := range p.suspects {
+		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.id }) {
+			p.holdings.quarantine.leave(p.t, s.lost)
+		}
+	}
+}
+
+// leave makes of what was claimed to be counted something that waits for the end of its lease, as if somebody else held
+// it. A lease that a claim has written is proof that the database took writes meanwhile, which time that has passed is not.
+func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
+	if len(p.counted) == 0 {
+		return found
+	}
+	found.Mine = slices.DeleteFunc(found.Mine, func(row processlog.Row) bool {
+		counted := slices.Contains(p.counted, row.ID)
+		if counted {
+			found.Waiting = append(found.Waiting, processlog.Scheduled{ID: row.ID, In: p.t.Lease})
+		}
+		return counted
+	})
+	return found
+}

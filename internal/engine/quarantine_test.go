@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
+	large, small := &Type{Concurrency: 50}, &Type{Concurrency: 1}
+	var q quarantine
+	for range 100 {
+		require.True(t, q.enter(large, 0), "who has lost nothing is not held up")
+	}
+	for range 8 {
+		require.True(t, q.enter(large, 1))
+	}
+	require.False(t, q.enter(large, 1), "no more than the root of the concurrency")
+	require.True(t, q.enter(small, 1), "each type has places of its own")
+	require.False(t, q.enter(small, 2), "not beside others")
+	for range 8 {
+		q.leave(large, 1)
+	}
+	q.leave(small, 1)
+	require.True(t, q.enter(large, 2))
+	require.False(t, q.enter(small, 2), "alone, of all types")
+	require.False(t, q.enter(small, 1))
+	q.leave(large, 2)
+	require.True(t, q.enter(small, 1))
+}
+
+func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		typ := &Type{Concurrency: 50}
+		var q quarantine
+		require.True(t, q.enter(typ, 1))
+		require.False(t, q.enter(typ, 2))
+		require.False(t, q.enter(typ, 1), "the next ones wait for it")
+		q.leave(typ, 1)
+		require.False(t, q.enter(typ, 1))
+		require.True(t, q.enter(typ, 2))
+		q.leave(typ, 2)
+		require.True(t, q.enter(typ, 1))
+		require.False(t, q.enter(typ, 2))
+		<-time.After(turnWait)
+		require.True(t, q.enter(typ, 1), "but not for ever: it may run elsewhere by now")
+	})
+}
+
+// A commit that came long after its Record finds the lease it was born with ended. Claimed on under its own token, the entry
+// has lost nothing, and must not keep a place that nobody gives back.
+func TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine(t *testing.T) {
+	typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
+	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
+	h := newHoldings(newAgenda(newTypes(time.Second)))
+	own := picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID, Token: row.Token}}, room: 1}
+	require.True(t, own.accept(&row))
+	require.Zero(t, h.quarantine.total)
+	others := picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID}}, room: 1}
+	require.True(t, others.accept(&row))
+	require.Equal(t, 1, h.quarantine.total, "whoever recorded it has died")
+	others.settle(nil)
+	require.Zero(t, h.quarantine.total, "it was not claimed after all")
+	row.Token = processlog.Token{} // a row that nobody's Record has written
+	require.True(t, (&picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID}}, room: 1}).accept(&row))
+	require.Equal(t, 1, h.quarantine.total)
+}

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// queueHealth knows whether the queue answers. One failed call is enough to stop relying on it; only the
+// reconciler's probe brings it back, so that a flapping queue does not make the modes flap with it.
+type queueHealth struct {
+	*base
+	types *types
+
+	mu    sync.Mutex // guards the fields below
+	down  bool
+	tried time.Time // the last call while it was down
+	since time.Time
+	err   error
+	gaps  bool // something was not announced: the queue must be rebuilt
+}
+
+// quietTime is how long a flapping queue is not complained about again.
+const quietTime = 10 * time.Second
+
+func newQueueHealth(b *base, t *types) *queueHealth {
+	return &queueHealth{base: b, types: t, down: b.QueueDown, gaps: b.QueueDown}
+}
+
+// up reports whether to rely on the queue. In a process that only records, a call now and then finds out
+// whether it is back.
+func (h *queueHealth) up() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down && !h.types.accepts.Load() && time.Since(h.tried) > h.PollInterval {
+		h.tried = time.Now()
+		return true
+	}
+	return !h.down
+}
+
+// saw takes the result of a call to the queue.
+func (h *queueHealth) saw(err error) {
+	switch {
+	case err == nil && !h.types.accepts.Load():
+		h.probed(nil) // nobody else probes in a process that only records
+		return
+	case err == nil, h.work.Err() != nil, errors.Is(err, context.Canceled):
+		return
+	}
+	h.mu.Lock()
+	h.tried = time.Now()
+	first := !h.down
+	h.down, h.err, h.gaps = true, err, true
+	loud := first && time.Since(h.since) > quietTime
+	if first {
+		h.since = time.Now()
+	}
+	h.mu.Unlock()
+	if loud {
+		h.Log.Warn("compensator: the queue does not answer; polling the database", "err", err)
+	}
+	if first {
+		tell(h.base, h.Observer.QueueDown, err)
+	}
+}
+
+// probed takes the result of the reconciler's probe.
+func (h *queueHealth) probed(err error) {
+	if err != nil {
+		h.saw(err)
+		return
+	}
+	h.mu.Lock()
+	back := h.down
+	h.down, h.err = false, nil
+	since := h.since
+	h.mu.Unlock()
+	if back {
+		h.Log.Debug("compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+		if up := h.Observer.QueueUp; up != nil {
+			tell(h.base, func(struct{}) { up() }, struct{}{})
+		}
+	}
+}
+
+// problem is why the queue is not relied on, or nil.
+func (h *queueHealth) problem() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// forgot notes that an announcement was lost.
+func (h *queueHealth) forgot() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gaps = true
+}
+
+// takeGaps reports whether announcements were lost since it was last asked.
+func (h *queueHealth) takeGaps() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gaps := h.gaps
+	h.gaps = false
+	return gaps
+}

@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// reconciler brings back what the queue lost, moves entries into the queue as they come within its horizon,
+// and polls the database directly at a low rate, so that the path that works without a queue is never
+// untested. It remembers no position: a transaction may commit an entry with a lower id, or an earlier due
+// moment, than those seen before.
+type reconciler struct {
+	*base
+	types      *types
+	agenda     *agenda
+	announcer  *announcer
+	holdings   *holdings
+	witness    *witness
+	claims     *claims
+	settler    *settler
+	dispatcher *dispatcher
+
+	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
+	rebuild bool      // everything within the horizon is to be announced
+	checked time.Time // when the queue was last known to be this database's
+}
+
+// scanPage is how many entries one reading of the reconciler takes.
+const scanPage = 1000
+
+// scanTimeout bounds each reading of the reconciler: a connection that has gone silent must not end its
+// rounds for good. It is long, for servers that read where others jump.
+const scanTimeout = time.Minute
+
+// heads and scan are the store's, in bounded time.
+func (r *reconciler) heads(ctx context.Context) ([]processlog.Head, error) {
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	heads, err := r.Store.Heads(ctx)
+	r.saw(ctx, err)
+	return heads, err
+}
+
+// saw takes the result of a reading, unless Run has ended it.
+func (r *reconciler) saw(ctx context.Context, err error) {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		r.base.saw(troubleRound, err)
+	}
+}
+
+func (r *reconciler) scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	found, err := r.Store.Scan(ctx, w)
+	r.saw(ctx, err)
+	return found, err
+}
+
+// run makes rounds until ctx ends. At first nobody knows what the queue knows.
+func (r *reconciler) run(ctx context.Context) {
+	r.owes, r.rebuild, r.checked = true, true, time.Now()
+	r.round(ctx)
+	timer, rest := time.NewTimer(r.interval()), time.NewTimer(rebuildPause)
+	defer timer.Stop()
+	defer rest.Stop()
+	var losses chan struct{} // nil while it rests from the last ones
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			r.round(ctx)
+			timer.Reset(r.interval())
+		case <-losses:
+			r.restore(ctx)
+			losses = nil
+			rest.Reset(rebuildPause)
+		case <-rest.C:
+			losses = r.announcer.losses.news
+		}
+	}
+}
+
+// interval spreads the rounds of many instances: up to a fifth longer than configured.
+func (r *reconciler) interval() time.Duration {
+	d := r.ReconcileInterval
+	if r.Local || !r.announcer.health.up() {
+		d = r.PollInterval
+	}
+	return d + jitter.N(d/5+1)
+}
+
+func (r *reconciler) round(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // the end of Run and the end of the wait may both have come
+	}
+	leads := r.probe(ctx)
+	r.witness.round()
+	rebuild := leads && r.rebuild && !r.Local
+	var b rebuilding
+	if rebuild {
+		b = r.begin(ctx, slices.Sorted(slices.Values(r.types.names())))
+	}
+	heads, err := r.heads(ctx)
+	if err != nil {
+		return
+	}
+	failpoint.Reach(failpoint.HeadsRead)
+	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
+	r.pollAll(ctx, heads, &event)
+	r.countHanging()
+	if leads || r.owes && r.announcer.health.up() {
+		missed := r.announceAll(ctx, heads, rebuild, &event)
+		if len(missed) == 0 {
+			r.owes, r.rebuild = false, r.rebuild && !leads
+		}
+		r.end(ctx, b, missed)
+	}
+	r.report(event)
+}
+
+// pollAll comes before anything is announced: what is overdue has waited long enough.
+func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event *ReconciledEvent) {
+	for _, head := range heads {
+		t := r.types.named(head.BusinessType)
+		overdue := head.DueIn < -r.grace()
+		switch {
+		case t == nil && overdue:
+			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
+		case t != nil && !r.announcer.health.up():
+			r.agenda.expect(head.BusinessType, head.DueIn)
+		case t != nil && overdue:
+			event.Polled += r.poll(ctx, t, head.State)
+		}
+	}
+}
+
+// announceAll returns the types of which not everything could be announced.
+func (r *reconciler) announceAll(ctx context.Context, heads []processlog.Head, rebuild bool, event *ReconciledEvent) (missed []string) {
+	for _, head := range heads {
+		if r.Local && r.types.named(head.BusinessType) == nil {
+			continue
+		}
+		n, ok := r.announce(ctx, head, rebuild)
+		event.Announced += n
+		if !ok {
+			missed = append(missed, head.BusinessType)
+		}
+	}
+	return missed
+}
+
+// probe asks the queue whether it is there, still ours, and has kept what it was told, and whether this
+// process is the one to announce. Leading takes a write, so a queue that only answers reads stays down.
+func (r *reconciler) probe(ctx context.Context) (leads bool) {
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
+	defer cancel()
+	kept, err := r.Queue.Kept(ctx)
+	failpoint.Reach(failpoint.EpochRead)
+	if err == nil {
+		err = r.checkOwner(ctx, kept)
+	}
+	if err == nil {
+		leads, err = r.Queue.Lead(ctx, 2*r.ReconcileInterval) // less than near, by more than a round
+	}
+	failpoint.Reach(failpoint.LeadershipAsked)
+	r.announcer.health.probed(err)
+	if r.announcer.health.takeGaps() {
+		r.owes = true
+	}
+	if err != nil || !kept {
+		r.rebuild = true
+	}
+	return leads && err == nil
+}
+
+// checkOwner makes sure, once a minute and after every outage and loss, that the queue is still this database's.
+func (r *reconciler) checkOwner(ctx context.Context, kept bool) error {
+	if kept && r.announcer.health.up() && time.Since(r.checked) < time.Minute {
+		return nil
+	}
+	err := r.Queue.Check(ctx, r.Fingerprint)
+	if err == nil {
+		r.checked = time.Now()
+	}
+	return err
+}
+
+// grace is how long an entry may be due before the queue counts as having forgotten it. A wheel never knew the
+// entries of other processes, so for them there is nothing to wait for.
+func (r *reconciler) grace() time.Duration {
+	if r.Local {
+		return 0
+	}
+	return r.Grace
+}
+
+// poll claims overdue entries straight from the database, as many as there are free slots.
+func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) int {
+	if r.settler.behind() {
+		return 0
+	}
+	limit := min(t.slots.free(), processlog.MaxRows)
+	if limit == 0 {
+		return 0
+	}
+	overdue, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit})
+	if err != nil {
+		return 0
+	}
+	n := t.slots.take(len(overdue))
+	if n == 0 {
+		return 0
+	}
+	want := make([]processlog.Wanted, n)
+	for i, o := range overdue[:n] {
+		want[i] = processlog.Wanted{ID: o.ID}
+	}
+	found, err := r.claims.claim(t, want, n)
+	failpoint.Reach(failpoint.OverdueClaimed)
+	r.agenda.free(t, n-len(found.Mine))
+	if err != nil {
+		return 0
+	}
+	r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	if len(overdue) == limit {
+		r.agenda.overflow(t.Name)
+	}
+	return len(found.Mine)
+}
+
+// countHanging claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
+// its last. Nothing of it runs.
+func (r *reconciler) countHanging() {
+	for t, ids := range r.holdings.hanging() {
+		found, err := r.claims.claimOnly(t, unleased(ids), len(ids), true)
+		if err != nil {
+			continue // the next round tries again
+		}
+		t.slots.overdraw(len(found.Mine)) // as a claim that needed a slot would have it
+		r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	}
+}
+
+// announce tells the queue of one state and type: what is overdue, which it may have lost, and what is near; when it
+// is rebuilt, everything within the horizon.
+func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild bool) (announced int, complete bool) {
+	edge := r.near()
+	if rebuild {
+		edge = max(edge, r.Horizon)
+	}
+	if head.DueIn > edge {
+		return 0, true
+	}
+	window := processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: edge, Limit: scanPage}
+	if rebuild {
+		return r.announceWindow(ctx, window, r.QueueLimit)
+	}
+	if head.DueIn < -r.grace() {
+		overdue := window
+		overdue.To, overdue.Free = -r.grace(), true
+		if announced, complete = r.announceWindow(ctx, overdue, scanPage); !complete {
+			return announced, false
+		}
+	}
+	window.From = 0
+	n, complete := r.announceWindow(ctx, window, math.MaxInt)
+	return announced + n, complete
+}
+
+// tell announces a page.
+func (r *reconciler) tell(ctx context.Context, businessType string, page []processlog.Scheduled) error {
+	items := make([]processlog.Announcement, len(page))
+	for i, e := range page {
+		items[i] = processlog.Announcement{BusinessType: businessType, ID: e.ID, In: e.In}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	failpoint.Reach(failpoint.PageScanned)
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout) // for the reason of scanTimeout
+	defer cancel()
+	return r.announcer.announceNow(ctx, items, r.types.leaseRange().longest)
+}
+
+// announceWindow announces the window page by page, at most limit entries. Its upper edge stays where it was when the
+// first page was read: it must not run ahead of a slow reader.
+func (r *reconciler) announceWindow(ctx context.Context, w processlog.Window, limit int) (announced int, complete bool) {
+	edge := time.Now().Add(w.To)
+	for announced < limit {
+		page, err := r.scan(ctx, w)
+		if err != nil || r.tell(ctx, w.BusinessType, page) != nil {
+			return announced, false
+		}
+		announced += len(page)
+		if len(page) < w.Limit {
+			return announced, true
+		}
+		w.After, w.To = page[len(page)-1], time.Until(edge)
+	}
+	return announced, true
+}
+
+func (r *reconciler) report(event ReconciledEvent) {
+	slices.Sort(event.UnknownTypes)
+	event.UnknownTypes = slices.Compact(event.UnknownTypes)
+	if len(event.UnknownTypes) > 0 && !r.Local {
+		r.Log.Debug("compensator: overdue entries of types this process does not handle", "types", event.UnknownTypes)
+	}
+	tell(r.base, r.Observer.Reconciled, event)
+}

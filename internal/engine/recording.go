@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Recording is the entries of one Record call: the slots they are born with, and where they go once their transaction has
+// ended. Only the first word about that end counts. The zero value with Drafts is ready for Of.
+type Recording struct {
+	Drafts   []processlog.Draft // unique by idempotent id
+	Inserted []processlog.Inserted
+
+	e       *Engine
+	credits []*credit // of the drafts born claimed; nil for the others
+	at      time.Time // of the insert
+	watched bool      // the end of the transaction is seen, and not only told
+	once    sync.Once
+}
+
+// Of makes the recording e's.
+func (r *Recording) Of(e *Engine) {
+	r.e = e
+	r.credits = make([]*credit, len(r.Drafts))
+}
+
+// Reserve sets slots aside for the drafts that can be born claimed: due at once, of a type that runs here. It is for
+// transactions whose end is seen: in others the slots could not be given back.
+func (r *Recording) Reserve() {
+	r.watched = true
+	if r.e.settler.behind() {
+		return
+	}
+	for i := range r.Drafts {
+		d := &r.Drafts[i]
+		t := r.e.types.accepting(d.BusinessType)
+		if t == nil || d.Delay > 0 {
+			continue
+		}
+		if credit := t.slots.reserve(1); credit != nil {
+			r.credits[i], d.Lease = credit, t.Lease
+		}
+	}
+}
+
+// Watched reports whether the end of the transaction is seen.
+func (r *Recording) Watched() bool { return r.watched }
+
+// Written tells what the insert has answered.
+func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at = inserted, time.Now() }
+
+// Committed sends the entries on their way.
+func (r *Recording) Committed() {
+	r.once.Do(func() {
+		failpoint.Reach(failpoint.CommitTold)
+		r.e.intake.route(r.fresh(0))
+	})
+}
+
+// Unknown: perhaps they exist. Nobody runs them from here; the queue will ask for them a little later.
+func (r *Recording) Unknown() {
+	r.once.Do(func() {
+		r.giveBack()
+		clear(r.credits)
+		r.e.intake.announceFresh(r.fresh(time.Second))
+	})
+}
+
+// RolledBack gives the reserved slots back.
+func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
+
+func (r *Recording) giveBack() {
+	for i, credit := range r.credits {
+		if credit != nil {
+			r.e.agenda.cancel(r.Drafts[i].BusinessType, credit)
+		}
+	}
+}
+
+// fresh lists what was really inserted, due not before atLeast from now.
+func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
+	earliest := time.Now().Add(atLeast)
+	list := make([]freshEntry, 0, len(r.Drafts))
+	for i := range r.Drafts {
+		d, in := &r.Drafts[i], &r.Inserted[i]
+		if in.Duplicate {
+			if credit := r.credits[i]; credit != nil {
+				r.e.agenda.cancel(d.BusinessType, credit)
+			}
+			continue
+		}
+		due := r.at.Add(processlog.DueIn(d.Delay))
+		if due.Before(earliest) && atLeast > 0 {
+			due = earliest
+		}
+		list = append(list, freshEntry{id: in.ID, key: d.IdempotentID, businessType: d.BusinessType, token: d.Token, watched: r.watched, credit: r.credits[i], due: due})
+	}
+	return list
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// stuckAfter is how long a handler may take to return once its timeout has ended its context.
+const stuckAfter = time.Second
+
+// renewer keeps leases alive, and finds out which handlers are stuck.
+type renewer struct {
+	*base
+	types    *types
+	holdings *holdings
+}
+
+// run keeps the leases of running attempts, and of those whose outcome waits to be stored, alive until ctx
+// ends. A handler past its timeout is renewed no more: one that never returns must not hold its entry for ever.
+func (r *renewer) run(ctx context.Context) {
+	ticker := time.NewTicker(r.types.renewInterval())
+	defer ticker.Stop()
+	for ctx.Err() == nil { // asked for itself: a tick may have come during a long round, and the end, too
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		due := r.needRenewal()
+		for _, lease := range due.Order {
+			if ctx.Err() != nil {
+				return
+			}
+			r.renewAll(lease, due.Groups[lease])
+		}
+	}
+}
+
+// needRenewal finds the attempts with a third of their lease gone, by lease and in the order of their ids, and
+// reports stuck ones.
+func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
+	now := time.Now()
+	var due []*attempt
+	var stuck []*attempt
+	r.holdings.mu.Lock()
+	for _, a := range r.holdings.held {
+		lease := a.t.Lease
+		switch {
+		case a.lapsed, a.anew && !a.returned.Load(): // nothing to renew, or under way
+		case !a.returned.Load() && now.Sub(a.started) > a.t.Timeout+stuckAfter:
+			if !a.stuck {
+				a.stuck = true
+				stuck = append(stuck, a)
+			}
+		case !a.returned.Load() && now.After(a.leaseEnd):
+			a.endLocked(processlog.ErrLeaseLost) // the database did not answer in time: somebody else may have it
+		case a.leaseEnd.Sub(now) < lease*2/3: // also while its outcome waits for the database: nobody else shall run it
+			due = append(due, a)
+		}
+	}
+	due = newest(due)
+	r.holdings.mu.Unlock()
+	for _, a := range stuck {
+		r.holdings.leaveQuarantine(a) // it has not killed the process, and may never return
+		event := a.event(nil)
+		r.Log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
+		tell(r.base, r.Observer.Stuck, event)
+	}
+	return grouped.By(due, func(a *attempt) time.Duration { return a.t.Lease })
+}
+
+// newest sorts attempts by id and keeps the last claimed of each entry. Where there are several, a person has
+// requeued the entry while the others ran on: their leases have gone, and what the store tells of lost ones, by id, must
+// not be taken for news of the new one.
+func newest(due []*attempt) []*attempt {
+	slices.SortFunc(due, func(a, b *attempt) int {
+		return cmp.Or(a.row.ID.Compare(b.row.ID), cmp.Compare(b.row.Version, a.row.Version))
+	})
+	kept := due[:0]
+	for _, a := range due {
+		if n := len(kept); n > 0 && kept[n-1].row.ID == a.row.ID {
+			a.loseLocked()
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	return kept
+}
+
+func (r *renewer) renewAll(lease time.Duration, attempts []*attempt) {
+	held := make([]processlog.Held, len(attempts))
+	for i, a := range attempts {
+		held[i] = processlog.Held{ID: a.row.ID, Version: a.row.Version}
+	}
+	ctx, cancel := context.WithTimeout(r.work, min(lease/3, statementTimeout))
+	defer cancel()
+	asked := time.Now()
+	lost, err := r.Store.Renew(ctx, held, lease)
+	r.saw(troubleRenew, err)
+	if err != nil {
+		return
+	}
+	failpoint.Reach(failpoint.LeaseRenewed)
+	gone := make(map[processlog.ID]bool, len(lost))
+	for _, id := range lost {
+		gone[id] = true
+	}
+	r.holdings.mu.Lock()
+	defer r.holdings.mu.Unlock()
+	for _, a := range attempts {
+		if gone[a.row.ID] {
+			a.loseLocked()
+		} else {
+			a.leaseEnd = asked.Add(lease)
+		}
+	}
+}

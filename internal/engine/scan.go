@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	// claimsInFlight is how many claims of one type run at once.
+	claimsInFlight = 2
+
+	// wakeSpread keeps instances that wake for the same entry from coming in step: for each claim in a row that came
+	// for nothing, up to mostVain of them, the next one comes up to this much later.
+	wakeSpread = time.Millisecond
+	mostVain   = 5
+
+	// claimPace is how long a claim waits at most after the transaction of another has begun, unless there is more due than
+	// one takes.
+	claimPace = 2 * time.Millisecond
+)
+
+// scan is what the scanner knows of one type; scanner.mu guards it.
+type scan struct {
+	due      time.Time        // the next moment worth a claim; far away when nothing is known
+	closed   time.Time        // no claim before, because the database refused one; zero: it did not
+	pace     groupcommit.Pace // of the claims' transactions
+	heard    int              // how often due may have changed
+	claiming int
+	vain     int  // claims in a row that found the queue with nothing due: others were faster
+	full     bool // a claim took all it asked for, and none that began after it found less: there is more
+	fulls    int  // how many claims did
+	backlog  bool // the database holds due entries the queue does not
+	failures int  // claims in a row that the database refused
+	ahead    *readAhead
+}
+
+// wants reports whether a claim is worth starting. What has come due since the one under way asked the queue need not
+// wait for its end; of a backlog, of which that one has taken its share, a second takes more than a few slots.
+func (scan *scan) wants(t *Type, now time.Time) bool {
+	due := !now.Before(scan.due)
+	switch {
+	case scan.claiming == 0:
+		return due || scan.full
+	case scan.claiming == claimsInFlight:
+		return false
+	case scan.full:
+		return t.slots.free() >= min(t.Concurrency/4, processlog.MaxRows/2)
+	}
+	return due
+}
+
+// holdBack is how much later than others this process looks at a type: see wakeSpread.
+func (scan *scan) holdBack() time.Duration {
+	if scan.vain == 0 {
+		return 0
+	}
+	return jitter.N(time.Duration(min(scan.vain, mostVain)) * wakeSpread)
+}
+
+// hear takes note of a due moment, and reports whether it is the earliest so far.
+func (scan *scan) hear(due time.Time) bool {
+	scan.heard++
+	return scan.sooner(due)
+}
+
+// sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
+// before a claim may begin.
+func (scan *scan) sooner(due time.Time) bool {
+	if paced := scan.pace.Next(); due.Before(paced) {
+		due = paced
+	}
+	if due.Before(scan.closed) {
+		due = scan.closed
+	}
+	if !due.Before(scan.due) {
+		return false
+	}
+	scan.due = due
+	return true
+}
+
+// ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
+// began.
+func (scan *scan) ended(got claimResult, fulls int) {
+	scan.claiming--
+	scan.heard++
+	switch {
+	case got.full:
+		scan.full = true
+		scan.fulls++
+	case scan.fulls == fulls:
+		scan.full = false
+		scan.backlog = scan.backlog && !got.drained
+	}
+	scan.failures = got.failures(scan.failures)
+	scan.next(got)
+}
+
+// next sets when the type is worth a claim again.
+func (scan *scan) next(got claimResult) {
+	scan.closed = time.Time{}
+	if got.err != nil {
+		scan.full = false
+		scan.closed = time.Now().Add(delay(claimBackoff, scan.failures))
+		scan.due = scan.closed // whatever was heard meanwhile
+		return
+	}
+	wait := min(max(got.next, 0), 2*peekInterval)
+	if got.nothing {
+		scan.vain++
+		wait += scan.holdBack()
+	} else {
+		scan.vain = 0
+	}
+	scan.sooner(time.Now().Add(wait))
+}
+
+var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
+
+// claimResult is how a claim went.
+type claimResult struct {
+	nothing bool // the queue had nothing due: another instance was faster
+	full    bool // as many were due as asked for
+	lost    bool // the queue has lost entries of the type
+	drained bool // the database was asked and had less than asked for
+	next    time.Duration
+	err     error // of the database
+}
+
+func (r claimResult) failures(before int) int {
+	if r.err == nil {
+		return 0
+	}
+	return before + 1
+}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// behindPause is how long claims wait while the database is behind with outcomes.
+const behindPause = 10 * time.Millisecond
+
+// scanner claims entries when they come due. It sleeps until the next due moment its agenda knows of, not for an
+// interval: claims and peeks say when that is, and wake-ups make it earlier.
+type scanner struct {
+	*base
+	types      *types
+	agenda     *agenda
+	announcer  *announcer
+	witness    *witness
+	claims     *claims
+	settler    *settler
+	dispatcher *dispatcher
+}
+
+func (s *scanner) run(ctx context.Context) {
+	s.agenda.prepare()
+	var claims sync.WaitGroup
+	defer claims.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.agenda.wake:
+		}
+		if ctx.Err() != nil {
+			return // both may have come
+		}
+		timer.Reset(s.step(ctx, &claims))
+	}
+}
+
+// step starts every claim that is worth one now and returns how long there is nothing to do.
+func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duration {
+	a := s.agenda
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if !now.Before(a.peek) {
+		a.peek = now.Add(s.types.peekEvery())
+		claims.Go(func() { s.look(ctx) })
+	}
+	if s.witness.stopped() != nil {
+		return peekInterval
+	}
+	if s.settler.behind() {
+		return behindPause
+	}
+	next := a.peek
+	for _, name := range a.names {
+		scan, t := a.scans[name], s.types.named(name)
+		for scan.wants(t, now) {
+			n := t.slots.take(processlog.MaxRows)
+			if n == 0 {
+				break
+			}
+			scan.claiming++
+			scan.due = now.Add(2 * peekInterval)
+			fulls := scan.fulls
+			claims.Go(func() { s.claim(t, n, fulls) })
+		}
+		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
+			next = scan.due // what is due already waits for a claim to end, or a slot
+		}
+	}
+	return max(0, time.Until(next))
+}
+
+// look asks the queue when each type's next entry is due, all in one: types at rest cost no call of their own.
+func (s *scanner) look(ctx context.Context) {
+	if !s.announcer.health.up() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
+	defer cancel()
+	heard, names := s.agenda.heard(), s.agenda.names
+	waits, lost, err := s.Queue.Peek(ctx, names)
+	s.announcer.health.saw(err)
+	if err != nil {
+		return
+	}
+	for i, wait := range waits {
+		s.agenda.postpone(names[i], heard[i], wait)
+		s.agenda.expect(names[i], wait)
+	}
+	s.lost(lost)
+}
+
+// lost tells that the queue may hold a part of some types' entries only: the database is asked as well, now and each
+// time the queue is, and that more often.
+func (s *scanner) lost(businessTypes []string) {
+	if len(businessTypes) == 0 {
+		return
+	}
+	s.announcer.losses.add(businessTypes...)
+	s.agenda.peekSoon(lostPeek)
+	for _, businessType := range businessTypes {
+		s.agenda.overflow(businessType)
+	}
+	s.agenda.poke()
+}
+
+// claim claims up to n entries of a type, for which slots are taken, and starts them. Slots that turn out to be too
+// many are given back at once: others can use them before the claim is over. fulls is scan.fulls as it was before.
+func (s *scanner) claim(t *Type, n, fulls int) {
+	got := s.claimDue(t, n)
+	s.agenda.claimEnded(t, got, fulls)
+}
+
+// claimDue takes what the queue says is due and, where the queue is silent or holds only a part of the
+// backlog, what the database says.
+func (s *scanner) claimDue(t *Type, n int) claimResult {
+	backlog := s.agenda.hasBacklog(t)
+	if !s.announcer.health.up() {
+		return s.claimFromStore(t, n)
+	}
+	got, ok := s.claimFromQueue(t, n)
+	if !ok {
+		return s.claimFromStore(t, n)
+	}
+	if (backlog || got.lost) && got.err == nil && !got.full {
+		return s.alsoFromStore(t, n, got)
+	}
+	return got
+}
+
+// alsoFromStore goes on where the queue had less than it was asked for.
+func (s *scanner) alsoFromStore(t *Type, n int, got claimResult) claimResult {
+	s.agenda.expect(t.Name, got.next)
+	if n = t.slots.take(n); n == 0 {
+		got.full = true // as soon as a slot is free
+		return got
+	}
+	return s.claimFromStore(t, n)
+}
+
+// claimFromQueue returns false, and the slots are the caller's still, when the queue does not answer.
+func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
+	ctx, cancel := s.queueCall()
+	leased, err := s.Queue.Claim(ctx, t.Name, n, t.Lease)
+	cancel()
+	s.announcer.health.saw(err)
+	if err != nil {
+		return claimResult{next: processlog.Never}, false
+	}
+	if leased.Lost {
+		s.announcer.losses.add(t.Name)
+	}
+	s.agenda.free(t, n-len(leased.IDs))
+	if len(leased.IDs) == 0 {
+		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
+	}
+	failpoint.Reach(failpoint.QueueClaimed)
+	began := time.Now()
+	s.agenda.began(t, began)
+	full := len(leased.IDs) == n
+	if !full {
+		s.agenda.expect(t.Name, leased.Next)
+	}
+	found, err := s.claims.claim(t, unleased(leased.IDs), len(leased.IDs))
+	s.agenda.ended(t, time.Since(began))
+	s.returnToQueue(t, leased, found.Claimed, err)
+	t.slots.release(len(leased.IDs) - len(found.Mine))
+	if err != nil {
+		return claimResult{err: err}, true
+	}
+	s.dispatcher.startClaimed(t, found.Mine, found.asked, leased.Token)
+	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
+}
+
+// returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
+// others come due again.
+func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found processlog.Claimed, err error) {
+	var acks []ack
+	add := func(id processlog.ID, remove bool, in time.Duration) {
+		acks = append(acks, ack{t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in}})
+	}
+	if err != nil {
+		for _, id := range leased.IDs {
+			add(id, false, processlog.LockedRetry+jitter.N(10*processlog.LockedRetry))
+		}
+	}
+	for _, id := range found.Gone {
+		add(id, true, 0)
+	}
+	for _, w := range found.Waiting {
+		add(w.ID, false, w.In)
+	}
+	for i := range found.Refused {
+		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, refusedRetry)
+	}
+	if len(acks) > 0 {
+		s.announcer.acks.Add(acks...)
+	}
+}
+
+// claimFromStore is the same without the queue's help.
+func (s *scanner) claimFromStore(t *Type, n int) claimResult {
+	ahead := s.agenda.readAhead(t)
+	share, err := ahead.take(n, func(limit int) ([]processlog.ID, error) {
+		ctx, cancel := s.statement()
+		defer cancel()
+		due, err := s.Store.Due(ctx, t.Name, limit)
+		s.saw(troubleClaim, err)
+		return due, err
+	})
+	s.agenda.free(t, max(0, n-len(share.ids)))
+	if err != nil || len(share.ids) == 0 {
+		return claimResult{next: processlog.Never, drained: err == nil, err: err}
+	}
+	failpoint.Reach(failpoint.DueRead)
+	found, err := s.claims.claim(t, unleased(share.ids), n)
+	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
+	s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	ahead.tried(share, found.Claimed, err)
+	if err != nil {
+		return claimResult{next: processlog.Never, err: err}
+	}
+	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
+	return claimResult{full: share.more && (len(found.Mine) > 0 || !share.fresh), drained: !share.more, next: processlog.Never}
+}

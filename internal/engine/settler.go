@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// settlement is an attempt's outcome on its way to the database.
+type settlement struct {
+	a        *attempt
+	outcome  processlog.Outcome
+	token    processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
+	takesOut bool             // for lost leases: nobody has reported it
+}
+
+// settler stores outcomes, the database first and the queue second.
+type settler struct {
+	*base
+	agenda    *agenda
+	announcer *announcer
+	holdings  *holdings
+	witness   *witness
+
+	lane groupcommit.Batcher[settlement] // outcomes are written
+	slow groupcommit.Batcher[settlement] // those of rows that others hold wait
+}
+
+// settlePace is how long an outcome waits for others at most: its handler has left its slot already, and nobody waits
+// for it.
+const settlePace = 5 * time.Millisecond
+
+func newSettler(b *base, a *agenda, n *announcer, h *holdings, w *witness) *settler {
+	s := &settler{base: b, agenda: a, announcer: n, holdings: h, witness: w}
+	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
+	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
+	return s
+}
+
+// settleBatch writes outcomes, the database first and the queue second.
+func (s *settler) settleBatch(batch []settlement) {
+	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
+	seen := make(map[processlog.ID]bool, len(batch))
+	batch = slices.DeleteFunc(batch, func(o settlement) bool {
+		again := seen[o.outcome.ID]
+		if seen[o.outcome.ID] = true; again {
+			twice = append(twice, o)
+		}
+		return again
+	})
+	if len(twice) > 0 {
+		s.lane.Add(twice...)
+	}
+	byToken := grouped.By(batch, func(o settlement) processlog.Token { return o.token })
+	for _, token := range byToken.Order {
+		if group := byToken.Groups[token]; token == (processlog.Token{}) {
+			s.settleUnder(processlog.NewToken(), group)
+		} else {
+			s.settleUnder(token, group)
+		}
+	}
+}
+
+// settleUnder writes outcomes that share a token.
+func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
+	for i := range batch {
+		batch[i].token = token
+	}
+	failpoint.Reach(failpoint.OutcomesNext)
+	asked := time.Now()
+	batch, results := s.writeOutcomes(token, batch)
+	failpoint.Reach(failpoint.OutcomesStored)
+	s.witness.memory.sawStored(batch, results, asked)
+	for i, r := range results {
+		s.settled(batch[i], r)
+	}
+}
+
+// writeOutcomes keeps trying, with the same token, until the database has answered: a handler that has run must not run
+// again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised. It returns no
+// results only when the Compensator is closed before the database has answered, or nothing is left to be written.
+func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]settlement, []processlog.Settled) {
+	for failures := 1; ; failures++ {
+		if batch = s.withdraw(batch); len(batch) == 0 {
+			return nil, nil
+		}
+		ctx, cancel := s.statement()
+		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
+		cancel()
+		s.saw(troubleStore, err)
+		if err == nil {
+			return batch, results
+		}
+		if !s.pause(delay(settleBackoff, failures)) {
+			return nil, nil
+		}
+	}
+}
+
+// withdraw leaves out of a batch what would take out entries whose stuck handlers have returned: what they report comes
+// first.
+func (s *settler) withdraw(batch []settlement) []settlement {
+	return slices.DeleteFunc(batch, func(w settlement) bool {
+		if !w.takesOut {
+			return false
+		}
+		held, stuck := s.holdings.holds(&w.a.row)
+		return held != nil && !stuck
+	})
+}
+
+func outcomesOf(batch []settlement) []processlog.Outcome {
+	outcomes := make([]processlog.Outcome, len(batch))
+	for i := range batch {
+		outcomes[i] = batch[i].outcome
+	}
+	return outcomes
+}
+
+// maxWaitingOutcomes is how far the database may be behind with outcomes before no more entries are claimed: more
+// attempts would only wait there.
+const maxWaitingOutcomes = 4 * processlog.MaxRows
+
+func (s *settler) behind() bool { return s.lane.Size() > maxWaitingOutcomes }
+
+var settleBackoff = jitter.Exponential(200*time.Millisecond, stopPatience/2) // a stop sees one more try
+
+// settled deals with the answer to one outcome.
+func (s *settler) settled(done settlement, r processlog.Settled) {
+	a, o := done.a, done.outcome
+	if !r.Busy {
+		s.holdings.forget(a)
+	}
+	event := SettledEvent{ID: o.ID, BusinessType: a.t.Name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
+	switch {
+	case r.Busy:
+		s.slow.Add(done)
+		return
+	case !r.Applied:
+		event.State, event.EndedBy = r.State, ""
+		s.Log.Log(context.Background(), droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
+		tell(s.base, s.Observer.OutcomeDropped, event)
+		return // its queue entry is somebody else's now, or comes back and is found out
+	}
+	if o.To == processlog.Dead {
+		s.Log.Error("compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "attempt", event.Attempt, "ended_by", o.EndedBy)
+	}
+	tell(s.base, s.Observer.Settled, event)
+	s.tellQueue(a, o)
+}
+
+// droppedLevel: work that was done, and that the log tells otherwise, is a person's business.
+func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
+	if o.EndedBy == processlog.EndedByHandler && r.State != o.To {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they
+// would hold up the others.
+func (s *settler) settleSlowly(batch []settlement) {
+	if s.pause(processlog.LockedRetry) {
+		s.settleBatch(batch)
+	}
+}
+
+// tellQueue removes what is finished and makes the rest due again.
+func (s *settler) tellQueue(a *attempt, o processlog.Outcome) {
+	again := !o.To.Terminal()
+	in := processlog.DueIn(o.After)
+	switch {
+	case a.token != 0:
+		s.announcer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends
+	case again:
+		s.announcer.move(a.t.Name, o.ID, in) // it may be there, leased to a process that died
+	}
+	if again {
+		s.agenda.expect(a.t.Name, in)
+	}
+}

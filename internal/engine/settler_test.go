@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// The taking out of an entry waits for the database like any outcome, and its stuck handler may return meanwhile.
+func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
+	h := newHoldings(newAgenda(newTypes(time.Second)))
+	s := &settler{holdings: h}
+	stuck := &attempt{row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
+	h.held[stuck.holding()] = stuck
+	takesOut := func(id processlog.ID, epoch uint32) settlement {
+		return settlement{a: &attempt{row: processlog.Row{ID: id, Epoch: epoch}}, takesOut: true}
+	}
+	batch := func() []settlement {
+		return []settlement{{a: stuck}, takesOut(processlog.RowID(1), 0), takesOut(processlog.RowID(1), 1), takesOut(processlog.RowID(2), 0)}
+	}
+	require.Len(t, s.withdraw(batch()), 4, "it has not returned")
+	stuck.returned.Store(true)
+	rest := s.withdraw(batch())
+	require.Len(t, rest, 3)
+	require.Same(t, stuck, rest[0].a, "its own outcome stays")
+	require.EqualValues(t, 1, rest[1].a.row.Epoch, "and what a person has begun anew")
+	require.Equal(t, processlog.RowID(2), rest[2].a.row.ID)
+}

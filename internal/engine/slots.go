@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// slots is a type's concurrency in this process. Every entry a handler is given occupies one, from before it
+// is claimed until its handler has returned.
+type slots struct {
+	size   int
+	credit time.Duration // how long a reservation of an open transaction holds
+
+	mu        sync.Mutex // guards the fields below
+	running   int
+	reserved  int
+	open      []*credit // in the order they were given, so that the first lapses first
+	lastFresh time.Time // when an entry was last born claimed
+}
+
+// credit is slots an open transaction has reserved for entries born claimed. It lapses: a transaction that
+// stays open must not hold up the type.
+type credit struct {
+	n       int
+	expires time.Time
+	spent   bool // used, given back, or lapsed
+}
+
+// freshShare is how long after a born-claimed entry a part of the slots is kept for the next ones.
+const freshShare = 10 * time.Second
+
+// reserve sets aside up to n slots for entries about to be born claimed. Open transactions hold at most half
+// of them.
+func (s *slots) reserve(n int) *credit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.lapseLocked(now)
+	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
+	if n <= 0 {
+		return nil
+	}
+	c := &credit{n: n, expires: now.Add(s.credit)}
+	s.reserved += n
+	s.lastFresh = now
+	s.open = append(s.open, c)
+	return c
+}
+
+func (s *slots) lapseLocked(now time.Time) {
+	for len(s.open) > 0 && (s.open[0].spent || !now.Before(s.open[0].expires)) {
+		s.spendLocked(s.open[0])
+		s.open = s.open[1:]
+	}
+}
+
+func (s *slots) spendLocked(c *credit) bool {
+	if c.spent {
+		return false
+	}
+	c.spent = true
+	s.reserved -= c.n
+	return true
+}
+
+// use turns a credit into running slots, keep of them; the rest is free again. It returns false when the
+// credit has lapsed.
+func (s *slots) use(c *credit, keep int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lapseLocked(time.Now())
+	if !s.spendLocked(c) {
+		return false
+	}
+	s.running += keep
+	return true
+}
+
+// take occupies up to n slots for entries found due. During a backlog a fifth stays free for new entries, as
+// long as such arrive.
+func (s *slots) take(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, s.freeLocked())
+	if n <= 0 {
+		return 0
+	}
+	s.running += n
+	return n
+}
+
+func (s *slots) freeLocked() int {
+	now := time.Now()
+	s.lapseLocked(now)
+	keep := 0
+	if s.size > 1 && now.Sub(s.lastFresh) < freshShare {
+		keep = max(1, s.size/5)
+	}
+	return s.size - s.running - s.reserved - max(0, keep-s.reserved)
+}
+
+// free is how many slots take would give.
+func (s *slots) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.freeLocked())
+}
+
+// overdraw occupies n slots whether there are any or not: for entries that run nothing.
+func (s *slots) overdraw(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running += n
+}
+
+// release frees n slots.
+func (s *slots) release(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running -= n
+}

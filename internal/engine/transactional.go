@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// errFenceLost: the handler's transaction was rolled back because somebody else has moved the entry on.
+var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", processlog.ErrLeaseLost)
+
+// runTx runs a transactional handler. The outcome is the transaction's last statement, under the version
+// of the claim: it commits with the effect or not at all, and a second attempt's would change no row.
+func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Transaction, row *processlog.Row) error) (end ending) {
+	ctx, abandon := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer abandon()
+	inTime := context.AfterFunc(a.ctx, abandon) // the handler's deadline is not that of storing its outcome
+	tx, err := d.Begin(ctx)
+	if err != nil {
+		return ending{err: Unavailable(err)}
+	}
+	open := true
+	defer func() {
+		if open { // also after a panic or Goexit
+			tx.Rollback()
+		}
+	}()
+	if d.stopping() { // it may have taken long to begin
+		return ending{err: processlog.ErrStopping, unstarted: true}
+	}
+	if err := handler(a.ctx, tx, &a.row); err != nil {
+		return ending{err: err}
+	}
+	if a.ctx.Err() != nil || !inTime() {
+		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
+	}
+	if err := tx.Over(); err != nil { // and the handler did not say so
+		return ending{err: fmt.Errorf("handler returned nil: %w", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	token := processlog.NewToken()
+	outcome := a.t.outcomeOf(&a.row, nil, nil)
+	outcome.Absorb = false
+	switch err := d.Store.SettleTx(ctx, tx, token, outcome); {
+	case errors.Is(err, processlog.ErrLeaseLost):
+		return ending{err: errFenceLost}
+	case errors.Is(err, processlog.ErrTxAborted):
+		return ending{err: transient(err)}
+	case errors.Is(err, processlog.ErrNoTransaction):
+		return ending{err: err} // the handler ended it
+	case err != nil:
+		return ending{err: transient(err)}
+	}
+	failpoint.Reach(failpoint.OutcomeInTransaction)
+	open = false
+	return d.committed(a, tx.Commit(), token)
+}
+
+// committed makes sure how a handler's transaction ended: where the reply to COMMIT was lost, the row's
+// token tells.
+func (d *dispatcher) committed(a *attempt, err error, token processlog.Token) ending {
+	if err == nil {
+		failpoint.Reach(failpoint.HandlerCommitted)
+		return ending{settled: true, token: token}
+	}
+	switch {
+	case errors.Is(err, processlog.ErrCommitUnknown):
+	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
+		// The handler went on after Record had refused, or after the transaction had ended under it.
+		return ending{err: fmt.Errorf("commit: %w", err)}
+	default:
+		return ending{err: transient(fmt.Errorf("commit: %w", err))}
+	}
+	ctx, cancel := d.statement()
+	defer cancel()
+	row, readErr := d.Store.Resolve(ctx, a.row.ID)
+	switch {
+	case readErr == nil && row.Token == token:
+		return ending{settled: true, token: token}
+	case readErr == nil:
+		return ending{err: Unavailable(fmt.Errorf("commit: %w", err))}
+	}
+	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
+	// happened, the version has moved on.
+	return ending{err: Unavailable(fmt.Errorf("commit: %w; %w", err, readErr))}
+}

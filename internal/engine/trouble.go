@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/report"
+)
+
+// Trouble is work of the library's own that a server does not let it do, and that it tries again by itself.
+type Trouble struct {
+	What         string    // what fails
+	BusinessType string    // where it concerns one type
+	Error        string    // the last one
+	Since        time.Time // it has failed since, with no success in between
+	Times        int
+}
+
+// troubles keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
+// most once a minute for each cause, and stands in Health until the same works again.
+type troubles struct {
+	log    *slog.Logger
+	number func(error) uint16 // the server's, of an error
+	closed func() bool
+
+	some atomic.Bool // there is any: what works asks for no more than this
+
+	mu   sync.Mutex // guards the fields below
+	open map[troubleKey]*Trouble
+	said map[cause]time.Time
+}
+
+type troubleKey struct{ what, businessType string }
+
+// cause is what is complained about once a minute: claims that fail for another reason than before are another.
+type cause struct {
+	what   string
+	number uint16 // the server's; 0: no answer of a server
+}
+
+// What fails. Each is the key of a Trouble, and stands in the log.
+const (
+	troubleClaim    = "entries could not be claimed"
+	troubleReadBack = "new entries could not be read back"
+	troubleRelease  = "leases could not be given back"
+	troubleRenew    = "leases could not be renewed"
+	troubleStore    = "outcomes could not be stored"
+	troubleWitness  = "what the database has kept so far could not be read back"
+	troubleRound    = "the log could not be searched for forgotten entries"
+	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
+	troubleNotify   = "other processes could not be notified"
+)
+
+// failed takes an error of a statement of ours.
+func (t *troubles) failed(what, businessType string, err error) {
+	if t.closed() {
+		return // Close has ended it
+	}
+	t.mu.Lock()
+	key := troubleKey{what, businessType}
+	trouble := t.open[key]
+	if trouble == nil {
+		trouble = &Trouble{What: what, BusinessType: businessType, Since: time.Now()}
+		setIn(&t.open, key, trouble)
+		t.some.Store(true)
+	}
+	trouble.Error = err.Error()
+	trouble.Times++
+	times, since := trouble.Times, trouble.Since
+	t.mu.Unlock()
+	t.complain(what, err, "type", businessType, "times", times, "since", since)
+}
+
+// passed takes the news that something works. It costs a look at one word while there is no trouble.
+func (t *troubles) passed(what, businessType string) {
+	if !t.some.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, troubleKey{what, businessType})
+	t.some.Store(len(t.open) > 0)
+}
+
+// complain logs err, unless the same cause was logged within the last minute.
+func (t *troubles) complain(what string, err error, attrs ...any) {
+	now := time.Now()
+	t.mu.Lock()
+	about := cause{what, t.number(err)}
+	last, known := t.said[about]
+	quiet := known && now.Sub(last) < report.Interval
+	if !quiet {
+		setIn(&t.said, about, now)
+	}
+	t.mu.Unlock()
+	if !quiet {
+		t.log.Warn("compensator: "+what, append([]any{slog.Any("err", err)}, attrs...)...)
+	}
+}
+
+// list is for Health: the oldest first.
+func (t *troubles) list() []Trouble {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []Trouble
+	for _, trouble := range t.open {
+		list = append(list, *trouble)
+	}
+	slices.SortFunc(list, func(a, b Trouble) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.What, b.What)) })
+	return list
+}
+
+// attempted takes the end of an attempt: one that counts nothing says nowhere else but in its entry why.
+func (t *troubles) attempted(businessType string, err error) {
+	if err != nil && uncounted(err) {
+		t.failed(troubleAttempt, businessType, err)
+		return
+	}
+	t.passed(troubleAttempt, businessType)
+}
+
+func uncounted(err error) bool {
+	var v *verdict
+	return errors.As(err, &v) && (v.kind == unavailable || v.transient)
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// waiting is an engine of which an entry waits for a slot: due, and no claim under way.
+func waiting(t *testing.T, taken int) (*Engine, *Type) {
+	t.Helper()
+	return waitingOn(t, taken, Config{})
+}
+
+func waitingOn(t *testing.T, taken int, cfg Config) (*Engine, *Type) {
+	t.Helper()
+	cfg.Log = slog.New(slog.DiscardHandler)
+	e := New(t.Context(), cfg)
+	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
+	typ := e.types.named("close_order")
+	require.Equal(t, taken, typ.slots.take(taken))
+	e.agenda.prepare()
+	return e, typ
+}
+
+func woken(a *agenda) bool {
+	select {
+	case <-a.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
+	for name, giveBack := range map[string]func(e *Engine, typ *Type, credit *credit){
+		"a rolled back transaction": func(e *Engine, _ *Type, credit *credit) {
+			rec := &Recording{e: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
+			rec.credits = append(rec.credits, credit)
+			rec.RolledBack()
+		},
+		"a duplicate": func(e *Engine, _ *Type, credit *credit) {
+			rec := &Recording{e: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
+			rec.credits = append(rec.credits, credit)
+			rec.fresh(0)
+		},
+		"an entry that was not there": func(e *Engine, _ *Type, credit *credit) {
+			e.intake.giveBack(freshEntry{businessType: "close_order", credit: credit})
+		},
+		"a poll that found less": func(e *Engine, typ *Type, _ *credit) { e.agenda.free(typ, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, typ := waiting(t, 1)
+			credit := typ.slots.reserve(1)
+			require.NotNil(t, credit)
+			require.False(t, woken(e.agenda))
+			giveBack(e, typ, credit)
+			require.True(t, woken(e.agenda))
+		})
+	}
+}
+
+func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
+	e, _ := waiting(t, 0)
+	release := make(chan struct{})
+	defer close(release)
+	e.settler.lane.Flush = func([]settlement) { <-release }
+	e.settler.lane.Add(make([]settlement, 20*processlog.MaxRows)...)
+	e.agenda.peek = time.Now().Add(time.Hour)
+	var claims sync.WaitGroup
+	require.Positive(t, e.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
+	claims.Wait()
+	require.Zero(t, e.agenda.scans["close_order"].claiming)
+}
+
+func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
+	e, typ := waiting(t, 0)
+	e.agenda.scans[typ.Name].due = time.Now().Add(time.Hour)
+	e.agenda.expect(typ.Name, 2*time.Hour)
+	require.False(t, woken(e.agenda))
+	e.agenda.expect(typ.Name, time.Minute)
+	require.True(t, woken(e.agenda))
+}
+
+// Who cannot claim what he announces has to tell the others.
+func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
+	for name, hinder := range map[string]func(scan *scan, typ *Type){
+		"two claims under way": func(scan *scan, _ *Type) { scan.claiming = claimsInFlight },
+		"the database refuses": func(scan *scan, _ *Type) { scan.closed = time.Now().Add(time.Hour) },
+		"no slot is free":      func(_ *scan, typ *Type) { typ.slots.take(typ.slots.size) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, typ := waiting(t, 0)
+			require.True(t, e.agenda.canClaim(typ))
+			hinder(e.agenda.scans[typ.Name], typ)
+			require.False(t, e.agenda.canClaim(typ))
+		})
+	}
+}
+
+func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
+	e, typ := waiting(t, 0)
+	scan := e.agenda.scans[typ.Name]
+	scan.due = time.Now().Add(time.Hour)
+	scan.claiming = 2
+	before := scan.fulls
+	scan.ended(claimResult{full: true, next: processlog.Never}, before)
+	scan.ended(claimResult{next: processlog.Never}, before) // it asked the queue first
+	require.True(t, scan.wants(typ, time.Now()))
+	scan.claiming = 1
+	scan.ended(claimResult{next: processlog.Never}, scan.fulls)
+	require.False(t, scan.wants(typ, time.Now()))
+}
+
+// Every process hears that an entry is due, and one gets it: those that come for nothing come later the next time, and
+// not in step.
+func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
+	e, typ := waiting(t, 0)
+	scan := e.agenda.scans[typ.Name]
+	require.Zero(t, scan.holdBack())
+	for range 2 * mostVain {
+		scan.next(claimResult{nothing: true, next: processlog.Never})
+	}
+	drawn := make(map[time.Duration]bool)
+	for range 100 {
+		wait := scan.holdBack()
+		require.Less(t, wait, mostVain*wakeSpread)
+		drawn[wait] = true
+	}
+	require.Greater(t, len(drawn), 50)
+	scan.next(claimResult{next: processlog.Never})
+	require.Zero(t, scan.holdBack())
+}
+
+// oneBusy is a Store in which a row is locked for the first few settles.
+type oneBusy struct {
+	processlog.Store
+	left    int
+	settled chan struct{}
+	tokens  map[processlog.Token]bool
+}
+
+func (s *oneBusy) Settle(_ context.Context, token processlog.Token, _ []processlog.Outcome) ([]processlog.Settled, error) {
+	s.tokens[token] = true
+	if s.left--; s.left >= 0 {
+		return []processlog.Settled{{Busy: true}}, nil
+	}
+	close(s.settled)
+	return []processlog.Settled{{Applied: true, State: processlog.Succeeded}}, nil
+}
+
+// An outcome whose row is locked may cost a lock wait each time it is offered: those of free rows must not be
+// in the same statement.
+func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
+	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
+	e, typ := waitingOn(t, 0, Config{Store: store, QueueDown: true}) // nobody to be told
+	among := make(chan struct{}, 10)
+	e.settler.lane.Flush = func([]settlement) { among <- struct{}{} }
+	e.settler.slow.Add(settlement{a: &attempt{t: typ, row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
+	select {
+	case <-store.settled:
+	case <-among:
+		t.Fatal("it came back among the others")
+	}
+	<-e.settler.slow.Done()
+	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
+}

@@ -1,0 +1,379 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// witness remembers a little of what this process has seen the database keep, and reads it back from time to time. A
+// database that knows less has gone back: it was promoted although it lagged, or restored. From then on nothing is
+// started and nothing recorded here until a person has said go on, who may still have the better choice.
+//
+// What is remembered was read as committed, or its COMMIT was acknowledged. An INSERT that merely worked is no
+// evidence: a savepoint may have been rolled back since, a deadlock swallowed.
+type witness struct {
+	*base
+	types   *types
+	agenda  *agenda
+	missing *missing
+	memory  memory
+
+	lane    groupcommit.Batcher[struct{}] // a process that only records reads back
+	doubted atomic.Bool                   // the database is to be asked before anything claimed starts
+	own     atomic.Int64                  // how many connections of our own had been opened at the last check
+	users   atomic.Int64                  // the same of the user's, where a Connector counts them
+	met     atomic.Int64                  // when those were last a reason to ask, unix ns
+	lost    atomic.Pointer[loss]          // nil unless stopped
+
+	turn     chan struct{}         // full while somebody asks the database; guards the fields below
+	told     time.Time             // when the log was last told of the loss
+	accepted map[goAhead]time.Time // when each was written, by this process's clock
+}
+
+// connected is what a store may tell beyond the contract, of its connections.
+type connected interface {
+	Connections() (own, users int64) // how many were opened so far
+	ReadsCommitted() bool            // what is read outside a transaction is committed
+}
+
+func newWitness(b *base, t *types, a *agenda, m *missing) *witness {
+	w := &witness{base: b, types: t, agenda: a, missing: m, turn: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
+	w.memory.part = trailRounds * b.ReconcileInterval / trailParts
+	w.lane.Max, w.lane.Workers, w.lane.Flush = 1000, 1, func([]struct{}) { w.check(nil) }
+	return w
+}
+
+// goAhead is a note by which a person has accepted a loss, told from others by what does not change.
+type goAhead struct {
+	at            int64
+	actor, reason string
+}
+
+// loss is what the database has lost.
+type loss struct {
+	processlog.LossError
+	newest time.Time // of the testimonies that are lost
+}
+
+// sawRead is sawRows for what was read outside a transaction, which in the user's pool may be at READ UNCOMMITTED.
+func (w *witness) sawRead(rows []processlog.Row, asked time.Time) {
+	if s, ok := w.Store.(connected); !ok || s.ReadsCommitted() {
+		w.memory.sawRows(rows, asked)
+	}
+}
+
+// recorded takes entries whose transaction has ended well, and that nobody here reads back before they are due. The
+// next check finds out whether they are there; in a process that only records, it comes now and then.
+func (w *witness) recorded(fresh []freshEntry) {
+	if len(fresh) == 0 {
+		return
+	}
+	w.memory.doubt(fresh)
+	if !w.types.accepts.Load() && w.memory.due(w.ReconcileInterval) {
+		w.lane.Add(struct{}{})
+	}
+}
+
+// trusts reports whether rows that were just claimed may run, and remembers them. A claim is the first that is sent
+// over a new connection, and the first to be told of an outcome that is forgotten.
+func (w *witness) trusts(rows []processlog.Row, asked time.Time) bool {
+	if refuted := w.memory.refuted(rows); len(refuted) > 0 {
+		w.check(refuted)
+	}
+	w.checkIf(w.unsure)
+	if w.stopped() != nil {
+		return false
+	}
+	w.memory.sawRows(rows, asked)
+	return true
+}
+
+// doubt has the database asked before the next claim's entries start: its last answer was an error.
+func (w *witness) doubt() { w.doubted.Store(true) }
+
+// unsure reports whether the server may be another one than at the last check.
+func (w *witness) unsure() bool {
+	own, _ := w.connections()
+	return w.doubted.Load() || own != w.own.Load()
+}
+
+// strange reports the same of the server the user's transactions are on. His pool may open connections all the time.
+func (w *witness) strange() bool {
+	_, users := w.connections()
+	return users != w.users.Load() && time.Since(time.Unix(0, w.met.Load())) > strangePause
+}
+
+// strangePause is how often the user's new connections are a reason to ask, at most.
+const strangePause = time.Second
+
+// connections counts those of our own that were opened so far, and those of the user's.
+func (w *witness) connections() (own, users int64) {
+	if s, ok := w.Store.(connected); ok {
+		return s.Connections()
+	}
+	return 0, 0
+}
+
+// stopped is why nothing is started and recorded here, or nil.
+func (w *witness) stopped() *loss { return w.lost.Load() }
+
+// refusal is stopped as an error. A process that only records has no rounds: each refusal may have it look whether a
+// person has said go on.
+func (w *witness) refusal() error {
+	lost := w.stopped()
+	if lost == nil {
+		return nil
+	}
+	if !w.types.accepts.Load() && w.memory.due(w.PollInterval) {
+		w.lane.Add(struct{}{})
+	}
+	return &lost.LossError
+}
+
+// refusesRecords is refusal before something is recorded: the first that may be sent over a new connection.
+func (w *witness) refusesRecords() error {
+	if w.strange() {
+		if len(w.memory.trailNow()) > 0 { // with nothing remembered nothing is asked
+			defer w.met.Store(time.Now().UnixNano())
+		}
+		w.checkIf(w.strange)
+	}
+	return w.refusal()
+}
+
+// round is a round of the reconciler.
+func (w *witness) round() {
+	w.checkIf(func() bool { return w.stopped() != nil || w.unsure() || w.memory.due(w.ReconcileInterval) })
+}
+
+// checkIf checks unless somebody else just has.
+func (w *witness) checkIf(needed func() bool) {
+	if !needed() {
+		return
+	}
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	if needed() {
+		w.ask(nil)
+	}
+}
+
+// check asks the database for what is remembered, and for more.
+func (w *witness) check(more []testimony) {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	w.ask(more)
+}
+
+// ask is check by whoever has the turn; when stopped it asks whether a person has said go on.
+func (w *witness) ask(more []testimony) {
+	ctx, cancel := w.statement()
+	defer cancel()
+	own, users := w.connections()
+	w.doubted.Store(false)
+	ask := w.compare
+	if w.stopped() != nil {
+		ask = w.seekAcceptance
+	}
+	err := ask(ctx, more)
+	w.saw(troubleWitness, err)
+	if err != nil {
+		w.doubt()
+		return
+	}
+	w.own.Store(own)
+	w.users.Store(users)
+}
+
+// compare reads back.
+func (w *witness) compare(ctx context.Context, more []testimony) error {
+	asked, began := slices.Concat(w.memory.trailNow(), w.memory.sweepOn(), more), time.Now()
+	doubts := w.memory.takeDoubts()
+	if len(asked)+len(doubts) == 0 {
+		return nil
+	}
+	wanted := slices.Clone(asked)
+	for _, f := range doubts {
+		wanted = append(wanted, testimony{Version: processlog.Version{ID: f.id}})
+	}
+	found, err := w.read(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	w.missing.report(w.memory.prove(doubts, found, began))
+	if len(lostOf(asked, found, nil)) == 0 {
+		return nil
+	}
+	return w.examine(ctx, asked, found)
+}
+
+func (w *witness) read(ctx context.Context, list []testimony) (map[processlog.ID]processlog.Version, error) {
+	ids := make([]processlog.ID, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	versions, err := w.Store.Versions(ctx, slices.Compact(ids))
+	found := make(map[processlog.ID]processlog.Version, len(versions))
+	for _, v := range versions {
+		found[v.ID] = v
+	}
+	return found, err
+}
+
+// lostOf lists what is not there any more and was not purged, as far as the log's notes say.
+func lostOf(asked []testimony, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []testimony) {
+	for _, s := range asked {
+		v, exists := found[s.ID]
+		if s.refutes(v, exists) && (exists || !purgedSince(notes, s.at)) {
+			lost = append(lost, s)
+		}
+	}
+	return lost
+}
+
+// purgedSince reports whether there is a note of a purge from after a moment.
+func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+	since := time.Since(moment)
+	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
+}
+
+// notes reads the log's own history. Only when a note is first read is its age taken for that, at most: the database's
+// clock may be set, and is another one's once a replica is promoted, and an old note must not become a new one by it.
+func (w *witness) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
+	asked := time.Now()
+	notes, err := w.Store.History(ctx, processlog.ID{})
+	for _, r := range notes {
+		if _, known := w.accepted[goAheadOf(r)]; r.Action == processlog.ActionAcceptLoss && !known {
+			w.accepted[goAheadOf(r)] = asked.Add(-max(0, r.Ago))
+		}
+	}
+	return notes, err
+}
+
+func goAheadOf(r processlog.AuditRecord) goAhead { return goAhead{r.At.UnixMilli(), r.Actor, r.Reason} }
+
+// acceptedSince reports whether a person has said go on after a moment.
+func (w *witness) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool {
+		return r.Action == processlog.ActionAcceptLoss && w.accepted[goAheadOf(r)].After(moment)
+	})
+}
+
+// examine makes sure of what looks lost: a plain read may have been answered elsewhere than where the log is written. What
+// a database loses is the end of its history: where the note is by which a person has accepted a loss, all that was
+// there before the note is there still, or is the loss that he meant.
+func (w *witness) examine(ctx context.Context, asked []testimony, found map[processlog.ID]processlog.Version) error {
+	notes, err := w.notes(ctx)
+	if err != nil {
+		return err
+	}
+	lost := lostOf(asked, found, notes)
+	if len(lost) == 0 {
+		return nil
+	}
+	newest := slices.MaxFunc(lost, func(a, b testimony) int { return a.at.Compare(b.at) })
+	row, err := w.Store.Resolve(ctx, newest.ID)
+	exists := !errors.Is(err, processlog.ErrNotFound)
+	switch {
+	case err != nil && exists:
+		return err
+	case !newest.refutes(versionOf(&row), exists):
+		return nil
+	}
+	loss := &loss{processlog.LossError{Lost: w.list(ctx, lost, found, notes)}, newest.at}
+	if w.acceptedSince(notes, newest.at) {
+		w.goOn(loss)
+	} else {
+		w.stop(loss)
+	}
+	return nil
+}
+
+// list names all that is remembered and lost, by id; at least what is known to be.
+func (w *witness) list(ctx context.Context, known []testimony, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
+	all := slices.Concat(known, w.memory.all())
+	if now, err := w.read(ctx, all); err == nil {
+		known, found = lostOf(all, now, notes), now
+	}
+	slices.SortStableFunc(known, func(a, b testimony) int { return b.at.Compare(a.at) }) // of one entry, the last word
+	listed := make(map[processlog.ID]bool, len(known))
+	for _, s := range known {
+		if listed[s.ID] {
+			continue
+		}
+		listed[s.ID] = true
+		v := found[s.ID]
+		list = append(list, processlog.LostEntry{ID: s.ID, IdempotentID: s.IdempotentID, BusinessType: s.businessType, Seen: s.at, Was: s.State,
+			Gone: v.IdempotentID != s.IdempotentID, Is: v.State})
+	}
+	slices.SortFunc(list, func(a, b processlog.LostEntry) int { return a.ID.Compare(b.ID) })
+	return list
+}
+
+func (w *witness) stop(loss *loss) {
+	w.lost.Store(loss)
+	w.complain(loss)
+	tell(w.base, w.Observer.HistoryLost, &loss.LossError)
+}
+
+// complain tells the log, once a minute.
+func (w *witness) complain(loss *loss) {
+	if time.Since(w.told) < time.Minute {
+		return
+	}
+	w.told = time.Now()
+	w.Log.Error("compensator: stopped until a person calls AcceptLoss", "err", &loss.LossError, "lost", loss.Lost)
+}
+
+// seekAcceptance looks whether a person has said go on since what is lost was seen.
+func (w *witness) seekAcceptance(ctx context.Context, _ []testimony) error {
+	loss := w.stopped()
+	w.memory.look()
+	w.complain(loss)
+	notes, err := w.notes(ctx)
+	if err == nil && w.acceptedSince(notes, loss.newest) {
+		w.goOn(loss)
+	}
+	return err
+}
+
+// goOn forgets everything, and starts again.
+func (w *witness) goOn(loss *loss) {
+	w.memory.forget()
+	w.lost.Store(nil)
+	w.told = time.Time{}
+	w.Log.Warn("compensator: a person has accepted what the database lost; going on", "lost", loss.Lost)
+	w.agenda.poke()
+}
+
+// acceptLoss keeps a person's go-ahead and goes on. It returns what is lost, as far as this process remembers it.
+func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]processlog.LostEntry, error) {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	if w.stopped() == nil {
+		w.ask(nil) // it may not have been noticed here yet
+	}
+	if err := w.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
+		return nil, err
+	}
+	_, err := w.notes(ctx)
+	w.saw(troubleWitness, err)
+	loss := w.stopped()
+	if loss == nil {
+		return nil, nil
+	}
+	w.goOn(loss)
+	return loss.Lost, nil
+}
+
+// Remembers reports whether this process knows that the database had the entry: what it would list as lost.
+func (e *Engine) Remembers(idempotentID string) bool {
+	return slices.ContainsFunc(e.witness.memory.all(), func(s testimony) bool { return s.IdempotentID == idempotentID })
+}
