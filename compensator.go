@@ -26,7 +26,7 @@ type Compensator struct {
 
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware
-	types           registry
+	types           *registry
 
 	engine   *engine.Engine
 	isClosed atomic.Bool
@@ -39,7 +39,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Compensator{cfg: cfg, log: cfg.Logger}
+	c := &Compensator{cfg: cfg, log: cfg.Logger, types: newRegistry()}
 	queueAnswers, err := c.open(ctx)
 	if err != nil {
 		return nil, err

@@ -63,8 +63,8 @@ func FuzzContentRoundTrip(f *testing.F) {
 	f.Add("", []byte{}, int64(-1), uint64(1), math.Inf(-1), "inf")
 	parcels := &Type[parcel]{name: "send_parcel", codec: JSON}
 	f.Fuzz(func(t *testing.T, text string, raw []byte, number int64, big uint64, weight float64, tag string) {
-		sent := parcel{Text: text, Bytes: raw, Number: number, Big: big, Weight: weight, Ref: RowID(max(big, 1)), Tags: map[string]float64{tag: weight}}
-		sent.Next = &parcel{Text: tag, Number: -number, Ref: RowID(1)}
+		sent := parcel{Text: text, Bytes: raw, Number: number, Big: big, Weight: weight, Ref: processlog.RowID(max(big, 1)), Tags: map[string]float64{tag: weight}}
+		sent.Next = &parcel{Text: tag, Number: -number, Ref: processlog.RowID(1)}
 		entry, err := parcels.Entry(sent, Options{BusinessID: "42"})
 		if math.IsNaN(weight) || math.IsInf(weight, 0) {
 			var refused *FieldError

@@ -19,39 +19,39 @@ type CancelResult struct {
 // Complete records that somebody else finished the entry's work: it will not run again. An attempt under
 // way is told to stop. *StateError: the entry is in a state that cannot be completed; ErrNotFound; ErrBusy.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) error {
-	_, err := c.change(ctx, Change{Ref: ref, Action: ActionComplete})
+	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete})
 	return err
 }
 
 // CompleteTx is Complete as part of the caller's open transaction: it happens exactly if that commits.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) error {
-	_, err := c.changeTx(ctx, tx, Change{Ref: ref, Action: ActionComplete})
+	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete})
 	return err
 }
 
 // Cancel records that the work is no longer wanted. Errors as for Complete.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
-	before, err := c.change(ctx, Change{Ref: ref, Action: ActionCancel})
+	before, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel})
 	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
 }
 
 // CancelTx is Cancel as part of the caller's open transaction. Until that commits, an attempt may start; its
 // success is then dropped if its handler is transactional or the cancellation commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
-	before, err := c.changeTx(ctx, tx, Change{Ref: ref, Action: ActionCancel})
+	before, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel})
 	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
 }
 
 // CompleteTx is Compensator.CompleteTx for an entry of this type. The error for one of another is an
 // *OtherTypeError, which changes nothing and leaves the transaction usable.
 func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) error {
-	_, err := t.c.changeTx(ctx, tx, Change{Ref: ref, BusinessType: t.name, Action: ActionComplete})
+	_, err := t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionComplete})
 	return err
 }
 
 // CancelTx is Compensator.CancelTx for an entry of this type; see CompleteTx.
 func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
-	before, err := t.c.changeTx(ctx, tx, Change{Ref: ref, BusinessType: t.name, Action: ActionCancel})
+	before, err := t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel})
 	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
 }
 
@@ -62,7 +62,7 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
 	}
-	_, err := c.change(ctx, Change{Ref: ref, Action: ActionReschedule, Delay: delay})
+	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionReschedule, Delay: delay})
 	return err
 }
 
@@ -71,7 +71,7 @@ func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay ti
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
 	}
-	_, err := c.changeTx(ctx, tx, Change{Ref: ref, Action: ActionReschedule, Delay: delay})
+	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionReschedule, Delay: delay})
 	return err
 }
 
@@ -107,7 +107,7 @@ func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions)
 	if _, err := (Options{Delay: opts.Delay}).delay(); err != nil {
 		return err
 	}
-	_, err := c.change(ctx, Change{Ref: ref, Action: ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason})
+	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason})
 	return err
 }
 
@@ -116,13 +116,13 @@ func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) erro
 	if err := validateByHand(by); err != nil {
 		return err
 	}
-	_, err := c.change(ctx, Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
+	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
 	return err
 }
 
-func (c *Compensator) change(ctx context.Context, ch Change) (Row, error) {
+func (c *Compensator) change(ctx context.Context, ch processlog.Change) (processlog.Row, error) {
 	if c.closed() {
-		return Row{}, ErrClosed
+		return processlog.Row{}, ErrClosed
 	}
 	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(c.engine.Reporting(ctx), nil, false, ch)
@@ -133,13 +133,13 @@ func (c *Compensator) change(ctx context.Context, ch Change) (Row, error) {
 	return before, nil
 }
 
-func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch Change) (Row, error) {
+func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change) (processlog.Row, error) {
 	if c.closed() {
-		return Row{}, ErrClosed
+		return processlog.Row{}, ErrClosed
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return Row{}, err
+		return processlog.Row{}, err
 	}
 	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.FullyWatched(), ch)

@@ -173,7 +173,7 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 // failWith stores a text as an attempt's error, and something odd as headers; the row must still be read.
 func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string) {
 	t.Helper()
-	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []Outcome{{ID: e.ID, IdempotentID: e.IdempotentID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
+	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []processlog.Outcome{{ID: e.ID, IdempotentID: e.IdempotentID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
 	require.NoError(t, err)
 	require.True(t, settled[0].Applied)
 	_, err = plain.Exec("UPDATE common_process_log SET headers=? WHERE id=?", []byte(text), e.ID.Row())

@@ -11,11 +11,15 @@ type registry struct {
 	blurred map[string]bool // types of which other content was seen
 }
 
+func newRegistry() *registry {
+	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool)}
+}
+
 // handles notes the codec of a type that has a handler here.
 func (r *registry) handles(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	setIn(&r.codecs, name, codec)
+	r.codecs[name] = codec
 }
 
 // codec is nil for a type that has no handler here.
@@ -29,7 +33,7 @@ func (r *registry) codec(name string) Codec {
 func (r *registry) refuseOtherContent(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	setIn(&r.strict, name, true)
+	r.strict[name] = true
 }
 
 func (r *registry) refusesOtherContent(name string) bool {
@@ -45,14 +49,6 @@ func (r *registry) firstOtherContent(name string) bool {
 	if r.blurred[name] {
 		return false
 	}
-	setIn(&r.blurred, name, true)
+	r.blurred[name] = true
 	return true
-}
-
-// setIn makes the map when it is first needed.
-func setIn[K comparable, V any](m *map[K]V, key K, value V) {
-	if *m == nil {
-		*m = make(map[K]V)
-	}
-	(*m)[key] = value
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // ScopedTx is a transaction the library begins and ends: InTx's closure and transactional handlers get one.
@@ -22,7 +23,7 @@ import (
 // (COMMIT, DDL) answers ErrNoTransaction from then on.
 type ScopedTx struct {
 	c     *Compensator // that began it
-	tx    Transaction
+	tx    processlog.Transaction
 	end   transactionEnd
 	alone *unwatched // end, on a Store whose connections tell nothing; nil: the connection's own view
 }

@@ -58,34 +58,3 @@ const (
 
 // ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }
-
-// The contracts of a store and of a queue, and what they speak of, for whoever gives New other ones.
-type (
-	Store         = processlog.Store
-	Queue         = processlog.Queue
-	Transaction   = processlog.Transaction
-	Token         = processlog.Token
-	Draft         = processlog.Draft
-	Inserted      = processlog.Inserted
-	Row           = processlog.Row
-	Version       = processlog.Version
-	Wanted        = processlog.Wanted
-	Claimed       = processlog.Claimed
-	Held          = processlog.Held
-	Outcome       = processlog.Outcome
-	Settled       = processlog.Settled
-	Change        = processlog.Change
-	Head          = processlog.Head
-	Window        = processlog.Window
-	Scheduled     = processlog.Scheduled
-	Announcement  = processlog.Announcement
-	AnnounceRules = processlog.AnnounceRules
-	Leased        = processlog.Leased
-	QueueOutcome  = processlog.QueueOutcome
-)
-
-// Never is what a queue answers for a type with no entries.
-const Never = processlog.Never
-
-// RowID is the EntryID of a row number.
-func RowID(row uint64) EntryID { return processlog.RowID(row) }
