@@ -11,7 +11,7 @@ import (
 )
 
 // OpenStore makes the store that New makes of Config.DB and Config.Table: for whoever wraps it and gives it to
-// New as Config.Store, or has the suite of package compensatortest try another database. It does not Check; Close it.
+// New as Config.Store, or has package compensatortest/suite try another database. It does not Check; Close it.
 func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store, error) {
 	s, err := sqlstore.Open(ctx, db, table)
 	if err != nil {

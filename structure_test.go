@@ -51,7 +51,7 @@ func importTable(t *testing.T) map[string]map[string]bool {
 	require.True(t, found)
 	section, _, _ = strings.Cut(section, "\n## ")
 	name := regexp.MustCompile("`([^`]+)`")
-	table, all := make(map[string]map[string]bool), make(map[string]bool)
+	table, below := make(map[string]map[string]bool), make(map[string]bool)
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 {
@@ -62,11 +62,12 @@ func importTable(t *testing.T) map[string]map[string]bool {
 			may[match[1]] = true
 		}
 		for _, match := range name.FindAllStringSubmatch(cells[1], -1) {
-			table[match[1]], all[match[1]] = may, true
+			table[match[1]] = may
+			if table["."] != nil && match[1] != "." {
+				below[match[1]] = true
+			}
 		}
 	}
-	for below := range all {
-		table["."][below] = below != "."
-	}
+	table["."] = below
 	return table
 }

@@ -3,5 +3,5 @@
 // testing/synctest bubble both run on the bubble's clock, so that a month of delay takes no time. MemoryQueue
 // stands in for a Redis that several Compensators share.
 //
-// It also holds the conformance suites, TestStore and TestQueue, for whoever writes a store or a queue.
+// Whoever writes a store or a queue finds the suites that hold it to the contract in package suite.
 package compensatortest

@@ -40,3 +40,12 @@ func TestServiceCodeCanBeTestedWithoutServers(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+func TestMemoryStoreRunsInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store})
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	})
+}

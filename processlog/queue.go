@@ -8,7 +8,7 @@ import (
 // Queue is the delay queue of due and leased entries: a hint, rebuilt from the store whenever it forgets.
 // It may lose, repeat or invent ids; only latency may suffer. Every method may be called concurrently and
 // takes remaining durations, never instants: the queue's clock is its own. An implementation is right when
-// it passes compensatortest.TestQueue.
+// it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
 	// Check reports why this queue cannot be used. fingerprint is the store's: two databases behind one
 	// prefix would remove each other's entries, so the second is refused.

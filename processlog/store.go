@@ -23,7 +23,7 @@ type Transaction interface {
 // Store is the truth: the table of entries. Every method may be called concurrently, does its work in one
 // short transaction at READ COMMITTED or in the caller's, and computes "now" from the database's clock, so
 // only durations cross its border. It is three contracts, by who asks. An implementation is right when it passes
-// suite.TestStore of package compensatortest.
+// suite.TestStore of package compensatortest/suite.
 type Store interface {
 	Recorder
 	Worker

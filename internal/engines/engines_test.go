@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -64,13 +64,13 @@ var pools = map[string]bool{"connector": true, "plain": false}
 func TestStoreKeepsEveryPromise(t *testing.T) {
 	for pool, watched := range pools {
 		t.Run(pool, func(t *testing.T) {
-			compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+			suite.TestStore(t, func(t *testing.T) suite.Harness {
 				db, caller := open(t, nodes(t)[0], watched), open(t, nodes(t)[0], false)
 				store, err := compensator.OpenStore(t.Context(), db, table(t, db))
 				require.NoError(t, err)
 				t.Cleanup(func() { assert.NoError(t, store.Close()) })
 				require.NoError(t, store.Check(t.Context()))
-				return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) {
+				return suite.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) {
 					return caller.BeginTx(ctx, nil)
 				}}
 			})

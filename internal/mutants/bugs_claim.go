@@ -8,7 +8,7 @@ func claiming() []mutant {
 			what: "a claim takes entries that are not due, when the queue says they are",
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.LeaseLeft > 0 && !c.ours(row):"},
-				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.LeaseLeft > 0 && !own:"},
+				{"compensatortest/memory/claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.LeaseLeft > 0 && !own:"},
 			},
 			sees: tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(model, "m:no-early-guard").and(simulation, "300"),
 		},
@@ -25,7 +25,7 @@ func claiming() []mutant {
 			what: "a claim takes entries that another process holds",
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.DueIn > 0 || false:"},
-				{"compensatortest/memory_claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.DueIn > 0 || false && !own:"},
+				{"compensatortest/memory/claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.DueIn > 0 || false && !own:"},
 			},
 			sees: tests("TestEntryTwiceOnItsWayRunsOnce", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300").and(model, "m:queue-trusted"),
 		},
@@ -60,7 +60,7 @@ func claiming() []mutant {
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "delivery_count=delivery_count+1", "delivery_count=GREATEST(1,delivery_count)"},
 				{"internal/sqlstore/claim.go", "	row.DeliveryCount++\n", "	row.DeliveryCount = max(1, row.DeliveryCount)\n"},
-				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount++\n", "	next.entry.DeliveryCount = max(1, next.entry.DeliveryCount)\n"},
+				{"compensatortest/memory/row.go", "	next.entry.DeliveryCount++\n", "	next.entry.DeliveryCount = max(1, next.entry.DeliveryCount)\n"},
 			},
 			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(model, "m:crash-uncounted").and(crash, "claim-committed"),
 		},
@@ -101,7 +101,7 @@ func claiming() []mutant {
 			what: "giving a claim back ends the lease of whoever holds the entry now",
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "AND token=%s AND delivery_count>0 AND lease_until>0\",", "AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0\","},
-				{"compensatortest/memory_claim.go", "row.committed.token != token ||", ""},
+				{"compensatortest/memory/claim.go", "row.committed.token != token ||", ""},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim").and(model, "m:release-untokened").and(simulation, "2000"),
 		},

@@ -13,7 +13,7 @@ func compensating() []mutant {
 		return "state+0=-3"
 	case g.undone:
 `},
-				{"compensatortest/memory_settle.go", "	case outcome.Absorb:\n", "	case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:\n		return v.entry.State == processlog.Compensating\n	case outcome.Absorb:\n"},
+				{"compensatortest/memory/settle.go", "	case outcome.Absorb:\n", "	case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:\n		return v.entry.State == processlog.Compensating\n	case outcome.Absorb:\n"},
 			},
 			sees: tests("TestStaleFailureOfACompensationIsDropped").and(model, "m:undo-unfenced").and(simulation, "2000"),
 		},
@@ -31,7 +31,7 @@ func compensating() []mutant {
 			what: "the success of a compensation of the generation before ends the compensation that a person has asked for",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0=-3\", g.epoch)", "return \"state+0=-3\""},
-				{"compensatortest/memory_settle.go", "return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating", "return v.entry.State == processlog.Compensating"},
+				{"compensatortest/memory/settle.go", "return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating", "return v.entry.State == processlog.Compensating"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessOfACompensationIsAbsorbedWithinItsEpochOnly").and(model, "m:epoch-ignored"),
 		},
@@ -40,7 +40,7 @@ func compensating() []mutant {
 			what: "a late success of a compensation moves an entry that waits for a person: terminal is not terminal",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0=-3\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (-2,-3)\", g.epoch)"},
-				{"compensatortest/memory_settle.go", "v.entry.State == processlog.Compensating\n", "(v.entry.State == processlog.Compensating || v.entry.State == processlog.Dead)\n"},
+				{"compensatortest/memory/settle.go", "v.entry.State == processlog.Compensating\n", "(v.entry.State == processlog.Compensating || v.entry.State == processlog.Dead)\n"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessOfACompensationIsAbsorbedWhileCompensating").and(model, "m:absorb-terminal"),
 		},

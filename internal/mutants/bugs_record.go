@@ -154,7 +154,7 @@ func recording() []mutant {
 			what: "a repeated idempotent id writes over the entry that has it",
 			edits: []edit{
 				{"internal/sqlstore/insert.go", "return b.String(), args", "return b.String() + \" ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0\", args"},
-				{"compensatortest/memory_insert.go", "		entry := &row.seenBy(tx).entry\n", "		entry := &row.seenBy(tx).entry\n		entry.Content, entry.State = draft.Content, processlog.Pending\n"},
+				{"compensatortest/memory/insert.go", "		entry := &row.seenBy(tx).entry\n", "		entry := &row.seenBy(tx).entry\n		entry.Content, entry.State = draft.Content, processlog.Pending\n"},
 			},
 			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold").and(simulation, "300"),
 		},

@@ -24,7 +24,7 @@ func running() []mutant {
 			what: "a renewal asks for neither version nor state: a handler whose entry was cancelled is not told",
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
-				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
+				{"compensatortest/memory/claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
 			sees:     tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost"),
 			survives: selection{model: "h:renew-unfenced"},
@@ -35,8 +35,8 @@ func running() []mutant {
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
 				{"internal/sqlstore/claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s\""},
-				{"compensatortest/memory_claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = processlog.Pending, \"\"\n	}\n"},
-				{"compensatortest/memory_claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
+				{"compensatortest/memory/claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = processlog.Pending, \"\"\n	}\n"},
+				{"compensatortest/memory/claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},
 			sees: tests("TestHandlerIsToldThatItsLeaseIsLost", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/RenewKeepsTheVersionAndTellsWhatIsLost").and(simulation, "300").and(model, "m:renew-revives"),
 		},
@@ -72,7 +72,7 @@ func running() []mutant {
 			what: "a transactional handler commits its effect although somebody else has taken its entry over",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "	case changed == 1:\n		return nil\n", "	case changed <= 1:\n		return nil\n"},
-				{"compensatortest/memory_settle.go", "	case row == nil || !row.seenBy(own).admits(outcome):\n", "	case row != nil && !row.seenBy(own).admits(outcome):\n		return nil\n	case row == nil:\n"},
+				{"compensatortest/memory/settle.go", "	case row == nil || !row.seenBy(own).admits(outcome):\n", "	case row != nil && !row.seenBy(own).admits(outcome):\n		return nil\n	case row == nil:\n"},
 			},
 			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300"),
 		},

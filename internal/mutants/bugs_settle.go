@@ -8,7 +8,7 @@ func settling() []mutant {
 			what: "an outcome is written whoever holds the entry now",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "return \"version=\" + v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }) + \" AND state", "return \"state"},
-				{"compensatortest/memory_settle.go", "return v.entry.Version == outcome.Version && !v.entry.State.Terminal()", "return !v.entry.State.Terminal()"},
+				{"compensatortest/memory/settle.go", "return v.entry.Version == outcome.Version && !v.entry.State.Terminal()", "return !v.entry.State.Terminal()"},
 			},
 			sees: tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:failure-unfenced").and(chaos, "60s"),
 		},
@@ -25,7 +25,7 @@ func settling() []mutant {
 			what: "a success of the generation before counts for the one a person has started",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return \"state+0 IN (0,-1)\""},
-				{"compensatortest/memory_settle.go", "return v.entry.Epoch == outcome.Epoch && (", "return ("},
+				{"compensatortest/memory/settle.go", "return v.entry.Epoch == outcome.Epoch && (", "return ("},
 			},
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly").and(model, "m:epoch-ignored"),
 		},
@@ -34,7 +34,7 @@ func settling() []mutant {
 			what: "an outcome is written to whatever row has the id of its entry: in a database that has gone back, to another entry",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "return \" AND \" + s.d.keyed(keys)", "return \"\""},
-				{"compensatortest/memory_settle.go", "return v.entry.IdempotentID == outcome.IdempotentID", "return true"},
+				{"compensatortest/memory/settle.go", "return v.entry.IdempotentID == outcome.IdempotentID", "return true"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/OutcomeNeverEndsAnEntryThatGotItsId"),
 		},
@@ -43,7 +43,7 @@ func settling() []mutant {
 			what: "a late success ends an entry whose compensation is under way: done and undone",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1)\", g.epoch)", "return fmt.Sprintf(\"epoch=%d AND state+0 IN (0,-1,-3)\", g.epoch)"},
-				{"compensatortest/memory_settle.go", "v.entry.State == processlog.Retrying)", "v.entry.State == processlog.Retrying || v.entry.State == processlog.Compensating)"},
+				{"compensatortest/memory/settle.go", "v.entry.State == processlog.Retrying)", "v.entry.State == processlog.Retrying || v.entry.State == processlog.Compensating)"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsNotAbsorbedWhileCompensating").and(model, "m:absorb-compensating"),
 		},
@@ -52,7 +52,7 @@ func settling() []mutant {
 			what: "a settle that is repeated because its answer was lost takes what it wrote itself for another's",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "processlog.Settled{Applied: row.Token == token, State: row.State}", "processlog.Settled{State: row.State}"},
-				{"compensatortest/memory_settle.go", "Applied: before.token == token, State", "State"},
+				{"compensatortest/memory/settle.go", "Applied: before.token == token, State", "State"},
 			},
 			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(model, "m:settle-blind"),
 		},
@@ -107,7 +107,7 @@ func settling() []mutant {
 			what: "an outcome does not end the count of deliveries: failures look like crashes",
 			edits: []edit{
 				{"internal/sqlstore/settle.go", "\", delivery_count=0, lease_until=0, ended_by=\"", "\", lease_until=0, ended_by=\""},
-				{"compensatortest/memory_row.go", "	next.entry.DeliveryCount, next.leaseUntil = 0, 0\n	next.nextAt = now\n", "	next.leaseUntil = 0\n	next.nextAt = now\n"},
+				{"compensatortest/memory/row.go", "	next.entry.DeliveryCount, next.leaseUntil = 0, 0\n	next.nextAt = now\n", "	next.leaseUntil = 0\n	next.nextAt = now\n"},
 			},
 			sees: tests("TestFailedEntryIsRetriedUntilItSucceeds").and(simulation, "300"),
 		},

@@ -65,7 +65,7 @@ type checker struct {
 }
 
 func newChecker(t *testing.T) *checker {
-	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", modulePath, modulePath+"/compensatortest")
+	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", modulePath, modulePath+"/compensatortest/memory")
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
 	output, err := list.Output()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -26,7 +26,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 	cluster := testservers.NewRedisCluster(t)
 	client := clusterClient(t, cluster)
 	t.Run("Promises", func(t *testing.T) {
-		compensatortest.TestQueue(t, func(t *testing.T) processlog.Queue {
+		suite.TestQueue(t, func(t *testing.T) processlog.Queue {
 			return openQueue(t, client, cluster.Prefix(t))
 		})
 	})

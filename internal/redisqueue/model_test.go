@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
@@ -44,12 +44,12 @@ type queueTwins struct {
 	client   *redis.Client
 	prefix   string
 	redis    *redisqueue.Queue
-	memory   *compensatortest.MemoryQueue
+	memory   *memory.Queue
 	sides    [2][2]processlog.Queue
 	tokens   [][2]int64    // of each claim
 	apart    time.Duration // the longest that both sides took for one command
 	saved    []redisKey
-	snapshot *compensatortest.MemoryQueueState
+	snapshot *memory.QueueState
 	failures []string
 }
 
@@ -60,7 +60,7 @@ type redisKey struct {
 }
 
 func newQueueTwins(t *testing.T, client *redis.Client, prefix string) *queueTwins {
-	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: compensatortest.NewMemoryQueue()}
+	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: memory.NewQueue()}
 	m.redis = openQueue(t, client, prefix)
 	m.sides = [2][2]processlog.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
 	require.NoError(t, m.redis.Check(t.Context(), "one")) // its connection is open before anything is measured

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
@@ -19,7 +19,7 @@ import (
 func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
-	compensatortest.TestQueue(t, func(t *testing.T) processlog.Queue {
+	suite.TestQueue(t, func(t *testing.T) processlog.Queue {
 		return openQueue(t, redisClient(t, server), server.Prefix(t))
 	})
 }

@@ -195,7 +195,7 @@ func (n *instance) hangUp() {
 	n.txs = nil
 	n.mu.Unlock()
 	for _, tx := range txs {
-		_ = tx.MemoryTx.Rollback()
+		_ = tx.Tx.Rollback()
 	}
 }
 
@@ -279,7 +279,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 	}
 	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
 		tx.broken.Store(true)
-		_ = tx.MemoryTx.Rollback()
+		_ = tx.Tx.Rollback()
 	}
 	return err
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // gatedQueue is the shared queue as one instance reaches it: every script is a step.
 type gatedQueue struct {
 	from  *instance
-	queue *compensatortest.MemoryQueueClient
+	queue *memory.QueueClient
 }
 
 var _ processlog.Queue = (*gatedQueue)(nil)

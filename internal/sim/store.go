@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // gatedStore is the shared store as one instance reaches it: every statement is a step.
 type gatedStore struct {
 	from  *instance
-	store *compensatortest.MemoryStore
+	store *memory.Store
 }
 
 var _ processlog.Store = (*gatedStore)(nil)
@@ -64,7 +64,7 @@ func (s *gatedStore) Begin(ctx context.Context) (tx processlog.Transaction, err 
 }
 
 func (s *gatedStore) begin(ctx context.Context) (*gatedTx, error) {
-	var inner *compensatortest.MemoryTx
+	var inner *memory.Tx
 	err := s.from.step(ctx, classRead, "begin", "", func() (err error) {
 		inner, err = s.store.BeginTx(ctx)
 		return err
@@ -75,7 +75,7 @@ func (s *gatedStore) begin(ctx context.Context) (*gatedTx, error) {
 		}
 		return nil, err
 	}
-	tx := &gatedTx{MemoryTx: inner, from: s.from}
+	tx := &gatedTx{Tx: inner, from: s.from}
 	s.from.own(tx)
 	return tx, nil
 }

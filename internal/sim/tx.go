@@ -10,14 +10,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // gatedTx is a transaction whose statements and whose end are steps. Beside the entries it carries effects,
 // what a transactional handler does in this database.
 type gatedTx struct {
-	*compensatortest.MemoryTx
+	*memory.Tx
 	from    *instance
 	first   string      // its first statement, which tells it from others
 	broken  atomic.Bool // its connection is gone
@@ -43,11 +43,11 @@ func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any)
 		return nil, nil
 	}
 	if query != effectSQL {
-		return tx.MemoryTx.ExecContext(ctx, query, values...)
+		return tx.Tx.ExecContext(ctx, query, values...)
 	}
 	e := values[0].(effect)
 	err := tx.from.stepIn(ctx, tx, "effect", make(args, 0, 16).id(e.id).num(uint64(e.epoch)), func() error {
-		if err := tx.from.w.store.Probe(ctx, tx.MemoryTx); err != nil {
+		if err := tx.from.w.store.Probe(ctx, tx.Tx); err != nil {
 			return err
 		}
 		tx.effects = append(tx.effects, e)
@@ -69,8 +69,8 @@ func (tx *gatedTx) Commit() error {
 			tx.Abort()
 			return errRefused
 		}
-		open := w.store.Probe(context.Background(), tx.MemoryTx) == nil // a server says yes to a COMMIT of nothing
-		err := tx.MemoryTx.Commit()
+		open := w.store.Probe(context.Background(), tx.Tx) == nil // a server says yes to a COMMIT of nothing
+		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
 			w.oracle.effects(tx.effects)
 		}
@@ -89,7 +89,7 @@ func (tx *gatedTx) Commit() error {
 		})
 	}
 	if err != nil {
-		_ = tx.MemoryTx.Rollback() // what the server does once it sees the connection go
+		_ = tx.Tx.Rollback() // what the server does once it sees the connection go
 	}
 	return err
 }
@@ -100,7 +100,7 @@ var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 // Rollback is no step: it goes unanswered when the connection is gone, and the server does it anyway.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
-	return tx.MemoryTx.Rollback()
+	return tx.Tx.Rollback()
 }
 
 func (tx *gatedTx) abort() error {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
@@ -25,8 +25,8 @@ type world struct {
 	began  time.Time
 	logger *slog.Logger // nil: silence
 
-	store  *compensatortest.MemoryStore
-	queue  *compensatortest.MemoryQueue
+	store  *memory.Store
+	queue  *memory.Queue
 	gate   *turnstile
 	oracle *oracle
 	walk   walk
@@ -35,8 +35,8 @@ type world struct {
 
 	// of the world's own goroutine
 	events                 []event // by time
-	snapshots              []compensatortest.MemoryQueueState
-	lagging                compensatortest.MemoryStoreState // what a replica has
+	snapshots              []memory.QueueState
+	lagging                memory.StoreState // what a replica has
 	storeDown, queueDown   time.Time
 	loseAgain              string        // the type that the queue loses when it is being rebuilt,
 	loseAfter              time.Duration // so long after that has begun
@@ -89,7 +89,7 @@ type plan struct {
 func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newTurnstile(), done: make(chan struct{}),
-		store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue(),
+		store: memory.NewStore(), queue: memory.NewQueue(),
 	}
 	w.trouble, w.calmed = context.WithCancel(context.Background())
 	w.oracle = newOracle(w)

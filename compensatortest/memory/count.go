@@ -1,0 +1,64 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Count implements processlog.Store.
+func (s *Store) Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	const most = 1 << 30
+	if filter.AtMost < 0 || filter.AtMost > most {
+		return nil, &processlog.FieldError{Field: "AtMost", Reason: fmt.Sprintf("%d: want 0 to %d", filter.AtMost, most)}
+	}
+	atMost := cmp.Or(filter.AtMost, 10_000)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.matchingLocked(func(v *version) bool {
+		return anyOr(filter.BatchID, v.entry.BatchID) && anyOr(filter.BusinessType, v.entry.BusinessType)
+	})
+	more := false
+	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole
+		found, more = found[:atMost+1], true
+	}
+	counts := make(map[group]processlog.Count)
+	for _, v := range found {
+		count := counts[v.group()]
+		count.BusinessType, count.State = v.entry.BusinessType, v.entry.State
+		count.More = more || count.N == atMost
+		count.N = min(count.N+1, atMost)
+		counts[v.group()] = count
+	}
+	return sortedGroups(counts), nil
+}
+
+// group is what Heads and Count group by.
+type group struct {
+	businessType string
+	state        processlog.State
+}
+
+func (v *version) group() group { return group{v.entry.BusinessType, v.entry.State} }
+
+// sortedGroups lists the values by type, then state.
+func sortedGroups[T any](groups map[group]T) []T {
+	var keys []group
+	for key := range groups {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.businessType, b.businessType), cmp.Compare(a.state, b.state))
+	})
+	var values []T
+	for _, key := range keys {
+		values = append(values, groups[key])
+	}
+	return values
+}

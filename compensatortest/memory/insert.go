@@ -1,0 +1,154 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Insert implements processlog.Store. It waits for a transaction that holds one of the keys until that one
+// or ctx ends, 50 seconds at most. Until tx ends, nobody else can write an entry it found to be a duplicate;
+// claims pass by. It always knows whether tx is open, so proven makes no difference.
+func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
+	own, err := s.unwrap(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := own.refusalLocked(); err != nil {
+		return nil, err
+	}
+	if err := s.freeKeysLocked(ctx, own, drafts); err != nil {
+		return nil, fmt.Errorf("insert %d entries: %w", len(drafts), err)
+	}
+	now := s.nowLocked()
+	answers := make([]processlog.Inserted, len(drafts))
+	for _, i := range byKey(drafts) {
+		answers[i] = s.insertLocked(own, drafts[i], now)
+	}
+	return answers, nil
+}
+
+// byKey lists the places of drafts in the order in which they go in.
+func byKey(drafts []processlog.Draft) []int {
+	order := make([]int, len(drafts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
+	return order
+}
+
+// freeKeysLocked returns when nobody else holds any of the keys. A wait may let others take a key seen free
+// before, so every wait starts over.
+func (s *Store) freeKeysLocked(ctx context.Context, tx *Tx, drafts []processlog.Draft) error {
+	ctx, cancel := withLockWait(ctx, tx)
+	defer cancel()
+	for i := 0; i < len(drafts); i++ {
+		row := s.keys[drafts[i].IdempotentID]
+		if row == nil || row.sharedFor(tx) {
+			continue
+		}
+		if err := s.awaitLocked(ctx, tx, row); err != nil {
+			return err
+		}
+		i = -1
+	}
+	return nil
+}
+
+func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processlog.Inserted {
+	if row := s.keys[draft.IdempotentID]; row != nil {
+		tx.shareLocked(row)
+		entry := &row.seenBy(tx).entry
+		return processlog.Inserted{
+			ID: row.id, Duplicate: true, BusinessType: entry.BusinessType, State: entry.State, ContentMatches: bytes.Equal(entry.Content, draft.Content),
+		}
+	}
+	s.lastID++
+	row := &storedRow{id: processlog.RowID(s.lastID), key: draft.IdempotentID}
+	s.rows[row.id], s.keys[row.key] = row, row
+	s.writeLocked(tx, row, newVersion(row.id, draft, now), nil)
+	return processlog.Inserted{ID: row.id}
+}
+
+// IDs implements processlog.Store.
+func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []string) (map[string]processlog.ID, error) {
+	own, err := s.unwrapOptional(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := own.refusalLocked(); err != nil {
+		return nil, err
+	}
+	ids := make(map[string]processlog.ID, len(idempotentIDs))
+	for _, key := range idempotentIDs {
+		if row := s.keys[key]; row != nil && row.seenBy(own) != nil {
+			ids[key] = row.id
+		}
+	}
+	return ids, nil
+}
+
+// unwrapOptional is unwrap where tx may be nil.
+func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, error) {
+	if tx == nil {
+		return nil, ctx.Err()
+	}
+	return s.unwrap(ctx, tx)
+}
+
+// Load implements processlog.Store.
+func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.nowLocked()
+	var rows []processlog.Row
+	read := make(map[processlog.ID]bool, len(ids))
+	for _, id := range ids {
+		if row := s.rows[id]; row != nil && row.committed != nil && !read[id] {
+			rows = append(rows, row.committed.row(now))
+			read[id] = true
+		}
+	}
+	return rows, nil
+}
+
+// Versions implements processlog.Store.
+func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
+	rows, err := s.Load(ctx, ids)
+	var versions []processlog.Version
+	for _, row := range rows {
+		versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
+	}
+	return versions, err
+}
+
+// Resolve implements processlog.Store. It waits ten seconds at most.
+func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return processlog.Row{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveWait, processlog.ErrBusy)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, err := s.untilLocked(ctx, nil, s.byRef(ref), (*storedRow).sharedFor)
+	if err == nil && row == nil {
+		err = processlog.ErrNotFound
+	}
+	if err != nil {
+		return processlog.Row{}, fmt.Errorf("resolve entry %v: %w", ref, err)
+	}
+	return row.committed.row(s.nowLocked()), nil
+}

@@ -1,0 +1,218 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// QueueClient is a processlog.Queue: a Queue as one process sees it. It passes
+// suite.TestQueue.
+type QueueClient struct {
+	queue  *Queue
+	number int // from 1
+	closed atomic.Bool
+
+	epoch int // guarded by queue.mu: as seen last
+}
+
+var _ processlog.Queue = (*QueueClient)(nil)
+
+var errQueueClosed = errors.New("compensatortest/memory: queue client is closed")
+
+// open locks the queue for one operation, unless ctx has ended or the client is closed.
+func (c *QueueClient) open(ctx context.Context, operation string) error {
+	err := ctx.Err()
+	if err == nil && c.closed.Load() {
+		err = errQueueClosed
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	c.queue.mu.Lock()
+	return nil
+}
+
+// Check implements processlog.Queue.
+func (c *QueueClient) Check(ctx context.Context, fingerprint string) error {
+	if err := c.open(ctx, "check"); err != nil {
+		return err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.checkLocked(fingerprint)
+}
+
+// Announce implements processlog.Queue.
+func (c *QueueClient) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+	if err := c.open(ctx, "announce"); err != nil {
+		return nil, nil, err
+	}
+	defer c.queue.mu.Unlock()
+	var types []string
+	byType := make(map[string][]processlog.Announcement)
+	for _, item := range items {
+		if byType[item.BusinessType] == nil {
+			types = append(types, item.BusinessType)
+		}
+		byType[item.BusinessType] = append(byType[item.BusinessType], item)
+	}
+	for _, businessType := range types {
+		newHead, isLost := c.queue.announceLocked(businessType, byType[businessType], rules)
+		newHeads = addIf(newHead, newHeads, businessType)
+		lost = addIf(isLost, lost, businessType)
+	}
+	return newHeads, lost, nil
+}
+
+// Claim implements processlog.Queue. It takes at most 1,000 entries, whatever the limit.
+func (c *QueueClient) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
+	if err := c.open(ctx, "claim "+businessType); err != nil {
+		return processlog.Leased{}, err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.claimLocked(businessType, limit, lease), nil
+}
+
+// Settle implements processlog.Queue.
+func (c *QueueClient) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
+	if err := c.open(ctx, "settle "+businessType); err != nil {
+		return err
+	}
+	defer c.queue.mu.Unlock()
+	c.queue.settleLocked(businessType, items)
+	return nil
+}
+
+// Peek implements processlog.Queue.
+func (c *QueueClient) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
+	if err := c.open(ctx, "peek"); err != nil {
+		return nil, nil, err
+	}
+	defer c.queue.mu.Unlock()
+	waits = make([]time.Duration, len(businessTypes))
+	for i, businessType := range businessTypes {
+		var isLost bool
+		waits[i], isLost = c.queue.peekLocked(businessType)
+		lost = addIf(isLost, lost, businessType)
+	}
+	return waits, lost, nil
+}
+
+// Rebuild implements processlog.Queue.
+func (c *QueueClient) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
+	if err := c.open(ctx, "rebuild"); err != nil {
+		return nil, err
+	}
+	defer c.queue.mu.Unlock()
+	for _, businessType := range businessTypes {
+		mine = addIf(c.queue.rebuildLocked(businessType, token, period), mine, businessType)
+	}
+	return mine, nil
+}
+
+// Rebuilt implements processlog.Queue.
+func (c *QueueClient) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
+	if err := c.open(ctx, "end rebuild"); err != nil {
+		return nil, err
+	}
+	defer c.queue.mu.Unlock()
+	for _, businessType := range businessTypes {
+		whole = addIf(c.queue.rebuiltLocked(businessType, token), whole, businessType)
+	}
+	return whole, nil
+}
+
+func addIf(so bool, types []string, businessType string) []string {
+	if so {
+		types = append(types, businessType)
+	}
+	return types
+}
+
+// Notify implements processlog.Queue: every client that listens hears it, this one included.
+func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error {
+	if len(businessTypes) == 0 {
+		return nil
+	}
+	if err := c.open(ctx, "notify"); err != nil {
+		return err
+	}
+	defer c.queue.mu.Unlock()
+	for _, l := range c.queue.listeners {
+		l.heard = append(l.heard, businessTypes...)
+		select {
+		case l.news <- struct{}{}:
+		default: // it has not looked since the last ones
+		}
+	}
+	return nil
+}
+
+// listener is one Listen call.
+type listener struct {
+	news  chan struct{} // holds one when heard is not empty
+	heard []string      // guarded by the queue's mu
+}
+
+// Listen implements processlog.Queue. A closed client hears nothing.
+func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)) {
+	l := &listener{news: make(chan struct{}, 1)}
+	q := c.queue
+	q.mu.Lock()
+	q.listeners = append(q.listeners, l)
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.listeners = slices.DeleteFunc(q.listeners, func(other *listener) bool { return other == l })
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.news:
+		}
+		q.mu.Lock()
+		heard := l.heard
+		l.heard = nil
+		q.mu.Unlock()
+		for _, businessType := range heard {
+			if ctx.Err() == nil && !c.closed.Load() {
+				wake(businessType)
+			}
+		}
+	}
+}
+
+// Kept implements processlog.Queue. The first call knows nothing and returns false.
+func (c *QueueClient) Kept(ctx context.Context) (bool, error) {
+	if err := c.open(ctx, "read epoch"); err != nil {
+		return false, err
+	}
+	defer c.queue.mu.Unlock()
+	found := c.queue.epochLocked()
+	kept := found == c.epoch
+	c.epoch = found
+	return kept, nil
+}
+
+// Lead implements processlog.Queue: the client that leads leads on, and another one takes over once a period
+// passed without its asking.
+func (c *QueueClient) Lead(ctx context.Context, period time.Duration) (bool, error) {
+	if err := c.open(ctx, "lead"); err != nil {
+		return false, err
+	}
+	defer c.queue.mu.Unlock()
+	return c.queue.leadLocked(c.number, period), nil
+}
+
+// Close implements processlog.Queue: later calls of this client fail. The queue and its other clients stay.
+func (c *QueueClient) Close() error {
+	c.closed.Store(true)
+	return nil
+}

@@ -1,0 +1,152 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Settle implements processlog.Store. Rows that a transaction keeps for two seconds are answered as busy;
+// the others are settled before it waits.
+func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ids := make([]processlog.ID, len(outcomes))
+	for i, outcome := range outcomes {
+		ids[i] = outcome.ID
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers := make([]processlog.Settled, len(outcomes))
+	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
+		answers[i] = s.settleLocked(row, token, outcomes[i])
+	})
+	if err != nil {
+		return nil, fmt.Errorf("settle %d entries: %w", len(outcomes), err)
+	}
+	for _, i := range busy {
+		answers[i] = processlog.Settled{Busy: true}
+	}
+	return answers, nil
+}
+
+// settleLocked writes one outcome to a free row. The fence is asked first: a row that still stands as it was
+// claimed carries the claim's token.
+func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
+	if row == nil {
+		return processlog.Settled{Missing: true}
+	}
+	before := row.committed
+	if !before.of(outcome) {
+		return processlog.Settled{Missing: true}
+	}
+	if !before.admits(outcome) {
+		return processlog.Settled{Applied: before.token == token, State: before.entry.State}
+	}
+	s.writeLocked(nil, row, before.settled(outcome, token, s.nowLocked()), nil)
+	return processlog.Settled{Applied: true, State: outcome.To}
+}
+
+// admits asks the outcome's fence.
+func (v *version) admits(outcome processlog.Outcome) bool {
+	switch {
+	case !v.of(outcome):
+		return false
+	case outcome.Absorb && outcome.To == processlog.Compensated:
+		return v.entry.Epoch == outcome.Epoch && v.entry.State == processlog.Compensating
+	case outcome.Absorb:
+		return v.entry.Epoch == outcome.Epoch && (v.entry.State == processlog.Pending || v.entry.State == processlog.Retrying)
+	}
+	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
+}
+
+// of reports whether the row is the entry that the outcome is about.
+func (v *version) of(outcome processlog.Outcome) bool {
+	return v.entry.IdempotentID == outcome.IdempotentID
+}
+
+// SettleTx implements processlog.Store. It waits for a transaction that holds the row until that one or ctx
+// ends, 50 seconds at most.
+func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, outcome processlog.Outcome) error {
+	own, err := s.unwrap(ctx, tx)
+	if err != nil {
+		return err
+	}
+	outcome.Absorb = false // the effect stands and falls with the fence
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := own.refusalLocked(); err != nil {
+		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
+	}
+	ctx, cancel := withLockWait(ctx, own)
+	defer cancel()
+	row, err := s.freeLocked(ctx, own, s.byRef(outcome.ID))
+	switch {
+	case err != nil:
+		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
+	case row == nil || !row.seenBy(own).admits(outcome):
+		return processlog.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
+	}
+	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
+	return nil
+}
+
+// holdLocked finds a row and holds it for tx; nil when there is none.
+func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*storedRow, error) {
+	if err := tx.refusalLocked(); err != nil {
+		return nil, err
+	}
+	row, err := s.freeLocked(ctx, tx, s.byRef(ref))
+	if err == nil && row != nil && tx != nil {
+		tx.holdLocked(row)
+	}
+	return row, err
+}
+
+// Change implements processlog.Store. In a transaction it waits for another that holds the row until that
+// one or ctx ends, 50 seconds at most, and holds the row itself even when the change is refused; without one
+// it waits for two seconds. It always knows whether tx is open, so proven makes no difference.
+func (s *Store) Change(ctx context.Context, tx processlog.Tx, _ bool, change processlog.Change) (processlog.Row, error) {
+	own, err := s.unwrapOptional(ctx, tx)
+	if err != nil {
+		return processlog.Row{}, err
+	}
+	ctx, cancel := withLockWait(ctx, own)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, err := s.holdLocked(ctx, own, change.Ref)
+	if err == nil && row == nil {
+		err = processlog.ErrNotFound
+	}
+	if err != nil {
+		return processlog.Row{}, fmt.Errorf("%s entry %v: %w", change.Action, change.Ref, err)
+	}
+	return s.changeLocked(own, row, change)
+}
+
+func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (processlog.Row, error) {
+	now := s.nowLocked()
+	before := row.seenBy(tx).row(now)
+	after, err := change.After(before)
+	if err != nil {
+		return before, err
+	}
+	var audit *processlog.AuditRecord
+	if change.Audited() {
+		audit = &processlog.AuditRecord{
+			EntryID: row.id, At: instant(now), Action: change.Action, Actor: change.Actor, Reason: change.Reason,
+			Before: auditState(before), After: auditState(after),
+		}
+	}
+	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
+	return before, nil
+}
+
+func auditState(row processlog.Row) processlog.AuditState {
+	return processlog.AuditState{
+		State: row.State, Version: row.Version, Epoch: row.Epoch, ProcessCount: row.ProcessCount, LastError: row.LastError,
+	}
+}

@@ -1,0 +1,37 @@
+package suite
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/compensator-go/compensator/compensatortest/memory"
+)
+
+func TestMemoryStoreKeepsEveryPromiseInABubble(t *testing.T) {
+	for _, promise := range everyStorePromise() {
+		t.Run(promise.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				store := memory.NewStore()
+				h := Harness{Store: store, Begin: store.Begin, Crash: func(*testing.T) { store.Crash() }}
+				promise.test(&storeTest{T: t, Harness: h, ctx: t.Context()})
+			})
+		})
+	}
+}
+
+func TestMemoryQueueKeepsEveryPromiseInABubble(t *testing.T) {
+	for _, promise := range queuePromises {
+		t.Run(promise.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) { promise.test(newQueueTest(t, memory.NewQueue().Client())) })
+		})
+	}
+}
+
+// inBubble begins within a millisecond: a bubble begins at a whole one, the one moment that is easy.
+func inBubble(t *testing.T, test func(*testing.T)) {
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(700 * time.Microsecond)
+		test(t)
+	})
+}

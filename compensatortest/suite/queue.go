@@ -1,0 +1,162 @@
+package suite
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// TestQueue is the conformance suite of processlog.Queue: an implementation that passes it may stand behind
+// a Compensator. open returns a fresh, empty queue that shares nothing with others; the suite closes it.
+//
+// The suite reads the real clock. It waits for what must happen and measures only that nothing is early, so
+// a slow machine makes it slow, not red.
+func TestQueue(t *testing.T, open func(t *testing.T) processlog.Queue) {
+	for _, promise := range queuePromises {
+		t.Run(promise.name, func(t *testing.T) { promise.test(newQueueTest(t, open(t))) })
+	}
+}
+
+type queuePromise struct {
+	name string
+	test func(*queueTest)
+}
+
+var queuePromises = []queuePromise{
+	{"NoEntryComesDueEarly", (*queueTest).noEntryComesDueEarly},
+	{"EntriesAreClaimedEarliestFirst", (*queueTest).entriesAreClaimedEarliestFirst},
+	{"ClaimTakesNoMoreThanItsLimit", (*queueTest).claimTakesNoMoreThanItsLimit},
+	{"LeasedEntryIsGivenToNobodyElse", (*queueTest).leasedEntryIsGivenToNobodyElse},
+	{"EntryIsGivenAgainOnceItsLeaseEnds", (*queueTest).entryIsGivenAgainOnceItsLeaseEnds},
+	{"ConcurrentClaimersGetEachEntryOnce", (*queueTest).concurrentClaimersGetEachEntryOnce},
+	{"ClaimTellsWhenTheNextEntryIsDue", (*queueTest).claimTellsWhenTheNextEntryIsDue},
+	{"SettleRemovesOnlyUnderItsOwnToken", (*queueTest).settleRemovesOnlyUnderItsOwnToken},
+	{"SettlePutsOffOnlyUnderItsOwnToken", (*queueTest).settlePutsOffOnlyUnderItsOwnToken},
+	{"SettlePullsInUnderAnyToken", (*queueTest).settlePullsInUnderAnyToken},
+	{"SettledEntryComesDueAgainNotEarly", (*queueTest).settledEntryComesDueAgainNotEarly},
+	{"SettledEntryMayWaitForTheLongestTime", (*queueTest).settledEntryMayWaitForTheLongestTime},
+	{"SettledEntryMayBeDueAgainAtOnce", (*queueTest).settledEntryMayBeDueAgainAtOnce},
+	{"KnownEntryKeepsItsPlace", (*queueTest).knownEntryKeepsItsPlace},
+	{"LeasedEntryKeepsItsLeaseWhenAnnounced", (*queueTest).leasedEntryKeepsItsLeaseWhenAnnounced},
+	{"EntryTooFarInTheFutureIsPulledIn", (*queueTest).entryTooFarInTheFutureIsPulledIn},
+	{"RemovedEntryMayBeAnnouncedAgain", (*queueTest).removedEntryMayBeAnnouncedAgain},
+	{"AnnounceReportsTypesWhoseHeadMovedForward", (*queueTest).announceReportsTypesWhoseHeadMovedForward},
+	{"PeekAnswersInTheOrderAsked", (*queueTest).peekAnswersInTheOrderAsked},
+	{"IDsBeyondTwoToThe53Survive", (*queueTest).idsBeyondTwoToThe53Survive},
+	{"ThousandsOfEntriesFitInOneCall", (*queueTest).thousandsOfEntriesFitInOneCall},
+	{"TypesDoNotMix", (*queueTest).typesDoNotMix},
+	{"EmptyInputIsFine", (*queueTest).emptyInputIsFine},
+	{"EndedContextIsObeyed", (*queueTest).endedContextIsObeyed},
+	{"ListenReturnsWhenItsContextEnds", (*queueTest).listenReturnsWhenItsContextEnds},
+	{"KeptIsTrueFromTheSecondCallOn", (*queueTest).keptIsTrueFromTheSecondCallOn},
+	{"LeaderGoesOnLeading", (*queueTest).leaderGoesOnLeading},
+	{"SameFingerprintIsAcceptedAgain", (*queueTest).sameFingerprintIsAcceptedAgain},
+	{"FullTypeLeavesOutEntriesNotDueYet", (*queueTest).fullTypeLeavesOutEntriesNotDueYet},
+	{"FullTypeTakesDueEntries", (*queueTest).fullTypeTakesDueEntries},
+	{"FullTypeTakesEntriesThatAreNear", (*queueTest).fullTypeTakesEntriesThatAreNear},
+	{"LimitIsEachTypesOwn", (*queueTest).limitIsEachTypesOwn},
+	{"LimitZeroIsNone", (*queueTest).limitZeroIsNone},
+	{"RebuiltTypeIsNotLost", (*queueTest).rebuiltTypeIsNotLost},
+	{"RebuiltTypeIsNotLostWhenItsLastEntryGoes", (*queueTest).rebuiltTypeIsNotLostWhenItsLastEntryGoes},
+	{"LostTypeIsOnesToRebuild", (*queueTest).lostTypeIsOnesToRebuild},
+	{"OnlyWhoRebuildsMakesWhole", (*queueTest).onlyWhoRebuildsMakesWhole},
+	{"WholeTypeHasNoLessRoom", (*queueTest).wholeTypeHasNoLessRoom},
+}
+
+// queuePatience bounds every wait of the suite.
+const queuePatience = 30 * time.Second
+
+type queueTest struct {
+	*testing.T
+	ctx   context.Context
+	queue processlog.Queue
+}
+
+func newQueueTest(t *testing.T, q processlog.Queue) *queueTest {
+	ctx, cancel := context.WithTimeout(context.Background(), queuePatience)
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, q.Close())
+	})
+	return &queueTest{t, ctx, q}
+}
+
+func dueIn(businessType string, row uint64, d time.Duration) processlog.Announcement {
+	return processlog.Announcement{BusinessType: businessType, ID: processlog.RowID(row), In: d}
+}
+
+// announce uses a longest lease of an hour, and no limit.
+func (t *queueTest) announce(items ...processlog.Announcement) (newHeads []string) {
+	t.Helper()
+	return t.announceBy(processlog.AnnounceRules{MaxLease: time.Hour}, items...)
+}
+
+func (t *queueTest) announceBy(rules processlog.AnnounceRules, items ...processlog.Announcement) (newHeads []string) {
+	t.Helper()
+	newHeads, _, err := t.queue.Announce(t.ctx, items, rules)
+	require.NoError(t, err)
+	return newHeads
+}
+
+func (t *queueTest) claim(businessType string, limit int, lease time.Duration) processlog.Leased {
+	t.Helper()
+	leased, err := t.queue.Claim(t.ctx, businessType, limit, lease)
+	require.NoError(t, err)
+	return leased
+}
+
+// awaitClaim claims until there is something to claim.
+func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Duration) processlog.Leased {
+	t.Helper()
+	for {
+		if leased := t.claim(businessType, limit, lease); len(leased.IDs) > 0 {
+			return leased
+		}
+		t.pass(time.Millisecond)
+	}
+}
+
+func (t *queueTest) settle(businessType string, outcomes ...processlog.QueueOutcome) {
+	t.Helper()
+	require.NoError(t, t.queue.Settle(t.ctx, businessType, outcomes))
+}
+
+func (t *queueTest) peek(businessType string) time.Duration {
+	t.Helper()
+	waits, _, err := t.queue.Peek(t.ctx, []string{businessType})
+	require.NoError(t, err)
+	require.Len(t, waits, 1)
+	return waits[0]
+}
+
+// pass lets at least d pass.
+func (t *queueTest) pass(d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.ctx.Done():
+		require.FailNow(t, "waited too long")
+	}
+}
+
+// within asserts that a wait is what is left of total after at most a minute.
+func (t *queueTest) within(total, got time.Duration) {
+	t.Helper()
+	assert.LessOrEqual(t, got, total+time.Millisecond)
+	assert.Greater(t, got, total-time.Minute)
+}
+
+func entryIDs(numbers ...uint64) []processlog.ID {
+	ids := []processlog.ID{}
+	for _, n := range numbers {
+		ids = append(ids, processlog.RowID(n))
+	}
+	return ids
+}

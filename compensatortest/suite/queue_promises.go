@@ -1,0 +1,491 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func (t *queueTest) noEntryComesDueEarly() {
+	const wait = 60 * time.Millisecond
+	begun := time.Now()
+	t.announce(dueIn("order", 1, wait))
+	t.awaitClaim("order", 10, time.Minute)
+	assert.GreaterOrEqual(t, time.Since(begun), wait)
+}
+
+func (t *queueTest) entriesAreClaimedEarliestFirst() {
+	t.announce(dueIn("order", 1, 60*time.Millisecond), dueIn("order", 2, 20*time.Millisecond), dueIn("order", 3, 40*time.Millisecond))
+	t.pass(70 * time.Millisecond)
+	assert.Equal(t, entryIDs(2, 3, 1), t.claim("order", 10, time.Minute).IDs)
+}
+
+func (t *queueTest) claimTakesNoMoreThanItsLimit() {
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, 0))
+	assert.Len(t, t.claim("order", 2, time.Minute).IDs, 2)
+	assert.Len(t, t.claim("order", 2, time.Minute).IDs, 1)
+}
+
+func (t *queueTest) leasedEntryIsGivenToNobodyElse() {
+	t.announce(dueIn("order", 1, 0))
+	require.Equal(t, entryIDs(1), t.claim("order", 10, time.Minute).IDs)
+	assert.Empty(t, t.claim("order", 10, time.Minute).IDs)
+}
+
+func (t *queueTest) entryIsGivenAgainOnceItsLeaseEnds() {
+	const lease = 50 * time.Millisecond
+	t.announce(dueIn("order", 1, 0))
+	begun := time.Now()
+	first := t.claim("order", 10, lease)
+	require.Equal(t, entryIDs(1), first.IDs)
+	second := t.awaitClaim("order", 10, time.Minute)
+	assert.GreaterOrEqual(t, time.Since(begun), lease)
+	assert.Equal(t, entryIDs(1), second.IDs)
+	assert.NotEqual(t, first.Token, second.Token)
+}
+
+func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
+	const entries, claimers = 1000, 8
+	var items []processlog.Announcement
+	for row := range uint64(entries) {
+		items = append(items, dueIn("order", row+1, 0))
+	}
+	t.announce(items...)
+	var claimed [claimers][]processlog.ID
+	var errs [claimers]error
+	var group sync.WaitGroup
+	for i := range claimers {
+		group.Go(func() {
+			for {
+				leased, err := t.queue.Claim(t.ctx, "order", 7, time.Hour)
+				if errs[i] = err; err != nil || len(leased.IDs) == 0 {
+					return
+				}
+				claimed[i] = append(claimed[i], leased.IDs...)
+			}
+		})
+	}
+	group.Wait()
+	given := make(map[processlog.ID]int)
+	for i := range claimers {
+		require.NoError(t, errs[i])
+		for _, id := range claimed[i] {
+			given[id]++
+			assert.Equal(t, 1, given[id], "entry %s", id)
+		}
+	}
+	assert.Len(t, given, entries)
+}
+
+func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
+	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next, "no entry at all")
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
+	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
+	second := t.claim("order", 1, 20*time.Minute)
+	t.within(10*time.Minute, second.Next) // when the other lease ends
+	third := t.claim("order", 1, time.Minute)
+	assert.Empty(t, third.IDs)
+	t.within(10*time.Minute, third.Next)
+	t.settle("order", processlog.QueueOutcome{ID: second.IDs[0], Token: second.Token, In: time.Minute})
+	t.within(time.Minute, t.claim("order", 1, time.Minute).Next)
+}
+
+func (t *queueTest) settleRemovesOnlyUnderItsOwnToken() {
+	old, current := t.twoLeases()
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, Remove: true})
+	t.within(time.Hour, t.peek("order"))
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, Remove: true})
+	assert.Equal(t, processlog.Never, t.peek("order"))
+}
+
+func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
+	old, current := t.twoLeases()
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 3 * time.Hour})
+	t.within(time.Hour, t.peek("order"))
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, In: 3 * time.Hour})
+	t.within(3*time.Hour, t.peek("order"))
+}
+
+// settlePullsInUnderAnyToken: who ran an entry for longer than the queue's lease knows better when it is due again
+// than who has only found it running.
+func (t *queueTest) settlePullsInUnderAnyToken() {
+	old, current := t.twoLeases()
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
+	t.within(10*time.Minute, t.peek("order"))
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current, In: time.Hour})
+	t.within(10*time.Minute, t.peek("order"))
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: current})
+	assert.LessOrEqual(t, t.peek("order"), time.Duration(0))
+	t.settle("stock", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old})
+	assert.Equal(t, processlog.Never, t.peek("stock"), "an entry that is not there stays away")
+}
+
+// twoLeases leaves entry 1 leased for an hour, after an earlier lease ended.
+func (t *queueTest) twoLeases() (old, current int64) {
+	t.Helper()
+	t.announce(dueIn("order", 1, 0))
+	first := t.claim("order", 1, time.Millisecond)
+	require.Equal(t, entryIDs(1), first.IDs)
+	return first.Token, t.awaitClaim("order", 1, time.Hour).Token
+}
+
+func (t *queueTest) settledEntryMayWaitForTheLongestTime() {
+	t.announce(dueIn("order", 1, 0))
+	leased := t.claim("order", 1, time.Minute)
+	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, In: farthest})
+	t.within(farthest, t.peek("order"))
+	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
+	t.announce(dueIn("order", 1, time.Hour))
+	t.within(time.Hour, t.peek("order"))
+}
+
+func (t *queueTest) settledEntryComesDueAgainNotEarly() {
+	const wait = 60 * time.Millisecond
+	t.announce(dueIn("order", 1, 0))
+	token := t.claim("order", 1, time.Hour).Token
+	begun := time.Now()
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: token, In: wait})
+	assert.Equal(t, entryIDs(1), t.awaitClaim("order", 1, time.Minute).IDs)
+	assert.GreaterOrEqual(t, time.Since(begun), wait)
+}
+
+func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+	token := t.claim("order", 2, time.Hour).Token
+	t.settle("order",
+		processlog.QueueOutcome{ID: processlog.RowID(1), Token: token},
+		processlog.QueueOutcome{ID: processlog.RowID(2), Token: token, In: -time.Hour})
+	assert.ElementsMatch(t, entryIDs(1, 2), t.claim("order", 2, time.Minute).IDs)
+}
+
+func (t *queueTest) knownEntryKeepsItsPlace() {
+	t.announce(dueIn("order", 1, time.Hour))
+	t.announce(dueIn("order", 1, 30*time.Minute)) // could be a lease that begins then
+	t.within(time.Hour, t.peek("order"))
+	t.announce(dueIn("order", 1, 3*time.Hour))
+	t.within(time.Hour, t.peek("order"))
+}
+
+func (t *queueTest) leasedEntryKeepsItsLeaseWhenAnnounced() {
+	t.announce(dueIn("order", 1, 0))
+	require.Len(t, t.claim("order", 1, time.Hour).IDs, 1)
+	for range 50 { // the longest lease, announced in the same millisecond
+		t.announce(dueIn("order", 1, 0))
+	}
+	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
+	t.within(time.Hour, t.peek("order"))
+}
+
+func (t *queueTest) entryTooFarInTheFutureIsPulledIn() {
+	t.announce(dueIn("order", 1, 3*time.Hour), dueIn("order", 2, 3*time.Hour))
+	t.announce(dueIn("order", 1, 30*time.Minute))
+	t.within(30*time.Minute, t.peek("order"))
+	t.announce(dueIn("order", 2, 0))
+	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
+}
+
+func (t *queueTest) removedEntryMayBeAnnouncedAgain() {
+	for range 2 {
+		t.announce(dueIn("order", 1, 0))
+		leased := t.claim("order", 1, time.Hour)
+		require.Equal(t, entryIDs(1), leased.IDs)
+		t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: leased.Token, Remove: true})
+	}
+}
+
+func (t *queueTest) announceReportsTypesWhoseHeadMovedForward() {
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 1, time.Hour)), "first entry")
+	assert.Empty(t, t.announce(dueIn("order", 2, 2*time.Hour)), "later than the first")
+	assert.Empty(t, t.announce(dueIn("order", 1, time.Hour)), "known")
+	assert.ElementsMatch(t, []string{"order", "stock"}, t.announce(
+		dueIn("order", 3, time.Minute), dueIn("order", 4, 3*time.Hour), dueIn("stock", 5, 0), dueIn("stock", 6, 0), dueIn("order", 7, 0)))
+	t.claim("order", 10, 2*time.Minute)
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 8, 0)), "before the earliest lease end")
+}
+
+func (t *queueTest) peekAnswersInTheOrderAsked() {
+	const types = 300
+	var items []processlog.Announcement
+	var asked []string
+	for i := range types {
+		name := fmt.Sprintf("type %d", i)
+		asked = append(asked, name)
+		if i%2 == 0 {
+			items = append(items, dueIn(name, 1, time.Duration(i)*time.Hour), dueIn(name, 2, 1000*time.Hour))
+		}
+	}
+	t.announce(items...)
+	asked = append(asked, asked[2])
+	waits, _, err := t.queue.Peek(t.ctx, asked)
+	require.NoError(t, err)
+	require.Len(t, waits, types+1)
+	for i, wait := range waits[:types] {
+		if i%2 == 1 {
+			assert.Equal(t, processlog.Never, wait, "type %d", i)
+		} else {
+			t.within(time.Duration(i)*time.Hour, wait)
+		}
+	}
+	t.within(2*time.Hour, waits[types])
+}
+
+func (t *queueTest) idsBeyondTwoToThe53Survive() {
+	ids := entryIDs(1<<53, 1<<53+1, math.MaxInt64-1, math.MaxInt64, math.MaxUint64-1, math.MaxUint64)
+	for _, id := range ids {
+		t.announce(dueIn("order", id.Row(), 0))
+	}
+	leased := t.claim("order", 10, time.Hour)
+	assert.ElementsMatch(t, ids, leased.IDs)
+	for _, id := range leased.IDs {
+		t.settle("order", processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+	}
+	assert.Equal(t, processlog.Never, t.peek("order"))
+}
+
+func (t *queueTest) thousandsOfEntriesFitInOneCall() {
+	const entries = 2500
+	var items []processlog.Announcement
+	for row := range uint64(entries) {
+		items = append(items, dueIn("order", row+1, 0))
+	}
+	t.announce(slices.Concat(items, items[:100])...)
+	var outcomes []processlog.QueueOutcome
+	for len(outcomes) < entries {
+		leased := t.awaitClaim("order", entries, time.Hour)
+		for _, id := range leased.IDs {
+			outcomes = append(outcomes, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		}
+	}
+	assert.Empty(t, t.claim("order", entries, time.Hour).IDs)
+	t.settle("order", outcomes...)
+	assert.Equal(t, processlog.Never, t.peek("order"))
+}
+
+func (t *queueTest) typesDoNotMix() {
+	names := []string{"order", "order:0", "order:0:due", "Order", "}", "{", "} {x}", "订单", "a b\t\"'", "order:1:due"}
+	for i, name := range names {
+		t.announce(dueIn(name, uint64(i+1), 0), dueIn(name, 1000, 0))
+	}
+	for i, name := range names {
+		leased := t.claim(name, 10, time.Hour)
+		assert.ElementsMatch(t, entryIDs(uint64(i+1), 1000), leased.IDs, "type %q", name)
+		for _, id := range leased.IDs {
+			t.settle(name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
+		}
+		assert.Equal(t, processlog.Never, t.peek(name), "type %q", name)
+	}
+}
+
+func (t *queueTest) emptyInputIsFine() {
+	assert.Empty(t, t.announce())
+	t.settle("order")
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: 1, Remove: true})
+	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: 1})
+	assert.Equal(t, processlog.Never, t.peek("order"), "settling adds nothing")
+	waits, _, err := t.queue.Peek(t.ctx, nil)
+	require.NoError(t, err)
+	assert.Empty(t, waits)
+	require.NoError(t, t.queue.Notify(t.ctx, nil))
+	assert.Empty(t, t.rebuild(processlog.Token{1}))
+	assert.Empty(t, t.rebuilt(processlog.Token{1}))
+	t.announce(dueIn("order", 1, 0))
+	for _, limit := range []int{0, -1} {
+		leased := t.claim("order", limit, time.Minute)
+		assert.Empty(t, leased.IDs)
+		assert.LessOrEqual(t, leased.Next, time.Duration(0))
+	}
+}
+
+func (t *queueTest) endedContextIsObeyed() {
+	t.announce(dueIn("order", 1, 0))
+	ctx, cancel := context.WithCancel(t.ctx)
+	cancel()
+	_, _, err := t.queue.Announce(ctx, []processlog.Announcement{dueIn("order", 2, 0)}, processlog.AnnounceRules{MaxLease: time.Hour})
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = t.queue.Claim(ctx, "order", 1, time.Hour)
+	assert.ErrorIs(t, err, context.Canceled)
+	err = t.queue.Settle(ctx, "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Remove: true}})
+	assert.ErrorIs(t, err, context.Canceled)
+	_, _, err = t.queue.Peek(ctx, []string{"order"})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs, "nothing was done")
+}
+
+func (t *queueTest) listenReturnsWhenItsContextEnds() {
+	require.NoError(t, t.queue.Notify(t.ctx, []string{"order", "stock"}))
+	ctx, cancel := context.WithCancel(t.ctx)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		t.queue.Listen(ctx, func(string) {})
+	}()
+	t.pass(20 * time.Millisecond)
+	select {
+	case <-returned:
+		assert.Fail(t, "Listen returned before its context ended")
+	default:
+	}
+	cancel()
+	select {
+	case <-returned:
+	case <-t.ctx.Done():
+		assert.Fail(t, "Listen did not return")
+	}
+}
+
+func (t *queueTest) keptIsTrueFromTheSecondCallOn() {
+	for _, want := range []bool{false, true, true} {
+		kept, err := t.queue.Kept(t.ctx)
+		require.NoError(t, err)
+		assert.Equal(t, want, kept)
+	}
+}
+
+func (t *queueTest) leaderGoesOnLeading() {
+	for range 3 {
+		leads, err := t.queue.Lead(t.ctx, time.Minute)
+		require.NoError(t, err)
+		assert.True(t, leads)
+	}
+}
+
+func (t *queueTest) sameFingerprintIsAcceptedAgain() {
+	for range 2 {
+		assert.NoError(t, t.queue.Check(t.ctx, "database one"))
+	}
+}
+
+// threeAnHour are the rules of a type that is full with three members.
+var threeAnHour = processlog.AnnounceRules{MaxLease: time.Hour, Limit: 3}
+
+func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
+	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
+	t.within(time.Hour, t.peek("order"))
+	assert.Empty(t, t.announceBy(threeAnHour, dueIn("order", 5, time.Minute)))
+	t.within(time.Hour, t.peek("order"))
+	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour)) // one that is already there is no new member
+	t.announceBy(processlog.AnnounceRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
+	t.within(time.Minute, t.peek("order"))
+}
+
+func (t *queueTest) fullTypeTakesDueEntries() {
+	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Equal(t, []string{"order"}, t.announceBy(threeAnHour, dueIn("order", 4, 0), dueIn("order", 5, 0)))
+	assert.ElementsMatch(t, entryIDs(4, 5), t.claim("order", 10, time.Hour).IDs)
+}
+
+func (t *queueTest) fullTypeTakesEntriesThatAreNear() {
+	rules := threeAnHour
+	rules.Near = time.Minute
+	t.announceBy(rules, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Empty(t, t.announceBy(rules, dueIn("order", 4, 2*time.Minute)))
+	assert.Equal(t, []string{"order"}, t.announceBy(rules, dueIn("order", 5, time.Minute)))
+	t.within(time.Minute, t.peek("order"))
+}
+
+func (t *queueTest) limitIsEachTypesOwn() {
+	for _, name := range []string{"order", "stock"} {
+		t.announceBy(threeAnHour, dueIn(name, 1, time.Hour), dueIn(name, 2, time.Hour))
+	}
+	assert.Equal(t, []string{"stock"}, t.announceBy(threeAnHour, dueIn("stock", 3, time.Minute)))
+}
+
+func (t *queueTest) limitZeroIsNone() {
+	for row := range uint64(100) {
+		t.announce(dueIn("order", row+1, time.Hour))
+	}
+	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 101, time.Minute)))
+}
+
+func (t *queueTest) rebuild(token processlog.Token, businessTypes ...string) (mine []string) {
+	t.Helper()
+	mine, err := t.queue.Rebuild(t.ctx, businessTypes, token, time.Hour)
+	require.NoError(t, err)
+	return mine
+}
+
+func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (whole []string) {
+	t.Helper()
+	whole, err := t.queue.Rebuilt(t.ctx, businessTypes, token)
+	require.NoError(t, err)
+	return whole
+}
+
+// lost asks in every way whether a type is lost. It announces entry 1, due in an hour.
+func (t *queueTest) lost(businessType string) bool {
+	t.Helper()
+	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
+	require.NoError(t, err)
+	_, announced, err := t.queue.Announce(t.ctx, []processlog.Announcement{dueIn(businessType, 1, time.Hour)}, processlog.AnnounceRules{MaxLease: 2 * time.Hour})
+	require.NoError(t, err)
+	lost := t.claim(businessType, 0, time.Minute).Lost
+	assert.Equal(t, lost, slices.Contains(peeked, businessType), "what Peek says of %s", businessType)
+	assert.Equal(t, lost, slices.Contains(announced, businessType), "what Announce says of %s", businessType)
+	return lost
+}
+
+func (t *queueTest) rebuiltTypeIsNotLost() {
+	t.lost("order") // a queue may say so of a type that was never rebuilt
+	t.rebuild(processlog.Token{1}, "order", "stock")
+	t.announce(dueIn("order", 2, 0))
+	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
+	assert.False(t, t.lost("order"))
+	assert.False(t, t.lost("stock"))
+	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
+	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"), "nothing is lost")
+	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"), "it is whole all the same")
+}
+
+func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
+	t.rebuild(processlog.Token{1}, "order")
+	t.rebuilt(processlog.Token{1}, "order")
+	assert.Equal(t, processlog.Never, t.peek("order"))
+	t.announce(dueIn("order", 2, 0))
+	leased := t.claim("order", 1, time.Minute)
+	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
+	assert.Equal(t, processlog.Never, t.peek("order"))
+	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next)
+	assert.False(t, t.lost("order"))
+}
+
+func (t *queueTest) lostTypeIsOnesToRebuild() {
+	if !t.lost("order") {
+		return // it loses nothing
+	}
+	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
+	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
+	assert.Equal(t, []string{"stock"}, t.rebuild(processlog.Token{2}, "order", "stock"))
+	assert.True(t, t.lost("order"), "nobody has said that all is announced")
+	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"), "whoever rebuilds may ask for more time")
+}
+
+func (t *queueTest) onlyWhoRebuildsMakesWhole() {
+	if !t.lost("order") {
+		return // it is whole
+	}
+	assert.Empty(t, t.rebuilt(processlog.Token{1}, "order"))
+	t.rebuild(processlog.Token{1}, "order")
+	assert.Empty(t, t.rebuilt(processlog.Token{2}, "order"))
+	assert.True(t, t.lost("order"))
+	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
+	assert.False(t, t.lost("order"))
+	assert.True(t, t.lost("stock"))
+}
+
+func (t *queueTest) wholeTypeHasNoLessRoom() {
+	t.rebuild(processlog.Token{1}, "order")
+	for _, businessType := range []string{"order", "stock"} {
+		t.announceBy(threeAnHour, dueIn(businessType, 1, time.Hour), dueIn(businessType, 2, time.Hour))
+		t.rebuilt(processlog.Token{1}, "order")
+		assert.Equal(t, []string{businessType}, t.announceBy(threeAnHour, dueIn(businessType, 3, time.Minute)))
+		assert.Empty(t, t.announceBy(threeAnHour, dueIn(businessType, 4, time.Second)))
+	}
+}

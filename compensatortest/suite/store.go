@@ -1,0 +1,261 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Harness is a store under test, and a caller's own way into its database.
+type Harness struct {
+	Store processlog.Store
+
+	// Begin starts a transaction as a caller of the library would, not through Store. At least three may
+	// be open at once, unless SingleWriter.
+	Begin func(ctx context.Context) (processlog.Transaction, error)
+
+	// SingleWriter says that an open transaction that has written keeps every other writer out, as in
+	// SQLite. The promises about several writers at once are then not asked for.
+	SingleWriter bool
+
+	// Autocommit is a handle of a caller's that has no transaction open, as *sql.DB is one. Nil leaves out
+	// the promises about it.
+	Autocommit processlog.Tx
+
+	// Crash ends every open transaction as a crash of the server does, and returns when the store can be
+	// used again. Nil leaves out the promises about it.
+	Crash func(t *testing.T)
+}
+
+// TestStore is the conformance suite of processlog.Store: an implementation that passes it may stand behind
+// a Compensator. open returns a fresh, empty store that shares nothing with others. The suite reads the real
+// clock, waits for what must happen and measures only that nothing is early.
+func TestStore(t *testing.T, open func(t *testing.T) Harness) {
+	for _, promise := range everyStorePromise() {
+		t.Run(promise.name, func(t *testing.T) {
+			h := open(t)
+			if promise.writers && h.SingleWriter {
+				return // there is nothing to promise: see Harness.SingleWriter
+			}
+			promise.test(&storeTest{T: t, Harness: h, ctx: t.Context()})
+		})
+	}
+}
+
+func everyStorePromise() []storePromise {
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises)
+}
+
+type storePromise struct {
+	name    string
+	writers bool // it takes several transactions that write at once
+	test    func(*storeTest)
+}
+
+var storePromises = []storePromise{
+	{"CommittedDraftIsReadBackWhole", false, (*storeTest).committedDraftIsReadBackWhole},
+	{"UncommittedEntryIsInvisible", false, (*storeTest).uncommittedEntryIsInvisible},
+	{"RolledBackEntryNeverWas", false, (*storeTest).rolledBackEntryNeverWas},
+	{"InsertRefusesAFinishedTransaction", false, (*storeTest).insertRefusesAFinishedTransaction},
+	{"ManyDraftsKeepTheirOrder", false, (*storeTest).manyDraftsKeepTheirOrder},
+	{"DuplicateChangesNothingAndIsTold", false, (*storeTest).duplicateChangesNothingAndIsTold},
+	{"EqualKeysAreEqualByteByByte", false, (*storeTest).equalKeysAreEqualByteByByte},
+	{"BornClaimedEntryIsLeasedToItsToken", false, (*storeTest).bornClaimedEntryIsLeasedToItsToken},
+	{"DeliveryOfTheCallersOwnIsCountedOnce", false, (*storeTest).deliveryOfTheCallersOwnIsCountedOnce},
+	{"ConcurrentInsertsOfOneKeyMakeOneRow", true, (*storeTest).concurrentInsertsOfOneKeyMakeOneRow},
+	{"ClaimLeasesFencesAndCounts", false, (*storeTest).claimLeasesFencesAndCounts},
+	{"ClaimSortsWhatItCannotHave", false, (*storeTest).claimSortsWhatItCannotHave},
+	{"DelayedEntryIsNotClaimedEarly", false, (*storeTest).delayedEntryIsNotClaimedEarly},
+	{"EndedLeaseMayBeClaimed", false, (*storeTest).endedLeaseMayBeClaimed},
+	{"ConcurrentClaimsGetEachEntryOnce", false, (*storeTest).concurrentClaimsGetEachEntryOnce},
+	{"ClaimNeverWaitsForALockedRow", true, (*storeTest).claimNeverWaitsForALockedRow},
+	{"ReleaseUndoesOnlyItsOwnClaim", false, (*storeTest).releaseUndoesOnlyItsOwnClaim},
+	{"RenewKeepsTheVersionAndTellsWhatIsLost", false, (*storeTest).renewKeepsTheVersionAndTellsWhatIsLost},
+	{"OutcomesGoWhereTheContractSays", false, (*storeTest).outcomesGoWhereTheContractSays},
+	{"OutcomeOfTheLongestWaitIsStoredAsGiven", false, (*storeTest).outcomeOfTheLongestWaitIsStoredAsGiven},
+	{"FencedOutcomeOfAStaleClaimIsDropped", false, (*storeTest).fencedOutcomeOfAStaleClaimIsDropped},
+	{"SuccessIsAbsorbedWithinItsEpochOnly", false, (*storeTest).successIsAbsorbedWithinItsEpochOnly},
+	{"OutcomeNeverEndsAnEntryThatGotItsId", false, (*storeTest).outcomeNeverEndsAnEntryThatGotItsID},
+	{"SettlingTwiceUnderOneTokenAppliesOnce", false, (*storeTest).settlingTwiceUnderOneTokenAppliesOnce},
+	{"AnyErrorTextIsStored", false, (*storeTest).anyErrorTextIsStored},
+	{"SettleTxCommitsWithItsTransaction", false, (*storeTest).settleTxCommitsWithItsTransaction},
+	{"SettleTxIsFenced", false, (*storeTest).settleTxIsFenced},
+	{"EveryActionIsAllowedAsTheContractSays", false, (*storeTest).everyActionIsAllowedAsTheContractSays},
+	{"ChangeForAnotherTypeIsRefused", false, (*storeTest).changeForAnotherTypeIsRefused},
+	{"VersionsAreThoseOfTheRows", false, (*storeTest).versionsAreThoseOfTheRows},
+	{"NotesAreTheLogsOwn", false, (*storeTest).notesAreTheLogsOwn},
+	{"ActionsOfPeopleAreKept", false, (*storeTest).actionsOfPeopleAreKept},
+	{"ChangeInATransactionEndsWithIt", false, (*storeTest).changeInATransactionEndsWithIt},
+	{"ChangeOfALockedRowIsBusy", true, (*storeTest).changeOfALockedRowIsBusy},
+	{"ResolveWaitsForAnInsertInFlight", true, (*storeTest).resolveWaitsForAnInsertInFlight},
+	{"ResolveOfNothingIsNotFound", false, (*storeTest).resolveOfNothingIsNotFound},
+	{"DueListsWhatCouldBeClaimed", false, (*storeTest).dueListsWhatCouldBeClaimed},
+	{"HeadsTellTheEarliestOfEachStateAndType", false, (*storeTest).headsTellTheEarliestOfEachStateAndType},
+	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},
+	{"ListPagesAreCompleteAndWithoutRepeats", false, (*storeTest).listPagesAreCompleteAndWithoutRepeats},
+	{"CountsAreRightUpToTheirBound", false, (*storeTest).countsAreRightUpToTheirBound},
+	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
+}
+
+// storeTest is one promise being tested.
+type storeTest struct {
+	*testing.T
+	Harness
+	ctx  context.Context
+	keys int
+}
+
+// eventually bounds how long a promise waits for what must happen.
+const eventually = 30 * time.Second
+
+// until waits until check holds.
+func (t *storeTest) until(check func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, check, eventually, 2*time.Millisecond, what)
+}
+
+func (t *storeTest) begin() processlog.Transaction {
+	t.Helper()
+	tx, err := t.Begin(t.ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// draft is a valid draft with a key of its own.
+func (t *storeTest) draft(businessType string) processlog.Draft {
+	t.keys++
+	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotentID: fmt.Sprintf("key-%04d", t.keys)}
+}
+
+// insert commits drafts and returns their rows in order.
+func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
+	t.Helper()
+	tx := t.begin()
+	_, err := t.Store.Insert(t.ctx, tx, drafts, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	keys := make([]string, len(drafts))
+	for i, d := range drafts {
+		keys[i] = d.IdempotentID
+	}
+	ids, err := t.Store.IDs(t.ctx, nil, keys)
+	require.NoError(t, err)
+	rows := make([]processlog.Row, len(drafts))
+	for i, key := range keys {
+		require.False(t, ids[key].IsZero(), "entry %q exists", key)
+		rows[i] = t.load(ids[key])
+	}
+	return rows
+}
+
+func (t *storeTest) insertOne(businessType string) processlog.Row {
+	t.Helper()
+	return t.insert(t.draft(businessType))[0]
+}
+
+func (t *storeTest) load(id processlog.ID) processlog.Row {
+	t.Helper()
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{id})
+	require.NoError(t, err)
+	require.Len(t, rows, 1, "entry %s exists", id)
+	return rows[0]
+}
+
+func all(*processlog.Row) bool { return true }
+
+func token(b byte) (token processlog.Token) {
+	for i := range token {
+		token[i] = b
+	}
+	return token
+}
+
+// claim claims one entry, which must be free.
+func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
+	t.Helper()
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: id}}, by, lease, all)
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 1, "entry %s is claimed: %+v", id, found)
+	return found.Mine[0]
+}
+
+// outcome is an outcome of a claimed row, fenced by its version.
+func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
+	o := processlog.Outcome{ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
+	if to.Terminal() {
+		o.EndedBy = processlog.EndedByHandler
+	}
+	return o
+}
+
+func (t *storeTest) settle(by processlog.Token, o processlog.Outcome) processlog.Settled {
+	t.Helper()
+	answers, err := t.Store.Settle(t.ctx, by, []processlog.Outcome{o})
+	require.NoError(t, err)
+	require.Len(t, answers, 1)
+	return answers[0]
+}
+
+// inState makes an entry that stands in a state.
+func (t *storeTest) inState(state processlog.State) processlog.Row {
+	t.Helper()
+	row := t.insertOne("states")
+	switch state {
+	case processlog.Pending:
+		return row
+	case processlog.Cancelled:
+		t.change(row.ID, processlog.ActionCancel)
+	case processlog.SettledByHand:
+		t.settleTo(row, processlog.Dead)
+		t.change(row.ID, processlog.ActionSettleByHand)
+	case processlog.Compensated:
+		t.settleTo(row, processlog.Compensating)
+		t.settleTo(t.load(row.ID), state)
+	default:
+		t.settleTo(row, state)
+	}
+	return t.load(row.ID)
+}
+
+func (t *storeTest) settleTo(row processlog.Row, state processlog.State) {
+	t.Helper()
+	claimed := t.claim(row.ID, token(9), time.Minute)
+	o := outcome(claimed, state)
+	if state != processlog.Succeeded && state != processlog.Compensated {
+		o.ProcessCount, o.LastError = claimed.ProcessCount+1, "failed"
+	}
+	require.True(t, t.settle(token(10), o).Applied, "to %s", state)
+}
+
+func (t *storeTest) change(ref processlog.Ref, action processlog.Action) {
+	t.Helper()
+	_, err := t.Store.Change(t.ctx, nil, false, newChange(ref, action))
+	require.NoError(t, err)
+}
+
+var changeTokens atomic.Uint32
+
+// newChange is a valid change under a token of its own.
+func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
+	change := processlog.Change{Ref: ref, Action: action, Token: token(byte(100 + changeTokens.Add(1)%100))}
+	if change.Audited() {
+		change.Actor, change.Reason = "ann", "because"
+	}
+	return change
+}
+
+// follows asserts what every write must leave: the version one further, a new token.
+func (t *storeTest) follows(before, after processlog.Row) {
+	t.Helper()
+	assert.Equal(t, before.Version+1, after.Version, "version")
+	assert.NotEqual(t, before.Token, after.Token, "token")
+}

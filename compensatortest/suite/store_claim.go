@@ -1,0 +1,161 @@
+package suite
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func (t *storeTest) claimLeasesFencesAndCounts() {
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating} {
+		before := t.inState(state)
+		row := t.claim(before.ID, token(1), time.Minute)
+		t.follows(before, row)
+		assert.Equal(t, token(1), row.Token)
+		assert.Equal(t, before.DeliveryCount+1, row.DeliveryCount)
+		assert.Equal(t, time.Minute, row.LeaseLeft)
+		assert.Equal(t, state, row.State)
+		stored := t.load(before.ID)
+		assert.Equal(t, []any{row.Version, row.DeliveryCount, row.Token}, []any{stored.Version, stored.DeliveryCount, stored.Token})
+		assert.Greater(t, stored.LeaseLeft, time.Duration(0))
+		assert.Equal(t, before.ProcessCount, stored.ProcessCount, "a claim is no failure")
+	}
+}
+
+func (t *storeTest) claimSortsWhatItCannotHave() {
+	free, leased, refused := t.insertOne("sort"), t.insertOne("sort"), t.insertOne("sort")
+	t.claim(leased.ID, token(2), time.Minute)
+	later := t.draft("sort")
+	later.Delay = time.Hour
+	delayed, done, missing := t.insert(later)[0], t.inState(processlog.Succeeded), processlog.RowID(1<<40)
+	var want []processlog.Wanted
+	for _, id := range []processlog.ID{missing, done.ID, delayed.ID, leased.ID, refused.ID, free.ID} {
+		want = append(want, processlog.Wanted{ID: id})
+	}
+	found, err := t.Store.Claim(t.ctx, want, token(1), time.Minute, func(row *processlog.Row) bool { return row.ID != refused.ID })
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 1)
+	assert.Equal(t, free.ID, found.Mine[0].ID)
+	require.Len(t, found.Refused, 1)
+	assert.Equal(t, refused.ID, found.Refused[0].ID)
+	assert.Equal(t, refused.Version, t.load(refused.ID).Version, "a refused row is unchanged")
+	assert.ElementsMatch(t, []processlog.ID{missing, done.ID}, found.Gone)
+	waits := make(map[processlog.ID]time.Duration)
+	for _, w := range found.Waiting {
+		waits[w.ID] = w.In
+	}
+	require.Len(t, waits, 2)
+	assert.InDelta(t, time.Hour, waits[delayed.ID], float64(time.Minute))
+	assert.InDelta(t, time.Minute, waits[leased.ID], float64(time.Minute))
+	none, err := t.Store.Claim(t.ctx, nil, token(1), time.Minute, all)
+	require.NoError(t, err)
+	assert.Empty(t, none.Mine)
+}
+
+func (t *storeTest) delayedEntryIsNotClaimedEarly() {
+	d := t.draft("later")
+	d.Delay = 300 * time.Millisecond
+	began := time.Now() // the delay counts from the insert, which comes after this
+	row := t.insert(d)[0]
+	t.until(func() bool {
+		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(1), time.Minute, all)
+		return err == nil && len(found.Mine) == 1
+	}, "the entry comes due")
+	assert.GreaterOrEqual(t, time.Since(began), d.Delay)
+}
+
+func (t *storeTest) endedLeaseMayBeClaimed() {
+	row := t.insertOne("ended")
+	t.claim(row.ID, token(1), 100*time.Millisecond)
+	var second processlog.Row
+	t.until(func() bool {
+		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(2), time.Minute, all)
+		if err == nil && len(found.Mine) == 1 {
+			second = found.Mine[0]
+		}
+		return second.ID == row.ID
+	}, "the lease ends")
+	assert.Equal(t, 2, second.DeliveryCount, "the lost lease counts")
+}
+
+func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
+	var drafts []processlog.Draft
+	for range 200 {
+		drafts = append(drafts, t.draft("rush"))
+	}
+	var want []processlog.Wanted
+	for _, row := range t.insert(drafts...) {
+		want = append(want, processlog.Wanted{ID: row.ID})
+	}
+	var mu sync.Mutex
+	owners := make(map[processlog.ID]int)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			t.until(func() bool {
+				found, err := t.Store.Claim(t.ctx, want, token(byte(20+i)), time.Minute, all)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, row := range found.Mine {
+					owners[row.ID]++
+				}
+				return err == nil && len(owners) == len(want)
+			}, "all are claimed")
+		})
+	}
+	wg.Wait()
+	for id, n := range owners {
+		require.Equal(t, 1, n, "owners of entry %s", id)
+		require.Equal(t, 1, t.load(id).DeliveryCount)
+	}
+}
+
+func (t *storeTest) claimNeverWaitsForALockedRow() {
+	held, free := t.insertOne("held"), t.insertOne("held")
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionCancel))
+	require.NoError(t, err)
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}, {ID: free.ID}}, token(1), time.Minute, all)
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 1)
+	assert.Equal(t, free.ID, found.Mine[0].ID)
+	require.Len(t, found.Waiting, 1)
+	assert.Equal(t, held.ID, found.Waiting[0].ID)
+	assert.Greater(t, found.Waiting[0].In, time.Duration(0))
+	assert.LessOrEqual(t, found.Waiting[0].In, 50*time.Millisecond)
+	require.NoError(t, tx.Rollback())
+	t.claim(held.ID, token(1), time.Minute)
+}
+
+func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
+	mine, other := t.insertOne("release"), t.insertOne("release")
+	claimed := t.claim(mine.ID, token(1), time.Minute)
+	theirs := t.claim(other.ID, token(2), time.Minute)
+	ids := []processlog.ID{mine.ID, other.ID, processlog.RowID(1 << 40)}
+	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)))
+	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)), "again, as after an unknown outcome")
+	row := t.load(mine.ID)
+	assert.Equal(t, claimed.Version+1, row.Version)
+	assert.Zero(t, row.DeliveryCount)
+	assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
+	assert.Equal(t, theirs.Version, t.load(other.ID).Version)
+	t.claim(mine.ID, token(3), time.Minute)
+}
+
+func (t *storeTest) renewKeepsTheVersionAndTellsWhatIsLost() {
+	held, lost, done := t.insertOne("renew"), t.insertOne("renew"), t.insertOne("renew")
+	a, b, c := t.claim(held.ID, token(1), time.Minute), t.claim(lost.ID, token(1), time.Minute), t.claim(done.ID, token(1), time.Minute)
+	t.change(lost.ID, processlog.ActionReschedule)
+	require.True(t, t.settle(token(2), outcome(c, processlog.Succeeded)).Applied)
+	gone, err := t.Store.Renew(t.ctx, []processlog.Held{{ID: a.ID, Version: a.Version}, {ID: b.ID, Version: b.Version}, {ID: c.ID, Version: c.Version}}, time.Hour)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []processlog.ID{lost.ID, done.ID}, gone)
+	row := t.load(held.ID)
+	assert.Equal(t, a.Version, row.Version)
+	assert.Equal(t, a.Token, row.Token)
+	assert.Greater(t, row.LeaseLeft, 30*time.Minute)
+}

@@ -1,0 +1,233 @@
+package suite
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func (t *storeTest) dueListsWhatCouldBeClaimed() {
+	first, second, leased := t.insertOne("due"), t.insertOne("due"), t.insertOne("due")
+	t.insertOne("another")
+	later := t.draft("due")
+	later.Delay = time.Hour
+	t.insert(later)
+	t.claim(leased.ID, token(1), time.Minute)
+	due, err := t.Store.Due(t.ctx, "due", 10)
+	require.NoError(t, err)
+	assert.Equal(t, []processlog.ID{first.ID, second.ID}, due)
+	due, err = t.Store.Due(t.ctx, "due", 1)
+	require.NoError(t, err)
+	assert.Equal(t, []processlog.ID{first.ID}, due)
+	due, err = t.Store.Due(t.ctx, "nobody", 10)
+	require.NoError(t, err)
+	assert.Empty(t, due)
+}
+
+func (t *storeTest) headsTellTheEarliestOfEachStateAndType() {
+	for i, delay := range []time.Duration{2 * time.Hour, time.Hour} {
+		d := t.draft(fmt.Sprintf("type-%d", i))
+		e := t.draft(d.BusinessType)
+		d.Delay, e.Delay = delay, delay+time.Hour
+		t.insert(d, e)
+	}
+	t.inState(processlog.Retrying)
+	t.inState(processlog.Succeeded)
+	heads, err := t.Store.Heads(t.ctx)
+	require.NoError(t, err)
+	got := make(map[string]time.Duration)
+	for _, h := range heads {
+		got[h.BusinessType+" "+h.State.String()] = h.DueIn
+	}
+	require.Len(t, got, 3, "%v", got)
+	assert.InDelta(t, 2*time.Hour, got["type-0 pending"], float64(time.Minute))
+	assert.InDelta(t, time.Hour, got["type-1 pending"], float64(time.Minute))
+	assert.LessOrEqual(t, got["states retrying"], time.Second)
+}
+
+func (t *storeTest) scanPagesThroughAWindow() {
+	var rows []processlog.Row
+	for i := range 10 {
+		d := t.draft("scan")
+		d.Delay = time.Duration(i/2) * time.Minute // two share each moment
+		rows = append(rows, t.insert(d)[0])
+	}
+	window := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
+	var ids []processlog.ID
+	for {
+		page, err := t.Store.Scan(t.ctx, window)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, s := range page {
+			ids = append(ids, s.ID)
+			assert.LessOrEqual(t, s.In, 210*time.Second)
+		}
+		window.After = page[len(page)-1]
+	}
+	var want []processlog.ID
+	for _, row := range rows[2:8] {
+		want = append(want, row.ID)
+	}
+	assert.Equal(t, want, ids)
+	t.claim(rows[0].ID, token(1), time.Minute)
+	everything := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: -time.Hour, To: time.Second, Limit: 100}
+	page, err := t.Store.Scan(t.ctx, everything)
+	require.NoError(t, err)
+	require.Len(t, page, 2)
+	assert.Greater(t, page[0].In, 30*time.Second, "a leased entry wants attention when its lease ends")
+	everything.Free = true
+	page, err = t.Store.Scan(t.ctx, everything)
+	require.NoError(t, err)
+	require.Len(t, page, 1)
+	assert.Equal(t, rows[1].ID, page[0].ID)
+}
+
+// pages reads a listing to its end, two entries at a time.
+func (t *storeTest) pages(filter processlog.Filter) (keys []string) {
+	t.Helper()
+	filter.Limit = 2
+	for range 100 {
+		page, err := t.Store.List(t.ctx, filter)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Rows), 2)
+		for _, e := range page.Rows {
+			keys = append(keys, e.IdempotentID)
+		}
+		if page.Next == "" {
+			return keys
+		}
+		filter.Cursor = page.Next
+	}
+	require.Fail(t, "the listing never ends")
+	return nil
+}
+
+func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
+	var batch, orders, everything []string
+	for i := range 9 {
+		d := t.draft(fmt.Sprintf("kind-%d", i%2))
+		everything = append(everything, d.IdempotentID)
+		if i%3 == 0 {
+			d.BatchID = "batch"
+			batch = append(batch, d.IdempotentID)
+		}
+		if i%2 == 0 {
+			d.BusinessID, d.BusinessExtID = "order", "ext"
+			orders = append(orders, d.IdempotentID)
+		}
+		t.insert(d)
+	}
+	dead := t.inState(processlog.Dead)
+	everything = append(everything, dead.IdempotentID)
+	hour := time.Hour
+	for name, c := range map[string]struct {
+		filter processlog.Filter
+		want   []string
+	}{
+		"everything":      {processlog.Filter{}, everything},
+		"a batch":         {processlog.Filter{BatchID: "batch"}, batch},
+		"a business id":   {processlog.Filter{BusinessID: "order"}, orders},
+		"an ext id":       {processlog.Filter{BusinessExtID: "ext"}, orders},
+		"a type":          {processlog.Filter{BusinessType: "kind-0"}, orders},
+		"type and state":  {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}}, orders},
+		"a state":         {processlog.Filter{States: []processlog.State{processlog.Dead}}, []string{dead.IdempotentID}},
+		"several states":  {processlog.Filter{States: []processlog.State{processlog.Dead, processlog.Pending}}, everything},
+		"created lately":  {processlog.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
+		"created earlier": {processlog.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
+		"nothing":         {processlog.Filter{BatchID: "nobody"}, nil},
+	} {
+		assert.ElementsMatch(t, c.want, t.pages(c.filter), name)
+		c.filter.Newest = true
+		assert.ElementsMatch(t, c.want, t.pages(c.filter), "%s, newest first", name)
+	}
+	assert.Equal(t, batch, t.pages(processlog.Filter{BatchID: "batch"}), "oldest first")
+	_, err := t.Store.List(t.ctx, processlog.Filter{Cursor: "garbage"})
+	var refused *processlog.FieldError
+	require.ErrorAs(t, err, &refused)
+	assert.Contains(t, refused.Field, "ursor")
+}
+
+func (t *storeTest) countsAreRightUpToTheirBound() {
+	for range 5 {
+		d := t.draft("counted")
+		d.BatchID = "batch"
+		t.insert(d)
+	}
+	t.inState(processlog.Dead)
+	counts := func(filter processlog.CountFilter) map[string]processlog.Count {
+		list, err := t.Store.Count(t.ctx, filter)
+		require.NoError(t, err)
+		found := make(map[string]processlog.Count)
+		for _, c := range list {
+			found[c.BusinessType+" "+c.State.String()] = c
+		}
+		return found
+	}
+	all := counts(processlog.CountFilter{})
+	assert.Equal(t, 5, all["counted pending"].N)
+	assert.False(t, all["counted pending"].More)
+	assert.Equal(t, 1, all["states dead"].N)
+	bounded := counts(processlog.CountFilter{BusinessType: "counted", AtMost: 3})
+	assert.Equal(t, 3, bounded["counted pending"].N)
+	assert.True(t, bounded["counted pending"].More)
+	assert.NotContains(t, bounded, "states dead")
+	assert.Equal(t, 5, counts(processlog.CountFilter{BatchID: "batch"})["counted pending"].N)
+}
+
+func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
+	pending, done, dead := t.inState(processlog.Pending), t.inState(processlog.Succeeded), t.inState(processlog.Dead)
+	n, err := t.Store.Purge(t.ctx, processlog.Succeeded, time.Hour, 100)
+	require.NoError(t, err)
+	assert.Zero(t, n, "it is young")
+	t.until(func() bool {
+		n, err = t.Store.Purge(t.ctx, processlog.Succeeded, time.Millisecond, 100)
+		return err != nil || n > 0
+	}, "it grows old")
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	rows, err := t.Store.Load(t.ctx, []processlog.ID{pending.ID, done.ID, dead.ID})
+	require.NoError(t, err)
+	assert.Len(t, rows, 2)
+	_, err = t.Store.Purge(t.ctx, processlog.Retrying, time.Millisecond, 100)
+	require.Error(t, err, "an entry on its way is never purged")
+}
+
+func (t *storeTest) versionsAreThoseOfTheRows() {
+	fresh, claimed := t.insertOne("versions"), t.claim(t.insertOne("versions").ID, token(1), time.Minute)
+	tx := t.begin()
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{t.draft("versions")}, false)
+	require.NoError(t, err)
+	unknown := processlog.RowID(claimed.ID.Row() + 1) // in flight, or of nobody
+	got, err := t.Store.Versions(t.ctx, []processlog.ID{fresh.ID, claimed.ID, unknown})
+	require.NoError(t, err)
+	var want []processlog.Version
+	for _, row := range []processlog.Row{fresh, claimed} {
+		want = append(want, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
+	}
+	assert.ElementsMatch(t, want, got)
+	none, err := t.Store.Versions(t.ctx, nil)
+	assert.NoError(t, err)
+	assert.Empty(t, none)
+}
+
+func (t *storeTest) notesAreTheLogsOwn() {
+	row := t.insertOne("noted")
+	for i, actor := range []string{"ann", "bob"} {
+		require.NoError(t, t.Store.Note(t.ctx, processlog.ActionAcceptLoss, processlog.ByHand{Actor: actor, Reason: "because"}))
+		notes, err := t.Store.History(t.ctx, processlog.ID{})
+		require.NoError(t, err)
+		require.Len(t, notes, i+1)
+		assert.Equal(t, []any{processlog.ID{}, processlog.ActionAcceptLoss, actor, "because"},
+			[]any{notes[i].EntryID, notes[i].Action, notes[i].Actor, notes[i].Reason})
+		assert.Less(t, notes[i].Ago.Abs(), eventually, "by the database's clock")
+	}
+	history, err := t.Store.History(t.ctx, row.ID)
+	require.NoError(t, err)
+	assert.Empty(t, history)
+}
