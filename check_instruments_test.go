@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -279,7 +279,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	for pool, watched := range map[string]bool{"connector": true, "plain": false} {
 		t.Run(pool, func(t *testing.T) {
 			t.Parallel()
-			compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+			suite.TestStore(t, func(t *testing.T) suite.Harness {
 				dsn := testservers.Database(t)
 				h := sqlHarness(t, dsn, lying(dsn, replies(all...), watched))
 				caller, err := lying(dsn, replies(all...), false)()

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // sqlHarness opens the store on a database of its own; open says how its pool is opened.
-func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) compensatortest.Harness {
+func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harness {
 	t.Helper()
 	db, err := open()
 	require.NoError(t, err)
@@ -27,18 +27,18 @@ func sqlHarness(t *testing.T, dsn string, open func() (*sql.DB, error)) compensa
 	caller, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
-	return compensatortest.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }}
+	return suite.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }}
 }
 
 func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {
-	compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		dsn := testservers.Database(t)
 		return sqlHarness(t, dsn, compensatorOn(dsn))
 	})
 }
 
 func TestSQLStoreKeepsEveryPromiseOnTheUsersConnections(t *testing.T) {
-	compensatortest.TestStore(t, func(t *testing.T) compensatortest.Harness {
+	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		dsn := testservers.Database(t, "clientFoundRows=true", "interpolateParams=true")
 		return sqlHarness(t, dsn, plain(dsn))
 	})

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -112,7 +112,7 @@ func (c insertCommand) run(m *storeTwins) {
 		var err error
 		inserted[s.n], err = s.store.Insert(m.ctx, tx, drafts, c.Proven)
 		if gap = gap || s.n == 0 && s.err(err) == "lock wait" && !c.contested(m, tx); gap {
-			return nil, compensatortest.ErrLockWait
+			return nil, memory.ErrLockWait
 		}
 		return c.answers(s, inserted[s.n]), err
 	})

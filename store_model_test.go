@@ -21,6 +21,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -360,7 +361,7 @@ func (s twinSide) err(err error) string {
 		return fmt.Sprintf("%s %d: it is %s", state.Action, s.ours(state.ID), state.State)
 	case errors.As(err, new(*compensator.FieldError)):
 		return "refused"
-	case errors.As(err, &server) && server.Number == 1205, errors.Is(err, compensatortest.ErrLockWait):
+	case errors.As(err, &server) && server.Number == 1205, errors.Is(err, memory.ErrLockWait):
 		return "lock wait"
 	case errors.As(err, &server) && server.Number == 1305, strings.Contains(err.Error(), "no savepoint"):
 		return "no savepoint"
