@@ -24,7 +24,7 @@ help: ## list the targets
 .PHONY: test
 test: ## run all tests against real servers, with the race detector
 	$(go_test) ./...
-	cd internal/chaos && $(go_test) ./history/... ./check/... ./report/...
+	cd proof/chaos && $(go_test) ./history/... ./check/... ./report/...
 	cd bench && $(go_test) -skip '^Test(Bench|Scale|Delay)$$' ./...
 	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
 
@@ -76,33 +76,33 @@ sim: seeds := $(or $(SEEDS),10000)
 sim: from := $(or $(FROM),$(shell od -An -N5 -tu8 /dev/urandom | tr -d ' '))
 sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1, or drawn
 	@echo "the same seeds again: make sim SEEDS=$(seeds) FROM=$(from)"
-	$(GO) test ./internal/sim -count=1 -timeout 60m -seeds=$(seeds) -from=$(from)
+	$(GO) test ./proof/sim -count=1 -timeout 60m -seeds=$(seeds) -from=$(from)
 
 .PHONY: model
 model: ## check the model of the protocol, and its mutants; needs spin and gcc
-	docs/model/run
+	proof/model/run
 
 .PHONY: crash
 crash: ## kill processes at every step of the code, on real servers; KILLS=20 at each
 	$(GO) test -tags failpoints -count=1 ./internal/failpoint
-	$(GO) test -tags failpoints -count=1 -parallel 4 -timeout 60m ./internal/crashmatrix -kills=$(or $(KILLS),20)
+	$(GO) test -tags failpoints -count=1 -parallel 4 -timeout 60m ./proof/crashmatrix -kills=$(or $(KILLS),20)
 
 .PHONY: chaos
 chaos: ## let faults loose on real servers and processes, and judge the history; DURATION=1m SEED=1
-	cd internal/chaos && $(GO) test -count=1 -timeout 24h -skip '^TestSoak$$' -v . \
+	cd proof/chaos && $(GO) test -count=1 -timeout 24h -skip '^TestSoak$$' -v . \
 		-chaos.duration=$(or $(DURATION),1m) -chaos.seed=$(or $(SEED),1) $(CHAOS)
 
 .PHONY: soak
 soak: ## watch what services use over hours of load; report in build/soak; DURATION=30m
-	cd internal/chaos && $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -v . -soak.duration=$(or $(DURATION),30m)
+	cd proof/chaos && $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -v . -soak.duration=$(or $(DURATION),30m)
 
 .PHONY: mutants
 mutants: ## break the library in every known way and see the tests that are there for it go red; LAYER=unit
-	$(GO) run ./internal/mutants -baseline -all $(if $(LAYER),-layer $(LAYER))
+	$(GO) run ./proof/mutants -baseline -all $(if $(LAYER),-layer $(LAYER))
 
 .PHONY: mutant
 mutant: ## the same with one way: NAME=settle-without-fence
-	$(GO) run ./internal/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
+	$(GO) run ./proof/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target in turn; FUZZTIME=30s each

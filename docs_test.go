@@ -25,7 +25,7 @@ func TestDocsNameOnlyWhatExists(t *testing.T) {
 	files, tests := sourceTree(t)
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "docs/model/README.md") {
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "proof/model/README.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, match := range namedInDocs.FindAllStringSubmatch(string(text), -1) {

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The tests of this file see known bugs that no other test saw; internal/mutants puts the bugs in.
+// The tests of this file see known bugs that no other test saw; proof/mutants puts the bugs in.
 
 // hookedStore is a store whose claims and settles pass by a test, which may replace them.
 type hookedStore struct {

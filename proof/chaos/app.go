@@ -1,0 +1,246 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// What the driver and an app say to each other, a line each.
+const (
+	atWork   = "at work"   // the app: it records, and runs handlers if it does that
+	noLoad   = "no load"   // the app: it records nothing more, and nobody acts
+	stopLoad = "stop load" // the driver: no more producers and people
+	stopAll  = "stop"      // the driver: end in order
+)
+
+// The settings of every app: everything is quick, so that much can happen.
+const (
+	lease             = 2 * time.Second
+	grace             = 500 * time.Millisecond
+	reconcileInterval = time.Second
+	pollInterval      = 500 * time.Millisecond
+	horizon           = 10 * time.Second // less than the longest delay
+	stopTimeout       = 20 * time.Second
+	purgeAge          = time.Minute // the least there is
+	longestDelay      = 20 * time.Second
+	longestBackoff    = 2 * time.Second
+	longestPutOff     = 4 * time.Second // after Unavailable, whose pause is longer than the backoff
+)
+
+// appConfig is what the driver tells an app's process.
+type appConfig struct {
+	Name string
+	Dir  string
+	Seed uint64
+
+	DSN, Redis string
+	CanaryDSN  string // see watchForStalls
+
+	Runs           bool // it runs handlers, too
+	Connector      bool // its pool is opened on compensator.Connector
+	RepeatableRead bool // of its own transactions
+
+	Rate      float64 // entries a second
+	People    float64 // actions a second
+	KillEvery time.Duration
+
+	Failing, Poison float64 // see Config
+	Careful         bool    // see Config
+}
+
+// appProcess is an app at work.
+type appProcess struct {
+	cfg     appConfig
+	history *history.Writer
+	db      *sql.DB
+	c       *compensator.Compensator
+
+	recent recent
+	runs   atomic.Uint64 // handler runs so far
+	txs    atomic.Uint64 // transactions so far
+	calls  atomic.Uint64 // actions so far
+}
+
+// RunApp is what a re-executed test binary does instead of its tests. It returns false when it is none.
+func RunApp() bool {
+	text := os.Getenv(appEnv)
+	if text == "" {
+		return false
+	}
+	p := new(appProcess)
+	must(json.Unmarshal([]byte(text), &p.cfg))
+	p.run()
+	return true
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos app:", err)
+		os.Exit(2)
+	}
+}
+
+func (p *appProcess) run() {
+	loading, endLoad := context.WithCancel(context.Background())
+	working, endWork := context.WithCancel(context.Background())
+	go obey(endLoad, endWork)
+	var err error
+	p.history, err = history.Create(p.cfg.Dir, p.cfg.Name)
+	must(err)
+	p.db, err = p.openDB()
+	must(err)
+	client := redis.NewClient(&redis.Options{Addr: p.cfg.Redis})
+	for p.c == nil && working.Err() == nil {
+		if p.c, err = p.newCompensator(client); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos app: New:", err)
+			wait(working, 200*time.Millisecond)
+		}
+	}
+	if p.c != nil {
+		stopWatching := p.watchForStalls()
+		p.work(loading, working)
+		stopWatching()
+		if err := p.c.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "chaos app: Close:", err)
+		}
+	}
+	must(client.Close())
+	_ = p.db.Close()
+	p.write(&history.Mark{At: history.Now(), What: history.MarkExit})
+}
+
+// obey carries out the driver's orders. When the driver is gone, so is the app.
+func obey(endLoad, endWork context.CancelFunc) {
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		endLoad()
+		if orders.Text() == stopAll {
+			endWork()
+			return
+		}
+	}
+	os.Exit(3)
+}
+
+// work records and runs until both contexts have ended.
+func (p *appProcess) work(loading, working context.Context) {
+	var load sync.WaitGroup
+	random := rand.New(rand.NewPCG(p.cfg.Seed, 3))
+	if p.cfg.Rate > 0 {
+		for i := range producers {
+			load.Go(newProducer(p, i, random).run(loading))
+		}
+	}
+	if p.cfg.People > 0 {
+		load.Go(newPerson(p, random).run(loading))
+	}
+	fmt.Println(atWork)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		load.Wait()
+		fmt.Println(noLoad)
+	})
+	if p.cfg.Runs {
+		must(p.c.Run(working))
+	} else {
+		<-working.Done()
+	}
+	waiting.Wait()
+}
+
+// watchForStalls watches until stop is called.
+func (p *appProcess) watchForStalls() (stop func()) {
+	connector, err := quietConnector(p.cfg.CanaryDSN)
+	must(err)
+	db := sql.OpenDB(connector)
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { watchForStalls(ctx, db, p.cfg.Name, p.write) })
+	return func() {
+		cancel()
+		watching.Wait()
+		_ = db.Close()
+	}
+}
+
+// quietConnector says nothing about broken connections, which are our doing.
+func quietConnector(dsn string) (driver.Connector, error) {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.Logger = &mysql.NopLogger{}
+	return mysql.NewConnector(config)
+}
+
+func (p *appProcess) openDB() (*sql.DB, error) {
+	connector, err := quietConnector(p.cfg.DSN)
+	if err != nil {
+		return nil, err
+	}
+	if p.cfg.Connector {
+		connector = compensator.Connector(connector)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(40)
+	db.SetMaxIdleConns(40)
+	return db, nil
+}
+
+func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensator, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c, err := compensator.New(ctx, compensator.Config{
+		DB: p.db, Redis: client, Prefix: prefix, Lease: lease, Grace: grace,
+		ReconcileInterval: reconcileInterval, PollInterval: pollInterval, Horizon: horizon, StopTimeout: stopTimeout,
+		Logger:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Observer: p.observer(),
+	})
+	if err == nil && p.cfg.Runs {
+		must(p.register(c))
+	}
+	return c, err
+}
+
+// observer writes down what the history's reader cannot know otherwise.
+func (p *appProcess) observer() compensator.Observer {
+	return compensator.Observer{
+		OutcomeDropped: func(e compensator.SettledEvent) {
+			p.write(&history.Event{At: history.Now(), Event: history.EventOutcomeDropped, ID: e.ID.Row(), Type: e.BusinessType, State: int8(e.State)})
+		},
+		AttemptEnded: func(e compensator.AttemptEvent) {
+			if class, detail := classOf(e.Err); class != "" && class != history.ErrOther && class != history.ErrContext {
+				p.write(&history.Event{At: history.Now(), Event: history.EventAttemptBroken, ID: e.ID.Row(), Type: e.BusinessType, Err: class, Detail: detail})
+			}
+		},
+		Stuck: func(e compensator.AttemptEvent) {
+			p.write(&history.Event{At: history.Now(), Event: history.EventStuck, ID: e.ID.Row(), Type: e.BusinessType})
+		},
+		QueueDown: func(error) { p.write(&history.Event{At: history.Now(), Event: history.EventQueueDown}) },
+		QueueUp:   func() { p.write(&history.Event{At: history.Now(), Event: history.EventQueueUp}) },
+		Reconciled: func(e compensator.ReconciledEvent) {
+			if e.Announced+e.Polled > 0 || e.Rebuilt {
+				p.write(&history.Event{At: history.Now(), Event: history.EventReconciled, Announced: e.Announced, Polled: e.Polled, Rebuilt: e.Rebuilt})
+			}
+		},
+	}
+}
+
+// write must succeed: a history with a hole proves nothing.
+func (p *appProcess) write(records ...history.Record) { must(p.history.Write(records...)) }

@@ -1,0 +1,50 @@
+// Command check judges a chaos run by the history in a directory:
+//
+//	go run ./check DIR
+//
+// It ends with 0 when every check held and the run was worth judging, 1 when a check was violated, and 2 when the
+// history cannot be read or the run did not show what it had to.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
+)
+
+// What the program ends with.
+const (
+	held      = 0
+	violated  = 1
+	worthless = 2
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: check DIR")
+		os.Exit(worthless)
+	}
+	os.Exit(run(os.Args[1], os.Stdout, os.Stderr))
+}
+
+func run(dir string, out, problems io.Writer) int {
+	l, err := verdict.Load(dir)
+	if err != nil {
+		fmt.Fprintln(problems, "check: unreadable:", err)
+		return worthless
+	}
+	v := verdict.Judge(l)
+	if err := verdict.Print(out, l, v); err != nil {
+		fmt.Fprintln(problems, "check:", err)
+		return worthless
+	}
+	switch {
+	case v.Violated():
+		return violated
+	case len(v.Vacuous) > 0:
+		return worthless
+	}
+	return held
+}

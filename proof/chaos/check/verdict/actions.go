@@ -1,0 +1,148 @@
+package verdict
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// action is a person's or a service's call.
+type action struct {
+	history.Action
+	tx       *transaction // nil: its own
+	answered int64        // At of its ActionEnd; 0: never
+	err      string
+	undone   bool
+	place    Place
+}
+
+// took tells whether an action changed its entry.
+func (a *action) took() certainty {
+	did := failed(a.err)
+	switch {
+	case a.undone:
+		return never
+	case a.answered == 0:
+		did = maybe
+	}
+	if a.tx != nil {
+		did = min(did, a.tx.came())
+	}
+	return did
+}
+
+// move is what an action makes of its entry.
+func (a *action) move() string {
+	if a.Action.Action == history.ActionRequeue && a.Compensate {
+		return moveRequeueUndo
+	}
+	for move, action := range actionOf {
+		if action == a.Action.Action && move != moveRequeueUndo {
+			return move
+		}
+	}
+	return ""
+}
+
+// call is an action that may have changed an entry.
+type call struct {
+	*action
+	surely bool // it has changed this very entry
+}
+
+// doneTo is a move of an entry that an action makes.
+type doneTo struct {
+	id   uint64
+	move string
+}
+
+func (d doneTo) compare(other doneTo) int {
+	return cmp.Or(cmp.Compare(d.id, other.id), cmp.Compare(d.move, other.move))
+}
+
+// checkActions: each of a person's and a service's moves that certainly happened is there, as it was asked for and
+// within the time of its call; and no more are there than may have happened. A call with no answer, or with that of a
+// broken connection, may have done its work, and at any time after: its statement may still be on its way.
+func checkActions(l *Ledger, c *Check) {
+	calls := l.callsByMove(c)
+	there := make(map[doneTo][]*step)
+	l.each(func(e *Entry) {
+		for i := range e.steps {
+			s := &e.steps[i]
+			if actionOf[s.move] == "" {
+				continue
+			}
+			d := doneTo{e.ID, s.move}
+			there[d] = append(there[d], s)
+			switch made := calls[d]; {
+			case len(there[d]) > len(made):
+				c.violate(e, append(places(made), s.place), "%s, %d times, and nobody may have done it more than %d times", s.move, len(there[d]), len(made))
+			case !slices.ContainsFunc(made, func(a call) bool { return l.does(a, s) }):
+				c.violate(e, append(places(made), s.place), "%s, and nobody asked for it so, by then", s.move)
+			}
+		}
+	})
+	for _, d := range slices.SortedFunc(maps.Keys(calls), doneTo.compare) {
+		n := 0
+		for _, a := range calls[d] {
+			if !a.surely {
+				continue
+			}
+			if n++; !slices.ContainsFunc(there[d], func(s *step) bool { return l.does(a, s) }) {
+				c.violate(l.Entries[d.id], []Place{a.place}, "%s was answered, and is not there", d.move)
+			}
+		}
+		if n > len(there[d]) {
+			c.violate(l.Entries[d.id], places(calls[d]), "%s was answered %d times, and is there %d times", d.move, n, len(there[d]))
+		}
+	}
+}
+
+// callsByMove finds what may have been done to each entry. An action on a key may have hit any entry that ever had it.
+func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
+	calls := make(map[doneTo][]call)
+	rows := l.entriesByKey()
+	for i := range l.actions {
+		a := &l.actions[i]
+		c.Looked++
+		var ids []uint64
+		for _, e := range rows[a.Key] {
+			ids = append(ids, e.ID)
+		}
+		if len(ids) == 0 && a.ID != 0 {
+			ids = []uint64{a.ID}
+		}
+		took := a.took()
+		if took == surely && len(ids) == 0 {
+			c.violate(nil, []Place{a.place}, "%s of %q was answered, and no such entry was ever there", a.Action.Action, a.Key)
+		}
+		for _, id := range ids {
+			if d := (doneTo{id, a.move()}); took != never {
+				calls[d] = append(calls[d], call{a, took == surely && len(ids) == 1})
+			}
+		}
+	}
+	return calls
+}
+
+// does reports whether a step may be what a call did: it is of the time of the call, and makes the entry due as was
+// asked for.
+func (l *Ledger) does(a call, s *step) bool {
+	answered := a.answered != 0 && a.err == ""
+	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
+	return (inTime || !l.compares(s, a.At)) && (!delays(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
+}
+
+// delays reports whether a move of a person's makes its entry due at a time they name.
+func delays(move string) bool {
+	return move == moveReschedule || move == moveRequeue || move == moveRequeueUndo
+}
+
+func places(calls []call) (found []Place) {
+	for _, a := range calls {
+		found = append(found, a.place)
+	}
+	return found
+}

@@ -1,0 +1,58 @@
+package verdict
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// wrongHistory is one with one thing wrong, and the checks that must say so.
+type wrongHistory struct {
+	name   string
+	checks []string
+	tell   func(s *story)
+}
+
+var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople)
+
+// act has somebody settle what a story leaves open, so that only its own fault is found.
+func (s *story) act(e *subject) {
+	e.act(history.ActionCancel, "")
+	e.settle(cancelled, "person", nil)
+}
+
+func TestEveryWrongHistoryIsCaughtByItsCheck(t *testing.T) {
+	for _, w := range wrong {
+		t.Run(w.name, func(t *testing.T) {
+			s := newStory(t)
+			w.tell(s)
+			s.rest()
+			v := s.violates(w.checks...)
+			for _, c := range v.Checks {
+				for _, f := range c.Findings {
+					require.NotEmpty(t, f.What)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryCheckHasAWrongHistory(t *testing.T) {
+	caught := make(map[string]bool)
+	for _, w := range wrong {
+		for _, name := range w.checks {
+			caught[name] = true
+		}
+	}
+	for _, w := range wrongAtRest {
+		caught[w.check] = true
+	}
+	s := newStory(t)
+	s.rest()
+	for _, c := range s.judge().Checks {
+		require.True(t, caught[c.Name], "no wrong history for the check %q", c.Name)
+	}
+}

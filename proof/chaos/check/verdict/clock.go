@@ -1,0 +1,80 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// clock translates the database's clock, which faults may move.
+type clock struct{ samples []history.Clock }
+
+// jump is a difference between two samples' offsets that is a move of the clock, not the way of the question.
+const jump = 100_000 // µs
+
+func (c *clock) sort() {
+	slices.SortStableFunc(c.samples, func(a, b history.Clock) int { return int(a.At - b.At) })
+}
+
+func offset(s history.Clock) int64 { return s.DBNow - s.At }
+
+// around returns the samples taken before and after an audit row was written; the same one twice at the ends.
+func (c *clock) around(seq uint64) (before, after int) {
+	i, _ := slices.BinarySearchFunc(c.samples, seq, func(s history.Clock, seq uint64) int {
+		if s.AuditSeq < seq {
+			return -1
+		}
+		return 1
+	})
+	return max(0, i-1), min(i, len(c.samples)-1)
+}
+
+// wall is the moment of an audit row on the wall clock.
+func (c *clock) wall(seq uint64, now int64) int64 {
+	if len(c.samples) == 0 {
+		return now
+	}
+	i, j := c.around(seq)
+	before, after := c.samples[i], c.samples[j]
+	byBefore, byAfter := now-offset(before), now-offset(after)
+	if abs(byBefore-byAfter) < jump || inside(byBefore, before, after) {
+		return byBefore
+	}
+	return byAfter
+}
+
+func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
+
+// moved reports whether the database's clock was moved about when an audit row was written: the time its
+// statement read and the one its transaction had decided by may then be of different clocks.
+func (c *clock) moved(seq uint64) bool {
+	if len(c.samples) == 0 {
+		return false
+	}
+	i, j := c.around(seq)
+	for k := max(0, i-2); k < min(j+2, len(c.samples)-1); k++ {
+		if abs(offset(c.samples[k])-offset(c.samples[k+1])) >= jump {
+			return true
+		}
+	}
+	return false
+}
+
+// setBack is how far the database's clock was set back about when an audit row was written, at most; µs.
+func (c *clock) setBack(seq uint64) (by int64) {
+	if len(c.samples) == 0 {
+		return 0
+	}
+	i, j := c.around(seq)
+	for k := max(0, i-2); k < min(j+2, len(c.samples)-1); k++ {
+		by = max(by, offset(c.samples[k])-offset(c.samples[k+1]))
+	}
+	return by
+}
+
+func abs(n int64) int64 {
+	if n < 0 {
+		return -n
+	}
+	return n
+}

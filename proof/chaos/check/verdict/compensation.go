@@ -1,0 +1,53 @@
+package verdict
+
+import "github.com/compensator-go/compensator/proof/chaos/history"
+
+// checkCompensation: the undo runs only while its entry is compensating, after a failure was recorded in the same
+// epoch or a person asked for it, and never in an epoch with a success.
+func checkCompensation(l *Ledger, c *Check) {
+	l.each(func(e *Entry) {
+		success, begun := make(map[uint32]Place), make(map[uint32]bool)
+		for i := range e.steps {
+			s := &e.steps[i]
+			switch s.move {
+			case moveSuccess, moveComplete:
+				success[s.new.epoch] = s.place
+			case moveExhausted, moveCrashedUndo, moveRequeueUndo:
+				begun[s.new.epoch] = true
+			}
+			l.checkUndoOf(e, s, c)
+		}
+		for i := range e.attempts {
+			a := &e.attempts[i]
+			if !a.compensation {
+				continue
+			}
+			c.Looked++
+			if at, ok := success[a.epoch]; ok {
+				c.violate(e, append(a.places(), at), "was compensated in epoch %d, which succeeded", a.epoch)
+			}
+			if !begun[a.epoch] {
+				c.violate(e, a.places(), "was compensated in epoch %d, which no failure, crash or person brought there", a.epoch)
+			}
+		}
+	})
+}
+
+// checkUndoOf: giving up leads to the compensation of a type that has one, and to a person otherwise.
+func (l *Ledger) checkUndoOf(e *Entry, s *step, c *Check) {
+	t := l.typeOf(e)
+	if t == nil {
+		return
+	}
+	undoes := t.Compensation != history.CompensationNone
+	switch {
+	case (s.move == moveExhausted || s.move == moveCrashedUndo) && !undoes:
+		c.violate(e, []Place{s.place}, "is to be compensated, and its type has no compensation")
+	case s.move == moveDead && undoes:
+		c.violate(e, []Place{s.place}, "is dead without having been compensated")
+	case s.move == moveCrashedUndo && !t.CompensateCrashed:
+		c.violate(e, []Place{s.place}, "is compensated after crashes, which its type does not ask for")
+	case s.move == moveCrashed && t.CompensateCrashed && undoes && s.old.state != compensating:
+		c.violate(e, []Place{s.place}, "is dead after crashes, and its type asks for the compensation")
+	}
+}

@@ -1,0 +1,141 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// checkLost: a commit that was acknowledged left its entries; and every entry, however its commit was answered,
+// has come to its end unless it is not due yet.
+func checkLost(l *Ledger, c *Check) {
+	rows := l.entriesByKey()
+	for i := range l.inserts {
+		in := &l.inserts[i]
+		here := rows[in.Key]
+		switch {
+		case in.tx.came() != surely || in.undone || in.err != "" || !in.answered:
+			continue
+		case in.dup && !slices.ContainsFunc(here, func(e *Entry) bool { return l.repeats(in, e) }):
+			c.violate(nil, []Place{in.place}, "%q was answered as a duplicate, and no such entry was there", in.Key)
+		case !in.dup && !slices.ContainsFunc(here, in.made):
+			c.violate(nil, []Place{in.place}, "%q was committed, and its entry is not in the table", in.Key)
+		}
+		c.Looked++
+	}
+	if l.marks[history.MarkQuiescent] == 0 {
+		c.violate(nil, nil, "the run never came to rest")
+		c.note("the dumps may be of different moments: attempts, effects, compensation, audit and queue can be violated by that alone")
+	}
+	l.each(func(e *Entry) {
+		last, exists := e.last()
+		if !exists || terminal(last.state) || !l.served(e) {
+			return
+		}
+		if e.row == nil || e.row.NextAt*1000 > e.row.DBNow {
+			return // not due yet; without a row the audit check speaks
+		}
+		c.violate(e, append(e.lines(last.version), e.rowPlace), "forgotten in state %d: due %d ms before the end", last.state, e.row.DBNow/1000-e.row.NextAt)
+	})
+}
+
+// made reports whether an entry is this insert's.
+func (in *insert) made(e *Entry) bool {
+	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
+}
+
+// repeats reports whether an insert can have found an entry in the table. One that is being purged may still be seen;
+// one whose purge is over may not.
+func (l *Ledger) repeats(in *insert, e *Entry) bool {
+	gone := e.deletion()
+	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
+}
+
+func (l *Ledger) entriesByKey() map[string][]*Entry {
+	rows := make(map[string][]*Entry, len(l.Entries))
+	l.each(func(e *Entry) {
+		if len(e.steps) > 0 {
+			rows[e.Key] = append(rows[e.Key], e)
+		}
+	})
+	return rows
+}
+
+// source finds the inserts that may have made an entry.
+func (l *Ledger) source(e *Entry) (found []*insert) {
+	for _, n := range l.keys[e.Key] {
+		if in := &l.inserts[n]; in.wrote() != never && in.made(e) {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+// checkPhantom: a row comes from a transaction whose commit was asked for and did not certainly fail; and no
+// attempt began before that was asked.
+func checkPhantom(l *Ledger, c *Check) {
+	rows := l.entriesByKey()
+	l.each(func(e *Entry) {
+		c.Looked++
+		if len(e.steps) == 0 {
+			c.violate(e, e.allLines(), "ran, or left an effect, and was never in the table")
+			return
+		}
+		from := l.source(e)
+		if len(from) == 0 {
+			c.violate(e, append(l.askedFor(e.Key), e.allLines()...), "is in the table, and no transaction that may have committed inserted it")
+			return
+		}
+		if slices.ContainsFunc(rows[e.Key], e.besides) {
+			c.violate(e, e.allLines(), "is the second row of one idempotent id")
+		}
+		asked := from[0].tx.asked
+		for _, in := range from {
+			asked = min(asked, in.tx.asked)
+		}
+		for i := range e.attempts {
+			if a := &e.attempts[i]; a.began < asked {
+				c.violate(e, append(a.places(), from[0].place), "ran %d µs before its commit was asked for", asked-a.began)
+			}
+		}
+	})
+}
+
+// besides reports whether an entry was inserted while another was in the table.
+func (e *Entry) besides(other *Entry) bool {
+	inserted, gone := e.steps[0].seq, other.deletion()
+	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
+}
+
+// askedFor are the lines of all inserts under a key.
+func (l *Ledger) askedFor(key string) (found []Place) {
+	for _, n := range l.keys[key] {
+		found = append(found, l.inserts[n].place)
+	}
+	return found
+}
+
+// checkResolve: an entry that Resolve found is there, and one that it did not find was rolled back for good.
+func checkResolve(l *Ledger, c *Check) {
+	rows := l.entriesByKey()
+	for i := range l.resolved {
+		r := &l.resolved[i]
+		if r.Err != "" && r.Err != history.ErrNotFound {
+			continue // it could not tell; one that never can leaves nothing to look at, which is vacuous
+		}
+		for _, n := range r.tx.inserts {
+			in := &l.inserts[n]
+			if in.Key != r.Key || in.dup || in.undone {
+				continue
+			}
+			c.Looked++
+			at := slices.IndexFunc(rows[r.Key], in.made)
+			switch {
+			case r.Err == "" && (at < 0 || rows[r.Key][at].ID != r.ID):
+				c.violate(nil, []Place{in.place, r.place}, "Resolve found %q as entry %d, which was never in the table", r.Key, r.ID)
+			case r.Err != "" && at >= 0:
+				c.violate(rows[r.Key][at], []Place{in.place, r.place}, "is in the table, and Resolve answered that it was rolled back")
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package verdict
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// Ledger is a run, as its history tells it.
+type Ledger struct {
+	Run       history.Run
+	Entries   map[uint64]*Entry
+	IDs       []uint64 // of Entries, ascending
+	Faults    []Fault  // by their beginning
+	Stalls    []Stall
+	Deadlocks []history.Deadlock
+	Members   []history.Member
+	Lines     int // read
+
+	files     []string
+	types     map[string]*history.Type
+	processes []process
+	txs       []*transaction
+	inserts   []insert
+	keys      map[string][]int32 // inserts by idempotent id
+	resolved  []resolved
+	actions   []action
+	events    []history.Event
+	marks     map[string]int64 // the last of each, wall µs
+	clock     clock
+	felt      int64 // how long a stall is felt after its end, µs
+}
+
+// Place is a line of the history.
+type Place struct{ file, line int32 }
+
+// process is one incarnation of an app.
+type process struct {
+	app     string
+	started int64
+	last    int64 // At of its last line
+	ended   bool  // in order: MarkExit
+	killed  bool  // it left no mark of its end, and its app was started again
+}
+
+// diedBefore reports whether the process was killed before a moment.
+func (p process) diedBefore(at int64) bool { return p.killed && p.last < at }
+
+func (l *Ledger) typeOf(e *Entry) *history.Type { return l.types[e.Type] }
+
+// served reports whether some process has a handler for the entry.
+func (l *Ledger) served(e *Entry) bool {
+	t := l.typeOf(e)
+	return t != nil && t.Handler != history.HandlerNone
+}
+
+// each visits the entries in the order of their ids.
+func (l *Ledger) each(visit func(e *Entry)) {
+	for _, id := range l.IDs {
+		visit(l.Entries[id])
+	}
+}
+
+// name writes a place as file:line.
+func (l *Ledger) name(p Place) string {
+	return history.Line{File: l.files[p.file], Number: int(p.line)}.String()
+}
+
+// finish puts everything in order once all files are read.
+func (l *Ledger) finish() error {
+	if len(l.types) == 0 {
+		return fmt.Errorf("the history has no run line, or one without types")
+	}
+	l.clock.sort()
+	l.findKilled()
+	l.findSeen()
+	slices.SortFunc(l.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	end := l.marks[history.MarkHealed]
+	if end == 0 {
+		end = l.endOfRun()
+	}
+	for i := range l.Faults {
+		if l.Faults[i].End == 0 {
+			l.Faults[i].End = end
+		}
+	}
+	if l.felt = stallFelt; l.overloaded() {
+		l.felt = stallFeltLong
+	}
+	l.IDs = slices.Sorted(maps.Keys(l.Entries))
+	l.each(func(e *Entry) {
+		slices.SortStableFunc(e.attempts, func(a, b attempt) int { return int(a.began - b.began) })
+		for i := range e.steps {
+			s := &e.steps[i]
+			s.wall = l.clock.wall(s.seq, s.now)
+			s.move = classify(s)
+		}
+	})
+	return nil
+}
+
+func (l *Ledger) findKilled() {
+	latest := make(map[string]int64)
+	for _, p := range l.processes {
+		latest[p.app] = max(latest[p.app], p.started)
+	}
+	for i := range l.processes {
+		p := &l.processes[i]
+		p.killed = !p.ended && p.started < latest[p.app]
+	}
+}
+
+// findSeen finds the transactions of which a row is in the table: then all of each is, whatever its COMMIT answered.
+func (l *Ledger) findSeen() {
+	for i := range l.inserts {
+		in := &l.inserts[i]
+		if in.id == 0 || in.dup || in.undone {
+			continue
+		}
+		e := l.Entries[in.id]
+		in.tx.seen = in.tx.seen || e != nil && len(e.steps) > 0 && e.Key == in.Key && e.Type == in.Type
+	}
+}
+
+func (l *Ledger) endOfRun() int64 {
+	var end int64
+	for _, p := range l.processes {
+		end = max(end, p.last)
+	}
+	return end
+}

@@ -1,0 +1,211 @@
+package verdict
+
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// The states, as stored.
+const (
+	pending      int8 = 0
+	retrying     int8 = -1
+	dead         int8 = -2
+	compensating int8 = -3
+	succeeded    int8 = 1
+	compensated  int8 = 2
+	cancelled    int8 = 3
+	byHand       int8 = 4
+)
+
+func terminal(state int8) bool { return !slices.Contains(open, state) }
+
+// open are the states an entry can be claimed in; waiting those its handler runs in.
+var (
+	open    = []int8{pending, retrying, compensating}
+	waiting = []int8{pending, retrying}
+)
+
+// change is what a move does to a column.
+type change int
+
+const (
+	same       change = iota
+	plusOne           // grows by one
+	minusOne          // falls by one
+	zero              // becomes 0
+	fresh             // another value than before
+	kept              // same, or one less: a reschedule under a lease
+	now               // the database's now
+	nowOrLater        // now, or after it
+	ended             // becomes 0, and was not: a lease that is given back
+	renewed           // the present or later: a lease
+)
+
+// move is a line of the table's contract: what a write of the library may do to a row. The columns it does not
+// name stay as they are.
+type move struct {
+	name     string
+	born     bool // only of a row that stands as it was inserted, leased: its delivery counts already
+	from     []int8
+	to       []int8 // nil: the state stays
+	version  change
+	epoch    change
+	process  change
+	undo     change // compensate_count
+	delivery change
+	lease    change
+	next     change
+	token    change
+	by       []string // what ended_by becomes; nil: it stays
+}
+
+// The names of the moves.
+const (
+	moveInsert      = "insert"
+	moveDelete      = "delete"
+	moveTouch       = "touch" // nothing of ours was changed
+	moveRenew       = "renew"
+	moveClaim       = "claim"
+	moveOwnClaim    = "claim of its own" // by the process that recorded it, of what its insert had leased for it
+	moveRelease     = "release"
+	moveSuccess     = "success"
+	moveRetry       = "failure"
+	moveExhausted   = "exhausted to compensation"
+	moveDead        = "exhausted to dead"
+	movePause       = "pause" // snooze, unavailable, an orderly stop
+	moveCompensated = "compensated"
+	moveUndoFailed  = "compensation failed"
+	moveUndoDead    = "compensation exhausted"
+	moveCrashed     = "quarantine"
+	moveCrashedUndo = "quarantine to compensation"
+	moveComplete    = "complete"
+	moveCancel      = "cancel"
+	moveReschedule  = "reschedule"
+	moveRequeue     = "requeue"
+	moveRequeueUndo = "requeue to compensation"
+	moveSettledHand = "settle by hand"
+)
+
+var nobody = []string{""}
+
+// moves is the contract. No two lines fit the same change; see TestNoTwoMovesFitOneChange.
+var moves = []move{
+	{name: moveTouch},
+	{name: moveRenew, from: open, lease: renewed},
+	{name: moveClaim, from: open, version: plusOne, delivery: plusOne, lease: renewed, token: fresh},
+	{name: moveOwnClaim, born: true, from: []int8{pending}, version: plusOne, lease: renewed, token: fresh},
+	{name: moveRelease, from: open, version: plusOne, delivery: minusOne, lease: ended},
+
+	{name: moveSuccess, from: waiting, to: []int8{succeeded}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
+		by: []string{"handler"}},
+	{name: moveRetry, from: waiting, to: []int8{retrying}, version: plusOne, process: plusOne, delivery: zero, lease: ended, next: nowOrLater, token: fresh},
+	{name: moveExhausted, from: waiting, to: []int8{compensating}, version: plusOne, process: plusOne, delivery: zero, lease: ended, next: now, token: fresh},
+	{name: moveDead, from: waiting, to: []int8{dead}, version: plusOne, process: plusOne, delivery: zero, lease: ended, next: now, token: fresh,
+		by: []string{"exhausted", "permanent"}},
+	{name: movePause, from: open, version: plusOne, delivery: zero, lease: ended, next: nowOrLater, token: fresh},
+
+	{name: moveCompensated, from: []int8{compensating}, to: []int8{compensated}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
+		by: []string{"handler"}},
+	{name: moveUndoFailed, from: []int8{compensating}, version: plusOne, undo: plusOne, delivery: zero, lease: ended, next: nowOrLater, token: fresh},
+	{name: moveUndoDead, from: []int8{compensating}, to: []int8{dead}, version: plusOne, undo: plusOne, delivery: zero, lease: ended, next: now, token: fresh,
+		by: []string{"exhausted", "permanent"}},
+
+	{name: moveCrashed, from: open, to: []int8{dead}, version: plusOne, delivery: zero, lease: ended, next: now, token: fresh, by: []string{"crash"}},
+	{name: moveCrashedUndo, from: waiting, to: []int8{compensating}, version: plusOne, delivery: zero, lease: ended, next: now, token: fresh},
+
+	{name: moveComplete, from: waiting, to: []int8{succeeded}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
+		by: []string{"complete"}},
+	{name: moveCancel, from: waiting, to: []int8{cancelled}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
+		by: []string{"person"}},
+	{name: moveReschedule, from: waiting, version: plusOne, delivery: kept, next: nowOrLater, token: fresh},
+	{name: moveRequeue, from: []int8{dead, succeeded, compensated, cancelled, byHand, retrying}, to: []int8{pending}, version: plusOne, epoch: plusOne,
+		process: zero, undo: zero, delivery: zero, lease: zero, next: nowOrLater, token: fresh, by: nobody},
+	{name: moveRequeueUndo, from: []int8{dead, succeeded, compensated, cancelled, byHand, retrying}, to: []int8{compensating}, version: plusOne, epoch: plusOne,
+		process: zero, undo: zero, delivery: zero, lease: zero, next: nowOrLater, token: fresh, by: nobody},
+	{name: moveSettledHand, from: []int8{dead, retrying, compensating}, to: []int8{byHand}, version: plusOne, epoch: plusOne,
+		delivery: zero, lease: zero, next: now, token: fresh, by: []string{"person"}},
+}
+
+// classify finds the move that a step is; "" when the contract has none.
+func classify(s *step) string {
+	switch {
+	case s.move == moveInsert && bornRight(s):
+		return moveInsert
+	case s.move == moveInsert:
+		return ""
+	case s.move == moveDelete:
+		return moveDelete // judged by the purge check
+	}
+	for i := range moves {
+		if moves[i].fits(s) {
+			return moves[i].name
+		}
+	}
+	return ""
+}
+
+func (m *move) fits(s *step) bool {
+	o, n, at := &s.old, &s.new, s.nowMS()
+	return (!m.born || o.version == 0 && o.deliveryCount == 1 && o.leaseUntil > 0) &&
+		(m.from == nil || slices.Contains(m.from, o.state)) &&
+		(m.to == nil && n.state == o.state || slices.Contains(m.to, n.state)) &&
+		m.version.fits(int64(o.version), int64(n.version), at) &&
+		m.epoch.fits(int64(o.epoch), int64(n.epoch), at) &&
+		m.process.fits(int64(o.processCount), int64(n.processCount), at) &&
+		m.undo.fits(int64(o.compensateCount), int64(n.compensateCount), at) &&
+		m.delivery.fits(int64(o.deliveryCount), int64(n.deliveryCount), at) &&
+		m.lease.fits(o.leaseUntil, n.leaseUntil, at) &&
+		m.next.fits(o.nextAt, n.nextAt, at) &&
+		m.token.fits(int64(o.token), int64(n.token), at) &&
+		(m.by == nil && n.endedBy == o.endedBy || slices.Contains(m.by, n.endedBy))
+}
+
+// claims reports whether a step takes a lease for an attempt, in whatever way.
+func (s *step) claims() bool {
+	return s.move == moveClaim || s.move == moveOwnClaim || s.move == moveInsert && s.new.deliveryCount > 0
+}
+
+// rounding is what lies between the clock the trigger reads and the one the statement does: both are of one
+// statement, but not of one precision. ms.
+const rounding = 2
+
+func (c change) fits(before, after, at int64) bool {
+	switch c {
+	case same:
+		return after == before
+	case plusOne:
+		return after == before+1
+	case minusOne:
+		return after == before-1 && after >= 0
+	case zero:
+		return after == 0
+	case fresh:
+		return after != before
+	case kept:
+		return after == before || after == before-1 && after >= 0
+	case now:
+		return abs(after-at) <= rounding
+	case nowOrLater, renewed:
+		return after >= at-rounding
+	case ended:
+		return before > 0 && after == 0
+	}
+	return false
+}
+
+// bornRight is the contract of an insert: pending, due now or later, and either free or leased by its own insert,
+// which only an entry due at once is.
+func bornRight(s *step) bool {
+	n := &s.new
+	fresh := image{token: n.token, nextAt: n.nextAt, leaseUntil: n.leaseUntil, deliveryCount: n.deliveryCount}
+	leased := n.deliveryCount == 1 && n.leaseUntil > s.nowMS() && now.fits(0, n.nextAt, s.nowMS())
+	free := n.deliveryCount == 0 && n.leaseUntil == 0 && nowOrLater.fits(0, n.nextAt, s.nowMS())
+	return *n == fresh && (leased || free)
+}
+
+// A person or a service made these moves; the engine the others.
+var actionOf = map[string]string{
+	moveComplete: history.ActionComplete, moveCancel: history.ActionCancel, moveReschedule: history.ActionReschedule,
+	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledHand: history.ActionSettleByHand,
+}

@@ -1,0 +1,88 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// checkProducers: no deadlock is between a producer's statement and one of the library's own. Lock waits of producers
+// are told, and where they came from; they are not judged, as the server does not say whom they waited for: another
+// producer of the same key is as good a guess.
+func checkProducers(l *Ledger, c *Check) {
+	for i := range l.Deadlocks {
+		d := &l.Deadlocks[i]
+		var roles []string
+		for _, s := range d.Statements {
+			roles = append(roles, role(s))
+		}
+		if slices.Contains(roles, roleProducer) && slices.Contains(roles, roleLibrary) {
+			c.violate(nil, nil, "a deadlock between a producer's statement and the library's: %q", d.Statements)
+		}
+		c.note("deadlock between: %s", strings.Join(roles, ", "))
+	}
+	c.Notes = counted(c.Notes)
+	waits, outside, deadlocks := 0, 0, 0
+	for i := range l.inserts {
+		in := &l.inserts[i]
+		c.Looked++
+		switch in.err {
+		case history.ErrLockWait:
+			waits++
+			if !l.hit(in.At-recovery, in.At, "", history.TouchesLocks, history.TouchesDatabase, history.TouchesAppToDB) {
+				outside++
+			}
+		case history.ErrDeadlock:
+			deadlocks++
+		}
+	}
+	c.note("inserts refused: %d by a lock wait (%d of them while no fault held locks or the database), %d by a deadlock", waits, outside, deadlocks)
+}
+
+// Whose a statement of a deadlock report is.
+const (
+	roleNemesis  = "nemesis"
+	roleLibrary  = "library"
+	roleProducer = "producer"
+	roleOther    = "other"
+)
+
+// role tells by the text of a statement whose it is. A service's CancelTx and the like are "other": they lock rows
+// in the service's own transaction.
+func role(statement string) string {
+	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
+	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")
+	switch {
+	case strings.Contains(s, strings.ToUpper(history.NemesisComment)):
+		return roleNemesis
+	case engine, strings.HasPrefix(s, "DELETE") && strings.Contains(s, "STATE+0="):
+		return roleLibrary
+	case strings.HasPrefix(s, "INSERT INTO") && strings.Contains(s, "IDEMPOTENT_ID"), strings.Contains(s, "/* PRODUCER */"):
+		return roleProducer
+	}
+	return roleOther
+}
+
+// counted folds equal lines into one with their number.
+func counted(lines []string) []string {
+	count := make(map[string]int)
+	var order []string
+	for _, s := range lines {
+		if count[s]++; count[s] == 1 {
+			order = append(order, s)
+		}
+	}
+	for i, s := range order {
+		order[i] = plural(count[s], s)
+	}
+	return order
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return what
+	}
+	return fmt.Sprintf("%s (%d times)", what, n)
+}

@@ -1,0 +1,249 @@
+package verdict
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+// notDue is an entry that is not due when the run comes to rest.
+func (s *story) notDue() *subject {
+	e := s.entry("ship")
+	e.delay = 30_000
+	e.record(false, history.CommitOK)
+	return e
+}
+
+// without takes the records out that match.
+func (s *story) without(file string, match func(history.Record) bool) {
+	var rest []history.Record
+	for _, r := range s.records[file] {
+		if !match(r) {
+			rest = append(rest, r)
+		}
+	}
+	s.records[file] = rest
+}
+
+func member(r history.Record) bool { _, ok := r.(*history.Member); return ok }
+
+// wrongAtRest are histories whose end is wrong.
+var wrongAtRest = []struct {
+	name  string
+	check string
+	tell  func(s *story)
+}{
+	{"the queue has forgotten an entry", "queue", func(s *story) {
+		s.notDue()
+		s.rest()
+		s.without("driver", member)
+	}},
+	{"the queue has an entry much too late", "queue", func(s *story) {
+		s.notDue()
+		s.rest()
+		for i := range s.members {
+			s.members[i].Score += 20_000
+		}
+	}},
+	{"the queue has an entry under another type", "queue", func(s *story) {
+		s.notDue()
+		s.rest()
+		for i := range s.members {
+			s.members[i].Type = "pay"
+		}
+	}},
+	{"the queue offers what is long done, and nobody takes it away", "queue", func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomeOK).succeed()
+		s.members = append(s.members, history.Member{Type: "ship", ID: e.id, Score: float64(s.now/1000 - 60_000), Now: s.now})
+		s.rest()
+	}},
+	{"the queue has forgotten an entry that nobody serves", "queue", func(s *story) {
+		s.committed("nobody")
+		s.rest()
+		s.without("driver", member)
+	}},
+	{"the run never came to rest", "lost", func(s *story) {
+		s.committed("ship").claim().run("app1").end(history.OutcomeOK).succeed()
+		s.rest()
+		s.without("driver", func(r history.Record) bool { _, ok := r.(*history.Mark); return ok })
+	}},
+}
+
+func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
+	for _, w := range wrongAtRest {
+		t.Run(w.name, func(t *testing.T) {
+			s := newStory(t)
+			w.tell(s)
+			s.violates(w.check)
+		})
+	}
+}
+
+// full is a run that shows everything.
+func full(t *testing.T) *story {
+	s := newStory(t)
+	for _, name := range slices.Sorted(maps.Keys(strange)) {
+		if !slices.Contains(alone, name) {
+			strange[name](s)
+		}
+	}
+	s.run.FaultKinds = []string{"kill", "pause", "flush"}
+	s.fault("flush", "redis", 10, history.TouchesQueueData)
+	s.write("app1", &history.Event{At: s.now, Event: history.EventReconciled, Announced: 3})
+	s.write("app1", &history.Event{At: s.now, Event: history.EventReconciled, Polled: 1})
+	s.run.MinEntries = 20
+	s.rest()
+	return s
+}
+
+func TestRunThatShowsEverythingHoldsAndIsNotVacuous(t *testing.T) {
+	require.Empty(t, full(t).holds().Vacuous)
+}
+
+func TestWhatARunDidNotShowIsNamed(t *testing.T) {
+	event := func(match func(*history.Event) bool) func(*story) {
+		return func(s *story) {
+			for _, app := range []string{"app1", "app2"} {
+				s.without(app, func(r history.Record) bool { e, ok := r.(*history.Event); return ok && match(e) })
+			}
+		}
+	}
+	for name, hide := range map[string]func(s *story){
+		"fault: never":    func(s *story) { s.run.FaultKinds = append(s.run.FaultKinds, "never") },
+		ShowsEntries:      func(s *story) { s.run.MinEntries = 1000 },
+		ShowsDropped:      event(func(e *history.Event) bool { return e.Event == history.EventOutcomeDropped }),
+		ShowsPolled:       event(func(e *history.Event) bool { return e.Polled > 0 }),
+		ShowsAnnounced:    event(func(e *history.Event) bool { return e.Announced > 0 }),
+		"fault: flush":    func(s *story) { s.failFaults("flush") },
+		"check: attempts": func(s *story) { *s = *nothing(t) },
+		"check: early":    func(s *story) { *s = *nothing(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := full(t)
+			hide(s)
+			vacuous := s.judge().Vacuous
+			require.True(t, hasPrefix(vacuous, name+": "), "got %q, want %q among them", vacuous, name)
+		})
+	}
+}
+
+// failFaults has every fault of a kind end with an error: it was never made.
+func (s *story) failFaults(kind string) {
+	of := make(map[uint64]bool)
+	for _, r := range s.records["driver"] {
+		switch r := r.(type) {
+		case *history.Fault:
+			of[r.N] = r.Fault == kind
+		case *history.FaultEnd:
+			if of[r.N] {
+				r.Err = "refused"
+			}
+		}
+	}
+}
+
+// nothing is a run in which nothing happened.
+func nothing(t *testing.T) *story {
+	s := newStory(t)
+	s.rest()
+	return s
+}
+
+func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
+	vacuous := nothing(t).judge().Vacuous
+	for _, name := range []string{
+		ShowsEntries, ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
+		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
+	} {
+		require.True(t, hasPrefix(vacuous, name+": "), "got %q, want %q among them", vacuous, name)
+	}
+}
+
+// Each demand is met by the story that is told for it, and by no run without it.
+func TestDemandIsMetByItsStory(t *testing.T) {
+	for demand, name := range map[string]string{
+		ShowsUnknownHappened: "unknown commit that happened",
+		ShowsUnknownNever:    "unknown commit that did not",
+		ShowsRollback:        "rolled back",
+		ShowsSavepoint:       "rolled back to a savepoint",
+		ShowsDuplicate:       "recorded again in another transaction",
+		ShowsBornClaimed:     "born claimed",
+		ShowsLostLease:       "born claimed, and its process was killed",
+		ShowsQuarantine:      "quarantined",
+		ShowsCompensated:     "compensated at the second try",
+		ShowsDead:            "failed, retried and exhausted",
+		ShowsTimeAsked:       "retry after, and not before",
+	} {
+		s := newStory(t)
+		strange[name](s)
+		s.rest()
+		require.False(t, hasPrefix(s.judge().Vacuous, demand+": "), "%q after %q", demand, name)
+	}
+}
+
+func TestExcusedDemandIsNotMadeButTold(t *testing.T) {
+	s := full(t)
+	s.run.FaultKinds = append(s.run.FaultKinds, "never")
+	s.run.Excused = map[string]string{"fault: never": "the run is short"}
+	s.run.Unavailable = map[string]string{"clock skew": "no libfaketime"}
+	v := s.judge()
+	require.Empty(t, v.Vacuous)
+	require.Equal(t, []string{"fault: clock skew: not available: no libfaketime", "fault: never: the run is short"}, v.Excused)
+}
+
+func hasPrefix(lines []string, prefix string) bool {
+	for _, line := range lines {
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// On a machine that was too busy for much of the run, a stall is felt for longer; but not for ever.
+func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
+	for _, test := range []struct {
+		busy, later int64 // ms
+		lost        bool
+	}{{1000, 5000, true}, {100_000, 5000, false}, {100_000, 15_000, true}} {
+		s := newStory(t)
+		s.run.At = s.now
+		s.stall("driver", test.busy)
+		s.wait(test.later)
+		e := s.committed("ship").claim()
+		r := e.run("app1")
+		s.wait(5000)
+		e.claim().run("app2").end(history.OutcomeOK).succeed()
+		r.end(history.OutcomeOK)
+		s.wait(1_000_000 - test.busy)
+		s.rest()
+		if test.lost {
+			s.violates("executions")
+		} else {
+			s.holds()
+		}
+	}
+}
+
+// What looks calm on a machine that was too busy for much of the run is told, and not judged as late.
+func TestLateStartIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
+	s := newStory(t)
+	s.run.At = s.now
+	s.stall("driver", 100_000)
+	s.wait(20_000)
+	e := s.committed("ship")
+	s.wait(10_000)
+	e.claim().run("app1").end(history.OutcomeOK).succeed()
+	s.rest()
+	for _, c := range s.holds().Checks {
+		if c.Name == "late" {
+			require.Len(t, c.Notes, 1)
+		}
+	}
+}

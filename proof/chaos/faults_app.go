@@ -1,0 +1,130 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/proof/chaos/history"
+)
+
+var appFaults = []fault{
+	{kind: "app killed", takes: 4 * time.Second, touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).killApp},
+	{kind: "app paused", takes: 6 * time.Second, touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).pauseApp},
+}
+
+// killApp ends an app as a power cut would. Its keeper starts it again.
+func (k *strike) killApp() error {
+	k.begin("")
+	k.app.kill()
+	return k.app.await(k.ctx)
+}
+
+// pauseApp freezes an app for a part of its leases, or for longer than they last.
+func (k *strike) pauseApp() error {
+	d := k.between(0.2, 3, lease.Seconds())
+	k.begin("", d)
+	k.app.signal(syscall.SIGSTOP)
+	wait(k.ctx, d)
+	k.app.signal(syscall.SIGCONT)
+	return nil
+}
+
+var (
+	oneAppsDatabase = []string{history.TouchesAppToDB}
+	oneAppsQueue    = []string{history.TouchesQueue}
+)
+
+// proxyFaults befall one app's own way to a server, so that the apps see different worlds.
+var proxyFaults = []fault{
+	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
+	}},
+	{kind: "commit reply dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropReply})
+	}},
+	{kind: "commit delayed", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+		delay := []faultproxy.Fault{faultproxy.DelayRequest, faultproxy.DelayReply}[k.rand.IntN(2)]
+		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: delay, Delay: k.between(0.2, 1.5, lease.Seconds())})
+	}},
+	{kind: "statement hung", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+		drop := []faultproxy.Fault{faultproxy.DropRequest, faultproxy.DropReply}[k.rand.IntN(2)]
+		return k.breakStatements(0.02, faultproxy.Rule{Match: faultproxy.Request.Runs, Fault: drop, Hang: true})
+	}},
+	{kind: "sql connections cut", touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+		k.begin("")
+		k.app.proxies.sql.Cut()
+		return nil
+	}},
+	{kind: "sql partition", holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
+		k.begin("")
+		k.app.proxies.sql.Refuse()
+		k.hold(1)
+		k.app.proxies.sql.Heal()
+		return nil
+	}},
+	{kind: "redis connections cut", touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+		k.begin("")
+		k.app.proxies.redis.Cut()
+		return nil
+	}},
+	{kind: "redis partition", holds: 1, touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+		k.begin("")
+		k.app.proxies.redis.Refuse()
+		return k.healRedisProxy()
+	}},
+	{kind: "redis replies swallowed", holds: 1, touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+		k.begin("")
+		k.app.proxies.redis.SwallowReplies()
+		return k.healRedisProxy()
+	}},
+	{kind: "redis latency", holds: 1, touches: oneAppsQueue, needs: redisProxy, strike: func(k *strike) error {
+		d := k.between(0.05, 1, 1)
+		k.begin("", d)
+		k.app.proxies.redis.Latency(d)
+		return k.healRedisProxy()
+	}},
+}
+
+func (k *strike) healRedisProxy() error {
+	k.hold(1)
+	k.app.proxies.redis.Heal()
+	return nil
+}
+
+// breakStatements breaks a share of the statements that a rule matches, and lasts from the first one on.
+func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
+	match, draw := rule.Match, chance(k.rand, share)
+	rule.Match = func(r faultproxy.Request) bool { return match(r) && draw() }
+	k.begin("", "share ", share, " delay ", rule.Delay)
+	trap := k.app.proxies.sql.Arm(rule)
+	defer trap.Disarm()
+	ctx, cancel := context.WithTimeout(k.ctx, 10*time.Second)
+	defer cancel()
+	if trap.Await(ctx) != nil {
+		return errNothingHit
+	}
+	k.hold(1)
+	defer k.app.proxies.sql.HangUp() // a transaction that nobody ends would be in the way of the faults to come
+	for trap.Fired() < enough && ctx.Err() == nil {
+		wait(ctx, 10*time.Millisecond)
+	}
+	return nil
+}
+
+// enough statements of an app are hit for some to be its producers', not only the library's.
+const enough = 25
+
+// chance says yes that often. It may be called concurrently.
+func chance(from *rand.Rand, share float64) func() bool {
+	var mu sync.Mutex
+	own := rand.New(rand.NewPCG(from.Uint64(), 0))
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return own.Float64() < share
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// layer is a kind of test that can see a mutant.
+type layer string
+
+const (
+	unit       layer = "unit"       // tests of the module, most on real servers; its selection: names joined by |
+	simulation layer = "simulation" // seeds of the deterministic simulation; how many
+	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
+	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
+	model      layer = "model"      // the protocol's model; the switch that breaks it the same way. Not run from here: see proof/model
+)
+
+// layers are those that are run, cheapest first.
+var layers = []layer{unit, simulation, crash, chaos}
+
+// dir is where the layer's command runs, from the module's root.
+func (l layer) dir() string {
+	if l == chaos {
+		return "proof/chaos" // a module of its own, with this one in it
+	}
+	return "."
+}
+
+// args are those of `go test` for a selection.
+func (l layer) args(what string) []string {
+	switch l {
+	case unit:
+		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
+	case simulation:
+		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
+	case crash:
+		return []string{"-timeout=15m", "-tags=failpoints", "-run=^TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing$/^(" + what + ")$", "./proof/crashmatrix", "-kills=10"}
+	case chaos:
+		return []string{"-timeout=30m", "-run=^TestChaos$", ".", "-chaos.seed=1", "-chaos.duration=" + what}
+	}
+	panic("no command for layer " + l)
+}
+
+// anchored is the pattern that matches the named tests and subtests, and no others.
+func anchored(names string) string {
+	patterns := strings.Split(names, "|")
+	for i, name := range patterns {
+		patterns[i] = "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
+	}
+	return strings.Join(patterns, "|")
+}
+
+// names are the tests of a selection each of which has to go red; none where any will do.
+func (l layer) names(what string) []string {
+	if l == unit {
+		return strings.Split(what, "|")
+	}
+	return nil
+}
+
+// settings are edits every run of the layer gets, broken or not. A mutant often shows as something that never
+// happens, and the tests on real servers wait a minute for it, because they must not fail on a slow machine.
+func (l layer) settings() []edit {
+	if l == unit {
+		return []edit{{"harness_test.go", "const patience = 60 * time.Second", "const patience = 20 * time.Second"}}
+	}
+	return nil
+}
+
+// union is one selection that stands for all the given ones.
+func (l layer) union(all []string) string {
+	slices.Sort(all)
+	all = slices.Compact(all)
+	switch l {
+	case unit:
+		all = strings.Split(strings.Join(all, "|"), "|")
+		slices.Sort(all)
+		return strings.Join(slices.Compact(all), "|")
+	case crash:
+		return strings.Join(all, "|")
+	}
+	return slices.MaxFunc(all, func(a, b string) int { return len(a) - len(b) }) // the longest run
+}

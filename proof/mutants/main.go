@@ -1,0 +1,111 @@
+// Program mutants breaks the library on purpose, one known bug at a time, and demands that the tests which are
+// there to see that bug go red. A bug is a list of replacements of text, given to the go command as an overlay:
+// the code itself carries no switch, and the tree is never touched. Run it from the module's root.
+//
+//	go run ./proof/mutants -list
+//	go run ./proof/mutants -name settle-without-fence
+//	go run ./proof/mutants -all -layer unit -baseline
+//
+// It ends with an error when a mutant survives, when its text is no longer in the code, when it does not build,
+// or when servers are missing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := work(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func work(ctx context.Context) error {
+	list := flag.Bool("list", false, "list the mutants and who sees them")
+	markdown := flag.Bool("markdown", false, "with -list: as a table of Markdown")
+	names := flag.String("name", "", "the mutants to run, separated by commas")
+	all := flag.Bool("all", false, "run them all")
+	only := flag.String("layer", "", "the layers to run, separated by commas; default: all that claim to see the mutant")
+	baseline := flag.Bool("baseline", false, "first see that the same tests are green without a mutant")
+	flag.Parse()
+	wanted, err := choose(catalogue(), *names)
+	if err != nil {
+		return err
+	}
+	if *list {
+		printList(os.Stdout, wanted, *markdown)
+		return nil
+	}
+	if *names == "" && !*all {
+		return errors.New("want -list, -name or -all")
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	chosen, err := chooseLayers(*only)
+	if err != nil {
+		return err
+	}
+	h := hunt{root: root, mutants: wanted, layers: chosen, out: os.Stdout}
+	if *baseline {
+		if err := h.baseline(ctx); err != nil {
+			return err
+		}
+	}
+	return h.all(ctx)
+}
+
+// choose picks mutants by name, or all of them.
+func choose(all []mutant, names string) ([]mutant, error) {
+	if names == "" {
+		return all, nil
+	}
+	var chosen []mutant
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(all, func(m mutant) bool { return m.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no mutant is called %q; see -list", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+func chooseLayers(only string) ([]layer, error) {
+	if only == "" {
+		return layers, nil
+	}
+	var chosen []layer
+	for name := range strings.SplitSeq(only, ",") {
+		if !slices.Contains(layers, layer(name)) {
+			return nil, fmt.Errorf("no layer that is run is called %q: want some of %v", name, layers)
+		}
+		chosen = append(chosen, layer(name))
+	}
+	return chosen, nil
+}
+
+// moduleRoot is the directory of the module, in or above the one this runs in.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		gomod, _ := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if strings.HasPrefix(string(gomod), "module github.com/compensator-go/compensator\n") {
+			return dir, nil
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", errors.Join(err, errors.New("run it inside the module"))
+}
