@@ -6,6 +6,7 @@ import (
 	"database/sql"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func main() {
@@ -20,7 +21,7 @@ func main() {
 		_, err := c.Record(ctx, tx, compensator.NewEntry{})
 		return err
 	})
-	_ = c.Complete(ctx, compensator.RowID(1))
+	_ = c.Complete(ctx, processlog.RowID(1))
 	_, _ = c.Purge(ctx, 0)
 	_ = c.Run(ctx)
 }
