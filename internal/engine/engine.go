@@ -12,7 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Engine is the whole machine. All its methods may be called concurrently.
+// Engine is the whole machine. All its methods may be called concurrently. Each part knows those that stand before it, and
+// no other; the life of an entry goes through them from recording (its Recording), intake and scanner, which claim and
+// start, by dispatcher and settler to the announcer and the agenda.
 type Engine struct {
 	*base
 	types      *types
@@ -46,12 +48,16 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.holdings = newHoldings(e.agenda)
 	e.debts = newDebts(b)
 	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts}
-	e.settler = newSettler(b, e.agenda, e.announcer, e.holdings, e.witness)
+	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness}).open()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings}
-	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler, renewer: e.renewer}
-	e.intake = newIntake(b, e)
-	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler,
+		renewer: e.renewer}
+	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness,
+		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).open()
+	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, claims: e.claims,
+		settler: e.settler, dispatcher: e.dispatcher}
+	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
+		witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	return e
 }
 

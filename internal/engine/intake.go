@@ -39,8 +39,7 @@ type intake struct {
 	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
 }
 
-func newIntake(b *base, e *Engine) *intake {
-	in := &intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+func (in *intake) open() *intake {
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh

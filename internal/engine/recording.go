@@ -14,7 +14,7 @@ type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotent id
 	Inserted []processlog.Inserted
 
-	e       *Engine
+	intake  *intake
 	credits []*credit // of the drafts born claimed; nil for the others
 	at      time.Time // of the insert
 	watched bool      // the end of the transaction is seen, and not only told
@@ -23,7 +23,7 @@ type Recording struct {
 
 // Of makes the recording e's.
 func (r *Recording) Of(e *Engine) {
-	r.e = e
+	r.intake = e.intake
 	r.credits = make([]*credit, len(r.Drafts))
 }
 
@@ -31,12 +31,12 @@ func (r *Recording) Of(e *Engine) {
 // transactions whose end is seen: in others the slots could not be given back.
 func (r *Recording) Reserve() {
 	r.watched = true
-	if r.e.settler.behind() {
+	if r.intake.settler.behind() {
 		return
 	}
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
-		t := r.e.types.accepting(d.BusinessType)
+		t := r.intake.types.accepting(d.BusinessType)
 		if t == nil || d.Delay > 0 {
 			continue
 		}
@@ -56,7 +56,7 @@ func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at =
 func (r *Recording) Committed() {
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitTold)
-		r.e.intake.route(r.fresh(0))
+		r.intake.route(r.fresh(0))
 	})
 }
 
@@ -65,7 +65,7 @@ func (r *Recording) Unknown() {
 	r.once.Do(func() {
 		r.giveBack()
 		clear(r.credits)
-		r.e.intake.announceFresh(r.fresh(time.Second))
+		r.intake.announceFresh(r.fresh(time.Second))
 	})
 }
 
@@ -75,7 +75,7 @@ func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
 func (r *Recording) giveBack() {
 	for i, credit := range r.credits {
 		if credit != nil {
-			r.e.agenda.cancel(r.Drafts[i].BusinessType, credit)
+			r.intake.agenda.cancel(r.Drafts[i].BusinessType, credit)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		if in.Duplicate {
 			if credit := r.credits[i]; credit != nil {
-				r.e.agenda.cancel(d.BusinessType, credit)
+				r.intake.agenda.cancel(d.BusinessType, credit)
 			}
 			continue
 		}

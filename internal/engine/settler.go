@@ -37,8 +37,7 @@ type settler struct {
 // for it.
 const settlePace = 5 * time.Millisecond
 
-func newSettler(b *base, a *agenda, n *announcer, h *holdings, w *witness) *settler {
-	s := &settler{base: b, agenda: a, announcer: n, holdings: h, witness: w}
+func (s *settler) open() *settler {
 	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
 	return s

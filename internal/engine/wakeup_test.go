@@ -41,12 +41,12 @@ func woken(a *agenda) bool {
 func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
 	for name, giveBack := range map[string]func(e *Engine, typ *Type, credit *credit){
 		"a rolled back transaction": func(e *Engine, _ *Type, credit *credit) {
-			rec := &Recording{e: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
+			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
 			rec.credits = append(rec.credits, credit)
 			rec.RolledBack()
 		},
 		"a duplicate": func(e *Engine, _ *Type, credit *credit) {
-			rec := &Recording{e: e, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
+			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
 			rec.credits = append(rec.credits, credit)
 			rec.fresh(0)
 		},

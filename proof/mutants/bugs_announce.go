@@ -7,7 +7,7 @@ func announcing() []mutant {
 			name: "announced-before-commit", oracle: lateness,
 			what: "the queue is told of an entry before its transaction has committed: it hints at a row that may never be",
 			edits: []edit{
-				{"internal/engine/recording.go", "{ r.Inserted, r.at = inserted, time.Now() }", "{\n	r.Inserted, r.at = inserted, time.Now()\n	r.e.intake.announceFresh(r.fresh(0))\n}"},
+				{"internal/engine/recording.go", "{ r.Inserted, r.at = inserted, time.Now() }", "{\n	r.Inserted, r.at = inserted, time.Now()\n	r.intake.announceFresh(r.fresh(0))\n}"},
 			},
 			survives: tests("TestRolledBackEntryNeverRuns", "TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestEntryRolledBackToASavepointNeverRuns"),
 		},
@@ -15,7 +15,7 @@ func announcing() []mutant {
 			name: "unknown-commit-not-announced", oracle: lateness,
 			what: "after a commit whose answer was lost nobody tells the queue; only the reconciler finds the entry",
 			edits: []edit{
-				{"internal/engine/recording.go", "		r.e.intake.announceFresh(r.fresh(time.Second))\n", ""},
+				{"internal/engine/recording.go", "		r.intake.announceFresh(r.fresh(time.Second))\n", ""},
 			},
 			sees: tests("TestEntryOfALostCommitReplyRunsWithoutTheReconciler"),
 		},
