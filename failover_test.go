@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,11 +68,15 @@ type service struct {
 
 func (f *failover) service(watched, runs bool) *service {
 	f.t.Helper()
-	s := &service{world: f.world, noticed: make(chan struct{}), ran: make(map[string]int)}
-	s.db = f.open(plain(f.DSN))
 	if watched {
-		s.db = f.open(compensatorOn(f.DSN))
+		return f.serviceOn(f.open(compensatorOn(f.DSN)), runs)
 	}
+	return f.serviceOn(f.open(plain(f.DSN)), runs)
+}
+
+func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
+	f.t.Helper()
+	s := &service{world: f.world, db: db, noticed: make(chan struct{}), ran: make(map[string]int)}
 	cfg := f.quick()
 	cfg.DB = s.db
 	cfg.Observer = compensator.Observer{
@@ -249,18 +254,45 @@ func awaitAny(t *testing.T, a, b *service) {
 	}
 }
 
+// memoryOf tells by the reads that pass through a proxy what the process behind it remembers: what was merely recorded is
+// read once, and what that read has found is read again.
+func memoryOf(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
+	var mu sync.Mutex
+	reads := make(map[string]int) // by id
+	proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
+		_, list, found := strings.Cut(r.Text, "version, epoch, token FROM `common_process_log` WHERE id IN (")
+		if !found || !r.Runs() {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for id := range strings.SplitSeq(strings.TrimSuffix(list, ")"), ",") {
+			reads[id]++
+		}
+		return true
+	}})
+	return func(id compensator.EntryID) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return reads[fmt.Sprint(id.Row())] > 1
+	}
+}
+
 // A process without Run notices as soon as it wants to record, and hears of the go-on.
 func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	f := newFailover(t)
-	recorder, person := f.service(true, false), f.service(false, false)
+	proxy, db := f.proxied(true)
+	recorder, person := f.serviceOn(db, false), f.service(false, false)
+	remembers := memoryOf(proxy)
 	recorder.mustRecord("close_order", "kept", "{}", compensator.Options{})
 	f.replica.Lag(t, f.primary)
-	lost := []string{}
-	f.eventually(func() bool { // until one is sure to have been read back
+	var lost []string
+	var ids []compensator.EntryID
+	f.eventually(func() bool {
 		lost = append(lost, fmt.Sprint("lost ", len(lost)))
-		recorder.mustRecord("close_order", lost[len(lost)-1], "{}", compensator.Options{})
-		return slices.ContainsFunc(lost, recorder.Remembered)
-	}, "what was recorded is read back")
+		ids = append(ids, recorder.mustRecord("close_order", lost[len(lost)-1], "{}", compensator.Options{}))
+		return slices.ContainsFunc(ids, remembers)
+	}, "one that is lost is known to have been there")
 	f.happens()
 	_, err := recorder.record("close_order", "refused", "{}", compensator.Options{})
 	var loss *compensator.LossError
