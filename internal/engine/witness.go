@@ -372,8 +372,3 @@ func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]proce
 	w.goOn(loss)
 	return loss.Lost, nil
 }
-
-// Remembers reports whether this process knows that the database had the entry: what it would list as lost.
-func (e *Engine) Remembers(idempotentID string) bool {
-	return slices.ContainsFunc(e.witness.memory.all(), func(s testimony) bool { return s.IdempotentID == idempotentID })
-}

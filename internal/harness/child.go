@@ -1,0 +1,285 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Program is what a child process runs: a Compensator that stops for good at a point, where it is killed.
+type Program struct {
+	Record bool          // record an entry first, through a plain pool
+	Point  string        // where it says "paused" and waits
+	Killer string        // business ids of entries whose handler ends the process, separated by commas
+	Works  time.Duration // how long the other handlers take
+
+	DSN, Redis, Prefix string
+}
+
+// The points of an entry's way at which a child can be killed.
+const (
+	BeforeCommit   = "before the commit"
+	AfterCommit    = "between commit and announcement"
+	AfterClaim     = "claimed"
+	InHandler      = "in the handler's transaction"
+	AfterHandler   = "handler returned, outcome not stored"
+	AfterSettle    = "outcome stored, queue not told"
+	AfterExhausted = "exhausted, compensation not begun"
+	InCompensation = "in the compensation's transaction"
+	AfterUndone    = "compensated, queue not told"
+	AfterReconcile = "reconciled"
+	UntilGo        = "in the handler, until told to go on" // returns nil then
+	UntilGoToFail  = "in the handler, until told to fail"  // returns Permanent then
+)
+
+func runChild() {
+	var p Program
+	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
+	orders := make(chan struct{}, 100)
+	go func() {
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			orders <- struct{}{}
+		}
+		os.Exit(0) // the parent is gone, or has had enough
+	}()
+	child := &childRun{Program: p, orders: orders}
+	child.run()
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+}
+
+// childRun is a program under way.
+type childRun struct {
+	Program
+	orders <-chan struct{} // a line from the parent each
+}
+
+// at stops here for good if this is the point.
+func (r *childRun) at(point string) {
+	if r.Point == point {
+		fmt.Println("paused")
+		select {}
+	}
+}
+
+func (r *childRun) run() {
+	db, err := Watched(r.DSN)()
+	must(err)
+	client := redis.NewClient(&redis.Options{Addr: r.Redis})
+	c, err := compensator.New(context.Background(), compensator.Config{
+		DB: db, Redis: client, Prefix: r.Prefix, Lease: time.Second, Grace: 200 * time.Millisecond,
+		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), Observer: r.observer(),
+	})
+	must(err)
+	types, err := newLifeTypes(c, r.at, r.handler)
+	must(err)
+	if r.Record {
+		must(r.record(types))
+	}
+	must(c.Run(context.Background()))
+}
+
+func (r *childRun) record(types *LifeTypes) error {
+	db, err := Plain(r.DSN)()
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	receipt, err := types.Pay.Record(context.Background(), tx, Order{}, compensator.Options{BusinessID: "the child's"})
+	if err != nil {
+		return err
+	}
+	r.at(BeforeCommit)
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	r.at(AfterCommit)
+	receipt.Committed()
+	return nil
+}
+
+func (r *childRun) observer() compensator.Observer {
+	return compensator.Observer{
+		AttemptStarted: func(compensator.AttemptEvent) { r.at(AfterClaim) },
+		AttemptEnded: func(e compensator.AttemptEvent) {
+			if e.BusinessType == "ship_order" {
+				r.at(AfterHandler)
+			}
+		},
+		Settled: func(e compensator.SettledEvent) {
+			fmt.Println("settled", e.ID, int(e.State))
+			switch e.State {
+			case compensator.Succeeded:
+				r.at(AfterSettle)
+			case compensator.Compensating:
+				r.at(AfterExhausted)
+			case compensator.Compensated:
+				r.at(AfterUndone)
+			}
+		},
+		OutcomeDropped: func(e compensator.SettledEvent) { fmt.Println("dropped", e.ID) },
+		Reconciled:     func(compensator.ReconciledEvent) { r.at(AfterReconcile) },
+	}
+}
+
+// handler is what the child's handlers do beside their effect.
+func (r *childRun) handler(e *compensator.Entry) error {
+	if r.Works > 0 {
+		<-time.After(r.Works)
+	}
+	if r.Killer != "" && slices.Contains(strings.Split(r.Killer, ","), e.BusinessID) {
+		os.Exit(killed)
+	}
+	if r.Point != UntilGo && r.Point != UntilGoToFail {
+		return nil
+	}
+	fmt.Println("paused")
+	<-r.orders
+	if r.Point == UntilGoToFail {
+		return compensator.Permanent(errors.New("stale"))
+	}
+	return nil
+}
+
+// killed is the exit status of a child whose handler has ended it.
+const killed = 3
+
+// Child is a child under way, as its parent sees it.
+type Child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin interface{ Write([]byte) (int, error) }
+	done  chan struct{} // closed when it has ended
+
+	mu    sync.Mutex // guards the fields below
+	said  []string
+	wrong bytes.Buffer
+}
+
+// Write takes what the child says on stderr.
+func (p *Child) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wrong.Write(b)
+}
+
+// StartChild starts a child on the world's servers. It ends with the test at the latest.
+func (w *World) StartChild(p Program) *Child {
+	w.T.Helper()
+	p.Redis, p.Prefix = w.Redis.Options().Addr, w.Name
+	if p.DSN == "" {
+		p.DSN = w.DSN
+	}
+	text, err := json.Marshal(p)
+	require.NoError(w.T, err)
+	binary, err := os.Executable()
+	require.NoError(w.T, err)
+	child := &Child{t: w.T, cmd: exec.Command(binary), done: make(chan struct{})}
+	child.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	child.cmd.Stderr = child
+	stdin, err := child.cmd.StdinPipe()
+	require.NoError(w.T, err)
+	stdout, err := child.cmd.StdoutPipe()
+	require.NoError(w.T, err)
+	require.NoError(w.T, child.cmd.Start())
+	child.stdin = stdin
+	go func() {
+		defer close(child.done)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			child.mu.Lock()
+			child.said = append(child.said, lines.Text())
+			child.mu.Unlock()
+		}
+		_ = child.cmd.Wait()
+	}()
+	w.T.Cleanup(child.Kill)
+	return child
+}
+
+// Await waits until the child has said something.
+func (p *Child) Await(line string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.hasSaid(line) }, Patience, 5*time.Millisecond, "the child says %q", line)
+}
+
+func (p *Child) hasSaid(line string) bool { return p.Times(line) > 0 }
+
+// Times is how often the child has said something.
+func (p *Child) Times(line string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wrong.Len() > 0 {
+		p.t.Log(p.wrong.String())
+		p.wrong.Reset()
+	}
+	times := 0
+	for _, said := range p.said {
+		if said == line {
+			times++
+		}
+	}
+	return times
+}
+
+// Kill ends the child as a power cut would.
+func (p *Child) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+func (p *Child) Signal(s syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// GoOn lets a child go on that waits for it.
+func (p *Child) GoOn() {
+	p.t.Helper()
+	_, err := p.stdin.Write([]byte("go\n"))
+	require.NoError(p.t, err)
+}
+
+// Supervise restarts a child as long as its handlers end it, until no entry is on its way.
+func (w *World) Supervise(p Program) (crashes int) {
+	w.T.Helper()
+	child := w.StartChild(p)
+	w.Eventually(func() bool {
+		select {
+		case <-child.done:
+			require.Equal(w.T, killed, child.cmd.ProcessState.ExitCode())
+			crashes++
+			child = w.StartChild(p)
+		default:
+		}
+		return w.Count("common_process_log WHERE state IN (0,-1,-3)") == 0
+	}, "every entry ends")
+	child.Kill()
+	return crashes
+}

@@ -1,0 +1,113 @@
+package harness
+
+import (
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+)
+
+// CommitFaults are the ways a statement of ours can go wrong on the wire.
+var CommitFaults = map[string]faultproxy.Rule{
+	"request lost": {Fault: faultproxy.DropRequest, Nth: 1},
+	"reply lost":   {Fault: faultproxy.DropReply, Nth: 1},
+}
+
+// Proxied opens the world's database through a proxy that can break it. w.DB stays beside the proxy.
+func (w *World) Proxied(watched bool, change ...func(*mysql.Config)) (*faultproxy.MySQL, *sql.DB) {
+	w.T.Helper()
+	config, err := mysql.ParseDSN(w.DSN)
+	require.NoError(w.T, err)
+	proxy, err := faultproxy.NewMySQL(config.Addr)
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() { assert.NoError(w.T, proxy.Close()) })
+	config.Addr, config.Logger = proxy.Addr(), &mysql.NopLogger{}
+	for _, c := range change {
+		c(config)
+	}
+	return proxy, w.Open(func() (*sql.DB, error) {
+		connector, err := mysql.NewConnector(config)
+		if err == nil && watched {
+			connector = compensator.Connector(connector)
+		}
+		return sql.OpenDB(connector), err
+	})
+}
+
+// ReadTimeout makes the driver give up on a server that does not answer.
+func ReadTimeout(d time.Duration) func(*mysql.Config) {
+	return func(config *mysql.Config) { config.ReadTimeout = d }
+}
+
+// Following matches a request of kind then that comes after one of kind first on the same connection: the COMMIT of the
+// transaction that ran a statement.
+func Following(first, then faultproxy.Match) faultproxy.Match {
+	var mu sync.Mutex
+	seen := make(map[uint64]bool) // by connection
+	return func(r faultproxy.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case first(r):
+			seen[r.Connection] = true
+		case seen[r.Connection] && then(r):
+			seen[r.Connection] = false
+			return true
+		}
+		return false
+	}
+}
+
+// HooksOnly is a configuration in which nothing but the news of a commit makes an entry run: no round of the
+// reconciler comes after the first. ready waits for that one.
+func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready func()) {
+	first := make(chan struct{})
+	var once sync.Once
+	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace = time.Hour, time.Hour, time.Hour
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { once.Do(func() { close(first) }) }
+	return cfg, func() { w.Wait(first, "the first round of the reconciler") }
+}
+
+func (w *World) Wait(event <-chan struct{}, what string) {
+	w.T.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-event:
+	case <-timer.C:
+		require.FailNow(w.T, "did not happen: "+what)
+	}
+}
+
+// WithholdOutcomes makes the database take claims, but neither outcomes nor renewals.
+func WithholdOutcomes(proxy *faultproxy.MySQL) {
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0, lease_until=0"), Fault: faultproxy.DropRequest})
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET lease_until="), Fault: faultproxy.DropRequest})
+}
+
+// AwaitMoreClaims waits until a process has begun several more claims.
+func (w *World) AwaitMoreClaims(proxy *faultproxy.MySQL) {
+	w.T.Helper()
+	claims := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("FOR UPDATE SKIP LOCKED")})
+	w.Eventually(func() bool { return claims.Matched() >= 4 }, "the process claims")
+	claims.Disarm()
+}
+
+// ThroughProxy is a DSN that leads through a proxy.
+func ThroughProxy(t *testing.T, dsn string, proxy *faultproxy.MySQL) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	config.Addr = proxy.Addr()
+	return config.FormatDSN()
+}
+
+// Elapse lets time pass: an outage has a length.
+func Elapse(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,98 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+var ErrSoldOut = errors.New("sold out")
+
+func Failing(*compensator.Entry, int) error { return ErrSoldOut }
+
+// Held registers a type whose handlers wait at a gate and then return what verdict says; nil: success.
+func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator.TypeConfig, verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
+	t.Helper()
+	g := NewGate()
+	orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ Order) error {
+		if err := g.Pass(ctx, e); err != nil || verdict == nil {
+			return err
+		}
+		return verdict(e)
+	}, cfg)
+	require.NoError(t, err)
+	return orders, g
+}
+
+// Transactional registers a transactional type whose handler writes its effect and then does what more says.
+func Transactional(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig, more func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
+	t.Helper()
+	orders, err := compensator.HandleTx(c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String()); err != nil {
+			return err
+		}
+		return more(ctx, tx, e)
+	}, cfg)
+	require.NoError(t, err)
+	return orders
+}
+
+// Numbered registers a type whose handler counts its calls and returns what verdict says; nil: success.
+func Numbered(t *testing.T, c *compensator.Compensator, name string, cfg compensator.TypeConfig, verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
+	t.Helper()
+	ran := new(Calls)
+	orders, err := compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, _ Order) error {
+		call := ran.Add(e.ID)
+		if verdict == nil {
+			return nil
+		}
+		return verdict(e, call)
+	}, cfg)
+	require.NoError(t, err)
+	return orders, ran
+}
+
+// Order is the content of most tests' entries.
+type Order struct {
+	Number int    `json:"number"`
+	Note   string `json:"note,omitempty"`
+}
+
+// Calls counts handler runs by entry.
+type Calls struct {
+	mu sync.Mutex
+	n  map[compensator.EntryID]int
+}
+
+func (c *Calls) Add(id compensator.EntryID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = make(map[compensator.EntryID]int)
+	}
+	c.n[id]++
+	return c.n[id]
+}
+
+func (c *Calls) Of(id compensator.EntryID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[id]
+}
+
+func (c *Calls) Total() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.n {
+		n += k
+	}
+	return n
+}
+
+// ByMei is a person.
+var ByMei = compensator.ByHand{Actor: "mei", Reason: "the customer called"}

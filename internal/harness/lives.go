@@ -1,0 +1,59 @@
+package harness
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// LifeTypes are the types that parents and children run: one of each kind of handler.
+type LifeTypes struct {
+	Pay   *compensator.Type[Order] // transactional
+	Ship  *compensator.Type[Order] // plain
+	Close *compensator.Type[Order] // fails, and is undone in a transaction
+	Mail  *compensator.Type[Order] // in batches
+}
+
+func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e *compensator.Entry) error) (*LifeTypes, error) {
+	var types LifeTypes
+	var errs [4]error
+	effect := func(ctx context.Context, tx *compensator.ScopedTx, what string, e *compensator.Entry, point string) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", what+e.ID.String())
+		at(point)
+		return err
+	}
+	types.Pay, errs[0] = compensator.HandleTx(c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
+		return errors.Join(effect(ctx, tx, "paid ", e, InHandler), more(e))
+	}, compensator.TypeConfig{})
+	types.Ship, errs[1] = compensator.Handle(c, "ship_order", func(_ context.Context, e *compensator.Entry, _ Order) error { return more(e) }, compensator.TypeConfig{})
+	types.Close, errs[2] = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, Order) error { return ErrSoldOut }, compensator.TypeConfig{
+		MaxProcessCount: 1,
+		CompensateTx: func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+			return effect(ctx, tx, "undone ", e, InCompensation)
+		},
+	})
+	types.Mail, errs[3] = compensator.HandleBatch(c, "send_mail", func(_ context.Context, items []compensator.Item[Order]) []error {
+		verdicts := make([]error, len(items))
+		for i, item := range items {
+			verdicts[i] = more(item.Entry)
+		}
+		return verdicts
+	}, compensator.TypeConfig{})
+	return &types, errors.Join(errs[:]...)
+}
+
+// LifeInstance makes an instance of the parent's that runs the children's types.
+func (w *World) LifeInstance(db *sql.DB) (*compensator.Compensator, *LifeTypes) {
+	w.T.Helper()
+	cfg := w.Quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	c := w.New(cfg)
+	types, err := newLifeTypes(c, func(string) {}, func(*compensator.Entry) error { return nil })
+	require.NoError(w.T, err)
+	return c, types
+}

@@ -1,0 +1,143 @@
+package harness
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// Statements is any handle that runs them.
+type Statements interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Deadlock makes the server roll tx back in favour of a heavier transaction, and returns once tx was told.
+func (w *World) Deadlock(tx Statements) {
+	w.T.Helper()
+	w.DeadlockIn(tx, func() error {
+		_, err := tx.ExecContext(w.T.Context(), "UPDATE accounts SET n=1 WHERE id=2")
+		return err
+	})
+}
+
+// DeadlockIn is deadlock where tx is told by whatever meet does with rows 1 and 2 of accounts.
+func (w *World) DeadlockIn(tx Statements, meet func() error) {
+	w.T.Helper()
+	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
+	w.Exec("REPLACE INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 100) SELECT i, 0 FROM s")
+	_, err := tx.ExecContext(w.T.Context(), "UPDATE accounts SET n=1 WHERE id=1")
+	require.NoError(w.T, err)
+	rival, err := w.DB.Begin()
+	require.NoError(w.T, err)
+	_, err = rival.Exec("UPDATE accounts SET n=2 WHERE id>1")
+	require.NoError(w.T, err)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := rival.Exec("UPDATE accounts SET n=2 WHERE id=1")
+		waited <- err
+	}()
+	w.RequireNumber(meet(), 1213)
+	require.NoError(w.T, <-waited, "the wrong transaction was rolled back")
+	require.NoError(w.T, rival.Rollback())
+}
+
+// RequireNumber requires an error of the server.
+func (w *World) RequireNumber(err error, number uint16) {
+	w.T.Helper()
+	var answer *mysql.MySQLError
+	require.Truef(w.T, errors.As(err, &answer), "got %v, want the server's error %d", err, number)
+	require.Equal(w.T, number, answer.Number)
+}
+
+// WaitLocked waits until n statements on the shared server wait for a row; tests take turns on it.
+func (w *World) WaitLocked(n int) {
+	w.T.Helper()
+	w.Eventually(func() bool { return w.Status("Innodb_row_lock_current_waits") == n }, "%d statements wait for a row", n)
+}
+
+// Begin begins a transaction that ends with the test at the latest.
+func (w *World) Begin(db *sql.DB) *sql.Tx {
+	w.T.Helper()
+	tx, err := db.Begin()
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// InEverySnapshot runs test on both kinds of pool, and on MariaDB with innodb_snapshot_isolation off and on, whatever
+// the server's default.
+func InEverySnapshot(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, watched, isolated bool)) {
+	isolation := []string{""}
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		isolation = []string{"0", "1"}
+	}
+	for _, on := range isolation {
+		for kind, pool := range Pools {
+			t.Run(kind+" "+on, func(t *testing.T) {
+				w := NewWorld(t)
+				params := map[string]string{}
+				if on != "" {
+					params["innodb_snapshot_isolation"] = on
+				}
+				test(t, w, w.Open(pool(WithParams(t, w.DSN, params))), kind == "connector", on == "1")
+			})
+		}
+	}
+}
+
+// InnodbNews is how rarely one must ask InnoDB about transactions to be told of new ones; sooner, it repeats
+// itself.
+const InnodbNews = 150 * time.Millisecond
+
+// LockingTransactions waits for connections to the world's database that hold row locks.
+func (w *World) LockingTransactions() (ids []int64) {
+	w.T.Helper()
+	assert.Eventually(w.T, func() bool {
+		rows, err := w.DB.Query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t JOIN information_schema.processlist p " +
+			"ON p.id=t.trx_mysql_thread_id WHERE p.db=DATABASE() AND trx_tables_locked>0")
+		if !assert.NoError(w.T, err) {
+			return false
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id int64
+			assert.NoError(w.T, rows.Scan(&id))
+			ids = append(ids, id)
+		}
+		return len(ids) > 0
+	}, Patience, InnodbNews, "a transaction holds row locks")
+	return ids
+}
+
+// Status reads a counter of the server.
+func (w *World) Status(name string) (value int) {
+	w.T.Helper()
+	require.NoError(w.T, w.DB.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &value))
+	return value
+}
+
+// LockRow holds the row of an entry from a session of its own until release is called.
+func (w *World) LockRow(id compensator.EntryID) (release func()) {
+	w.T.Helper()
+	tx := w.Begin(w.DB)
+	_, err := tx.Exec("UPDATE common_process_log SET user_name='held' WHERE id=?", id.Row())
+	require.NoError(w.T, err)
+	return func() { require.NoError(w.T, tx.Rollback()) }
+}
+
+func ExecAll(t *testing.T, conn *sql.Conn, texts []string) {
+	t.Helper()
+	for _, text := range texts {
+		_, err := conn.ExecContext(t.Context(), text)
+		require.NoError(t, err, text)
+	}
+}

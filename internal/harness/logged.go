@@ -1,0 +1,40 @@
+package harness
+
+import (
+	"bytes"
+	"log/slog"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Log is a log whose lines a test can wait for.
+type Log chan string
+
+func (l Log) Write(line []byte) (int, error) {
+	select {
+	case l <- string(bytes.TrimSpace(line)):
+	default:
+	}
+	return len(line), nil
+}
+
+func LogInto(cfg *compensator.Config) Log {
+	lines := make(Log, 1000)
+	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
+	return lines
+}
+
+// Contains waits for a line with all of parts.
+func (l Log) Contains(w *World, parts ...string) string {
+	w.T.Helper()
+	for {
+		line := Next(w.T, l)
+		found := true
+		for _, part := range parts {
+			found = found && bytes.Contains([]byte(line), []byte(part))
+		}
+		if found {
+			return line
+		}
+	}
+}

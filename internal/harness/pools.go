@@ -1,0 +1,120 @@
+package harness
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error {
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	if err := work(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// modes are the ways an entry can travel; each promise below must hold on all of them.
+var modes = map[string]func(t *testing.T) (*World, compensator.Config){
+	"connector and redis": func(t *testing.T) (*World, compensator.Config) {
+		w := NewWorld(t).WithRedis()
+		return w, w.Quick()
+	},
+	"connector, no redis": func(t *testing.T) (*World, compensator.Config) {
+		w := NewWorld(t)
+		return w, w.Quick()
+	},
+	"plain pool and redis": func(t *testing.T) (*World, compensator.Config) {
+		w := NewWorld(t).WithRedis()
+		cfg := w.Quick()
+		cfg.DB = w.Open(Plain(w.DSN))
+		return w, cfg
+	},
+	"plain pool, no redis": func(t *testing.T) (*World, compensator.Config) {
+		w := NewWorld(t)
+		cfg := w.Quick()
+		cfg.DB = w.Open(Plain(w.DSN))
+		return w, cfg
+	},
+}
+
+func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
+	for name, open := range modes {
+		t.Run(name, func(t *testing.T) {
+			w, cfg := open(t)
+			test(t, w, cfg)
+		})
+	}
+}
+
+// InOppositeModes is InEveryMode for heavier tests: with all the help there is, and with none.
+func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
+	for _, name := range []string{"connector and redis", "plain pool, no redis"} {
+		t.Run(name, func(t *testing.T) {
+			w, cfg := modes[name](t)
+			test(t, w, cfg)
+		})
+	}
+}
+
+// Pools are the two kinds of pool a transaction can come from.
+var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": Watched, "plain": Plain}
+
+func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
+	for name, pool := range Pools {
+		t.Run(name, func(t *testing.T) {
+			w := NewWorld(t)
+			test(t, w, w.Open(pool(w.DSN)))
+		})
+	}
+}
+
+// WithParams is a DSN with parameters of the driver, or session variables, changed.
+func WithParams(t *testing.T, dsn string, params map[string]string) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+	for name, value := range params {
+		config.Params[name] = value
+	}
+	return config.FormatDSN()
+}
+
+// Watched returns a function that opens dsn through the Connector.
+func Watched(dsn string) func() (*sql.DB, error) {
+	return func() (*sql.DB, error) {
+		cfg, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			return nil, err
+		}
+		inner, err := mysql.NewConnector(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return sql.OpenDB(compensator.Connector(inner)), nil
+	}
+}
+
+// Plain opens dsn without the Connector.
+func Plain(dsn string) func() (*sql.DB, error) {
+	return func() (*sql.DB, error) { return sql.Open("mysql", dsn) }
+}
+
+func (w *World) Open(open func() (*sql.DB, error)) *sql.DB {
+	w.T.Helper()
+	db, err := open()
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() { _ = db.Close() })
+	return db
+}

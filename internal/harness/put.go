@@ -1,0 +1,111 @@
+package harness
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Put records one entry in a transaction of its own, and says that it has committed.
+func (w *World) Put(orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
+	w.T.Helper()
+	return w.PutThrough(w.DB, orders, number, opts)
+}
+
+func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
+	w.T.Helper()
+	var receipt *compensator.Receipt
+	w.InTx(db, func(tx *sql.Tx) {
+		var err error
+		receipt, err = orders.Record(w.T.Context(), tx, Order{Number: number}, opts)
+		require.NoError(w.T, err)
+	})
+	receipt.Committed()
+	return receipt.ID()
+}
+
+// PutMany records n entries in one transaction, numbered from 0, also as their business ids.
+func (w *World) PutMany(c *compensator.Compensator, orders *compensator.Type[Order], n int, opts compensator.Options) {
+	w.T.Helper()
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		var err error
+		opts.BusinessID = strconv.Itoa(i)
+		entries[i], err = orders.Entry(Order{Number: i}, opts)
+		require.NoError(w.T, err)
+	}
+	var receipt *compensator.Receipt
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		var err error
+		receipt, err = c.Record(w.T.Context(), tx, entries...)
+		require.NoError(w.T, err)
+	})
+	receipt.Committed()
+}
+
+// Entry reads an entry through c.
+func (w *World) Entry(c *compensator.Compensator, id compensator.EntryID) *compensator.Entry {
+	w.T.Helper()
+	e, err := c.Get(w.T.Context(), id)
+	require.NoError(w.T, err)
+	return e
+}
+
+// InsertDue writes n due entries as some other process would have, with ids from first on.
+func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.EntryID) {
+	w.T.Helper()
+	for id := first; id < first+n; id++ {
+		w.Exec("INSERT INTO common_process_log (id, idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES (?,?,?,'{}',1,NOW(),NOW())",
+			id, fmt.Sprint(businessType, id), businessType)
+		ids = append(ids, processlog.RowID(uint64(id)))
+	}
+	return ids
+}
+
+// RecordDelayed records one entry of a type that need not run here.
+func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) compensator.EntryID {
+	w.T.Helper()
+	var receipt *compensator.Receipt
+	require.NoError(w.T, c.InTx(w.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+		receipt, err = c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
+		return err
+	}))
+	return receipt.ID()
+}
+
+func Untyped(n int) []compensator.NewEntry {
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{}`)}
+	}
+	return entries
+}
+
+// Keyed makes n entries whose keys sort against their order.
+func Keyed(prefix string, n int) []compensator.NewEntry {
+	entries := Untyped(n)
+	for i := range entries {
+		entries[i].IdempotentID = fmt.Sprintf("%s-%03d", prefix, n-i)
+	}
+	return entries
+}
+
+// Backlog writes n entries that are all due at the same long-gone moment, as an outage leaves them.
+func (w *World) Backlog(businessType string, n int) {
+	w.T.Helper()
+	for from := 0; from < n; from += 500 {
+		var rows []string
+		for i := from; i < min(n, from+500); i++ {
+			rows = append(rows, fmt.Sprintf("('%s-late-%d','%s','{}',1,NOW(),NOW())", businessType, i, businessType))
+		}
+		w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES " + strings.Join(rows, ","))
+	}
+}

@@ -1,0 +1,103 @@
+package harness
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// Patience is how long a test waits for something that must happen. It is never a measure of speed.
+const Patience = 60 * time.Second
+
+// World is a database with the process log and a business table, and whatever a test puts on it.
+type World struct {
+	T     *testing.T
+	DSN   string
+	DB    *sql.DB // opened on Connector unless the test says otherwise
+	Redis *redis.Client
+	Name  string // the Redis prefix
+}
+
+// NewWorld makes a database of the test's own on the shared servers. After the test it checks that no entry
+// broke the table's rules.
+func NewWorld(t *testing.T) *World {
+	t.Helper()
+	return WorldAt(t, testservers.Database(t))
+}
+
+func WorldAt(t *testing.T, dsn string) *World {
+	t.Helper()
+	w := &World{T: t, DSN: dsn}
+	w.DB = w.Open(Watched(dsn))
+	require.NoError(t, compensator.Migrate(t.Context(), w.DB))
+	_, err := w.DB.Exec("CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(191) NOT NULL) ENGINE=InnoDB")
+	require.NoError(t, err)
+	t.Cleanup(w.checkInvariants)
+	return w
+}
+
+// Quick is a configuration for tests: short leases and intervals.
+func (w *World) Quick() compensator.Config {
+	cfg := compensator.Config{
+		DB: w.DB, Prefix: w.Name, Lease: 2 * time.Second, Grace: 200 * time.Millisecond,
+		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond,
+		StopTimeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	}
+	if w.Redis != nil {
+		cfg.Redis = w.Redis
+	}
+	return cfg
+}
+
+func (w *World) New(cfg compensator.Config) *compensator.Compensator {
+	w.T.Helper()
+	c, err := compensator.New(w.T.Context(), cfg)
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Run runs c until the test ends, or until the returned function is called, which waits and returns Run's
+// error.
+func (w *World) Run(c *compensator.Compensator) (stop func() error) {
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- c.Run(ctx) }()
+	var once sync.Once
+	var err error
+	stop = func() error {
+		once.Do(func() {
+			cancel()
+			err = <-result
+		})
+		return err
+	}
+	w.T.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// InTx runs work in a plain transaction and commits it.
+func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
+	w.T.Helper()
+	tx, err := db.Begin()
+	require.NoError(w.T, err)
+	work(tx)
+	require.NoError(w.T, tx.Commit())
+}
+
+// Eventually waits until check holds.
+func (w *World) Eventually(check func() bool, what string, args ...any) {
+	w.T.Helper()
+	require.Eventually(w.T, check, Patience, 5*time.Millisecond, fmt.Sprintf(what, args...))
+}

@@ -1,0 +1,23 @@
+package sqlstore_test
+
+import (
+	"testing"
+
+	"github.com/compensator-go/compensator/compensatortest/suite"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {
+	suite.TestStore(t, func(t *testing.T) suite.Harness {
+		dsn := testservers.Database(t)
+		return harness.StoreOn(t, dsn, harness.Watched(dsn))
+	})
+}
+
+func TestSQLStoreKeepsEveryPromiseOnTheUsersConnections(t *testing.T) {
+	suite.TestStore(t, func(t *testing.T) suite.Harness {
+		dsn := testservers.Database(t, "clientFoundRows=true", "interpolateParams=true")
+		return harness.StoreOn(t, dsn, harness.Plain(dsn))
+	})
+}

@@ -1,0 +1,301 @@
+package claiming
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/timingwheel"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
+	var late atomic.Int64
+	var runs atomic.Int64
+	harness.InBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.Handle(c, "later", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
+			lateness := time.Since(e.NextAt)
+			assert.GreaterOrEqual(t, lateness, time.Duration(0), "entry %s", e.ID)
+			late.Store(max(late.Load(), int64(lateness)))
+			runs.Add(1)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		delays := []time.Duration{0, time.Millisecond, 999 * time.Millisecond, time.Minute, 59 * time.Minute, time.Hour, 25 * time.Hour}
+		for _, delay := range delays {
+			harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "later", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
+		}
+		time.Sleep(26 * time.Hour) // the bubble's clock
+		synctest.Wait()
+		assert.EqualValues(t, len(delays), runs.Load())
+		for _, row := range store.Rows() {
+			assert.Equal(t, compensator.Succeeded, row.State)
+		}
+		assert.Less(t, time.Duration(late.Load()), 20*time.Millisecond, "by the bubble's clock, on which work takes no time")
+	})
+}
+
+func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
+	var runs atomic.Int64
+	harness.InBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
+			runs.Add(1)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		tx, err := store.BeginTx(t.Context())
+		require.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit()) // and nobody says so
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.EqualValues(t, 1, runs.Load())
+	})
+}
+
+// A queue that several processes share is not told everything again and again: what a process did not come to
+// announce is announced when it is near.
+func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
+	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
+		time.Sleep(time.Minute)                              // what it announced at its start is over
+		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // and nobody says so
+		time.Sleep(2 * time.Minute)
+		late.RequireOnTime(t, 1)
+	})
+}
+
+// What a full queue left out is announced when it is near, however full the queue is by then.
+func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
+	inSharedBubble(t, compensator.Config{QueueLimit: 1000}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
+		harness.RecordDelayedIn(t, c, store, 1000, 9*time.Minute).Committed()
+		harness.RecordDelayedIn(t, c, store, 1500, 5*time.Minute).Committed()
+		time.Sleep(6 * time.Minute)
+		late.RequireOnTime(t, 1500)
+		time.Sleep(4 * time.Minute)
+		late.RequireOnTime(t, 2500)
+	})
+}
+
+// endlessStore is slow to read, and has more of one type to read the longer that takes, as long as what is asked for
+// is ahead.
+type endlessStore struct{ processlog.Store }
+
+func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	if w.BusinessType != "busy" {
+		return s.Store.Scan(ctx, w)
+	}
+	time.Sleep(time.Second)
+	if w.To <= 0 {
+		return nil, nil
+	}
+	page := make([]processlog.Scheduled, w.Limit)
+	for i := range page {
+		page[i] = processlog.Scheduled{ID: processlog.RowID(uint64(1_000_000 + i)), In: w.To}
+	}
+	return page, nil
+}
+
+// A round must end, however much comes near while it reads: others wait for their turn.
+func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		cfg := compensator.Config{Store: endlessStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)}
+		rounds := 0
+		cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds++ }
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "busy", new(harness.Lateness).Note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		tx, err := memory.BeginTx(t.Context())
+		require.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "busy", Content: []byte(`{}`), Options: compensator.Options{Delay: 30 * time.Second}})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		stop := compensatortest.Run(t, c)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		assert.Greater(t, rounds, 1)
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// refusingStore takes no claims.
+type refusingStore struct {
+	processlog.Store
+	claims *atomic.Int64
+}
+
+func (s refusingStore) Claim(context.Context, []processlog.Wanted, processlog.Token, time.Duration, func(*processlog.Row) bool) (processlog.Claimed, error) {
+	s.claims.Add(1)
+	return processlog.Claimed{}, errors.New("the database is away")
+}
+
+// What the queue says is due is asked for less and less often while the database refuses it.
+func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		var claims atomic.Int64
+		c, err := compensator.New(t.Context(), compensator.Config{Store: refusingStore{memory, &claims}, Queue: timingwheel.New(), Grace: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "quiet", new(harness.Lateness).Note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		harness.RecordDelayedIn(t, c, memory, 500, time.Second).Committed()
+		stop := compensatortest.Run(t, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Greater(t, claims.Load(), int64(5))
+		assert.Less(t, claims.Load(), int64(50))
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// distantStore takes a while to claim.
+type distantStore struct{ processlog.Store }
+
+func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	time.Sleep(50 * time.Millisecond)
+	return s.Store.Claim(ctx, want, token, lease, accept)
+}
+
+// What comes due while a claim is under way is claimed beside it.
+func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: distantStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		late := new(harness.Lateness)
+		_, err = compensator.Handle(c, "quiet", late.Note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(time.Minute)
+		harness.RecordDelayedIn(t, c, memory, 1, time.Second).Committed()
+		harness.RecordDelayedIn(t, c, memory, 1, time.Second+10*time.Millisecond).Committed()
+		time.Sleep(2 * time.Second)
+		late.RequireOnTime(t, 2)
+		assert.Less(t, slices.Max(late.All), 60*time.Millisecond, "by the bubble's clock: one claim, and no part of another")
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// awayStore cannot settle before a moment.
+type awayStore struct {
+	processlog.Store
+	back time.Time
+}
+
+func (s awayStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
+	if time.Now().Before(s.back) {
+		return nil, errors.New("the database is away")
+	}
+	return s.Store.Settle(ctx, token, outcomes)
+}
+
+// A database that is back when Run is to end is found in time, however short that time is.
+func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
+	for range 20 { // waits are drawn
+		synctest.Test(t, func(t *testing.T) {
+			memory := compensatortest.NewMemoryStore()
+			store := awayStore{memory, time.Now().Add(time.Minute)}
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			_, err = compensator.Handle(c, "quiet", new(harness.Lateness).Note, compensator.TypeConfig{})
+			require.NoError(t, err)
+			stop := compensatortest.Run(t, c)
+			harness.RecordDelayedIn(t, c, memory, 1, time.Second).Committed()
+			time.Sleep(time.Until(store.back))
+			stop()
+			require.Equal(t, compensator.Succeeded, memory.Rows()[0].State)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// inSharedBubble runs a test beside an instance whose queue counts as one that others share. Its type is "quiet".
+func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		cfg.Store, cfg.Queue, cfg.Logger = store, timingwheel.New(), slog.New(slog.DiscardHandler)
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		late := new(harness.Lateness)
+		_, err = compensator.Handle(c, "quiet", late.Note, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		test(t, c, store, late)
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
+	var at []time.Duration
+	var began time.Time
+	harness.InBubble(t, func(c *compensator.Compensator) {
+		levels, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m")
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "stubborn", func(context.Context, *compensator.Entry, harness.Order) error {
+			at = append(at, time.Since(began).Truncate(time.Second))
+			return errors.New("again")
+		}, compensator.TypeConfig{Retry: levels, MaxProcessCount: 6})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		began = time.Now()
+		harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "stubborn", Content: []byte(`{}`)})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want := []time.Duration{0, 1, 6, 16, 46, 106}
+		require.Len(t, at, len(want))
+		for i, seconds := range want {
+			assert.Equal(t, seconds*time.Second, at[i], "attempt %d", i+1)
+		}
+		assert.Equal(t, compensator.Dead, store.Rows()[0].State)
+	})
+}
+
+// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a millisecond.
+func TestStoredDueMomentIsNeverEarly(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		harness.ExecAll(t, conn, []string{"SET timestamp=1700000000.000900"})
+		tx, err := conn.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		entries := harness.Untyped(3)
+		for i, delay := range []time.Duration{time.Nanosecond, time.Millisecond, 1500 * time.Microsecond} {
+			entries[i].Delay = delay
+		}
+		receipt, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+		for i, want := range []int64{1_700_000_000_001, 1_700_000_000_002, 1_700_000_000_003} {
+			var dueMS int64
+			require.NoError(t, tx.QueryRow("SELECT next_at FROM common_process_log WHERE id=?", receipt.Entries[i].ID.Row()).Scan(&dueMS))
+			assert.GreaterOrEqual(t, dueMS, want, "due %v after 0.9 ms", entries[i].Delay)
+			assert.LessOrEqual(t, dueMS, want+1)
+		}
+		require.NoError(t, tx.Rollback())
+		harness.ExecAll(t, conn, []string{"SET timestamp=DEFAULT"})
+	})
+}

@@ -1,0 +1,86 @@
+package claiming
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// notifiedQueue tells of each notification.
+type notifiedQueue struct {
+	processlog.Queue
+	notified chan []string
+}
+
+func (q *notifiedQueue) Notify(ctx context.Context, types []string) error {
+	q.notified <- slices.Clone(types)
+	return q.Queue.Notify(ctx, types)
+}
+
+func TestAnnouncedEntryWakesAnotherProcess(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	queue, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	watched := &notifiedQueue{Queue: queue, notified: make(chan []string, 10)}
+	cfg.Redis, cfg.Queue = nil, watched
+	c := w.New(cfg) // it never runs
+	w.RecordDelayed(c, time.Minute)
+	require.Equal(t, []string{"close_order"}, harness.Next(t, watched.notified))
+	w.RecordDelayed(c, time.Hour)
+	w.RecordDelayed(c, 0)
+	require.Equal(t, []string{"close_order"}, harness.Next(t, watched.notified))
+	require.Empty(t, watched.notified, "one that comes later than the first wakes nobody")
+}
+
+func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg, store := w.OnHooks(w.Quick())
+	var mu sync.Mutex // guards failures
+	failures := 3
+	store.OnClaim = func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if failures--; failures >= 0 {
+			return errors.New("the database has a bad moment")
+		}
+		return nil
+	}
+	c := w.New(cfg)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+	w.InsertDue("close_order", 1, 4)
+	w.Run(c)
+	w.WaitAllEnded()
+	require.Equal(t, 4, ran.Total())
+	require.Negative(t, failures)
+}
+
+func TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain(t *testing.T) {
+	for name, watched := range map[string]bool{"connector": true, "plain": false} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(watched)
+			cfg := w.Quick()
+			cfg.DB, cfg.Lease = db, time.Hour
+			c := w.New(cfg)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			ids := w.InsertDue("close_order", 1, 1)
+			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("lease_until=(TIME"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply})
+			w.Run(c)
+			w.WaitState(ids[0], compensator.Succeeded)
+			require.Equal(t, 1, trap.Fired())
+			require.Equal(t, 1, ran.Of(ids[0]))
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package claiming
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// countedQueue counts what goes to the server; a Peek of up to 1,000 types is one call.
+type countedQueue struct {
+	processlog.Queue
+	calls *atomic.Int64
+}
+
+func (q countedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
+	q.calls.Add(1)
+	return q.Queue.Claim(ctx, businessType, limit, lease)
+}
+
+func (q countedQueue) Peek(ctx context.Context, types []string) (waits []time.Duration, lost []string, err error) {
+	q.calls.Add(1)
+	return q.Queue.Peek(ctx, types)
+}
+
+func (q countedQueue) Rebuild(ctx context.Context, types []string, token processlog.Token, period time.Duration) ([]string, error) {
+	q.calls.Add(1)
+	return q.Queue.Rebuild(ctx, types, token, period)
+}
+
+func (q countedQueue) Rebuilt(ctx context.Context, types []string, token processlog.Token) ([]string, error) {
+	q.calls.Add(1)
+	return q.Queue.Rebuilt(ctx, types, token)
+}
+
+func (q countedQueue) Kept(ctx context.Context) (bool, error) {
+	q.calls.Add(1)
+	return q.Queue.Kept(ctx)
+}
+
+func (q countedQueue) Lead(ctx context.Context, period time.Duration) (bool, error) {
+	q.calls.Add(1)
+	return q.Queue.Lead(ctx, period)
+}
+
+func (q countedQueue) Check(ctx context.Context, fingerprint string) error {
+	q.calls.Add(1)
+	return q.Queue.Check(ctx, fingerprint)
+}
+
+// countedStore counts the statements that come without entries.
+type countedStore struct {
+	processlog.Store
+	calls *atomic.Int64
+}
+
+func (s countedStore) Heads(ctx context.Context) ([]processlog.Head, error) {
+	s.calls.Add(1)
+	return s.Store.Heads(ctx)
+}
+
+func (s countedStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	s.calls.Add(1)
+	return s.Store.Scan(ctx, w)
+}
+
+func (s countedStore) Due(ctx context.Context, businessType string, limit int) ([]compensator.EntryID, error) {
+	s.calls.Add(1)
+	return s.Store.Due(ctx, businessType, limit)
+}
+
+func (s countedStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
+	s.calls.Add(1)
+	return s.Store.Purge(ctx, state, age, limit)
+}
+
+// An hour of the bubble's clock with nothing to do.
+func TestRestCostsLessThanAStatementAndTwoCallsASecond(t *testing.T) {
+	for _, types := range []int{1, 1000} {
+		for _, shared := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d types, queue %t", types, shared), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { restAnHour(t, types, shared) })
+			})
+		}
+	}
+}
+
+func restAnHour(t *testing.T, types int, shared bool) {
+	var statements, calls atomic.Int64
+	cfg := compensator.Config{Store: countedStore{compensatortest.NewMemoryStore(), &statements}, Logger: slog.New(slog.DiscardHandler)}
+	if shared {
+		cfg.Queue = countedQueue{compensatortest.NewMemoryQueue().Client(), &calls}
+	}
+	c, err := compensator.New(t.Context(), cfg)
+	require.NoError(t, err)
+	for i := range types {
+		_, err := compensator.Handle(c, fmt.Sprint("type ", i), func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}
+	stop := compensatortest.Run(t, c)
+	time.Sleep(time.Minute)
+	statements.Store(0)
+	calls.Store(0)
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	assert.Less(t, statements.Load(), int64(3600))
+	assert.Less(t, calls.Load(), int64(2*3600))
+	t.Logf("an hour: %d statements, %d calls of the queue", statements.Load(), calls.Load())
+	stop()
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,87 @@
+package claiming
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestManyInstancesRunEachEntryOnce(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		var ran harness.Calls
+		var types []*compensator.Type[harness.Order]
+		for range 5 {
+			c := w.New(cfg)
+			orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 10}, func(e *compensator.Entry, _ int) error {
+				ran.Add(e.ID)
+				return nil
+			})
+			types = append(types, orders)
+			w.Run(c)
+		}
+		w.Backlog("close_order", 200)
+		for i := range 200 {
+			w.PutThrough(cfg.DB, types[i%len(types)], i, compensator.Options{Delay: time.Duration(i%5) * 50 * time.Millisecond})
+		}
+		w.WaitAllEnded()
+		require.Equal(t, 400, w.Ended(compensator.Succeeded, 0))
+		require.Equal(t, 400, ran.Total())
+		require.Equal(t, 400, w.Count("common_process_log WHERE delivery_count=0"))
+	})
+}
+
+func TestOneInstanceAnnouncesForAll(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	var led, followed atomic.Int64
+	instance := func(rebuilt *atomic.Int64, rounds chan struct{}) {
+		cfg := w.Quick()
+		cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) {
+			if e.Rebuilt || e.Announced > 0 {
+				rebuilt.Add(1)
+			}
+			rounds <- struct{}{}
+		}
+		c := w.New(cfg)
+		_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+	}
+	orders, err := compensator.Declare[harness.Order](w.New(w.Quick()), "close_order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Put(orders, 1, compensator.Options{Delay: time.Minute})
+	leader, follower := make(chan struct{}, 1000), make(chan struct{}, 1000)
+	instance(&led, leader)
+	harness.Next(t, leader)
+	require.Positive(t, led.Load(), "the first rebuilds")
+	instance(&followed, follower)
+	harness.Next(t, follower) // at its start each instance makes sure of what it recorded before it died
+	after := followed.Load()
+	for range 6 {
+		harness.Next(t, follower)
+	}
+	require.Equal(t, after, followed.Load(), "the others leave that to it")
+}
+
+func TestEntriesAreFoundByPollingAlthoughTheQueueIsUp(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(w.DSN))
+	var polled atomic.Int64
+	cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) { polled.Add(int64(e.Polled)) }
+	c := w.New(cfg)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	n := 0
+	w.Eventually(func() bool {
+		n++
+		w.InsertDue("close_order", n, 1) // nobody tells the queue
+		return polled.Load() > 0
+	}, "the way without a queue is walked every day")
+	w.WaitAllEnded()
+	require.Equal(t, n, ran.Total())
+	require.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+}

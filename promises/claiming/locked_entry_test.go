@@ -1,0 +1,77 @@
+package claiming
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// A payment that holds an entry's row when it comes due, and then rolls back, must not cost the entry more
+// than the next look at a locked row: nothing but the claim that met the lock knows that it is due.
+func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Grace, cfg.ReconcileInterval = time.Minute, time.Minute // the reconciler would find it, too
+	c := w.New(cfg)
+	closed, later := make(chan struct{}), make(chan struct{})
+	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		close(closed)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	reminders, err := compensator.Handle(c, "remind", func(context.Context, *compensator.Entry, harness.Order) error {
+		defer close(later)
+		select {
+		case <-closed:
+		default:
+			assert.Fail(t, "an entry due two seconds after the release came first")
+		}
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Run(c)
+
+	tx, err := cfg.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: 500 * time.Millisecond})
+	require.NoError(t, err)
+	_, err = reminders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: 3 * time.Second})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+
+	payment, err := cfg.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = c.CancelTx(t.Context(), payment, receipt.ID())
+	require.NoError(t, err)
+	overdue := "next_at < TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000 - 200"
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE business_type='close_order' AND "+overdue) == 1 }, "the entry is overdue")
+	require.NoError(t, payment.Rollback())
+	<-closed
+	<-later
+	w.WaitAllEnded()
+}
+
+// Somebody's console holds the first rows of a backlog that only the database knows: the others run all the same, also
+// one at a time.
+func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	proxy := w.ThroughProxy(&cfg)
+	c := w.New(cfg)
+	harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
+	proxy.Refuse()
+	w.Backlog("close_order", 30)
+	console := w.Begin(w.DB)
+	_, err := console.ExecContext(t.Context(), "SELECT id FROM common_process_log ORDER BY id LIMIT 3 FOR UPDATE")
+	require.NoError(t, err)
+	w.Run(c)
+	w.Eventually(func() bool { return w.Ended(compensator.Succeeded, 0) == 27 }, "what is not locked has run")
+	require.NoError(t, console.Rollback())
+	w.WaitAllEnded()
+}

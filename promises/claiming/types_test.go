@@ -1,0 +1,191 @@
+package claiming
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// leased is how many entries of a type are under a lease.
+func leased(w *harness.World, businessType string) int {
+	w.T.Helper()
+	return w.Count("common_process_log WHERE business_type=? AND lease_until>0", businessType)
+}
+
+func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		unknown := make(chan []string, 1000)
+		cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) {
+			if len(e.UnknownTypes) > 0 {
+				unknown <- e.UnknownTypes
+			}
+		}
+		c := w.New(cfg)
+		ours, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		theirs, err := compensator.Declare[harness.Order](c, "pay_order", compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+		foreign := w.PutThrough(cfg.DB, theirs, 1, compensator.Options{})
+		own := w.PutThrough(cfg.DB, ours, 2, compensator.Options{})
+		for range 3 {
+			require.Equal(t, []string{"pay_order"}, harness.Next(t, unknown))
+		}
+		w.WaitState(own, compensator.Succeeded)
+		require.Equal(t, 1, ran.Total())
+		e := w.Entry(c, foreign)
+		require.Equal(t, compensator.Pending, e.State)
+		require.Zero(t, e.Version, "nobody touched it")
+		require.Zero(t, e.DeliveryCount)
+		require.Equal(t, []string{"pay_order"}, c.Health(t.Context()).UnknownTypes)
+	})
+}
+
+func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		rounds := make(chan struct{}, 1000)
+		old := cfg
+		old.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds <- struct{}{} }
+		before := w.New(old)
+		orders, _ := harness.Numbered(t, before, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(before)
+		after := w.New(cfg)
+		bonus, ran := harness.Numbered(t, after, "grant_bonus", compensator.TypeConfig{}, nil)
+		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // recorded by the new instance before it runs
+		harness.Next(t, rounds)
+		harness.Next(t, rounds)
+		require.Equal(t, compensator.Pending, w.State(id))
+		w.Run(after)
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.Of(id))
+		w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		w.PutThrough(cfg.DB, bonus, 2, compensator.Options{})
+		w.WaitAllEnded()
+		require.Equal(t, 3, w.Count("common_process_log WHERE state=1"))
+	})
+}
+
+func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		_, slow := harness.Held(t, c, "slow", compensator.TypeConfig{Concurrency: 2}, nil)
+		fast, ran := harness.Numbered(t, c, "fast", compensator.TypeConfig{Concurrency: 2}, nil)
+		w.Backlog("slow", 600)
+		w.Run(c)
+		slow.Await(t)
+		slow.Await(t)
+		for i := range 30 {
+			id := w.PutThrough(cfg.DB, fast, i, compensator.Options{})
+			w.WaitState(id, compensator.Succeeded)
+		}
+		require.Equal(t, 30, ran.Total())
+		require.Equal(t, 600, w.Count("common_process_log WHERE business_type='slow' AND state=0"), "the slow ones have not moved")
+		slow.Open()
+		w.WaitAllEnded()
+	})
+}
+
+func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+			if strings.HasPrefix(e.IdempotentID, "close_order-late") {
+				return errors.New("never")
+			}
+			return nil
+		}, compensator.TypeConfig{Concurrency: 10, MaxProcessCount: 1 << 20, Retry: compensator.Fixed(time.Second)})
+		require.NoError(t, err)
+		w.Backlog("close_order", 300)
+		w.Run(c)
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE process_count>0") >= 100 }, "the poison is at work")
+		for i := range 10 {
+			w.WaitState(w.PutThrough(cfg.DB, orders, i, compensator.Options{}), compensator.Succeeded)
+		}
+		require.Equal(t, 300, w.Count("common_process_log WHERE state IN (0,-1)"))
+	})
+}
+
+func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
+		w.Backlog("close_order", 2000) // the herd of midnight
+		w.Run(c)
+		for range 4 {
+			g.Await(t)
+		}
+		require.Equal(t, 4, leased(w, "close_order"))
+		g.Open()
+		w.WaitAllEnded()
+		require.Equal(t, 2000, w.Count("common_process_log WHERE state=1"))
+		require.Zero(t, w.Count("common_process_log WHERE process_count>0"))
+	})
+}
+
+func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 20, Timeout: harness.Patience}, nil)
+	w.Run(c)
+	for range 20 {
+		w.PutMany(c, orders, 500, compensator.Options{})
+	}
+	for range 10 {
+		g.Await(t)
+	}
+	require.LessOrEqual(t, leased(w, "close_order"), 20)
+	require.Less(t, runtime.NumGoroutine(), 400, "no goroutine waits for each entry")
+	g.Open()
+	w.WaitAllEnded()
+	require.Equal(t, 10_000, w.Count("common_process_log WHERE state=1 AND process_count=0"))
+}
+
+func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Lease = 30 * time.Second // a third of it is how long a new entry's slot is kept for its commit
+	c := w.New(cfg)
+	late := harness.NewGate()
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		if strings.HasPrefix(e.IdempotentID, "close_order-late") {
+			return late.Pass(ctx, e)
+		}
+		return nil
+	}, compensator.TypeConfig{Concurrency: 5, Timeout: harness.Patience})
+	require.NoError(t, err)
+	w.Run(c)
+	for range 2 { // once the first has run, Run takes new entries as they are born
+		w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
+	}
+	w.Backlog("close_order", 300)
+	for range 4 {
+		late.Await(t)
+	}
+	for i := range 20 {
+		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Succeeded)
+	}
+	require.Equal(t, 300, w.Count("common_process_log WHERE state=0"))
+	late.Open()
+	w.WaitAllEnded()
+}
+
+func TestEntriesOfOneBusinessRunSideBySide(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	first := w.Put(orders, 1, compensator.Options{BusinessID: "42"})
+	second := w.Put(orders, 2, compensator.Options{BusinessID: "42"})
+	met := []compensator.EntryID{g.Await(t), g.Await(t)}
+	assert.ElementsMatch(t, []compensator.EntryID{first, second}, met, "a business id orders nothing")
+	g.Open()
+	w.WaitAllEnded()
+}

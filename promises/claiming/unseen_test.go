@@ -1,0 +1,70 @@
+package claiming
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(w.DSN))
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	dueKey := harness.SameQueue(t, w.Redis, w.Name).DueKey("close_order")
+	invent := func(id uint64) {
+		require.NoError(t, w.Redis.ZAdd(t.Context(), dueKey, redis.Z{Score: 1, Member: fmt.Sprint(id)}).Err())
+		w.RecordDelayed(c, 10*time.Millisecond) // wakes the scanner
+		w.Eventually(func() bool {
+			return errors.Is(w.Redis.ZScore(t.Context(), dueKey, fmt.Sprint(id)).Err(), redis.Nil)
+		}, "entry %d is looked for and leaves the queue", id)
+	}
+	invent(1_000_000) // no such row, not even a locked one
+	tx := w.Begin(cfg.DB)
+	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	invent(receipt.ID().Row())
+	require.NoError(t, tx.Commit()) // nobody is told: the reconciler must find it
+	w.WaitState(receipt.ID(), compensator.Succeeded)
+	assert.Equal(t, 1, ran.Of(receipt.ID()))
+	assert.Equal(t, 1, w.Count("common_process_log WHERE id=? AND version=2 AND process_count=0", receipt.ID().Row()))
+}
+
+// laggingStore answers plain reads of rows as a replica does that has not heard of them yet.
+type laggingStore struct{ processlog.Store }
+
+func (laggingStore) Load(context.Context, []compensator.EntryID) ([]processlog.Row, error) {
+	return nil, nil
+}
+
+func TestEntryRunsAlthoughPlainReadsDoNotShowItYet(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	cfg := w.Quick()
+	cfg.DB, cfg.Store, cfg.Lease = nil, laggingStore{store}, time.Second
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	for i := range 10 {
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := orders.Record(ctx, tx, harness.Order{Number: i}, compensator.Options{Delay: time.Duration(i%2) * 50 * time.Millisecond})
+			return err
+		}))
+	}
+	w.WaitAllEnded()
+	assert.Equal(t, 10, ran.Total())
+	assert.Equal(t, 10, w.Count("common_process_log WHERE state=1"))
+}

@@ -1,0 +1,38 @@
+package claiming
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestWithoutRedisTheEntriesOfOtherProcessesRunWhenTheyAreDue(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Grace = time.Hour // nothing counts as forgotten
+	runner := w.New(cfg)
+	_, ran := harness.Numbered(t, runner, "order", compensator.TypeConfig{}, nil)
+	w.Run(runner)
+
+	recorder := w.New(w.Quick())
+	orders, err := compensator.Declare[harness.Order](recorder, "order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	var ids []compensator.EntryID
+	for _, delay := range []time.Duration{0, 500 * time.Millisecond} {
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: delay})
+			require.NoError(t, err)
+			ids = append(ids, receipt.ID())
+		})
+	}
+	w.WaitAllEnded()
+	for _, id := range ids {
+		assert.Equal(t, 1, ran.Of(id))
+	}
+}

@@ -1,0 +1,290 @@
+package commits
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// heldQueue is a queue whose announcements do not return until the test lets them.
+type heldQueue struct {
+	processlog.Queue
+	called  atomic.Int64
+	release chan struct{}
+}
+
+func (q *heldQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+	q.called.Add(1)
+	<-q.release
+	return q.Queue.Announce(context.WithoutCancel(ctx), items, rules)
+}
+
+func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	queue, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	held := &heldQueue{Queue: queue, release: make(chan struct{})}
+	cfg := w.Quick()
+	cfg.Redis, cfg.Queue = nil, held
+	c := w.New(cfg)
+	w.DB.SetMaxOpenConns(2)
+	waited := w.DB.Stats().WaitCount
+	const n = 100
+	for range n { // each would wait for ever if it waited for the queue
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Minute}})
+			require.NoError(t, err)
+		})
+	}
+	w.Eventually(func() bool { return held.called.Load() > 0 }, "the queue is told")
+	assert.Zero(t, w.DB.Stats().InUse, "a connection waits for the queue")
+	assert.Equal(t, waited, w.DB.Stats().WaitCount)
+	close(held.release)
+	w.Eventually(func() bool { return w.Queued() == n }, "the queue learns of every entry")
+}
+
+func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		w.WithRedis()
+		proxy, err := faultproxy.NewTCP(w.Redis.Options().Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+		through := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
+		t.Cleanup(func() { assert.NoError(t, through.Close()) })
+		down := make(chan struct{})
+		cfg := w.Quick()
+		cfg.DB, cfg.Redis = db, through
+		cfg.Observer.QueueDown = func(error) {
+			close(down)
+			panic("observer") // nor is this
+		}
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		proxy.Refuse()
+		var receipts []*compensator.Receipt
+		for i := range 10 {
+			tx := w.Begin(db)
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Duration(i) * 10 * time.Millisecond})
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+			receipt.Committed()
+			receipts = append(receipts, receipt)
+		}
+		w.Wait(down, "the queue is found to be down")
+		w.WaitAllEnded()
+		for _, r := range receipts {
+			assert.Equal(t, 1, ran.Of(r.ID()))
+		}
+	})
+}
+
+func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg, ready := w.HooksOnly(w.Quick())
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2, Lease: time.Hour}, nil) // a credit lapses after a third
+	w.Run(c)
+	ready()
+	bornClaimed := func(tx *sql.Tx) bool {
+		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.NoError(t, err)
+		var lease int64
+		require.NoError(t, tx.QueryRow("SELECT lease_until FROM common_process_log WHERE id=?", receipt.ID().Row()).Scan(&lease))
+		return lease > 0
+	}
+	for i := range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		tx, err := w.DB.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		require.True(t, bornClaimed(tx), "after %d transactions the slot is still reserved", i)
+		cancel() // and never look back
+		w.Eventually(func() bool { return w.DB.Stats().InUse == 0 }, "the pool takes the connection back")
+	}
+	w.InTx(w.DB, func(tx *sql.Tx) { require.True(t, bornClaimed(tx)) })
+	w.WaitAllEnded()
+	assert.Equal(t, 1, ran.Total())
+}
+
+func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		t.Parallel()
+		cfg.Lease = time.Second
+		c := w.New(cfg)
+		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String())
+			return err
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+		tx := w.Begin(cfg.DB)
+		var receipts []*compensator.Receipt
+		for range 3 {
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+			require.NoError(t, err)
+			receipts = append(receipts, receipt)
+		}
+		// The last one, as of a transaction that took a day: no scan may start later than that.
+		_, err = tx.Exec("UPDATE common_process_log SET next_at=next_at-86400000, lease_until=GREATEST(0, CAST(lease_until AS SIGNED)-86400000), created_at=created_at-INTERVAL 1 DAY WHERE id=?",
+			receipts[2].ID().Row())
+		require.NoError(t, err)
+		_, err = tx.Exec("SELECT SLEEP(1.3)") // the lease ends on the server's clock
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		for _, r := range receipts[:2] {
+			r.Committed() // of the last, a plain pool's process brings no news
+		}
+		w.WaitAllEnded()
+		for _, r := range receipts {
+			assert.Equal(t, 1, w.Count("effects WHERE what=?", r.ID().String()))
+		}
+		assert.Equal(t, len(receipts), w.Count("common_process_log WHERE state=1 AND process_count=0"))
+	})
+}
+
+func TestFollowUpsOfATransactionalHandlerAnnounceThemselves(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg, ready := w.HooksOnly(cfg)
+		c := w.New(cfg)
+		var orders *compensator.Type[harness.Order]
+		var ran harness.Calls
+		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+			if o.Number < 5 {
+				if _, err := orders.Record(ctx, tx, harness.Order{Number: o.Number + 1}, compensator.Options{}); err != nil {
+					return err
+				}
+			}
+			if ran.Add(e.ID) == 1 && o.Number == 2 {
+				return errors.New("after the follow-up was recorded")
+			}
+			return nil
+		}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+		require.NoError(t, err)
+		w.Run(c)
+		ready()
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := orders.Record(ctx, tx, harness.Order{Number: 1}, compensator.Options{})
+			return err
+		}))
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 5 }, "the chain of five ends")
+		assert.Equal(t, 5, w.Count("common_process_log"), "the failed attempt's follow-up was rolled back")
+		assert.Equal(t, 6, ran.Total())
+	})
+}
+
+func TestSmallPoolsWorkEverythingOff(t *testing.T) {
+	for size := 1; size <= 3; size++ {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				db.SetMaxOpenConns(size)
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+					if call == 1 {
+						return errors.New("again")
+					}
+					return nil
+				})
+				effects, err := compensator.HandleTx(c, "take_stock", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+					_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String())
+					return err
+				}, compensator.TypeConfig{})
+				require.NoError(t, err)
+				w.Run(c)
+				const n = 20
+				for i := range n {
+					w.InTx(db, func(tx *sql.Tx) {
+						_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{})
+						require.NoError(t, err)
+						_, err = effects.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{})
+						require.NoError(t, err)
+					})
+				}
+				w.WaitAllEnded()
+				assert.Equal(t, 2*n, ran.Total())
+				assert.Equal(t, n, w.Count("effects"))
+			})
+		})
+	}
+}
+
+func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(w.DSN)) // and nobody calls Committed: the reconciler alone finds entries
+	var rounds atomic.Int64
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	slow := w.Begin(cfg.DB)
+	low, err := orders.Record(t.Context(), slow, harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	var high *compensator.Receipt
+	for range 3 {
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			high, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+			require.NoError(t, err)
+		})
+		w.WaitState(high.ID(), compensator.Succeeded)
+	}
+	seen := rounds.Load()
+	w.Eventually(func() bool { return rounds.Load() >= seen+2 }, "whole rounds pass")
+	require.Less(t, low.ID().Row(), high.ID().Row())
+	require.NoError(t, slow.Commit())
+	w.WaitState(low.ID(), compensator.Succeeded)
+	assert.Equal(t, 1, ran.Of(low.ID()))
+}
+
+func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	c := w.New(cfg)
+	early := func(e *compensator.Entry, _ int) error {
+		if n := w.Count("common_process_log WHERE id=? AND next_at > TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))/1000", e.ID.Row()); n > 0 {
+			return compensator.Permanent(errors.New("early"))
+		}
+		return nil
+	}
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, early)
+	_, other := harness.Numbered(t, c, "take_stock", compensator.TypeConfig{}, nil)
+
+	tx := w.Begin(w.DB)
+	gone, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	queue, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	defer queue.Close()
+	for _, businessType := range []string{"close_order", "take_stock"} {
+		_, _, err = queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: businessType, ID: gone.ID()}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		require.NoError(t, err)
+	}
+	w.Exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", gone.ID().Row()))
+	var heir *compensator.Receipt
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		heir, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: 400 * time.Millisecond})
+		require.NoError(t, err)
+	})
+	require.Equal(t, gone.ID(), heir.ID())
+	stop := w.Run(c)
+	w.WaitState(heir.ID(), compensator.Succeeded)
+	require.NoError(t, stop())
+	assert.Equal(t, 1, ran.Total())
+	assert.Zero(t, other.Total(), "a type ran another type's entry")
+}

@@ -1,0 +1,274 @@
+package commits
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// committers are the ways to commit an entry that end with an error the caller can ask about.
+var committers = map[string]struct {
+	watched bool
+	commit  func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error
+}{
+	"connector":              {true, harness.CommitTx},
+	"plain":                  {false, harness.CommitTx},
+	"closure":                {false, commitClosure},
+	"closure on a connector": {true, commitClosure},
+}
+
+func commitClosure(c *compensator.Compensator, _ *sql.DB, work func(tx compensator.Tx) error) error {
+	return c.InTx(context.Background(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })
+}
+
+// requireUnknown requires the error of a commit that may have happened or not.
+func requireUnknown(t *testing.T, err error, way string) {
+	t.Helper()
+	if way == "plain" {
+		require.ErrorIs(t, err, mysql.ErrInvalidConn, "the driver's own handle says no more")
+		return
+	}
+	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
+}
+
+func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
+	for name, test := range map[string]struct {
+		rule     faultproxy.Rule
+		happened bool
+	}{
+		"request lost":      {faultproxy.Rule{Fault: faultproxy.DropRequest}, false},
+		"reply lost":        {faultproxy.Rule{Fault: faultproxy.DropReply}, true},
+		"reply never comes": {faultproxy.Rule{Fault: faultproxy.DropReply, Hang: true}, true},
+		"reply too late":    {faultproxy.Rule{Fault: faultproxy.DelayReply, Delay: 10 * time.Second}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for way, committer := range committers {
+				t.Run(way, func(t *testing.T) {
+					t.Parallel()
+					w := harness.NewWorld(t).WithRedis()
+					proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(time.Second))
+					cfg := w.Quick()
+					cfg.DB = w.Open(harness.Watched(w.DSN)) // the worker's own way to the server is sound
+					worker, producer := w.New(cfg), cfg
+					producer.DB = db
+					c := w.New(producer)
+					orders, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+					stop := w.Run(worker)
+					entry, err := orders.Entry(harness.Order{}, compensator.Options{IdempotentID: "key"})
+					require.NoError(t, err)
+					rule := test.rule
+					rule.Nth = 1
+					rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
+					trap := proxy.Arm(rule)
+					work := func(tx compensator.Tx) error {
+						receipt, err := c.Record(t.Context(), tx, entry)
+						if err != nil || receipt.Entries[0].Duplicate {
+							return errors.Join(err, compensator.ErrDuplicate)
+						}
+						w.Effect(tx, "business")
+						return nil
+					}
+					requireUnknown(t, committer.commit(c, db, work), way)
+					require.Equal(t, 1, trap.Fired())
+
+					e, err := c.Resolve(t.Context(), compensator.IdempotentID("key"))
+					again := committer.commit(c, db, work) // what a wrapper that retries everything does
+					if test.happened {
+						require.NoError(t, err)
+						require.ErrorIs(t, again, compensator.ErrDuplicate, "it can tell that the first one committed")
+						w.WaitState(e.ID, compensator.Succeeded)
+					} else {
+						require.ErrorIs(t, err, compensator.ErrNotFound)
+						require.NoError(t, again)
+						w.WaitAllEnded()
+					}
+					require.NoError(t, stop())
+					assert.Equal(t, 1, ran.Total())
+					assert.Equal(t, 1, w.Count("effects"), "the business happened once")
+				})
+			}
+		})
+	}
+}
+
+func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
+	for way, committer := range committers {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t).WithRedis()
+			proxy, db := w.Proxied(committer.watched)
+			cfg := w.Quick()
+			cfg.DB = db
+			c := w.New(cfg)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+			stop := w.Run(c)
+			record := func(tx compensator.Tx) error {
+				_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+				w.Effect(tx, "business")
+				return err
+			}
+			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
+			for range 4 { // more than the type has slots
+				requireUnknown(t, committer.commit(c, db, record), way)
+			}
+			require.Equal(t, 4, trap.Fired())
+			trap.Disarm()
+			require.NoError(t, committer.commit(c, db, record))
+			w.WaitAllEnded()
+			w.Eventually(func() bool { return w.Queued() == 0 }, "the queue asks for the entries in vain and forgets them")
+			require.NoError(t, stop())
+			assert.Equal(t, 1, ran.Total())
+			assert.Equal(t, 1, w.Count("common_process_log"))
+		})
+	}
+}
+
+func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
+	for way, committer := range committers {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(committer.watched)
+			cfg := w.Quick()
+			cfg.DB = db
+			c := w.New(cfg)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			stop := w.Run(c)
+			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropReply, Hang: true})
+			returned := make(chan error, 1)
+			go func() {
+				returned <- committer.commit(c, db, func(tx compensator.Tx) error {
+					_, err := orders.Record(context.Background(), tx, harness.Order{}, compensator.Options{})
+					if err == nil {
+						_, err = tx.ExecContext(context.Background(), "INSERT INTO effects (what) VALUES ('business')")
+					}
+					return err
+				})
+			}()
+			require.NoError(t, trap.Await(t.Context()))
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "the entry runs")
+			assert.Empty(t, returned, "the commit was to hang")
+			proxy.Cut()
+			requireUnknown(t, <-returned, way)
+			require.NoError(t, stop())
+			assert.Equal(t, 1, ran.Total())
+		})
+	}
+}
+
+// unresolved asks until the server can answer.
+func unresolved(w *harness.World, c *compensator.Compensator, key string) (e *compensator.Entry, err error) {
+	w.T.Helper()
+	w.Eventually(func() bool {
+		e, err = c.Resolve(w.T.Context(), compensator.IdempotentID(key))
+		return !errors.Is(err, compensator.ErrBusy)
+	}, "%s is resolved", key)
+	return e, err
+}
+
+func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
+	t.Run("and then rolls back", func(t *testing.T) {
+		t.Parallel()
+		w := harness.NewWorld(t)
+		proxy, db := w.Proxied(true, harness.ReadTimeout(500*time.Millisecond))
+		cfg := w.Quick()
+		c := w.New(cfg)
+		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // the server waits for it
+		err := recordUnder(c, db, "key")
+		require.ErrorIs(t, err, compensator.ErrCommitUnknown)
+		_, err = c.Resolve(t.Context(), compensator.IdempotentID("key"))
+		require.ErrorIs(t, err, compensator.ErrBusy, "nobody can know yet")
+		proxy.Cut()
+		_, err = unresolved(w, c, "key")
+		require.ErrorIs(t, err, compensator.ErrNotFound)
+	})
+	t.Run("and then commits", func(t *testing.T) {
+		t.Parallel()
+		server := testservers.NewSQL(t) // its commits are about to be held up
+		w := harness.WorldAt(t, server.Database(t))
+		_, db := w.Proxied(true, harness.ReadTimeout(500*time.Millisecond))
+		c := w.New(w.Quick())
+		tx := w.Begin(db)
+		_, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)[0])
+		require.NoError(t, err)
+		stopper, err := w.DB.Conn(t.Context())
+		require.NoError(t, err)
+		defer stopper.Close()
+		harness.ExecAll(t, stopper, []string{"FLUSH TABLES WITH READ LOCK"})
+		require.ErrorIs(t, tx.Commit(), compensator.ErrCommitUnknown)
+		_, err = c.Resolve(t.Context(), compensator.IdempotentID("key-001"))
+		require.ErrorIs(t, err, compensator.ErrBusy, "the client is gone, its COMMIT is not")
+		harness.ExecAll(t, stopper, []string{"UNLOCK TABLES"})
+		e, err := unresolved(w, c, "key-001")
+		require.NoError(t, err)
+		assert.Equal(t, "key-001", e.IdempotentID)
+	})
+}
+
+func recordUnder(c *compensator.Compensator, db *sql.DB, key string) error {
+	return harness.CommitTx(c, db, func(tx compensator.Tx) error {
+		_, err := c.Record(context.Background(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: key}})
+		return err
+	})
+}
+
+func TestUnknownCommitsOfManyProducersEndAsTheDatabaseSays(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Watched(w.DSN))
+	worker, producer := w.New(cfg), cfg
+	producer.DB = db
+	c := w.New(producer)
+	_, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	stop := w.Run(worker)
+	for nth := 1; nth <= 80; nth++ {
+		fault := []faultproxy.Fault{faultproxy.Count, faultproxy.DropRequest, faultproxy.Count, faultproxy.DropReply}[nth%4]
+		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: nth, Fault: fault})
+	}
+	errs := make([]error, 80)
+	var producers sync.WaitGroup
+	for p := range 4 {
+		producers.Go(func() {
+			for i := p; i < len(errs); i += 4 {
+				errs[i] = recordUnder(c, db, fmt.Sprintf("key-%d", i))
+			}
+		})
+	}
+	producers.Wait()
+	acknowledged, happened, not := 0, 0, 0
+	for i, err := range errs {
+		e, resolved := unresolved(w, c, fmt.Sprintf("key-%d", i))
+		switch {
+		case err == nil:
+			require.NoError(t, resolved, "an acknowledged entry is gone")
+			acknowledged++
+		case resolved == nil:
+			require.ErrorIs(t, err, compensator.ErrCommitUnknown)
+			happened++
+		default:
+			require.ErrorIs(t, err, compensator.ErrCommitUnknown)
+			require.ErrorIs(t, resolved, compensator.ErrNotFound)
+			not++
+			continue
+		}
+		w.WaitState(e.ID, compensator.Succeeded)
+		assert.Equal(t, 1, ran.Of(e.ID))
+	}
+	require.NoError(t, stop())
+	assert.Equal(t, []int{40, 20, 20}, []int{acknowledged, happened, not}, "each branch was to be taken")
+	assert.Equal(t, acknowledged+happened, ran.Total())
+}

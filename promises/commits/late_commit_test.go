@@ -1,0 +1,97 @@
+package commits
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// TestLateCommitLooksLikeNoLostLease has most of a born lease go by before the commit, so that the entry is claimed
+// once more. Nothing has run under the first lease: it must not bring the entry nearer to what is taken for crashes.
+func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg, ready := w.HooksOnly(w.Quick())
+	cfg.Lease = time.Hour // nobody else can have the entry
+	c := w.New(cfg)
+	given := make(chan compensator.Entry, 1)
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		given <- *e
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Run(c)
+	ready()
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.NoError(t, err)
+		late, err := tx.Exec("UPDATE common_process_log SET lease_until=lease_until-3000000 WHERE id=? AND lease_until>0 AND delivery_count=1", receipt.ID().Row())
+		require.NoError(t, err)
+		n, err := late.RowsAffected()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n, "the entry is born claimed")
+	})
+	w.WaitAllEnded()
+	e := <-given
+	assert.EqualValues(t, 1, e.Version, "it was claimed anew")
+	assert.Equal(t, 1, e.DeliveryCount)
+}
+
+func TestEntryCommittedAfterItsBornLeaseIsClaimedAnew(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Lease = time.Second
+	c := w.New(cfg)
+	var versions sync.Map
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(e *compensator.Entry, _ int) error {
+		versions.Store(e.ID, e.Version)
+		assert.Zero(t, w.Count("common_process_log WHERE id=? AND lease_until < TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(3)) DIV 1000", e.ID.Row()),
+			"it runs under a lease")
+		return nil
+	})
+	w.Run(c)
+	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // from now on Run takes entries as they are born
+	tx := w.Begin(w.DB)
+	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	var leased bool
+	require.NoError(t, tx.QueryRow("SELECT lease_until>0 FROM common_process_log WHERE id=?", receipt.ID().Row()).Scan(&leased))
+	require.True(t, leased, "it is born claimed")
+	_, err = tx.Exec("SELECT SLEEP(1.2)")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	w.WaitState(receipt.ID(), compensator.Succeeded)
+	version, _ := versions.Load(receipt.ID())
+	require.NotEqual(t, uint64(0), version, "a claim came before the attempt")
+}
+
+func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	proxy, db := w.Proxied(true)
+	cfg, ready := w.HooksOnly(w.Quick())
+	worker := w.New(cfg)
+	orders, _ := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(worker)
+	ready()
+	producer := w.Quick()
+	producer.DB = db
+	c := w.New(producer) // it never runs
+	trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropReply})
+	entry, err := orders.Entry(harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	require.ErrorIs(t, harness.CommitTx(c, db, func(tx compensator.Tx) error {
+		_, err := c.Record(t.Context(), tx, entry)
+		return err
+	}), compensator.ErrCommitUnknown)
+	require.Equal(t, 1, trap.Fired())
+	w.WaitAllEnded()
+	require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+}

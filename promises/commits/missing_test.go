@@ -1,0 +1,120 @@
+package commits
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// TestEntryThatIsNotThereAfterItsCommitIsReported: the server has rolled back, the error is swallowed, and on a plain
+// handle Commit returns nil.
+func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
+	for name, n := range map[string]int{"one entry": 1, "several": 3} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(harness.Plain(w.DSN))
+			missing := make(chan compensator.MissingEvent, 10)
+			cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+			lines := harness.LogInto(&cfg)
+			c := w.New(cfg)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			stop := w.Run(c)
+			tx := w.Begin(cfg.DB)
+			receipt, err := c.Record(t.Context(), tx, harness.Untyped(n)...)
+			require.NoError(t, err)
+			w.Deadlock(tx)
+			require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
+			receipt.Committed()
+			told := make(map[string]compensator.MissingEvent)
+			for range n {
+				event := harness.Next(t, missing)
+				told[event.IdempotentID] = event
+			}
+			for _, e := range receipt.Entries {
+				event := told[e.IdempotentID]
+				assert.Equal(t, "close_order", event.BusinessType)
+				assert.Equal(t, e.ID, event.ID)
+				assert.Contains(t, event.LikelyCause, "deadlock")
+				assert.Contains(t, event.LikelyCause, "savepoint")
+			}
+			lines.Contains(w, "level=WARN", "not there", receipt.Entries[0].IdempotentID[:8], "close_order", "deadlock")
+			require.NoError(t, stop())
+			assert.Zero(t, ran.Total())
+		})
+	}
+}
+
+func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	missing := make(chan compensator.MissingEvent, 10)
+	cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	stop := w.Run(c)
+	tx := w.Begin(cfg.DB)
+	_, err := tx.Exec("SAVEPOINT s")
+	require.NoError(t, err)
+	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	_, err = tx.Exec("ROLLBACK TO s")
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	event := harness.Next(t, missing)
+	assert.Equal(t, receipt.ID(), event.ID)
+	assert.Contains(t, event.LikelyCause, "savepoint")
+	assert.NotContains(t, event.LikelyCause, "deadlock", "the connection would have seen it")
+	require.NoError(t, stop())
+	assert.Empty(t, lines, "it is no warning: the caller has given the entry up")
+}
+
+func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		missing := make(chan compensator.MissingEvent, 1000)
+		cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+		stop := w.Run(c)
+		for i := range 50 {
+			id := w.PutThrough(cfg.DB, orders, i, compensator.Options{})
+			if i%2 == 0 {
+				_, _ = c.Cancel(t.Context(), id) // gone from the claims' point of view
+			}
+		}
+		w.WaitAllEnded()
+		require.NoError(t, stop())
+		assert.Empty(t, missing)
+	})
+}
+
+// Nobody reads an entry back that is due later, or runs elsewhere: the next round does.
+func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
+	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(harness.Plain(w.DSN))
+			missing := make(chan compensator.MissingEvent, 10)
+			cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
+			c := w.New(cfg)
+			orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			if runs {
+				w.Run(c)
+			}
+			tx := w.Begin(cfg.DB)
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
+			require.NoError(t, err)
+			w.Deadlock(tx)
+			require.NoError(t, tx.Commit(), "the driver's own handle cannot know")
+			receipt.Committed()
+			require.Equal(t, receipt.ID(), harness.Next(t, missing).ID)
+		})
+	}
+}

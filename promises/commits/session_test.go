@@ -1,0 +1,107 @@
+package commits
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// leftOpen are ways to leave a pooled session inside a transaction.
+var leftOpen = map[string][]string{
+	"begin":           {"BEGIN", "SELECT COUNT(*) FROM common_process_log"},
+	"completion type": {"SET SESSION completion_type=1", "START TRANSACTION", "SELECT COUNT(*) FROM common_process_log", "COMMIT", "SELECT COUNT(*) FROM common_process_log"},
+	"autocommit":      {"SET SESSION autocommit=0", "SELECT COUNT(*) FROM common_process_log"},
+}
+
+// spoil leaves n idle connections of the pool inside a transaction.
+func spoil(w *harness.World, db *sql.DB, n int, statements []string) {
+	w.T.Helper()
+	var conns []*sql.Conn
+	for range n {
+		conn, err := db.Conn(w.T.Context())
+		require.NoError(w.T, err)
+		for _, statement := range statements {
+			_, err := conn.ExecContext(w.T.Context(), statement)
+			require.NoError(w.T, err, statement)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		require.NoError(w.T, conn.Close())
+	}
+}
+
+func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
+	for name, statements := range leftOpen {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				db.SetMaxOpenConns(5)
+				db.SetMaxIdleConns(5)
+				cfg := w.Quick()
+				cfg.DB = db
+				lines := harness.LogInto(&cfg)
+				c := w.New(cfg)
+				effects := harness.Transactional(t, c, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+				plainly, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				spoil(w, db, 5, statements)
+				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // nobody tells this process
+				closed := w.PutThrough(w.DB, plainly, 1, compensator.Options{})
+				w.Run(c)
+				w.WaitState(closed, compensator.Succeeded)
+				w.WaitState(paid, compensator.Succeeded)
+				require.Zero(t, w.Entry(c, paid).ProcessCount)
+				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+					w.Effect(tx, "closure")
+					return nil
+				}))
+				require.Equal(t, 2, w.Count("effects"))
+				lines.Contains(w, "level=WARN", "left inside a transaction", "1568")
+			})
+		})
+	}
+}
+
+// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction: package sql by itself tries three.
+func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
+	for name, statements := range leftOpen {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				db.SetMaxIdleConns(10)
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				spoil(w, db, 10, statements)
+				require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+					w.Effect(tx, "closure")
+					return nil
+				}))
+				require.Equal(t, 1, w.Count("effects"))
+			})
+		})
+	}
+}
+
+// TestHealthSeesPastASnapshotThatSomebodyLeftOpen: the session shows the log as it was before the entry came.
+func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
+	for name, statements := range leftOpen {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				db.SetMaxIdleConns(3)
+				spoil(w, db, 3, statements)
+				w.InsertDue("close_order", 1, 1)
+				w.Exec("UPDATE common_process_log SET next_at=next_at-60000")
+				assert.GreaterOrEqual(t, c.Health(t.Context()).OldestOverdue, time.Minute)
+			})
+		})
+	}
+}

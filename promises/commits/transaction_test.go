@@ -1,0 +1,385 @@
+package commits
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// recorder records an entry that would run at once and one that would wait in the queue.
+type recorder func(tx compensator.Tx)
+
+// lostConnection leaves the commit unknown, so that the queue may be told to ask for the entry, in vain.
+const lostConnection = "connection killed"
+
+// notCommitted are the ways a transaction comes to nothing.
+var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensator.Compensator, db *sql.DB, record recorder){
+	"rollback": func(t *testing.T, w *harness.World, _ *compensator.Compensator, db *sql.DB, record recorder) {
+		tx := w.Begin(db)
+		record(tx)
+		require.NoError(t, tx.Rollback())
+	},
+	"context cancelled, then commit": func(t *testing.T, w *harness.World, _ *compensator.Compensator, db *sql.DB, record recorder) {
+		ctx, cancel := context.WithCancel(t.Context())
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		record(tx)
+		cancel()
+		require.Error(t, tx.Commit())
+	},
+	"context cancelled, rolled back, then commit": func(t *testing.T, w *harness.World, _ *compensator.Compensator, db *sql.DB, record recorder) {
+		ctx, cancel := context.WithCancel(t.Context())
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		record(tx)
+		cancel()
+		w.Eventually(func() bool { return db.Stats().InUse == 0 }, "the pool takes the connection back")
+		require.Error(t, tx.Commit())
+	},
+	lostConnection: func(t *testing.T, w *harness.World, _ *compensator.Compensator, db *sql.DB, record recorder) {
+		tx := w.Begin(db)
+		record(tx)
+		var id int64
+		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&id))
+		w.Exec(fmt.Sprintf("KILL %d", id)) // a server may refuse to prepare it
+		w.Eventually(func() bool { return w.Count("information_schema.processlist WHERE id=?", id) == 0 }, "the connection is gone")
+		require.Error(t, tx.Commit())
+	},
+	"closure fails": func(t *testing.T, _ *harness.World, c *compensator.Compensator, _ *sql.DB, record recorder) {
+		failure := errors.New("business says no")
+		require.ErrorIs(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+			record(tx)
+			return failure
+		}), failure)
+	},
+	"closure panics": func(t *testing.T, _ *harness.World, c *compensator.Compensator, _ *sql.DB, record recorder) {
+		require.Panics(t, func() {
+			_ = c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+				record(tx)
+				panic("bug")
+			})
+		})
+	},
+}
+
+func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
+	for name, abandon := range notCommitted {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+				if cfg.DB == w.DB {
+					cfg.DB = w.Open(harness.Watched(w.DSN))
+				}
+				cfg.DB.SetMaxOpenConns(1) // what a transaction leaves on its connection would reach the next
+				c := w.New(cfg)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
+				stop := w.Run(c)
+				if w.Redis != nil {
+					w.WaitWhole("close_order") // a type that is being rebuilt is announced once more
+				}
+				for range 3 { // more than the type has slots
+					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {
+						for _, delay := range []time.Duration{0, time.Minute} { // both within the queue's horizon
+							_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: delay})
+							require.NoError(t, err)
+						}
+					})
+				}
+				var kept *compensator.Receipt
+				w.InTx(cfg.DB, func(tx *sql.Tx) {
+					var err error
+					kept, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+					require.NoError(t, err)
+				})
+				w.WaitState(kept.ID(), compensator.Succeeded)
+				require.NoError(t, stop(), "whatever was on its way has arrived now")
+				assert.Equal(t, 1, ran.Total())
+				assert.Equal(t, 1, w.Count("common_process_log"))
+				if w.Redis != nil && name != lostConnection {
+					assert.Zero(t, w.Queued())
+				}
+			})
+		})
+	}
+}
+
+func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
+		stop := w.Run(c)
+		var kept []*compensator.Receipt
+		for range 6 { // more than the type has slots
+			var all []*compensator.Receipt
+			w.InTx(cfg.DB, func(tx *sql.Tx) {
+				for _, statement := range []string{"SAVEPOINT s", "ROLLBACK TO SAVEPOINT s", "RELEASE SAVEPOINT s"} {
+					receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+					require.NoError(t, err)
+					all = append(all, receipt)
+					_, err = tx.Exec(statement)
+					require.NoError(t, err)
+				}
+			})
+			for _, receipt := range all {
+				receipt.Committed()
+			}
+			kept = append(kept, all[0], all[2])
+		}
+		w.WaitAllEnded()
+		require.NoError(t, stop())
+		for _, receipt := range kept {
+			assert.Equal(t, 1, ran.Of(receipt.ID()))
+		}
+		assert.Equal(t, len(kept), ran.Total())
+		assert.Equal(t, len(kept), w.Count("common_process_log WHERE state=1"))
+	})
+}
+
+// conflicts are errors by which the server rolls the whole transaction back although the handle looks open.
+var conflicts = map[string]func(w *harness.World, tx harness.Statements){
+	"deadlock": func(w *harness.World, tx harness.Statements) { w.Deadlock(tx) },
+	"row changed since the snapshot": func(w *harness.World, tx harness.Statements) {
+		ctx := w.T.Context()
+		if testservers.SharedSQL(w.T).Flavor != "mariadb" {
+			w.Deadlock(tx) // only MariaDB knows this conflict
+			return
+		}
+		w.Exec("CREATE TABLE IF NOT EXISTS stock (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
+		w.Exec("REPLACE INTO stock VALUES (1, 1)")
+		_, err := tx.ExecContext(ctx, "SET SESSION innodb_snapshot_isolation=1")
+		require.NoError(w.T, err)
+		_, err = tx.ExecContext(ctx, "SELECT n FROM stock")
+		require.NoError(w.T, err)
+		w.Exec("UPDATE stock SET n=2")
+		_, err = tx.ExecContext(ctx, "UPDATE stock SET n=3")
+		w.RequireNumber(err, 1020)
+	},
+}
+
+func TestEntryAfterASwallowedConflictIsRefused(t *testing.T) {
+	for name, conflict := range conflicts {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				for _, n := range []int{1, 3} {
+					tx := w.Begin(db)
+					w.Effect(tx, "business")
+					conflict(w, tx)
+					_, err := c.Record(t.Context(), tx, harness.Untyped(n)...)
+					require.ErrorIs(t, err, compensator.ErrNoTransaction)
+					require.NoError(t, tx.Rollback())
+				}
+				assert.Zero(t, w.Count("effects"))
+				assert.Zero(t, w.Count("common_process_log"), "the entry committed itself")
+			})
+		})
+	}
+}
+
+func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
+	for name, conflict := range conflicts {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+				c := w.New(cfg)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				stop := w.Run(c)
+				tx := w.Begin(cfg.DB)
+				receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+				require.NoError(t, err)
+				conflict(w, tx)
+				err = tx.Commit()
+				if cfg.DB == w.DB {
+					require.ErrorIs(t, err, compensator.ErrTxAborted)
+				} else {
+					require.NoError(t, err, "the driver's own handle cannot know")
+					receipt.Committed()
+				}
+				w.InTx(cfg.DB, func(tx *sql.Tx) {
+					receipt, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+					require.NoError(t, err)
+				})
+				w.WaitState(receipt.ID(), compensator.Succeeded)
+				require.NoError(t, stop())
+				assert.Equal(t, 1, ran.Total())
+			})
+		})
+	}
+}
+
+func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		for _, before := range []bool{true, false} {
+			err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				if before {
+					_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+					require.NoError(t, err)
+				}
+				w.Deadlock(tx)
+				_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+				require.ErrorIs(t, err, compensator.ErrTxAborted)
+				return nil
+			})
+			require.ErrorIs(t, err, compensator.ErrTxAborted)
+		}
+		assert.Zero(t, w.Count("common_process_log"))
+	})
+}
+
+// unwritten are errors of Record that leave the transaction open and an entry unwritten.
+var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
+	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {
+		rival := w.Begin(w.DB)
+		_, err := rival.Exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES ('k','close_order','',0,NOW(),NOW())")
+		require.NoError(t, err)
+		w.RequireNumber(record(), 1205)
+		require.NoError(t, rival.Rollback())
+	},
+	"a column is too short": func(t *testing.T, w *harness.World, record func() error) {
+		w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(2) NOT NULL DEFAULT ''")
+		w.RequireNumber(record(), 1406)
+	},
+	"the table is gone": func(t *testing.T, w *harness.World, record func() error) {
+		w.Exec("RENAME TABLE common_process_log TO elsewhere")
+		w.RequireNumber(record(), 1146)
+		w.Exec("RENAME TABLE elsewhere TO common_process_log")
+	},
+}
+
+func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
+	entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "k", BusinessID: "long"}}
+	for name, fail := range unwritten {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			impatient := harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})
+			commits := map[string]func(*compensator.Compensator, *sql.DB, func(compensator.Tx)) error{
+				"connector": func(_ *compensator.Compensator, db *sql.DB, work func(compensator.Tx)) error {
+					tx := w.Begin(db)
+					work(tx)
+					return tx.Commit()
+				},
+				"closure": func(c *compensator.Compensator, _ *sql.DB, work func(compensator.Tx)) error {
+					return c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { work(tx); return nil })
+				},
+			}
+			for way, commit := range commits {
+				for kind, pool := range harness.Pools {
+					if way == "connector" && kind == "plain" {
+						continue // a plain handle cannot refuse: Record's error is all there is
+					}
+					cfg := w.Quick()
+					cfg.DB = w.Open(pool(impatient))
+					w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
+					c := w.New(cfg)
+					err := commit(c, cfg.DB, func(tx compensator.Tx) {
+						fail(t, w, func() error { // before the effect, whose lock would keep the table from changing
+							_, err := c.Record(t.Context(), tx, entry)
+							return err
+						})
+						w.Effect(tx, "business") // the caller has swallowed the error
+					})
+					require.ErrorIs(t, err, compensator.ErrNotRecorded, "%s of a %s pool", way, kind)
+				}
+			}
+			assert.Zero(t, w.Count("effects"))
+			assert.Zero(t, w.Count("common_process_log"))
+		})
+	}
+}
+
+// implicit are statements that commit the open transaction without being asked to.
+var implicit = []string{"CREATE TABLE more (id INT)", "TRUNCATE TABLE effects", "LOCK TABLES effects WRITE", "START TRANSACTION"}
+
+func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
+	for _, statement := range implicit {
+		t.Run(statement, func(t *testing.T) {
+			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+				c := w.New(cfg)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				w.Run(c)
+				tx := w.Begin(cfg.DB)
+				durable, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+				require.NoError(t, err)
+				_, err = tx.Exec(statement)
+				require.NoError(t, err)
+				late, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+				if statement == "START TRANSACTION" {
+					require.NoError(t, err, "a new one is open")
+				} else {
+					require.Error(t, err)
+				}
+				if statement == "LOCK TABLES effects WRITE" {
+					_, err = tx.Exec("UNLOCK TABLES")
+					require.NoError(t, err)
+				}
+				require.NoError(t, tx.Rollback())
+				w.WaitState(durable.ID(), compensator.Succeeded)
+				assert.Equal(t, 1, ran.Of(durable.ID()))
+				assert.Equal(t, 1, w.Count("common_process_log"), "later entry: %v", late)
+			})
+		})
+	}
+}
+
+func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
+	for name, texts := range map[string][2][]string{
+		"begin": {{"BEGIN"}, {"COMMIT"}},
+		"xa":    {{"XA START 'x'"}, {"XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+				ready := func() {}
+				if cfg.DB == w.DB {
+					cfg, ready = w.HooksOnly(cfg) // the Connector needs no help to see it
+				}
+				c := w.New(cfg)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				w.Run(c)
+				ready()
+				conn, err := cfg.DB.Conn(t.Context())
+				require.NoError(t, err)
+				defer conn.Close()
+				harness.ExecAll(t, conn, texts[0])
+				receipt, err := orders.Record(t.Context(), conn, harness.Order{}, compensator.Options{})
+				require.NoError(t, err)
+				harness.ExecAll(t, conn, texts[1])
+				w.WaitState(receipt.ID(), compensator.Succeeded)
+				assert.Equal(t, 1, ran.Of(receipt.ID()))
+			})
+		})
+	}
+}
+
+func TestSecondCommitCancelsNothing(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg, ready := w.HooksOnly(cfg)
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		ready()
+		tx := w.Begin(cfg.DB)
+		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		require.ErrorIs(t, tx.Commit(), sql.ErrTxDone)
+		require.ErrorIs(t, tx.Rollback(), sql.ErrTxDone)
+		receipt.Committed()
+		receipt.Committed()
+		w.WaitState(receipt.ID(), compensator.Succeeded)
+		assert.Equal(t, 1, ran.Of(receipt.ID()))
+	})
+}

@@ -1,0 +1,500 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// failover is a database behind a proxy, with a replica that can be promoted while it lags.
+type failover struct {
+	*harness.World
+	primary, replica *testservers.SQLServer
+	proxy            *faultproxy.TCP
+}
+
+func newFailover(t *testing.T) *failover {
+	t.Helper()
+	f := new(failover)
+	f.primary, f.replica = testservers.NewSQLPair(t)
+	proxy, err := faultproxy.NewTCP(f.primary.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	config, err := mysql.ParseDSN(f.primary.Database(t))
+	require.NoError(t, err)
+	config.Addr, config.Logger = proxy.Addr(), &mysql.NopLogger{}
+	f.proxy, f.World = proxy, harness.WorldAt(t, config.FormatDSN())
+	return f
+}
+
+// happens kills the primary and promotes the replica.
+func (f *failover) happens() {
+	f.T.Helper()
+	f.proxy.Refuse()
+	f.primary.Kill()
+	f.replica.Promote(f.T)
+	f.proxy.Retarget(f.replica.Addr())
+	f.proxy.Heal()
+}
+
+// service is one process, and what it was told.
+type service struct {
+	*compensator.Compensator
+	world   *harness.World
+	db      *sql.DB
+	rounds  atomic.Int64
+	starts  atomic.Int64
+	noticed chan struct{}
+	loss    *compensator.LossError // once noticed
+	mu      sync.Mutex             // guards ran
+	ran     map[string]int         // by idempotent id
+	holding *harness.Gate          // of the slow type
+}
+
+func (f *failover) service(watched, runs bool) *service {
+	f.T.Helper()
+	if watched {
+		return f.serviceOn(f.Open(harness.Watched(f.DSN)), runs)
+	}
+	return f.serviceOn(f.Open(harness.Plain(f.DSN)), runs)
+}
+
+func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
+	f.T.Helper()
+	s := &service{world: f.World, db: db, noticed: make(chan struct{}), ran: make(map[string]int)}
+	cfg := f.Quick()
+	cfg.DB = s.db
+	cfg.Observer = compensator.Observer{
+		HistoryLost:    func(loss *compensator.LossError) { s.loss = loss; close(s.noticed) },
+		Reconciled:     func(compensator.ReconciledEvent) { s.rounds.Add(1) },
+		AttemptStarted: func(compensator.AttemptEvent) { s.starts.Add(1) },
+	}
+	s.Compensator = f.New(cfg)
+	if !runs {
+		return s
+	}
+	_, err := compensator.Handle(s.Compensator, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ran[e.IdempotentID]++
+		if o.Note == "fails" {
+			return assert.AnError
+		}
+		return nil
+	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Second)})
+	require.NoError(f.T, err)
+	s.holding = harness.NewGate()
+	s.holding.OpenAtEnd(f.T)
+	_, err = compensator.Handle(s.Compensator, "slow", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return s.holding.PassDeaf(e) }, compensator.TypeConfig{})
+	require.NoError(f.T, err)
+	f.Run(s.Compensator)
+	return s
+}
+
+// record records an entry of one of the types in a transaction of its own.
+func (s *service) record(businessType, key string, content string, opts compensator.Options) (compensator.EntryID, error) {
+	tx, err := s.db.Begin()
+	if err != nil {
+		return compensator.EntryID{}, err
+	}
+	opts.IdempotentID = key
+	receipt, err := s.Record(s.world.T.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: []byte(content), Options: opts})
+	if err != nil {
+		_ = tx.Rollback()
+		return compensator.EntryID{}, err
+	}
+	if err := tx.Commit(); err != nil {
+		return compensator.EntryID{}, err
+	}
+	receipt.Committed()
+	return receipt.ID(), nil
+}
+
+func (s *service) mustRecord(businessType, key string, content string, opts compensator.Options) compensator.EntryID {
+	s.world.T.Helper()
+	id, err := s.record(businessType, key, content, opts)
+	require.NoError(s.world.T, err)
+	return id
+}
+
+// runsOf is how often the handler was called for an entry.
+func (s *service) runsOf(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ran[key]
+}
+
+// someRounds waits until the reconciler has been round a few times.
+func (s *service) someRounds() {
+	s.world.T.Helper()
+	until := s.rounds.Load() + 4
+	s.world.Eventually(func() bool { return s.rounds.Load() >= until }, "rounds go on")
+}
+
+func keysOf(loss *compensator.LossError) (keys []string) {
+	for _, l := range loss.Lost {
+		keys = append(keys, l.IdempotentID)
+	}
+	return keys
+}
+
+func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.T) {
+	f := newFailover(t)
+	f.WithRedis()
+	a, b := f.service(true, true), f.service(false, true)
+
+	kept := a.mustRecord("close_order", "kept", "{}", compensator.Options{})
+	f.WaitState(kept, compensator.Succeeded)
+	undone := a.mustRecord("close_order", "undone", "{}", compensator.Options{Delay: time.Hour})
+	failing := b.mustRecord("close_order", "failing", `{"note":"fails"}`, compensator.Options{Delay: time.Hour, MaxProcessCount: 2})
+	far := b.mustRecord("close_order", "far", "{}", compensator.Options{Delay: time.Hour})
+	running := a.mustRecord("slow", "running", "{}", compensator.Options{})
+	awaitAny(t, a, b)
+	f.replica.Lag(t, f.primary)
+
+	require.NoError(t, a.Reschedule(t.Context(), undone, 0))
+	f.WaitState(undone, compensator.Succeeded)
+	require.NoError(t, b.Reschedule(t.Context(), failing, 0))
+	f.WaitState(failing, compensator.Dead)
+	lost := []string{"failing", "undone"}
+	for i := range 6 {
+		s := []*service{a, b}[i%2]
+		lost = append(lost, fmt.Sprint("lost ", i))
+		f.WaitState(s.mustRecord("close_order", fmt.Sprint("lost ", i), "{}", compensator.Options{}), compensator.Succeeded)
+	}
+	lost = append(lost, "lost and running")
+	orphan := a.mustRecord("slow", "lost and running", "{}", compensator.Options{})
+	awaitAny(t, a, b)
+
+	f.happens()
+	for _, s := range []*service{a, b} {
+		f.Wait(s.noticed, "the loss is noticed")
+	}
+	started := a.starts.Load() + b.starts.Load()
+	f.Exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='undone'") // due again
+	for _, s := range []*service{a, b} {
+		s.someRounds()
+		_, err := s.record("close_order", "refused", "{}", compensator.Options{})
+		require.ErrorIs(t, err, compensator.ErrHistoryLost)
+		health := s.Health(t.Context())
+		require.ErrorIs(t, health.History, compensator.ErrHistoryLost)
+		require.False(t, health.OK(time.Hour))
+	}
+	assert.Equal(t, started, a.starts.Load()+b.starts.Load(), "nothing starts")
+	assert.Equal(t, 5, f.Count("common_process_log"), "nothing is recorded")
+	assert.Zero(t, f.Count("common_process_log WHERE state=0 AND lease_until>0 AND id<>?", running.Row()), "nothing is claimed")
+	known := append(keysOf(a.loss), keysOf(b.loss)...)
+	slices.Sort(known)
+	slices.Sort(lost)
+	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
+	for _, l := range slices.Concat(a.loss.Lost, b.loss.Lost) {
+		if l.ID == undone {
+			assert.Equal(t, compensator.LostEntry{ID: undone, IdempotentID: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
+		}
+		if l.ID == orphan {
+			assert.True(t, l.Gone)
+		}
+	}
+
+	mine, err := a.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "the old primary is gone"})
+	require.NoError(t, err)
+	assert.Equal(t, a.loss.Lost, mine)
+	heir, err := a.record("close_order", "heir", "{}", compensator.Options{Delay: time.Hour})
+	require.NoError(t, err)
+	f.Eventually(func() bool { return b.Health(t.Context()).History == nil }, "the other process goes on as well")
+	for id := heir; id != orphan; { // its id is given out again
+		id, err = b.record("close_order", fmt.Sprint("heir after ", id), "{}", compensator.Options{Delay: time.Hour})
+		require.NoError(t, err)
+		require.LessOrEqual(t, id.Row(), orphan.Row())
+	}
+	orphansHeir := fmt.Sprint("heir after ", orphan.Row()-1)
+	a.holding.Open()
+	b.holding.Open()
+	f.WaitState(running, compensator.Succeeded)
+	f.WaitState(undone, compensator.Succeeded)
+	assert.Equal(t, compensator.Succeeded, f.State(kept))
+	assert.Equal(t, 1, a.runsOf("kept")+b.runsOf("kept"))
+	for _, id := range []compensator.EntryID{failing, far, heir, orphan} {
+		assert.Equal(t, compensator.Pending, f.State(id), "entry %s", id)
+		require.NoError(t, a.Reschedule(t.Context(), id, 0))
+	}
+	f.WaitState(failing, compensator.Dead)
+	f.Exec("UPDATE common_process_log SET next_at=1 WHERE state=0")
+	f.WaitAllEnded()
+	assert.Equal(t, 1, a.runsOf(orphansHeir)+b.runsOf(orphansHeir), "the success of the lost entry was not its heir's")
+	history, err := b.History(t.Context(), compensator.EntryID{})
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+	assert.Equal(t, []any{compensator.ActionAcceptLoss, "ann", "the old primary is gone"}, []any{history[0].Action, history[0].Actor, history[0].Reason})
+}
+
+// awaitAny waits until a handler of the slow type is inside one of the processes.
+func awaitAny(t *testing.T, a, b *service) {
+	t.Helper()
+	select {
+	case <-a.holding.Entered:
+	case <-b.holding.Entered:
+	case <-time.After(harness.Patience):
+		t.Fatal("nobody runs it")
+	}
+}
+
+// memoryOf tells by the reads that pass through a proxy what the process behind it remembers: what was merely recorded is
+// read once, and what that read has found is read again.
+func memoryOf(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
+	var mu sync.Mutex
+	reads := make(map[string]int) // by id
+	proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
+		_, list, found := strings.Cut(r.Text, "version, epoch, token FROM `common_process_log` WHERE id IN (")
+		if !found || !r.Runs() {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for id := range strings.SplitSeq(strings.TrimSuffix(list, ")"), ",") {
+			reads[id]++
+		}
+		return true
+	}})
+	return func(id compensator.EntryID) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return reads[fmt.Sprint(id.Row())] > 1
+	}
+}
+
+// A process without Run notices as soon as it wants to record, and hears of the go-on.
+func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
+	f := newFailover(t)
+	proxy, db := f.Proxied(true)
+	recorder, person := f.serviceOn(db, false), f.service(false, false)
+	remembers := memoryOf(proxy)
+	recorder.mustRecord("close_order", "kept", "{}", compensator.Options{})
+	f.replica.Lag(t, f.primary)
+	var lost []string
+	var ids []compensator.EntryID
+	f.Eventually(func() bool {
+		lost = append(lost, fmt.Sprint("lost ", len(lost)))
+		ids = append(ids, recorder.mustRecord("close_order", lost[len(lost)-1], "{}", compensator.Options{}))
+		return slices.ContainsFunc(ids, remembers)
+	}, "one that is lost is known to have been there")
+	f.happens()
+	_, err := recorder.record("close_order", "refused", "{}", compensator.Options{})
+	var loss *compensator.LossError
+	require.ErrorAs(t, err, &loss)
+	assert.NotEmpty(t, loss.Lost)
+	assert.Subset(t, lost, keysOf(loss))
+	assert.Equal(t, 1, f.Count("common_process_log"))
+
+	list, err := person.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "known"})
+	require.NoError(t, err)
+	assert.Empty(t, list, "this process remembers nothing")
+	f.Eventually(func() bool {
+		_, err = recorder.record("close_order", "lost 0", "{}", compensator.Options{})
+		return err == nil
+	}, "the recorder goes on: %v", err)
+}
+
+// What was seen and is missing for a good reason is no loss.
+// The success is lost, and before this process looks another one has run the entry again: the row is at a higher version
+// than the one that was seen.
+func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	lost := make(chan *compensator.LossError, 1)
+	cfg.Observer.HistoryLost = func(loss *compensator.LossError) { lost <- loss }
+	c := w.New(cfg)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Succeeded)
+	w.Exec("UPDATE common_process_log SET version=version+1, token=UNHEX('0123456789abcdef0123456789abcdef')")
+	loss := harness.Next(t, lost)
+	require.Len(t, loss.Lost, 1)
+	require.Equal(t, id, loss.Lost[0].ID)
+}
+
+func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	var losses atomic.Int64
+	cfg.Observer.HistoryLost = func(*compensator.LossError) { losses.Add(1) }
+	var rounds atomic.Int64
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c, other := w.New(cfg), w.New(w.Quick())
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	someRounds := func() {
+		until := rounds.Load() + 5
+		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
+	}
+
+	w.InTx(w.DB, func(tx *sql.Tx) { // an entry rolled back to a savepoint
+		_, err := tx.Exec("SAVEPOINT s")
+		require.NoError(t, err)
+		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
+		require.NoError(t, err)
+		_, err = tx.Exec("ROLLBACK TO s")
+		require.NoError(t, err)
+	})
+	someRounds()
+
+	id := w.Put(orders, 1, compensator.Options{}) // one that was purged young
+	w.WaitState(id, compensator.Succeeded)
+	someRounds()
+	w.Exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
+	n, err := other.Purge(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	someRounds()
+	require.Zero(t, losses.Load())
+
+	id = w.Put(orders, 3, compensator.Options{}) // one that a person has had run again
+	w.WaitState(id, compensator.Succeeded)
+	someRounds()
+	by := compensator.ByHand{Actor: "ann", Reason: "the mail bounced"}
+	require.NoError(t, other.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}))
+	w.WaitState(id, compensator.Succeeded)
+	someRounds()
+	require.Zero(t, losses.Load())
+
+	id = w.Put(orders, 2, compensator.Options{}) // and one that is lost indeed
+	w.WaitState(id, compensator.Succeeded)
+	someRounds()
+	w.Exec("DELETE FROM common_process_log WHERE id=?", id.Row())
+	w.Eventually(func() bool { return losses.Load() == 1 }, "it is noticed")
+}
+
+// lateStore purges cancelled entries when it is told to.
+type lateStore struct {
+	processlog.Store
+	asked chan struct{}
+	goOn  chan struct{}
+}
+
+func (s lateStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
+	if state == compensator.Cancelled {
+		s.asked <- struct{}{}
+		<-s.goOn
+	}
+	return s.Store.Purge(ctx, state, age, limit)
+}
+
+// A purge may take longer than the age it is given: what has ended since its note is left to the next one.
+func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
+	w := harness.NewWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	late := lateStore{store, make(chan struct{}), make(chan struct{})}
+	cfg := w.Quick()
+	cfg.DB, cfg.Store = nil, late
+	purger, c := w.New(cfg), w.New(w.Quick())
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	before := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(before, compensator.Succeeded)
+	w.Exec("UPDATE common_process_log SET next_at=next_at-60001")
+	purged := make(chan int, 1)
+	go func() {
+		n, err := purger.Purge(t.Context(), time.Minute, compensator.Cancelled, compensator.Succeeded)
+		assert.NoError(t, err)
+		purged <- n
+	}()
+	harness.Next(t, late.asked)
+	after := w.Put(orders, 2, compensator.Options{})
+	w.WaitState(after, compensator.Succeeded)
+	w.Exec("UPDATE common_process_log SET next_at=next_at-60000 WHERE id=?", after.Row()) // as if it took a minute
+	close(late.goOn)
+	assert.Equal(t, 1, harness.Next(t, purged))
+	assert.Equal(t, compensator.Succeeded, w.State(after))
+}
+
+// staleStore answers plain reads of versions as a replica that lags.
+type staleStore struct{ processlog.Store }
+
+func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]processlog.Version, error) {
+	versions, err := s.Store.Versions(ctx, ids)
+	for i := range versions {
+		versions[i].Number, versions[i].State = 0, compensator.Pending
+	}
+	return versions, err
+}
+
+func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
+	w := harness.NewWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	cfg := w.Quick()
+	cfg.DB, cfg.Store = nil, staleStore{store}
+	var rounds atomic.Int64
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	for i := range 3 {
+		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Succeeded)
+		until := rounds.Load() + 4
+		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
+	}
+	require.NoError(t, c.Health(t.Context()).History)
+	require.Equal(t, 3, ran.Total())
+}
+
+// What a pool at READ UNCOMMITTED reads may never be, and so is no evidence.
+func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
+	w := harness.NewWorld(t)
+	var rounds atomic.Int64
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(w.DSN))
+	cfg.DB.SetMaxOpenConns(1)
+	_, err := cfg.DB.Exec("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+	require.NoError(t, err)
+	cfg.Observer.HistoryLost = func(l *compensator.LossError) { assert.Fail(t, "stopped", l) }
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c := w.New(cfg)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	fiveRounds := func() {
+		until := rounds.Load() + 5
+		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go by")
+	}
+	changes := map[string]func(tx *sql.Tx, id compensator.EntryID) error{
+		"cancel": func(tx *sql.Tx, id compensator.EntryID) error {
+			_, err := c.CancelTx(t.Context(), tx, id)
+			return err
+		},
+		"reschedule": func(tx *sql.Tx, id compensator.EntryID) error {
+			return c.RescheduleTx(t.Context(), tx, id, 2*time.Hour)
+		},
+	}
+	for name, change := range changes {
+		var receipt *compensator.Receipt
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
+			require.NoError(t, err, name)
+		})
+		tx := w.Begin(w.DB)
+		require.NoError(t, change(tx, receipt.ID()), name)
+		receipt.Committed()
+		fiveRounds()
+		require.NoError(t, tx.Rollback(), name)
+		fiveRounds()
+	}
+}

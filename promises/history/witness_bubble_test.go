@@ -1,0 +1,178 @@
+package history
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// forgetful is a process in a bubble, in front of a database that can go back.
+type forgetful struct {
+	*compensator.Compensator
+	t     *testing.T
+	store *compensatortest.MemoryStore
+}
+
+// inForgetfulBubble runs it. cfg names the store only where it is not the bubble's own.
+func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &forgetful{t: t, store: compensatortest.NewMemoryStore()}
+		cfg.Store, cfg.Logger = wrap(f.store), slog.New(slog.DiscardHandler)
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "failing", func(context.Context, *compensator.Entry, harness.Order) error { return assert.AnError },
+			compensator.TypeConfig{Retry: compensator.Fixed(2 * time.Hour)})
+		require.NoError(t, err)
+		f.Compensator = c
+		stop := compensatortest.Run(t, c)
+		test(t, f)
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
+
+// runs records an entry, and waits until it has run, or for the given delay.
+func (f *forgetful) runs(delay time.Duration) {
+	f.t.Helper()
+	harness.RecordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func (f *forgetful) requireStopped(why string) {
+	f.t.Helper()
+	time.Sleep(time.Minute) // several rounds
+	synctest.Wait()
+	require.ErrorIs(f.t, f.Health(f.t.Context()).History, compensator.ErrHistoryLost, why)
+}
+
+func (f *forgetful) requireGoingOn() {
+	f.t.Helper()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	require.NoError(f.t, f.Health(f.t.Context()).History)
+}
+
+func accept(t *testing.T, c *compensator.Compensator) {
+	t.Helper()
+	_, err := c.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "known"})
+	require.NoError(t, err)
+}
+
+// A person has accepted an earlier loss. The clock of the database is set back while the process is stopped by another
+// one.
+func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("the first loss")
+		accept(t, f.Compensator)
+		f.requireGoingOn()
+
+		before = f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("the second loss")
+		f.store.ShiftClock(-time.Hour)
+		f.requireStopped("nobody has accepted the second")
+		accept(t, f.Compensator)
+		f.requireGoingOn()
+	})
+}
+
+// The replica that is promoted has a clock of its own, an hour behind.
+func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
+		accept(t, f.Compensator)
+		time.Sleep(time.Minute)
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.store.ShiftClock(-time.Hour)
+		f.requireStopped("what was accepted is older")
+	})
+}
+
+// distantNotes is a store whose answers about notes take long to arrive.
+type distantNotes struct{ processlog.Store }
+
+func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
+	notes, err := s.Store.History(ctx, id)
+	time.Sleep(4 * time.Second)
+	return notes, err
+}
+
+// Another process has accepted an earlier loss, just before this one saw what is lost now.
+func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
+	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
+	inForgetfulBubble(t, compensator.Config{}, distant, func(t *testing.T, f *forgetful) {
+		person, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		accept(t, person)
+		time.Sleep(time.Second)
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("what was accepted is older")
+		accept(t, person)
+		f.requireGoingOn()
+		require.NoError(t, person.Close())
+	})
+}
+
+// The newest that was seen is kept in mind although something older is found in the database just afterwards.
+func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
+		many := make([]compensator.NewEntry, 100) // more than are read back in turn before the test is over
+		for i := range many {
+			many[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}
+		}
+		harness.RecordIn(t, f.Compensator, f.store, many...)
+		time.Sleep(19 * time.Minute) // a round reads back when it has begun, and after 20 minutes
+		f.runs(0)
+		f.runs(time.Hour) // which is read back first in that round
+		before := f.store.Snapshot()
+		f.runs(0)
+		time.Sleep(90 * time.Second)
+		f.store.Restore(before)
+		time.Sleep(20 * time.Minute)
+		f.requireStopped("the last entry is lost")
+	})
+}
+
+// Of all that is lost the last has been carried past that by others: what was seen before it tells.
+func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
+	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
+		time.Sleep(time.Minute)
+		f.runs(0)
+		failing := harness.RecordIn(t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "failing", Content: []byte(`{}`),
+			Options: compensator.Options{Delay: 10 * time.Second}}).ID()
+		before := f.store.Snapshot()
+		f.runs(0)
+		time.Sleep(20 * time.Second)
+		f.store.Restore(before)
+		other, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		for range 3 {
+			require.NoError(t, other.Reschedule(t.Context(), failing, 2*time.Hour))
+		}
+		time.Sleep(20 * time.Minute)
+		f.requireStopped("the entry before it is lost")
+		require.NoError(t, other.Close())
+	})
+}

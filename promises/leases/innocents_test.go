@@ -1,0 +1,87 @@
+package leases
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// innocentRuns is how often TestInnocentsBesideKillersAreToldApart is repeated, to see a distribution.
+var innocentRuns = flag.Int("innocents", 1, "runs of TestInnocentsBesideKillersAreToldApart")
+
+// countDeliveries keeps the most deliveries that each entry ever counted.
+func countDeliveries(w *harness.World) {
+	w.Exec("CREATE TABLE deliveries (id BIGINT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
+	for event, count := range map[string]string{"INSERT": "NEW.delivery_count>0", "UPDATE": "NEW.delivery_count>OLD.delivery_count"} {
+		w.Exec("CREATE TRIGGER count_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW BEGIN IF " + count +
+			" THEN INSERT INTO deliveries VALUES (NEW.id, NEW.delivery_count) ON DUPLICATE KEY UPDATE n=GREATEST(n, NEW.delivery_count); END IF; END")
+	}
+}
+
+// innocents counts the entries that have succeeded by the most deliveries they counted: the place in the list.
+func innocents(w *harness.World) (n [5]int) {
+	w.T.Helper()
+	rows, err := w.DB.Query("SELECT d.n, COUNT(*) FROM deliveries d JOIN common_process_log l ON l.id=d.id WHERE l.state=1 GROUP BY d.n")
+	require.NoError(w.T, err)
+	defer rows.Close()
+	for rows.Next() {
+		var deliveries, count int
+		require.NoError(w.T, rows.Scan(&deliveries, &count))
+		n[deliveries] = count
+	}
+	require.NoError(w.T, rows.Err())
+	return n
+}
+
+// Entries that kill their process, among many that only happen to be there: these must not come near the end of the
+// crash budget themselves.
+func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
+	for _, killers := range []string{"250", "100,250,400"} {
+		for run := range *innocentRuns {
+			t.Run(fmt.Sprint(killers, "/", run), func(t *testing.T) {
+				w := harness.NewWorld(t).WithRedis()
+				c, types := w.LifeInstance(w.DB)
+				countDeliveries(w)
+				w.PutMany(c, types.Ship, 500, compensator.Options{})
+				crashes := w.Supervise(harness.Program{Killer: killers, Works: 10 * time.Millisecond})
+				n := innocents(w)
+				t.Logf("killers %d, crashes %d, innocents by deliveries: 1: %d, 2: %d, 3: %d", 1+strings.Count(killers, ","), crashes, n[1], n[2], n[3])
+				require.Equal(t, 500-1-strings.Count(killers, ","), w.Ended(compensator.Succeeded, 0), "no innocent is taken out")
+			})
+		}
+	}
+}
+
+// All that a healthy process had claimed when somebody killed it has lost a lease, and is run among few: that must end
+// as well. How long it takes is logged, for docs/reliability.md.
+func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
+	for _, concurrency := range []int{50, 1000} {
+		for run := range *innocentRuns {
+			t.Run(fmt.Sprint(concurrency, "/", run), func(t *testing.T) {
+				harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+					c := w.New(cfg)
+					_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+						<-time.After(10 * time.Millisecond)
+						return nil
+					}, compensator.TypeConfig{Concurrency: concurrency})
+					require.NoError(t, err)
+					w.Backlog("close_order", concurrency)
+					w.Exec("UPDATE common_process_log SET delivery_count=1")
+					began := time.Now()
+					w.Run(c)
+					w.WaitAllEnded()
+					t.Logf("concurrency %d: %d entries of one lost lease, handlers of 10 ms, took %v", concurrency, concurrency, time.Since(began).Round(10*time.Millisecond))
+					require.Equal(t, concurrency, w.Ended(compensator.Succeeded, 0))
+				})
+			})
+		}
+	}
+}

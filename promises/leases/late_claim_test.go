@@ -1,0 +1,90 @@
+package leases
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// lateAnswer has the first claim's answer come long after the lease that it tells of.
+func lateAnswer(proxy *faultproxy.MySQL) {
+	commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
+	proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
+}
+
+func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
+	for name, watched := range map[string]bool{"connector": true, "plain pool": false} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(watched)
+			cfg := w.Quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			c := w.New(cfg)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			cfg.DB = w.DB
+			other := w.New(cfg)
+			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			w.Backlog("close_order", 1)
+			lateAnswer(proxy)
+			givenBack := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1")})
+			w.Run(c)
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE lease_until>0") == 1 }, "it is claimed")
+			w.Run(other)
+			w.WaitAllEnded()
+			w.Eventually(func() bool { return givenBack.Matched() > 0 || ran.Total() > 0 }, "the answer comes")
+			require.Zero(t, ran.Total(), "another process has had it")
+			require.Equal(t, 1, ranElsewhere.Total())
+			require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+		})
+	}
+}
+
+func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	c := w.New(cfg)
+	var leased atomic.Int64
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error {
+		leased.Add(int64(w.Count("common_process_log WHERE lease_until>" + harness.NowMillis)))
+		return nil
+	})
+	w.Backlog("close_order", 1)
+	lateAnswer(proxy)
+	w.Run(c)
+	w.WaitAllEnded()
+	require.Equal(t, 1, ran.Total(), "nobody else is there")
+	require.EqualValues(t, 1, leased.Load())
+}
+
+// TestClaimsOfUnknownEndCostNoDelivery: claims reach the database and their answers do not come back, nor does word get
+// through that nothing runs under them. The process lives, and has killed nobody.
+func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
+	for name, watched := range map[string]bool{"connector": true, "plain": false} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(watched)
+			cfg := w.Quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			c := w.New(cfg)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			w.Backlog("close_order", 1)
+			commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
+			proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DropReply})
+			unheard := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count-1"), Fault: faultproxy.DropRequest})
+			w.Run(c)
+			w.Eventually(func() bool { return unheard.Fired() >= 12 || w.Count("common_process_log WHERE state=-2") == 1 }, "several leases have passed")
+			proxy.Heal()
+			w.WaitAllEnded()
+			require.Equal(t, 1, ran.Total())
+			require.Equal(t, 1, w.Count("common_process_log WHERE state=1"))
+		})
+	}
+}

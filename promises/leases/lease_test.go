@@ -1,0 +1,313 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		c, other := w.New(cfg), w.New(cfg)
+		orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+		_, ran := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		g.Await(t)
+		w.Run(other) // it would take the entry over
+		last, version := w.LeaseOf(id), w.Entry(c, id).Version
+		for range 4 {
+			w.Eventually(func() bool { return w.LeaseOf(id) > last }, "the lease is renewed")
+			last = w.LeaseOf(id)
+		}
+		require.Equal(t, version, w.Entry(c, id).Version, "a renewal is no step of the entry's")
+		g.Open()
+		w.WaitState(id, compensator.Succeeded)
+		require.Zero(t, ran.Total(), "nobody else ran it")
+		require.Equal(t, version+1, w.Entry(c, id).Version)
+	})
+}
+
+// overtaking are two instances. The first's handler waits at a gate, deaf; then its lease ends.
+type overtaking struct {
+	*harness.World
+	first, second *compensator.Compensator
+	id            compensator.EntryID
+	gate          *harness.Gate
+	dropped       chan compensator.SettledEvent // of the first
+	settled       chan compensator.SettledEvent // of the first
+	ran           *harness.Calls                // by the second
+}
+
+// overtake lets the second instance take the entry while the first still runs it, until the second has
+// recorded an outcome: the error, or success.
+func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.TypeConfig, stale, fresh error) *overtaking {
+	t.Helper()
+	cfg.Lease = 30 * time.Second // nothing is renewed meanwhile
+	o := &overtaking{World: w, gate: harness.NewGate(), dropped: make(chan compensator.SettledEvent, 10), settled: make(chan compensator.SettledEvent, 10)}
+	o.gate.OpenAtEnd(t)
+	o.second = w.New(cfg)
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { o.dropped <- e }
+	cfg.Observer.Settled = func(e compensator.SettledEvent) { o.settled <- e }
+	o.first = w.New(cfg)
+	_, o.ran = harness.Numbered(t, o.second, "close_order", typ, func(*compensator.Entry, int) error { return fresh })
+	typ.Concurrency = 1 // the first has no slot left
+	orders, err := compensator.Handle(o.first, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		_ = o.gate.PassDeaf(e)
+		return stale
+	}, typ)
+	require.NoError(t, err)
+	w.Run(o.first)
+	o.id = w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	o.gate.Await(t)
+	w.Run(o.second)
+	version := w.Entry(o.second, o.id).Version
+	w.EndLease(o.id)
+	w.Eventually(func() bool { return w.Entry(o.second, o.id).Version >= version+2 }, "the second instance runs it")
+	return o
+}
+
+func TestStaleFailureIsDropped(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, compensator.Permanent(errors.New("stale")), errors.New("fresh"))
+		stored := w.Row(o.id)
+		o.gate.Open()
+		require.Equal(t, compensator.Retrying, harness.Next(t, o.dropped).State)
+		require.Equal(t, stored, w.Row(o.id))
+		e := w.Entry(o.first, o.id)
+		require.Equal(t, 1, e.ProcessCount, "one failure was counted, not two")
+		require.Equal(t, "fresh", e.LastError)
+	})
+}
+
+func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
+		o.gate.Open()
+		require.Equal(t, compensator.Succeeded, harness.Next(t, o.settled).State, "the work is done, whoever holds the lease")
+		require.Equal(t, 1, w.Entry(o.first, o.id).ProcessCount)
+	})
+}
+
+func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) {
+	var undone harness.Calls
+	typ := compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
+	w := harness.NewWorld(t).WithRedis()
+	o := overtake(t, w, w.Quick(), typ, nil, errors.New("fresh"))
+	w.WaitState(o.id, compensator.Compensated)
+	stored := w.Row(o.id)
+	o.gate.Open()
+	require.Equal(t, compensator.Compensated, harness.Next(t, o.dropped).State)
+	require.Equal(t, stored, w.Row(o.id))
+	require.Equal(t, 1, undone.Of(o.id))
+}
+
+func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
+	var undone harness.Calls
+	typ := compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
+	w := harness.NewWorld(t).WithRedis()
+	o := overtake(t, w, w.Quick(), typ, errors.New("stale, and the last"), nil)
+	require.Equal(t, compensator.Succeeded, w.State(o.id))
+	o.gate.Open()
+	require.Equal(t, compensator.Succeeded, harness.Next(t, o.dropped).State)
+	require.Zero(t, undone.Total(), "a success is never undone")
+}
+
+func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = 30 * time.Second
+		g := harness.NewGate()
+		g.OpenAtEnd(t)
+		dropped := make(chan compensator.SettledEvent, 10)
+		second := w.New(cfg)
+		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { dropped <- e }
+		first := w.New(cfg)
+		orders := harness.Transactional(t, first, compensator.TypeConfig{Concurrency: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			return g.PassDeaf(e)
+		})
+		_ = harness.Transactional(t, second, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+		w.Run(first)
+		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		g.Await(t)
+		w.Run(second)
+		w.EndLease(id)
+		w.WaitState(id, compensator.Succeeded)
+		g.Open()
+		harness.Next(t, dropped)
+		require.Equal(t, 1, w.Count("effects"))
+	})
+}
+
+func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Lease = time.Second
+	c := w.New(cfg)
+	causes := make(chan error, 10)
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.Eventually(func() bool { return w.LeaseOf(id) > 0 }, "it runs")
+	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // elsewhere
+	require.ErrorIs(t, harness.Next(t, causes), compensator.ErrLeaseLost)
+}
+
+func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		other := w.New(cfg)
+		stuck := make(chan compensator.AttemptEvent, 10)
+		cfg.Observer.Stuck = func(e compensator.AttemptEvent) { stuck <- e }
+		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) {}
+		c := w.New(cfg)
+		g := harness.NewGate()
+		g.OpenAtEnd(t)
+		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+			return g.PassDeaf(e)
+		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 1})
+		require.NoError(t, err)
+		_, ran := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		g.Await(t)
+		require.Equal(t, id, harness.Next(t, stuck).ID)
+		health := c.Health(t.Context())
+		if assert.Len(t, health.Stuck, 1) {
+			require.Equal(t, id, health.Stuck[0].ID)
+			require.Equal(t, "close_order", health.Stuck[0].BusinessType)
+		}
+		w.Run(other)
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.Of(id))
+		require.Empty(t, stuck, "it is told once")
+		g.Open()
+	})
+}
+
+// A slow database costs time. It must not cost the lease of an entry that has been run, or another process runs
+// it, too, and the first outcome is lost.
+func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
+	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(true)
+			cfg := w.Quick()
+			cfg.Lease = time.Second
+			other := w.New(cfg)
+			cfg.DB = db
+			cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the outcome was dropped") }
+			c := w.New(cfg)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return verdict })
+			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			held := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0"), Fault: faultproxy.DropRequest, Hang: true})
+			w.Run(c)
+			id := w.Put(orders, 1, compensator.Options{})
+			require.NoError(t, held.Await(t.Context()))
+			w.Run(other)
+			for range 3 {
+				end := w.LeaseOf(id)
+				w.Eventually(func() bool { return w.LeaseOf(id) > end }, "the lease is renewed")
+			}
+			proxy.Heal()
+			proxy.Cut() // the tries that hang fail, and the next one passes
+			w.WaitAllEnded()
+			require.Equal(t, 1, ran.Of(id))
+			require.Zero(t, ranElsewhere.Total())
+		})
+	}
+}
+
+func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	stuck := make(chan compensator.AttemptEvent, 10)
+	cfg.Observer.Stuck = func(e compensator.AttemptEvent) { stuck <- e }
+	c := w.New(cfg)
+	g := harness.NewGate()
+	g.OpenAtEnd(t)
+	var ran harness.Calls
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+		ran.Add(e.ID)
+		if o.Number == 0 {
+			return g.PassDeaf(e) // returns only when the test is over
+		}
+		return nil
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	deaf := w.Put(orders, 0, compensator.Options{})
+	w.Exec("UPDATE common_process_log SET delivery_count=2, next_at=next_at-1000")
+	next := w.Put(orders, 1, compensator.Options{Delay: time.Second})
+	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE id=?", next.Row())
+	w.Run(c)
+	g.Await(t)
+	require.Equal(t, deaf, (<-stuck).ID)
+	w.WaitState(next, compensator.Succeeded)
+	require.Equal(t, 1, ran.Of(next))
+}
+
+func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	c, other := w.New(cfg), w.New(cfg)
+	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	_, ran := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	var ids []compensator.EntryID
+	for i := range 10 {
+		ids = append(ids, w.Put(orders, i, compensator.Options{}))
+	}
+	queue, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = queue.Close() })
+	for range 10 {
+		g.Await(t)
+	}
+	w.Run(other)
+	for _, id := range ids {
+		_, _, err := queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: "close_order", ID: id}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		require.NoError(t, err)
+	}
+	w.Eventually(func() bool {
+		waits, _, err := queue.Peek(t.Context(), []string{"close_order"})
+		return err == nil && waits[0] > 0
+	}, "the queue has offered all of them")
+	g.Open()
+	w.WaitAllEnded()
+	require.Zero(t, ran.Total())
+	require.Empty(t, g.Entered, "each ran once")
+}
+
+func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Succeeded)
+	queue, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = queue.Close() })
+	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // read by a reconciler just before its end; never there
+		_, _, err = queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: "close_order", ID: row}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		require.NoError(t, err)
+	}
+	require.NoError(t, queue.Notify(t.Context(), []string{"close_order"}))
+	w.Eventually(func() bool { return w.Queued() == 0 }, "the queue is told that it has ended")
+	require.Equal(t, 1, ran.Of(id))
+}

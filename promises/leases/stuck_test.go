@@ -1,0 +1,260 @@
+package leases
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// A suspect whose outcome is not stored is as much at risk as one that runs: the next one has to wait.
+func TestSuspectHoldsItsLaneUntilItsOutcomeIsStored(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	proxy, _ := w.Proxied(true)
+	c, types := w.LifeInstance(w.DB)
+	w.PutMany(c, types.Ship, 10, compensator.Options{})
+	w.Exec("UPDATE common_process_log SET delivery_count=2")
+	harness.WithholdOutcomes(proxy)
+	child := w.StartChild(harness.Program{DSN: harness.ThroughProxy(t, w.DSN, proxy)})
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=3") > 0 }, "a suspect runs")
+	w.AwaitMoreClaims(proxy)
+	child.Kill()
+	require.Equal(t, 1, w.Count("common_process_log WHERE delivery_count>2"), "the kill counts against one")
+	w.Run(c)
+	w.WaitAllEnded()
+	require.LessOrEqual(t, w.Count("common_process_log WHERE state=-2"), 1)
+	require.GreaterOrEqual(t, w.Ended(compensator.Succeeded, 0), 9)
+}
+
+// stuckOn registers a type whose handler never returns in time, and runs an instance with one entry of it.
+func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *harness.Calls, g *harness.Gate) {
+	t.Helper()
+	cfg.Lease, cfg.StopTimeout = time.Second, 300*time.Millisecond
+	c = w.New(cfg)
+	g, ran = harness.NewGate(), new(harness.Calls)
+	g.OpenAtEnd(t)
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		if ran.Add(e.ID); e.Epoch > 0 {
+			return nil
+		}
+		return g.PassDeaf(e)
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	w.Run(c)
+	id = w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	g.Await(t)
+	return c, id, ran, g
+}
+
+func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c, id, ran, _ := stuckOn(t, w, cfg)
+		w.WaitState(id, compensator.Dead) // nobody else is there to run it
+		require.Equal(t, 1, ran.Of(id), "no second goroutine hangs")
+		e := w.Entry(c, id)
+		require.Equal(t, compensator.EndedByCrash, e.EndedBy)
+		require.Contains(t, e.LastError, "has not returned since")
+		require.Zero(t, e.ProcessCount)
+		if stuck := c.Health(t.Context()).Stuck; assert.Len(t, stuck, 1) {
+			require.Equal(t, id, stuck[0].ID)
+		}
+		by := compensator.ByHand{Actor: "ops", Reason: "the downstream is back"}
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}))
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 2, ran.Of(id), "a person's word is enough to run it beside the one that hangs")
+	})
+}
+
+// A claim needs a slot, and the one that there is hangs.
+func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		c := w.New(cfg)
+		g := harness.NewGate()
+		g.OpenAtEnd(t)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 1}, func(e *compensator.Entry, _ int) error {
+			return g.PassDeaf(e)
+		})
+		w.Backlog("close_order", 1)
+		w.Run(c)
+		id := g.Await(t)
+		w.WaitState(id, compensator.Dead)
+		require.Equal(t, 1, ran.Of(id))
+		require.Contains(t, w.Entry(c, id).LastError, "has not returned since")
+		g.Open() // Run would wait for it
+	})
+}
+
+func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		_, id, ran, g := stuckOn(t, w, cfg)
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
+		g.Open()
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.Of(id))
+	})
+}
+
+func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+		c := w.New(cfg)
+		g, undone := harness.NewGate(), new(harness.Calls)
+		g.OpenAtEnd(t)
+		harness.Numbered(t, c, "close_order", compensator.TypeConfig{Timeout: 50 * time.Millisecond, Compensate: func(_ context.Context, e *compensator.Entry) error {
+			undone.Add(e.ID)
+			return g.PassDeaf(e)
+		}}, nil)
+		w.Backlog("close_order", 1)
+		w.Exec("UPDATE common_process_log SET state=-3")
+		w.Run(c)
+		g.Await(t)
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
+		g.Open()
+		w.WaitAllEnded()
+		require.Equal(t, 1, w.Ended(compensator.Compensated, 0))
+		require.Equal(t, 1, undone.Total())
+	})
+}
+
+func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		other := w.New(cfg)
+		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		_, id, ran, _ := stuckOn(t, w, cfg)
+		w.Run(other)
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.Of(id))
+		require.Equal(t, 1, ranElsewhere.Of(id))
+	})
+}
+
+// A take-out that waits for the database gives way to the handler that has returned meanwhile.
+func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	c := w.New(cfg)
+	g := harness.NewGate()
+	g.OpenAtEnd(t)
+	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		return g.PassDeaf(e)
+	}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
+	require.NoError(t, err)
+	w.Backlog("close_order", 1)
+	takeOut := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='crash'"), Fault: faultproxy.DropRequest})
+	success := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='handler'"), Fault: faultproxy.DropRequest})
+	w.Run(c)
+	id := g.Await(t)
+	w.Eventually(func() bool { return takeOut.Fired() > 0 }, "the take-out waits")
+	g.Open()
+	w.Eventually(func() bool { return success.Fired() > 0 }, "the success waits")
+	tries := takeOut.Matched()
+	takeOut.Disarm()
+	w.Eventually(func() bool { return takeOut.Matched() > tries+2 || success.Fired() > 3 }, "both are tried again")
+	success.Disarm()
+	w.WaitState(id, compensator.Succeeded)
+}
+
+// The leases ended with the batch's timeout, and others have done the work.
+func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		var dropped, alone atomic.Int64
+		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped.Add(1) }
+		c := w.New(cfg)
+		cfg.Observer = compensator.Observer{}
+		g := harness.NewGate()
+		g.OpenAtEnd(t)
+		_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+			if len(items) == 1 {
+				alone.Add(1)
+				return nil
+			}
+			_ = g.PassDeaf(items[0].Entry)
+			return []error{nil, ctx.Err()}
+		}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
+		require.NoError(t, err)
+		w.Backlog("close_order", 2)
+		w.Run(c)
+		g.Await(t)
+		other := w.New(cfg)
+		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(other)
+		w.WaitAllEnded()
+		require.Equal(t, 2, ranElsewhere.Total())
+		g.Open()
+		w.Eventually(func() bool { return dropped.Load() == 2 }, "what the batch said is dropped")
+		require.Zero(t, alone.Load(), "what others have done is not done again")
+	})
+}
+
+// What hung was the batch. Its entries, run again alone, have a whole timeout of their own.
+func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Lease = 30 * time.Second
+	reported := make(chan struct{}, 10)
+	cfg.Observer.Stuck = func(compensator.AttemptEvent) { reported <- struct{}{} }
+	c := w.New(cfg)
+	g := harness.NewGate()
+	g.OpenAtEnd(t)
+	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		if len(items) == 1 {
+			return []error{g.PassDeaf(items[0].Entry)}
+		}
+		harness.Next(t, reported)
+		harness.Next(t, reported)
+		return []error{nil, ctx.Err()}
+	}, compensator.TypeConfig{Timeout: time.Second})
+	require.NoError(t, err)
+	w.Backlog("close_order", 2)
+	w.Run(c)
+	g.Await(t)
+	g.Await(t)
+	assert.Empty(t, c.Health(t.Context()).Stuck, "they have just begun")
+	harness.Next(t, reported)
+	harness.Next(t, reported)
+	assert.Len(t, c.Health(t.Context()).Stuck, 2)
+	g.Open()
+	w.WaitAllEnded()
+}
+
+// Another process has run it, and it is to be tried again: no lease says how long it has been free.
+func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB, cfg.Lease = db, 30*time.Second
+	reported := make(chan struct{}, 1)
+	cfg.Observer.Stuck = func(compensator.AttemptEvent) { reported <- struct{}{} }
+	_, id, ran, _ := stuckOn(t, w, cfg)
+	harness.Next(t, reported)
+	cfg.DB, cfg.Observer = w.DB, compensator.Observer{}
+	other := w.New(cfg)
+	_, _ = harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+		if call == 1 {
+			return compensator.RetryAfter(time.Second, harness.ErrSoldOut)
+		}
+		return nil
+	})
+	w.Exec("UPDATE common_process_log SET lease_until=" + harness.NowMillis)
+	stop := w.Run(other)
+	w.WaitState(id, compensator.Retrying)
+	require.NoError(t, stop())
+	w.AwaitMoreClaims(proxy)
+	require.Zero(t, w.Count("common_process_log WHERE delivery_count>0"), "it is left to others for a lease")
+	w.Run(other)
+	w.WaitState(id, compensator.Succeeded)
+	require.Equal(t, 1, ran.Of(id))
+}

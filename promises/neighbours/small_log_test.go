@@ -1,0 +1,68 @@
+package neighbours
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// inASmallLog has eight entries, and a transaction that holds two more: one it recorded, one it cancelled. A server
+// reads so small a table as a whole unless it is told which index to use, and a statement that locks what it
+// reads then waits for those two, whatever it asked for. Sessions wait for a second at most.
+func inASmallLog(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
+	for name, pool := range harness.Pools {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			db := w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
+			w.InsertDue("close_order", 1, 9)
+			tx := w.Begin(w.DB)
+			for _, statement := range []string{
+				"UPDATE common_process_log SET state=3, version=version+1, ended_by='person' WHERE id=9",
+				"INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES ('new','close_order','{}',1,NOW(),NOW())",
+			} {
+				_, err := tx.ExecContext(t.Context(), statement)
+				require.NoError(t, err)
+			}
+			test(t, w, db)
+		})
+	}
+}
+
+func TestPurgeOfASmallLogDoesNotWaitForEntriesThatOthersHold(t *testing.T) {
+	inASmallLog(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		w.Exec("UPDATE common_process_log SET state=-2, ended_by='permanent' WHERE id<=5")
+		store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, store.Close()) }()
+		purged, err := store.Purge(t.Context(), compensator.Dead, 0, 1000)
+		require.NoError(t, err)
+		assert.Equal(t, 5, purged)
+	})
+}
+
+func TestDuplicatesInASmallLogDoNotWaitForEntriesThatOthersHold(t *testing.T) {
+	inASmallLog(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		var again []compensator.NewEntry
+		for id := 1; id <= 5; id++ {
+			entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}")}
+			entry.IdempotentID = fmt.Sprint("close_order", id)
+			again = append(again, entry)
+		}
+		tx := w.Begin(db)
+		receipt, err := c.Record(t.Context(), tx, again...)
+		require.NoError(t, err)
+		for _, recorded := range receipt.Entries {
+			assert.True(t, recorded.Duplicate)
+		}
+		require.NoError(t, tx.Commit())
+	})
+}

@@ -1,0 +1,141 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		require.Zero(t, c.Health(t.Context()).OldestOverdue)
+		id := w.InsertDue("close_order", 1, 1)[0] // Redis was never told, and nobody runs
+		h := c.Health(t.Context())
+		require.NoError(t, h.Database)
+		require.NoError(t, h.Queue)
+		require.Greater(t, h.OldestOverdue, 365*24*time.Hour)
+		require.Equal(t, "close_order", h.OldestOverdueType)
+		require.Equal(t, []string{"close_order"}, h.UnknownTypes)
+		require.False(t, h.OK(time.Hour))
+		require.Contains(t, h.String(), "oldest overdue")
+
+		w.Exec("UPDATE common_process_log SET next_at=(UNIX_TIMESTAMP()+3600)*1000 WHERE id=?", id.Row())
+		require.Zero(t, c.Health(t.Context()).OldestOverdue, "what is not due is not overdue")
+		require.True(t, c.Health(t.Context()).OK(0))
+	})
+}
+
+func TestHealthDoesNotCountWhatRuns(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.InsertDue("close_order", 1, 1)
+	g.Await(t)
+	require.Zero(t, c.Health(t.Context()).OldestOverdue, "it was overdue, and runs now")
+	g.Open()
+	w.WaitAllEnded()
+}
+
+func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	sqlProxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB = db
+	redisProxy := w.ThroughProxy(&cfg)
+	c := w.New(cfg)
+	require.NoError(t, errors.Join(c.Health(t.Context()).Database, c.Health(t.Context()).Queue))
+
+	redisProxy.Refuse()
+	h := c.Health(t.Context())
+	require.Error(t, h.Queue)
+	require.True(t, h.OK(time.Minute), "without a queue the database is polled")
+	require.Contains(t, h.String(), "queue: ")
+	sqlProxy.Refuse()
+	h = c.Health(t.Context())
+	require.Error(t, h.Database)
+	require.False(t, h.OK(time.Minute))
+	require.Contains(t, h.String(), "database: ")
+	redisProxy.Heal()
+	sqlProxy.Heal()
+	w.Eventually(func() bool {
+		h := c.Health(t.Context())
+		return h.Database == nil && h.Queue == nil
+	}, "both answer again")
+}
+
+// panicking is an observer all of whose functions panic.
+func panicking() compensator.Observer {
+	attempt := func(compensator.AttemptEvent) { panic("metrics are broken") }
+	settled := func(compensator.SettledEvent) { panic("metrics are broken") }
+	return compensator.Observer{
+		AttemptStarted: attempt, AttemptEnded: attempt, Stuck: attempt, Settled: settled, OutcomeDropped: settled,
+		QueueDown: func(error) { panic("metrics are broken") }, QueueUp: func() { panic("metrics are broken") },
+		Reconciled: func(compensator.ReconciledEvent) { panic("metrics are broken") },
+	}
+}
+
+func TestPanickingObserverHarmsNoEntry(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Observer = panicking()
+	proxy := w.ThroughProxy(&cfg)
+	c := w.New(cfg)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0), MaxProcessCount: 3,
+		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, func(e *compensator.Entry, call int) error {
+		if call == 1 || e.BusinessID == "bad" {
+			return errors.New("no")
+		}
+		return nil
+	})
+	w.Run(c)
+	for i := range 10 {
+		w.Put(orders, i, compensator.Options{})
+		w.Put(orders, i, compensator.Options{BusinessID: "bad"})
+		w.Put(orders, i, compensator.Options{Delay: time.Duration(i) * 20 * time.Millisecond})
+	}
+	proxy.Refuse()
+	w.WaitAllEnded()
+	proxy.Heal()
+	w.Eventually(func() bool { return c.Health(t.Context()).Queue == nil }, "the queue is back")
+	w.PutThrough(w.Open(harness.Plain(w.DSN)), orders, 1, compensator.Options{})
+	w.WaitAllEnded()
+	require.Equal(t, 21, w.Ended(compensator.Succeeded, 1))
+	require.Equal(t, 10, w.Ended(compensator.Compensated, 3))
+}
+
+func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	type step struct {
+		what         string
+		attempt      int
+		compensation bool
+		state        compensator.State
+	}
+	steps := make(chan step, 100)
+	cfg.Observer = compensator.Observer{
+		AttemptStarted: func(e compensator.AttemptEvent) { steps <- step{"started", e.Attempt, e.Compensation, 0} },
+		AttemptEnded:   func(e compensator.AttemptEvent) { steps <- step{"ended", e.Attempt, e.Compensation, 0} },
+		Settled:        func(e compensator.SettledEvent) { steps <- step{"settled", e.Attempt, false, e.State} },
+	}
+	c := w.New(cfg)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0),
+		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, harness.Failing)
+	w.Run(c)
+	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Compensated)
+	for _, want := range []step{
+		{"started", 1, false, 0}, {"ended", 1, false, 0}, {"settled", 1, false, compensator.Retrying},
+		{"started", 2, false, 0}, {"ended", 2, false, 0}, {"settled", 2, false, compensator.Compensating},
+		{"started", 1, true, 0}, {"ended", 1, true, 0}, {"settled", 1, false, compensator.Compensated},
+	} {
+		require.Equal(t, want, harness.Next(t, steps))
+	}
+}

@@ -1,0 +1,256 @@
+package people
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// underWay is an entry whose handler waits at a gate, deaf to its context, and then returns an error or nil.
+type underWay struct {
+	*harness.World
+	c       *compensator.Compensator
+	id      compensator.EntryID
+	gate    *harness.Gate
+	ctx     context.Context // the waiting handler's
+	dropped chan compensator.SettledEvent
+	settled chan compensator.SettledEvent
+}
+
+// startDeaf records an entry and waits until its handler is at the gate. Only the first attempt goes there;
+// later ones succeed at once.
+func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
+	t.Helper()
+	cfg := w.Quick()
+	cfg.Lease = 20 * time.Second
+	u := &underWay{World: w, gate: harness.NewGate(), dropped: make(chan compensator.SettledEvent, 10), settled: make(chan compensator.SettledEvent, 10)}
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { u.dropped <- e }
+	cfg.Observer.Settled = func(e compensator.SettledEvent) { u.settled <- e }
+	u.c = w.New(cfg)
+	_, _ = harness.Numbered(t, u.c, "other", compensator.TypeConfig{}, nil)
+	var ran harness.Calls
+	orders, err := compensator.Handle(u.c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		if ran.Add(e.ID) > 1 {
+			return nil
+		}
+		u.ctx = ctx
+		_ = u.gate.PassDeaf(e)
+		return verdict
+	}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+	require.NoError(t, err)
+	w.Run(u.c)
+	u.gate.OpenAtEnd(t)
+	u.id = w.Put(orders, 1, compensator.Options{})
+	u.gate.Await(t)
+	return u
+}
+
+// outcomes of an attempt that somebody overtakes.
+var overtaken = map[string]error{
+	"success":   nil,
+	"failure":   errors.New("no"),
+	"permanent": compensator.Permanent(errors.New("never")),
+	"snooze":    compensator.Snooze(0),
+}
+
+func TestCompletedEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+	for name, verdict := range overtaken {
+		t.Run(name, func(t *testing.T) {
+			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
+			require.NoError(t, u.c.Complete(t.Context(), u.id))
+			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled, "the handler is told")
+			stored := u.Row(u.id)
+			u.gate.Open()
+			require.Equal(t, compensator.Succeeded, harness.Next(t, u.dropped).State)
+			require.Equal(t, stored, u.Row(u.id))
+			require.Equal(t, compensator.EndedByComplete, u.Entry(u.c, u.id).EndedBy)
+		})
+	}
+}
+
+func TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+	for name, verdict := range overtaken {
+		t.Run(name, func(t *testing.T) {
+			u := startDeaf(t, harness.NewWorld(t), verdict)
+			found, err := u.c.Cancel(t.Context(), u.id)
+			require.NoError(t, err)
+			require.True(t, found.WasRunning)
+			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
+			stored := u.Row(u.id)
+			u.gate.Open()
+			require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
+			require.Equal(t, stored, u.Row(u.id))
+		})
+	}
+}
+
+func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
+	for name, verdict := range overtaken {
+		t.Run(name, func(t *testing.T) {
+			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
+			w, before := u.World, u.Entry(u.c, u.id).Key()
+			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // pending ones are not for people
+			require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
+			stored := w.Row(u.id)
+			u.gate.Open()
+			require.Equal(t, compensator.Pending, harness.Next(t, u.dropped).State)
+			require.Equal(t, stored, w.Row(u.id))
+			require.NotEqual(t, before, u.Entry(u.c, u.id).Key())
+			require.NoError(t, u.c.Reschedule(t.Context(), u.id, 0))
+			w.WaitState(u.id, compensator.Succeeded)
+			require.Zero(t, u.Entry(u.c, u.id).ProcessCount)
+		})
+	}
+}
+
+func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
+	u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("too late"))
+	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
+	require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{ByHand: harness.ByMei}))
+	u.WaitState(u.id, compensator.Succeeded)
+	stored := u.Row(u.id)
+	u.gate.Open()
+	harness.Next(t, u.dropped)
+	require.Equal(t, stored, u.Row(u.id))
+}
+
+func TestEntrySettledByHandTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+	u := startDeaf(t, harness.NewWorld(t), nil)
+	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
+	require.NoError(t, u.c.SettleByHand(t.Context(), u.id, harness.ByMei))
+	u.gate.Open()
+	require.Equal(t, compensator.SettledByHand, harness.Next(t, u.dropped).State)
+}
+
+func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
+	t.Run("success", func(t *testing.T) {
+		u := startDeaf(t, harness.NewWorld(t).WithRedis(), nil)
+		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
+		require.NoError(t, context.Cause(u.ctx), "the attempt goes on")
+		u.gate.Open()
+		require.Equal(t, compensator.Succeeded, harness.Next(t, u.settled).State)
+	})
+	t.Run("failure", func(t *testing.T) {
+		u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("no"))
+		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
+		u.gate.Open()
+		harness.Next(t, u.dropped)
+		e := u.Entry(u.c, u.id)
+		require.Equal(t, compensator.Pending, e.State)
+		require.Zero(t, e.ProcessCount)
+		require.Greater(t, time.Until(e.NextAt), 30*time.Minute, "the new moment stands")
+	})
+}
+
+func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
+	for name, pool := range harness.Pools {
+		t.Run(name, func(t *testing.T) {
+			u := startDeaf(t, harness.NewWorld(t), nil)
+			db := u.Open(pool(u.DSN))
+			tx := u.Begin(db)
+			found, err := u.c.CancelTx(t.Context(), tx, u.id)
+			require.NoError(t, err)
+			require.True(t, found.WasRunning)
+			require.NoError(t, tx.Rollback())
+			require.NoError(t, context.Cause(u.ctx), "nobody told the handler")
+			u.gate.Open()
+			require.Equal(t, compensator.Succeeded, harness.Next(t, u.settled).State)
+		})
+	}
+}
+
+func TestCancellationInATransactionStopsTheHandlerOnceItCommits(t *testing.T) {
+	u := startDeaf(t, harness.NewWorld(t), nil)
+	tx := u.Begin(u.DB)
+	_, err := u.c.CancelTx(t.Context(), tx, u.id)
+	require.NoError(t, err)
+	require.NoError(t, context.Cause(u.ctx))
+	require.NoError(t, tx.Commit())
+	require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
+	u.gate.Open()
+	require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
+}
+
+func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T) {
+	u := startDeaf(t, harness.NewWorld(t).WithRedis(), nil)
+	tx := u.Begin(u.Open(harness.Plain(u.DSN)))
+	_, err := u.c.CancelTx(t.Context(), tx, u.id)
+	require.NoError(t, err)
+	u.gate.Open()
+	free, _ := compensator.Declare[harness.Order](u.c, "other", compensator.TypeConfig{})
+	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // the lock holds up nobody else
+	require.Equal(t, "other", harness.Next(t, u.settled).BusinessType)
+	require.NoError(t, tx.Commit())
+	require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
+}
+
+func TestOneOfTwoRacingActionsWins(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	for range 30 {
+		id := inState(w, orders, compensator.Pending)
+		results := make(chan error, 2)
+		go func() { results <- c.Complete(t.Context(), id) }()
+		go func() { _, err := c.Cancel(t.Context(), id); results <- err }()
+		first, second := harness.Next(t, results), harness.Next(t, results)
+		if first != nil {
+			first, second = second, first
+		}
+		require.NoError(t, first)
+		var lost *compensator.StateError
+		require.ErrorAs(t, second, &lost)
+		require.Equal(t, w.State(id), lost.State)
+		require.Equal(t, uint64(8), w.Entry(c, id).Version, "one change")
+	}
+}
+
+func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		sooner := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Delay: time.Hour})
+		w.InTx(cfg.DB, func(tx *sql.Tx) { assert.NoError(t, c.RescheduleTx(t.Context(), tx, sooner, 0)) })
+		w.WaitState(sooner, compensator.Succeeded)
+		require.Equal(t, 1, ran.Of(sooner))
+	})
+}
+
+func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.Lease = harness.Patience
+	elsewhere := w.New(cfg)
+	cfg.DB = db
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
+	w.Run(c)
+	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run takes entries as they are born
+	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
+		return r.Runs() && strings.HasPrefix(r.Text, "SELECT") && strings.Contains(r.Text, " IN (") && !strings.Contains(r.Text, "FOR UPDATE")
+	}})
+	id := w.PutThrough(db, orders, 2, compensator.Options{})
+	require.NoError(t, readBack.Await(t.Context()))
+	found, err := elsewhere.Cancel(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, found.WasRunning, "it was born claimed")
+	stored := w.Row(id)
+	// It holds the only slot until it has been read back.
+	w.WaitState(w.PutThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
+	require.Zero(t, ran.Of(id))
+	require.Equal(t, stored, w.Row(id))
+}

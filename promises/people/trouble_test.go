@@ -1,0 +1,76 @@
+package people
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// What the library needs and does not get is told, and no more than once a minute for each cause.
+func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		lines := harness.LogInto(&cfg)
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		w.Exec("RENAME TABLE common_process_log TO elsewhere")
+		defer func() { _, _ = w.DB.Exec("RENAME TABLE elsewhere TO common_process_log") }()
+		lines.Contains(w, "level=WARN", "could not be searched", "1146")
+		var trouble compensator.Trouble
+		w.Eventually(func() bool {
+			for _, trouble = range c.Health(t.Context()).Troubles {
+				if trouble.Times > 3 {
+					return true
+				}
+			}
+			return false
+		}, "it has failed several times")
+		assert.Contains(t, trouble.Error, "1146")
+		assert.False(t, trouble.Since.IsZero())
+		for len(lines) > 0 {
+			line := <-lines
+			assert.NotContains(t, line, "could not be searched", "one line a minute")
+		}
+		w.Exec("RENAME TABLE elsewhere TO common_process_log")
+		w.WaitState(w.PutThrough(w.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
+		w.Eventually(func() bool { return len(c.Health(t.Context()).Troubles) == 0 }, "what works is no trouble any more")
+	})
+}
+
+func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	down := make(chan struct{})
+	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		select {
+		case <-down:
+			return nil
+		default:
+			return compensator.Unavailable(fmt.Errorf("the bank does not answer"))
+		}
+	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Millisecond)})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	lines.Contains(w, "level=WARN", "close_order", "the bank does not answer")
+	w.Eventually(func() bool {
+		troubles := c.Health(t.Context()).Troubles
+		return len(troubles) == 1 && troubles[0].BusinessType == "close_order" && troubles[0].Error == "the bank does not answer"
+	}, "Health says so")
+	close(down)
+	require.NoError(t, c.Reschedule(t.Context(), id, 0))
+	w.WaitState(id, compensator.Succeeded)
+	w.Eventually(func() bool { return len(c.Health(t.Context()).Troubles) == 0 }, "it is over")
+}

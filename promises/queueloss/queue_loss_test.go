@@ -1,0 +1,362 @@
+package queueloss
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestEntryTheQueueForgotIsAnnouncedAgain(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	id := w.RecordDelayed(c, time.Minute)
+	w.WaitInQueue(id)
+	keys, err := w.Redis.Keys(t.Context(), "{"+w.Name+":*").Result()
+	require.NoError(t, err)
+	require.NotEmpty(t, keys)
+	require.NoError(t, w.Redis.Del(t.Context(), keys...).Err())
+	w.WaitInQueue(id)
+}
+
+func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	proxy := w.ThroughProxy(&cfg)
+	proxy.Refuse()
+	up := make(chan struct{}, 1)
+	cfg.Observer.QueueUp = func() {
+		select {
+		case up <- struct{}{}:
+		default:
+		}
+	}
+	c := w.New(cfg)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.InsertDue("close_order", 1000, 10)
+	w.RecordDelayed(c, 50*time.Millisecond)
+	w.WaitAllEnded()
+	assert.Equal(t, 11, ran.Total())
+	assert.Error(t, c.Health(t.Context()).Queue)
+	proxy.Heal()
+	w.Wait(up, "Redis is found")
+	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
+	assert.NoError(t, c.Health(t.Context()).Queue)
+}
+
+func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	proxy := w.ThroughProxy(&cfg)
+	down := make(chan struct{}, 1)
+	cfg.Observer.QueueDown = func(error) {
+		select {
+		case down <- struct{}{}:
+		default:
+		}
+	}
+	c := w.New(cfg) // never runs
+	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
+	proxy.Refuse()
+	missed := w.RecordDelayed(c, time.Minute)
+	w.Wait(down, "Redis is missed")
+	proxy.Heal()
+	w.Eventually(func() bool { return w.InQueue(w.RecordDelayed(c, time.Minute)) || w.Queued() > 1 }, "entries are announced again")
+	assert.False(t, w.InQueue(missed), "that is for whoever reconciles")
+	worker := w.New(w.Quick())
+	harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(worker)
+	w.WaitInQueue(missed)
+}
+
+func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.QueueLimit, cfg.Horizon = 1000, 2*time.Hour
+	reconciled := make(chan struct{}, 10)
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+		select {
+		case reconciled <- struct{}{}:
+		default:
+		}
+	}
+	c := w.New(cfg)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		entries := harness.Untyped(1500)
+		for i := range entries {
+			entries[i].Delay = time.Hour
+		}
+		receipt, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		receipt.Committed()
+	})
+	w.Eventually(func() bool { return w.Queued() == 1000 }, "the queue is full")
+	for range 5 {
+		w.Wait(reconciled, "another round")
+	}
+	require.EqualValues(t, 1000, w.Queued())
+	soon := w.RecordDelayed(c, 500*time.Millisecond)
+	w.WaitState(soon, compensator.Succeeded)
+	require.Equal(t, 1, ran.Of(soon))
+}
+
+func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Horizon, cfg.ReconcileInterval = time.Second, 200*time.Millisecond
+	c := w.New(cfg)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
+	for range 5 {
+		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // announced, or found, after the far one could have been
+	}
+	assert.False(t, w.InQueue(far))
+	w.WaitState(beyond, compensator.Succeeded)
+	assert.Equal(t, 1, ran.Of(beyond))
+	assert.Zero(t, ran.Of(far))
+	require.NoError(t, c.Reschedule(t.Context(), far, 800*time.Millisecond))
+	w.WaitInQueue(far)
+	w.WaitState(far, compensator.Succeeded)
+}
+
+// TestFailoverThatForgetsLosesNoEntry promotes a replica that had been cut off: it knows entries that have ended
+// since, and none of those announced since.
+func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
+	w := harness.NewWorld(t)
+	master, replica := testservers.NewRedis(t, "--repl-diskless-sync-delay", "0"), testservers.NewRedisReplica(t)
+	link, err := faultproxy.NewTCP(master.Addr())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, link.Close()) }()
+	host, port, err := net.SplitHostPort(link.Addr())
+	require.NoError(t, err)
+	second := harness.RedisClient(t, replica)
+	require.NoError(t, second.SlaveOf(t.Context(), host, port).Err())
+	w.Eventually(func() bool {
+		return strings.Contains(second.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	}, "the replica follows")
+	var serving atomic.Pointer[testservers.RedisServer]
+	serving.Store(master)
+	w.Redis = redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, serving.Load().Addr())
+	}})
+	t.Cleanup(func() { assert.NoError(t, w.Redis.Close()) })
+	w.Name = "failover"
+
+	cfg := w.Quick()
+	cfg.Lease = time.Minute
+	c := w.New(cfg)
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	shipped := w.RecordDelayed(c, 1500*time.Millisecond)
+	key := harness.SameQueue(t, w.Redis, w.Name).DueKey("close_order")
+	w.Eventually(func() bool { return second.ZScore(t.Context(), key, shipped.String()).Err() == nil }, "the replica hears of an entry")
+	link.Refuse()
+	for range 20 {
+		w.RecordDelayed(c, 0)
+		w.RecordDelayed(c, 1500*time.Millisecond)
+	}
+	unshipped := w.RecordDelayed(c, time.Minute)
+	w.WaitInQueue(unshipped)
+	master.Kill()
+	require.NoError(t, second.SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.Error(t, second.ZScore(t.Context(), key, unshipped.String()).Err(), "it was acknowledged and is gone")
+	serving.Store(replica)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 41 }, "every entry runs")
+	assert.Equal(t, 41, ran.Total())
+	require.NoError(t, c.Reschedule(t.Context(), unshipped, 0))
+	w.WaitState(unshipped, compensator.Succeeded)
+}
+
+func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	var ran harness.Calls
+	for range 5 {
+		cfg := w.Quick()
+		cfg.Lease, cfg.Grace, cfg.ReconcileInterval = time.Minute, 100*time.Millisecond, 100*time.Millisecond
+		c := w.New(cfg)
+		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+			ran.Add(e.ID)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+	}
+	for round := range 10 { // nobody is told of them
+		w.InsertDue("close_order", 1+100*round, 50)
+	}
+	w.WaitAllEnded()
+	assert.Equal(t, 500, ran.Total())
+	assert.Equal(t, 500, w.Count("common_process_log WHERE state=1 AND version=2"), "one claim and one outcome each")
+}
+
+// TestProcessWhosePrefixWasTakenOverPollsItsDatabase: after Redis forgot whose the prefix was, another
+// environment was faster.
+func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	q := harness.SameQueue(t, w.Redis, w.Name)
+	c := w.New(w.Quick())
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
+	steal := w.Redis.TxPipeline()
+	steal.Del(t.Context(), q.EpochKey())
+	steal.Set(t.Context(), q.OwnerKey(0), "somebody else's", 0)
+	_, err := steal.Exec(t.Context())
+	require.NoError(t, err)
+	w.Eventually(func() bool {
+		queue := c.Health(t.Context()).Queue
+		return queue != nil && strings.Contains(queue.Error(), "Prefix")
+	}, "it notices")
+	id := w.RecordDelayed(c, 100*time.Millisecond)
+	w.WaitState(id, compensator.Succeeded)
+	assert.Equal(t, 1, ran.Of(id))
+	assert.Equal(t, "somebody else's", w.Redis.Get(t.Context(), q.OwnerKey(0)).Val())
+}
+
+func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
+	w := harness.NewWorld(t)
+	w.Redis, w.Name = harness.RedisClient(t, testservers.NewRedis(t, "--maxmemory-policy", "allkeys-lru")), "evicted"
+	var log strings.Builder
+	cfg := w.Quick()
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	w.New(cfg)
+	assert.Contains(t, log.String(), "allkeys-lru")
+}
+
+// oldRedis answers as a Redis 4 does: it knows INFO, and nothing that is newer.
+func oldRedis(t *testing.T) (addr string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		assert.NoError(t, listener.Close())
+		serving.Wait()
+	})
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				answerAsOldRedis(conn)
+			})
+		}
+	})
+	return listener.Addr().String()
+}
+
+func answerAsOldRedis(conn net.Conn) {
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		reply := ""
+		switch strings.ToUpper(lines.Text()) { // of a command, its name; its arguments come in lines of their own
+		case "HELLO", "CLIENT", "EVALSHA", "EVAL":
+			reply = "-ERR unknown command\r\n"
+		case "INFO":
+			info := "# Server\r\nredis_version:4.0.14\r\nredis_mode:standalone\r\n"
+			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+		}
+		if _, err := io.WriteString(conn, reply); err != nil {
+			return
+		}
+	}
+}
+
+func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
+	w := harness.NewWorld(t)
+	client := redis.NewClient(&redis.Options{Addr: oldRedis(t), Protocol: 2, DisableIdentity: true})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	cfg := w.Quick()
+	cfg.Redis, cfg.Prefix = client, "old"
+	_, err := compensator.New(t.Context(), cfg)
+	var refused *compensator.FieldError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "Redis", refused.Field)
+	assert.Contains(t, refused.Reason, "4.0.14")
+}
+
+func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	idle := w.Quick()
+	idle.ReconcileInterval = time.Hour // it leads, and announces nothing more
+	leader := w.New(idle)
+	harness.Numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(leader)
+	w.WaitInQueue(w.RecordDelayed(leader, time.Minute))
+	w.Eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
+
+	cfg, ready := w.Quick(), make(chan struct{}, 1)
+	cfg.ReconcileInterval = 3 * time.Second // announces what is due within four of them
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	}
+	down := make(chan struct{})
+	first := sync.OnceFunc(func() { close(down) })
+	cfg.Observer.QueueDown = func(error) { first() }
+	proxy := w.ThroughProxy(&cfg)
+	other := w.New(cfg)
+	harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(other)
+	w.Wait(ready, "what a process does at its start is done")
+	proxy.Refuse()
+	w.Wait(down, "Redis is missed")
+	missed := w.RecordDelayed(other, 12*time.Second)
+	proxy.Heal()
+	w.WaitInQueue(missed)
+}
+
+// An entry that was claimed without the queue may still be there, leased to a process that died.
+func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // neither ends while the test waits
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+		if call == 1 {
+			return compensator.RetryAfter(0, errors.New("once more"))
+		}
+		return nil
+	})
+	id := w.InsertDue("close_order", 1, 1)[0] // long overdue, so that it is polled at once
+	dead, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = dead.Close() })
+	_, _, err = dead.Announce(t.Context(), []processlog.Announcement{{BusinessType: orders.Name(), ID: id}}, processlog.AnnounceRules{MaxLease: cfg.Lease})
+	require.NoError(t, err)
+	leased, err := dead.Claim(t.Context(), orders.Name(), 1, cfg.Lease)
+	require.NoError(t, err)
+	require.Len(t, leased.IDs, 1)
+	w.Run(c)
+	w.WaitState(id, compensator.Succeeded)
+	require.Equal(t, 2, ran.Of(id))
+}

@@ -1,0 +1,254 @@
+package queueloss
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// upset is a Redis of the test's own between two processes that handle one type, and somebody who is at it.
+type upset struct {
+	*harness.World
+	t       *testing.T
+	server  *testservers.RedisServer
+	proxies [2]*faultproxy.TCP // one a process
+	admin   *redis.Conn        // beside the proxies; stays logged in
+	dueKey  string
+	blows   int
+	dumps   []string // of the due key, oldest first
+
+	processes [2]*compensator.Compensator
+	ran       harness.Calls
+}
+
+// upsets are what happens to it, again and again while entries are recorded, come due and run. mend undoes what
+// the last blow left behind.
+var upsets = map[string]struct{ blow, mend func(u *upset) }{
+	"forgets everything":  {blow: func(u *upset) { u.tell(u.admin.FlushAll(u.ctx())) }},
+	"loses the queue":     {blow: func(u *upset) { u.tell(u.admin.Del(u.ctx(), u.dueKey)) }},
+	"forgets its scripts": {blow: func(u *upset) { u.tell(u.admin.ScriptFlush(u.ctx())) }},
+	"drops subscribers":   {blow: func(u *upset) { u.tell(u.admin.ClientKillByFilter(u.ctx(), "TYPE", "pubsub")) }},
+	"crashes and forgets": {blow: func(u *upset) {
+		u.server.Kill()
+		u.pause(100 * time.Millisecond)
+		u.server.Restart(u.t)
+		u.pause(300 * time.Millisecond)
+	}},
+	"comes and goes": {
+		blow: func(u *upset) { u.bothSides((*faultproxy.TCP).Refuse, 50*time.Millisecond) },
+	},
+	"is seen by one process only": {
+		blow: func(u *upset) { u.proxies[0].Refuse() },
+		mend: func(u *upset) { u.proxies[0].Heal() },
+	},
+	"does what it is told and does not answer": {
+		blow: func(u *upset) { u.bothSides((*faultproxy.TCP).SwallowReplies, 300*time.Millisecond) },
+	},
+	"freezes": {blow: func(u *upset) {
+		u.server.Pause()
+		u.pause(300 * time.Millisecond)
+		u.server.Resume()
+		u.pause(100 * time.Millisecond)
+	}},
+	"is full": {
+		blow: func(u *upset) { u.tell(u.admin.ConfigSet(u.ctx(), "maxmemory", "1")) },
+		mend: func(u *upset) { u.tell(u.admin.ConfigSet(u.ctx(), "maxmemory", "0")) },
+	},
+	"evicts": {
+		blow: func(u *upset) {
+			u.tell(u.admin.ConfigSet(u.ctx(), "maxmemory-policy", "allkeys-random"))
+			u.tell(u.admin.ConfigSet(u.ctx(), "maxmemory", "1"))
+		},
+		mend: func(u *upset) { u.tell(u.admin.ConfigSet(u.ctx(), "maxmemory", "0")) },
+	},
+	"changes its password": {
+		blow: func(u *upset) {
+			u.tell(u.admin.ConfigSet(u.ctx(), "requirepass", "changed"))
+			u.tell(u.admin.ClientKillByFilter(u.ctx(), "TYPE", "normal", "SKIPME", "yes"))
+			u.pause(100 * time.Millisecond)
+			u.tell(u.admin.ConfigSet(u.ctx(), "requirepass", ""))
+			u.pause(100 * time.Millisecond)
+		},
+	},
+	"holds somebody else's data": {
+		blow: func(u *upset) {
+			u.tell(u.admin.Eval(u.ctx(), "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'foreign')", []string{u.dueKey}))
+		},
+		mend: func(u *upset) {
+			assert.Equal(u.t, []string{"foreign"}, u.admin.LRange(u.ctx(), u.dueKey, 0, -1).Val(), "left alone")
+			u.tell(u.admin.Del(u.ctx(), u.dueKey))
+		},
+	},
+	"falls back to an older state": {blow: (*upset).fallBack},
+	"leaps between past and future": {blow: func(u *upset) {
+		hour := []int64{3_600_000, -7_200_000, 3_600_000}[u.blows%3]
+		u.tell(u.admin.Eval(u.ctx(), "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], ARGV[1], id) end return 1",
+			[]string{u.dueKey}, hour))
+		u.pause(20 * time.Millisecond)
+	}},
+	"invents members": {blow: func(u *upset) {
+		for range 20 { // also such that exist and are not due
+			u.tell(u.admin.ZAdd(u.ctx(), u.dueKey, redis.Z{Score: 1, Member: fmt.Sprint(1 + rand.N(500))}))
+		}
+	}},
+}
+
+func TestEveryEntryRunsOnceAndNeverEarlyWhileRedis(t *testing.T) {
+	for name, trouble := range upsets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newUpset(t)
+			ended, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				for open(ended) {
+					trouble.blow(u)
+					u.blows++
+					u.pause(5 * time.Millisecond)
+				}
+			}()
+			u.work(60)
+			close(ended)
+			<-stopped
+			if trouble.mend != nil {
+				trouble.mend(u)
+			}
+			assert.Positive(t, u.blows)
+			u.queueIsUsedAgain()
+		})
+	}
+}
+
+func open(signal <-chan struct{}) bool {
+	select {
+	case <-signal:
+		return false
+	default:
+		return true
+	}
+}
+
+func newUpset(t *testing.T) *upset {
+	u := &upset{World: harness.NewWorld(t), t: t, server: testservers.NewRedis(t)}
+	u.Name = "upset"
+	u.Redis = harness.RedisClient(t, u.server)
+	u.admin = u.Redis.Conn()
+	t.Cleanup(func() { assert.NoError(t, u.admin.Close()) })
+	u.dueKey = harness.SameQueue(t, u.Redis, u.Name).DueKey("close_order")
+	dbs := [2]*sql.DB{u.DB, u.Open(harness.Plain(u.DSN))}
+	for i := range u.processes {
+		proxy, err := faultproxy.NewTCP(u.server.Addr())
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+		u.proxies[i] = proxy
+		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, DialTimeout: 200 * time.Millisecond, MaxRetries: -1})
+		t.Cleanup(func() { assert.NoError(t, client.Close()) })
+		cfg := u.Quick()
+		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, time.Minute // so that no lease ends, and each entry runs once
+		u.processes[i] = u.New(cfg)
+		numberedNeverEarly(t, u, u.processes[i])
+	}
+	return u
+}
+
+// numberedNeverEarly registers a handler that asks the database whether it was called too early.
+func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
+	_, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		u.ran.Add(e.ID)
+		var early bool
+		err := u.DB.QueryRowContext(ctx, "SELECT next_at > TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))/1000 FROM common_process_log WHERE id=?", e.ID.Row()).Scan(&early)
+		assert.NoError(t, err)
+		assert.False(t, early, "entry %s runs before it is due", e.ID)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	u.Run(c)
+}
+
+// work has both processes record pairs of entries, most of them delayed, and waits until all have ended.
+func (u *upset) work(pairs int) {
+	u.t.Helper()
+	dbs := [2]*sql.DB{u.DB, u.Open(harness.Plain(u.DSN))}
+	var producers sync.WaitGroup
+	for i, c := range u.processes {
+		producers.Go(func() {
+			for n := range pairs / 2 {
+				entries := harness.Untyped(2)
+				entries[0].Delay = time.Duration(rand.N(500)) * time.Millisecond
+				entries[1].Delay = time.Duration(n%2*10) * time.Millisecond
+				tx, err := dbs[i].Begin()
+				if !assert.NoError(u.t, err) {
+					return
+				}
+				receipt, err := c.Record(u.t.Context(), tx, entries...)
+				assert.NoError(u.t, err)
+				assert.NoError(u.t, tx.Commit())
+				receipt.Committed()
+			}
+		})
+	}
+	producers.Wait()
+	u.WaitAllEnded()
+	assert.Equal(u.t, 2*pairs, u.Count("common_process_log WHERE state=1 AND process_count=0"))
+	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
+}
+
+// queueIsUsedAgain: once the trouble is over, entries wait in Redis as before.
+func (u *upset) queueIsUsedAgain() {
+	u.t.Helper()
+	var receipt *compensator.Receipt
+	require.NoError(u.t, u.processes[0].InTx(u.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+		receipt, err = u.processes[0].Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Minute}})
+		return err
+	}))
+	u.Eventually(func() bool { return u.Redis.ZScore(u.t.Context(), u.dueKey, receipt.ID().String()).Err() == nil }, "the queue knows the entry")
+}
+
+// fallBack replaces the queue by what it was a few blows ago, as the promotion of a replica that lagged does.
+func (u *upset) fallBack() {
+	dump, err := u.admin.Dump(u.ctx(), u.dueKey).Result()
+	if err == nil {
+		u.dumps = append(u.dumps, dump)
+	}
+	if len(u.dumps) > 5 {
+		u.tell(u.admin.RestoreReplace(u.ctx(), u.dueKey, 0, u.dumps[0]))
+		u.dumps = u.dumps[1:]
+	}
+}
+
+func (u *upset) bothSides(fault func(*faultproxy.TCP), d time.Duration) {
+	for _, p := range u.proxies {
+		fault(p)
+	}
+	u.pause(d)
+	for _, p := range u.proxies {
+		p.Heal()
+	}
+	u.pause(d)
+}
+
+// ctx outlives the test's own, which ends before its last blow may.
+func (u *upset) ctx() context.Context { return context.WithoutCancel(u.t.Context()) }
+
+func (u *upset) tell(cmd redis.Cmder) {
+	assert.NoError(u.t, cmd.Err())
+}
+
+func (u *upset) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}

@@ -1,0 +1,192 @@
+package queueloss
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// evict makes Redis lose the queue of a type, and nothing else.
+func evict(w *harness.World, businessType string) {
+	w.T.Helper()
+	require.NoError(w.T, w.Redis.Del(w.T.Context(), harness.SameQueue(w.T, w.Redis, w.Name).DueKey(businessType)).Err())
+}
+
+// rarely is a configuration in which no round of the reconciler and no poll comes after the first.
+func rarely(w *harness.World) compensator.Config {
+	cfg := w.Quick()
+	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace, cfg.Lease = time.Hour, time.Hour, time.Hour, time.Minute
+	cfg.Observer.AttemptStarted = func(e compensator.AttemptEvent) {
+		assert.GreaterOrEqual(w.T, e.Late, time.Duration(0), "entry %s runs before it is due", e.ID)
+	}
+	return cfg
+}
+
+func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
+	const instances, slots, due, later = 3, 8, 60, 20
+	w := harness.NewWorld(t).WithRedis()
+	var ran harness.Calls
+	var began atomic.Int64
+	var idle sync.WaitGroup // instances that have run nothing since
+	idle.Add(instances)
+	lost, helped := make(chan struct{}), make(chan struct{})
+	for range instances {
+		c := w.New(rarely(w))
+		help := sync.OnceFunc(idle.Done)
+		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+			ran.Add(e.ID)
+			if began.Add(1) <= instances*slots {
+				<-lost
+				return nil
+			}
+			help()
+			<-helped
+			return nil
+		}, compensator.TypeConfig{Concurrency: slots, Timeout: 2 * harness.Patience})
+		require.NoError(t, err)
+		w.Run(c)
+	}
+	w.WaitWhole("close_order")
+	recorder := w.New(w.Quick()) // has no slots
+	for i := range due + later {
+		w.RecordDelayed(recorder, time.Duration(i/due)*3*time.Second)
+	}
+	w.Eventually(func() bool { return began.Load() == instances*slots && w.Queued() == due+later }, "all slots are taken, and all else waits in the queue")
+	evict(w, "close_order")
+	close(lost)
+	all := make(chan struct{})
+	go func() {
+		idle.Wait()
+		close(all)
+	}()
+	w.Wait(all, "each process runs some of the entries that were lost")
+	close(helped)
+	w.WaitAllEnded()
+	assert.Equal(t, due+later, ran.Total())
+	assert.Equal(t, due+later, w.Count("common_process_log WHERE version=2"), "one claim and one outcome each")
+	w.WaitWhole("close_order")
+}
+
+func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	rebuilt := make(chan []string, 100)
+	cfg := rarely(w)
+	cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) { rebuilt <- e.RebuiltTypes }
+	c := w.New(cfg)
+	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	users, _ := harness.Numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.WaitWhole("close_order")
+	w.WaitWhole("sync_user")
+	id := w.RecordDelayed(c, time.Minute)
+	w.WaitInQueue(id)
+	q := harness.SameQueue(t, w.Redis, w.Name)
+	user := w.Put(users, 1, compensator.Options{Delay: time.Minute}).String()
+	w.Eventually(func() bool { return w.Redis.ZRem(t.Context(), q.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
+	for _, lose := range []func(){
+		func() { evict(w, "close_order") }, // nothing comes due, and nobody records
+		func() { assert.NoError(t, w.Redis.ZRem(t.Context(), q.DueKey("close_order"), "whole").Err()) },
+	} {
+		lose()
+		for !slices.Equal([]string{"close_order"}, harness.Next(t, rebuilt)) {
+			continue // what was rebuilt at the start
+		}
+		require.True(t, w.InQueue(id))
+		w.WaitWhole("close_order")
+	}
+	require.Error(t, w.Redis.ZScore(t.Context(), q.DueKey("sync_user"), user).Err(), "the other type is left alone")
+}
+
+// A type that nobody handles here is looked at by nobody but those that record it.
+func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(rarely(w))
+	harness.Numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	first := w.RecordDelayed(c, time.Minute)
+	w.WaitWhole("close_order")
+	evict(w, "close_order")
+	second := w.RecordDelayed(c, time.Minute)
+	w.WaitInQueue(first)
+	w.WaitInQueue(second)
+	w.WaitWhole("close_order")
+}
+
+// blindStore finds nothing to announce, because the database fails just then.
+type blindStore struct{ processlog.Store }
+
+func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Scheduled, error) {
+	return nil, errors.New("gone away")
+}
+
+// oneOnly is an instance in a bubble that looks for what the queue has lost once, at its start.
+func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
+	c, err := compensator.New(t.Context(), compensator.Config{
+		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		ran.Add(1)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	stop := compensatortest.Run(t, c)
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, c.Close())
+	})
+	return c
+}
+
+func recordLater(t *testing.T, c *compensator.Compensator, delay time.Duration) {
+	t.Helper()
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
+		return err
+	}))
+}
+
+func TestTypeIsWholeOnlyOnceAllOfItIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
+		var ran atomic.Int64
+		recordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process announces at its start
+		time.Sleep(time.Minute)                                                   // what each process does at its start is done
+		queue.LoseType("close_order")
+		time.Sleep(time.Minute)
+		require.Empty(t, queue.Members())
+		oneOnly(t, store, queue, &ran)
+		time.Sleep(time.Minute)
+		require.Len(t, queue.Members(), 1)
+	})
+}
+
+// Whoever began to rebuild the type has died.
+func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
+		var ran atomic.Int64
+		recordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
+		time.Sleep(time.Minute) // what each process does at its start is done
+		queue.LoseType("close_order")
+		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, processlog.Token{1}, time.Hour)
+		require.NoError(t, err)
+		require.Len(t, mine, 1)
+		time.Sleep(2 * time.Minute)
+		require.EqualValues(t, 1, ran.Load())
+		require.Empty(t, queue.Members())
+	})
+}

@@ -1,0 +1,68 @@
+package queueloss
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// silentQueue takes one announcement and never answers it.
+type silentQueue struct {
+	processlog.Queue
+	silent atomic.Bool
+	asked  chan struct{}
+}
+
+func (q *silentQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+	if q.silent.CompareAndSwap(true, false) {
+		close(q.asked)
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
+	return q.Queue.Announce(ctx, items, rules)
+}
+
+// One announcement of the reconciler that is never answered must not be its last.
+func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		queue := &silentQueue{Queue: compensatortest.NewMemoryQueue().Client(), asked: make(chan struct{})}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		var runs atomic.Int64
+		_, err = compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
+			runs.Add(1)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		unannounced := func(delay time.Duration) {
+			tx, err := store.BeginTx(t.Context())
+			require.NoError(t, err)
+			_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit()) // and nobody says so
+		}
+		time.Sleep(time.Minute)
+		queue.silent.Store(true)
+		unannounced(time.Minute)
+		<-queue.asked
+		unannounced(0)
+		time.Sleep(5 * time.Minute) // the bubble's clock
+		synctest.Wait()
+		assert.EqualValues(t, 2, runs.Load())
+		stop()
+		require.NoError(t, c.Close())
+	})
+}

@@ -1,0 +1,74 @@
+package recording
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	contents := [][]byte{nil, {}, {0}, every, []byte("退款 😀 '\"\\"), bytes.Repeat([]byte{'\''}, 200<<10)}
+	for name, params := range map[string]map[string]string{
+		"prepared":             {},
+		"interpolated":         {"interpolateParams": "true"},
+		"no backslash escapes": {"interpolateParams": "true", "sql_mode": "'NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(harness.Watched(harness.WithParams(t, w.DSN, params)))
+			c := w.New(cfg)
+			_, err := compensator.Handle(c, "raw", func(_ context.Context, e *compensator.Entry, content []byte) error {
+				assert.True(t, bytes.Equal(contents[e.MaxProcessCount-1], content), "content %d", e.MaxProcessCount-1)
+				return nil
+			}, compensator.TypeConfig{Codec: raw{}})
+			require.NoError(t, err)
+			w.Run(c)
+			w.InTx(cfg.DB, func(tx *sql.Tx) {
+				for i, content := range contents {
+					_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: content, Options: compensator.Options{MaxProcessCount: i + 1}})
+					require.NoError(t, err)
+				}
+			})
+			tx := w.Begin(cfg.DB)
+			_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "raw", Content: make([]byte, 300<<10)})
+			require.ErrorAs(t, err, new(*compensator.FieldError))
+			require.NoError(t, tx.Rollback())
+			w.WaitAllEnded()
+			assert.Equal(t, len(contents), w.Count("common_process_log WHERE state=1"))
+		})
+	}
+}
+
+func TestBatchOfThousandsIsRecordedWhole(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		const n = 2000
+		c := w.New(cfg)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 500}, nil)
+		w.Run(c)
+		var receipt *compensator.Receipt
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = c.Record(t.Context(), tx, harness.Untyped(n)...)
+			require.NoError(t, err)
+			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+		})
+		receipt.Committed()
+		w.WaitAllEnded()
+		assert.Equal(t, n, w.Count("common_process_log WHERE state=1"))
+		for _, e := range receipt.Entries {
+			require.Equal(t, 1, ran.Of(e.ID))
+		}
+	})
+}

@@ -1,0 +1,600 @@
+package recording
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// lookalikes are keys that one collation or another takes for equal.
+var lookalikes = []string{
+	"Abc", "abc", "ABC", "ábc", "Ábc", "a\u0301bc", "abc\u200b", " abc", "abc\t", "straße", "strasse", "😀", "😁", "ﬁ", "fi", "ı", "i", "ж", "Ж", "\u00a0", "%", "_", "a'b", `a\b`,
+}
+
+func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		entries := harness.Untyped(len(lookalikes))
+		for i, key := range lookalikes {
+			entries[i].IdempotentID = key
+		}
+		first := make(map[string]compensator.EntryID)
+		w.InTx(db, func(tx *sql.Tx) {
+			receipt, err := c.Record(t.Context(), tx, entries[:12]...)
+			require.NoError(t, err)
+			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+			recorded := receipt.Entries
+			for _, e := range entries[12:] {
+				receipt, err := c.Record(t.Context(), tx, e)
+				require.NoError(t, err)
+				recorded = append(recorded, receipt.Entries...)
+			}
+			for _, r := range recorded {
+				assert.False(t, r.Duplicate, "%q", r.IdempotentID)
+				first[r.IdempotentID] = r.ID
+			}
+		})
+		assert.Equal(t, len(lookalikes), w.Count("common_process_log"))
+		w.InTx(db, func(tx *sql.Tx) {
+			receipt, err := c.Record(t.Context(), tx, entries...)
+			require.NoError(t, err)
+			for _, r := range receipt.Entries {
+				assert.True(t, r.Duplicate, "%q", r.IdempotentID)
+				assert.Equal(t, first[r.IdempotentID], r.ID, "%q", r.IdempotentID)
+			}
+		})
+		var field *compensator.FieldError
+		for _, padded := range []string{"abc ", " "} {
+			tx := w.Begin(db)
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: padded}})
+			require.ErrorAs(t, err, &field, "%q: databases ignore the space", padded)
+			require.NoError(t, tx.Rollback())
+		}
+		assert.Equal(t, len(lookalikes), w.Count("common_process_log"))
+	})
+}
+
+func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		batch := harness.Keyed("key", 100)
+		var existing *compensator.Receipt
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			existing, err = c.Record(t.Context(), tx, batch[40])
+			require.NoError(t, err)
+		})
+		w.WaitState(existing.ID(), compensator.Succeeded)
+		batch[70].IdempotentID = batch[20].IdempotentID // repeated within the call
+		batch[70].Content = []byte(`{"number":2}`)
+		var receipt *compensator.Receipt
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = c.Record(t.Context(), tx, batch...)
+			require.NoError(t, err)
+			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+		})
+		receipt.Committed()
+		for i, e := range receipt.Entries {
+			assert.Equal(t, i == 40 || i == 70, e.Duplicate, "entry %d", i)
+			assert.Equal(t, idOf(w, batch[i].IdempotentID), e.ID.Row(), "entry %d", i)
+		}
+		assert.Equal(t, compensator.Succeeded, receipt.Entries[40].State)
+		assert.True(t, receipt.Entries[40].ContentMatches)
+		assert.False(t, receipt.Entries[70].ContentMatches)
+		w.WaitAllEnded()
+		assert.Equal(t, 99, w.Count("common_process_log WHERE state=1"))
+		assert.Equal(t, 99, ran.Total())
+		assert.Equal(t, 1, ran.Of(existing.ID()), "the duplicate ran again")
+	})
+}
+
+func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
+	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, watched, isolated bool) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var n int
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // the snapshot
+		entries := harness.Keyed("key", 3)
+		var first *compensator.Receipt
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			first, err = c.Record(t.Context(), tx, entries[:2]...)
+			require.NoError(t, err)
+			require.NoError(t, first.ResolveIDs(t.Context(), tx))
+		})
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
+		require.Zero(t, n, "the snapshot shows the rows: nothing is hidden")
+		alone, err := c.Record(t.Context(), tx, entries[0])
+		if isolated && !watched { // only a lock could tell, and the server takes the transaction away for it
+			require.ErrorIs(t, err, compensator.ErrTxAborted)
+			require.NoError(t, tx.Rollback())
+			tx = w.Begin(db) // the whole transaction again
+			alone, err = c.Record(t.Context(), tx, entries[0])
+		}
+		require.NoError(t, err)
+		assert.True(t, alone.Entries[0].Duplicate)
+		assert.Equal(t, first.ID(), alone.ID())
+		mixed, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		for i, e := range mixed.Entries {
+			assert.Equal(t, i < 2, e.Duplicate, "entry %d", i)
+		}
+		require.NoError(t, tx.Commit())
+		assert.Equal(t, 3, w.Count("common_process_log"))
+	})
+}
+
+// TestDuplicateOfAnEntryThatChangesAbortsNothing: at REPEATABLE READ, while the entry that exists is moved on by others.
+func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
+	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		entries := harness.Keyed("key", 2)
+		w.InTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, entries[:1]...)
+			require.NoError(t, err)
+		})
+		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		var n int
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
+		require.Equal(t, 1, n, "the snapshot shows the entry")
+		w.Exec("UPDATE common_process_log SET version=version+1")
+		receipt, err := c.Record(t.Context(), tx, entries...)
+		require.NoError(t, err)
+		assert.True(t, receipt.Entries[0].Duplicate)
+		assert.False(t, receipt.Entries[1].Duplicate)
+		require.NoError(t, tx.Commit())
+		assert.Equal(t, 2, w.Count("common_process_log"))
+	})
+}
+
+// attempted is what a Record in a goroutine came to.
+type attempted struct {
+	receipt *compensator.Receipt
+	err     error
+}
+
+// recordAside records in tx while somebody holds the key.
+func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
+	done := make(chan attempted, 1)
+	go func() {
+		receipt, err := c.Record(ctx, tx, entries...)
+		done <- attempted{receipt, err}
+	}()
+	return done
+}
+
+func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
+	for name, test := range map[string]struct {
+		end       func(*sql.Tx) error
+		duplicate bool
+	}{
+		"commits":    {(*sql.Tx).Commit, true},
+		"rolls back": {(*sql.Tx).Rollback, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				entry := harness.Keyed("key", 1)[0]
+				holder, waiter := w.Begin(db), w.Begin(db)
+				_, err := c.Record(t.Context(), holder, entry)
+				require.NoError(t, err)
+				done := recordAside(t.Context(), c, waiter, entry)
+				w.WaitLocked(1)
+				require.NoError(t, test.end(holder))
+				got := <-done
+				require.NoError(t, got.err)
+				assert.Equal(t, test.duplicate, got.receipt.Entries[0].Duplicate)
+				require.NoError(t, waiter.Commit())
+				assert.Equal(t, 1, w.Count("common_process_log"))
+			})
+		})
+	}
+}
+
+func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		entry := harness.Keyed("key", 1)[0]
+		holder, waiter := w.Begin(db), w.Begin(db)
+		_, err := c.Record(t.Context(), holder, entry)
+		require.NoError(t, err)
+		w.Effect(waiter, "business")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := recordAside(ctx, c, waiter, entry)
+		w.WaitLocked(1)
+		cancel()
+		got := <-done // the holder still holds it
+		require.ErrorIs(t, got.err, context.Canceled)
+		require.Error(t, waiter.Commit(), "the business without its entry")
+		require.NoError(t, holder.Commit())
+		assert.Zero(t, w.Count("effects"))
+		assert.Equal(t, 1, w.Count("common_process_log"))
+	})
+}
+
+func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		entry := harness.Keyed("key", 1)[0]
+		first := w.Begin(db)
+		_, err := c.Record(t.Context(), first, entry)
+		require.NoError(t, err)
+		var mu sync.Mutex // guards fresh and aborted
+		fresh, aborted := 0, 0
+		var producers sync.WaitGroup
+		for range 2 {
+			producers.Go(func() {
+				for again := true; again; {
+					tx, err := db.Begin()
+					if !assert.NoError(t, err) {
+						return
+					}
+					receipt, err := c.Record(context.Background(), tx, entry)
+					mu.Lock()
+					again = errors.Is(err, compensator.ErrTxAborted)
+					switch {
+					case again:
+						aborted++
+					case assert.NoError(t, err) && !receipt.Entries[0].Duplicate:
+						fresh++
+					}
+					mu.Unlock()
+					if again {
+						_ = tx.Rollback()
+						continue
+					}
+					assert.NoError(t, tx.Commit())
+				}
+			})
+		}
+		w.WaitLocked(2)
+		require.NoError(t, first.Rollback()) // the two that wait can only deadlock now
+		producers.Wait()
+		assert.Equal(t, 1, fresh)
+		assert.Equal(t, 1, aborted, "the server was to sacrifice one of the two")
+		assert.Equal(t, 1, w.Count("common_process_log"))
+	})
+}
+
+func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		up := harness.Untyped(3)
+		for i, key := range []string{"a", "m", "z"} {
+			up[i].IdempotentID = key
+		}
+		down := []compensator.NewEntry{up[2], up[1], up[0]}
+		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
+		_, err := c.Record(t.Context(), holder, up[1])
+		require.NoError(t, err)
+		// In the order given, one would hold a and two z when the key between them comes free.
+		first := recordAside(t.Context(), c, one, up...)
+		w.WaitLocked(1)
+		second := recordAside(t.Context(), c, two, down...)
+		w.WaitLocked(2)
+		require.NoError(t, holder.Rollback())
+		got := <-first
+		require.NoError(t, got.err)
+		require.NoError(t, one.Commit())
+		got = <-second
+		require.NoError(t, got.err)
+		for _, e := range got.receipt.Entries {
+			assert.True(t, e.Duplicate, "%s", e.IdempotentID)
+		}
+		require.NoError(t, two.Commit())
+		assert.Equal(t, 3, w.Count("common_process_log"))
+	})
+}
+
+func TestDuplicateWithOtherContentIsTold(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotentID: "key"}}
+		w.InTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, entry)
+			require.NoError(t, err)
+		})
+		otherContent := entry
+		otherContent.Content = []byte(`{"number":2}`)
+		for want, e := range map[bool]compensator.NewEntry{true: entry, false: otherContent} {
+			w.InTx(db, func(tx *sql.Tx) {
+				receipt, err := c.Record(t.Context(), tx, e)
+				require.NoError(t, err)
+				assert.True(t, receipt.Entries[0].Duplicate)
+				assert.Equal(t, want, receipt.Entries[0].ContentMatches)
+			})
+		}
+		strict := otherContent
+		strict.FailOnDuplicate = true
+		w.InTx(db, func(tx *sql.Tx) {
+			receipt, err := c.Record(t.Context(), tx, append(harness.Untyped(2), strict)...)
+			require.ErrorIs(t, err, compensator.ErrDuplicate)
+			assert.True(t, receipt.Entries[2].Duplicate, "the receipt tells in spite of the error")
+			w.Effect(tx, "business")
+		})
+		assert.Equal(t, 1, w.Count("effects"), "the transaction stays usable")
+		assert.Equal(t, 3, w.Count("common_process_log"), "the others of the call are recorded")
+		assert.Equal(t, 1, w.Count("common_process_log WHERE idempotent_id='key' AND business_type='close_order' AND content=?", entry.Content))
+	})
+}
+
+func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotentID: "order-42"}}
+		notice := closing
+		notice.BusinessType = "notify"
+		notice.FailOnDuplicate = true // what is refused is more than a duplicate
+		requireRefused := func(err error) {
+			t.Helper()
+			var other *compensator.OtherTypeError
+			require.ErrorAs(t, err, &other)
+			require.Equal(t, compensator.OtherTypeError{IdempotentID: "order-42", Recorded: "close_order", Asked: "notify"}, *other)
+			for _, part := range []string{`"order-42"`, `"close_order"`, `"notify"`} {
+				require.ErrorContains(t, err, part)
+			}
+		}
+		refusedIn := func(entries ...compensator.NewEntry) {
+			t.Helper()
+			tx := w.Begin(db)
+			w.Effect(tx, "business")
+			receipt, err := c.Record(t.Context(), tx, entries...)
+			requireRefused(err)
+			require.Nil(t, receipt)
+			require.NoError(t, tx.Rollback())
+			requireRefused(c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := c.Record(ctx, tx, entries...)
+				return err
+			}))
+		}
+		refusedIn(closing, notice) // of one call
+		require.Zero(t, w.Count("common_process_log"))
+		w.InTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, closing)
+			require.NoError(t, err)
+		})
+		refusedIn(notice)
+		refusedIn(append(harness.Untyped(3), notice, closing)...)
+		require.Equal(t, 1, w.Count("common_process_log"))
+		require.Zero(t, w.Count("effects"))
+	})
+}
+
+func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	closing := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order-42"}}
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		_, err := c.Record(t.Context(), tx, closing)
+		require.NoError(t, err)
+	})
+	notice := closing
+	notice.BusinessType = "notify"
+	swallow := func(tx compensator.Tx) {
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES ('business')")
+		require.NoError(t, err)
+		_, _ = c.Record(t.Context(), tx, append(harness.Untyped(2), notice)...)
+	}
+	tx := w.Begin(w.DB) // a Connector's
+	swallow(tx)
+	var other *compensator.OtherTypeError
+	err := tx.Commit()
+	require.ErrorIs(t, err, compensator.ErrNotRecorded)
+	require.ErrorAs(t, err, &other)
+	err = c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { swallow(tx); return nil })
+	require.ErrorIs(t, err, compensator.ErrNotRecorded)
+	require.ErrorAs(t, err, &other)
+	require.Zero(t, w.Count("effects"))
+	require.Equal(t, 1, w.Count("common_process_log"))
+}
+
+func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	var log bytes.Buffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c := w.New(cfg)
+	record := func(entries ...compensator.NewEntry) {
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, entries...)
+			require.NoError(t, err)
+		})
+	}
+	for _, of := range []string{"close_order", "notify"} {
+		e := compensator.NewEntry{BusinessType: of, Content: []byte("1"), Options: compensator.Options{IdempotentID: of + "-42"}}
+		record(e)
+		record(e)
+		require.NotContains(t, log.String(), e.IdempotentID)
+		e.Content = []byte("2")
+		record(e)
+		record(e)
+		record(e, e)
+		require.Equal(t, 1, strings.Count(log.String(), e.IdempotentID), log.String())
+	}
+	require.NotContains(t, log.String(), "panic")
+}
+
+func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	strict := compensator.TypeConfig{RefuseOtherContent: true}
+	handled, _ := harness.Numbered(t, c, "close_order", strict, nil)
+	declared, err := compensator.Declare[harness.Order](c, "notify", strict)
+	require.NoError(t, err)
+	for _, of := range []*compensator.Type[harness.Order]{handled, declared} {
+		opts := compensator.Options{IdempotentID: of.Name()}
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			_, err := of.Record(t.Context(), tx, harness.Order{Number: 1}, opts)
+			require.NoError(t, err)
+			receipt, err := of.Record(t.Context(), tx, harness.Order{Number: 1}, opts)
+			require.NoError(t, err, "the same event again")
+			require.True(t, receipt.Entries[0].ContentMatches)
+		})
+		fresh := compensator.Options{IdempotentID: of.Name() + "-fresh"}
+		one, err := of.Entry(harness.Order{Number: 1}, fresh)
+		require.NoError(t, err)
+		two, err := of.Entry(harness.Order{Number: 2}, fresh)
+		require.NoError(t, err)
+		stored := two
+		stored.IdempotentID = opts.IdempotentID
+		for _, entries := range [][]compensator.NewEntry{{stored}, {one, two}} {
+			tx := w.Begin(w.DB)
+			w.Effect(tx, "business")
+			_, err = c.Record(t.Context(), tx, entries...)
+			require.ErrorIs(t, err, compensator.ErrOtherContent)
+			require.ErrorContains(t, err, entries[0].IdempotentID)
+			require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, "half of it")
+		}
+	}
+	require.Zero(t, w.Count("effects"))
+	require.Equal(t, 2, w.Count("common_process_log"))
+}
+
+func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		closings, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		notices, _ := harness.Numbered(t, c, "notify", compensator.TypeConfig{}, nil)
+		for key, change := range map[string]func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error{
+			"cancel": func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error {
+				_, err := of.CancelTx(t.Context(), tx, ref)
+				return err
+			},
+			"complete": func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error {
+				return of.CompleteTx(t.Context(), tx, ref)
+			},
+		} {
+			var receipt *compensator.Receipt
+			w.InTx(db, func(tx *sql.Tx) {
+				var err error
+				receipt, err = closings.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: key, Delay: time.Hour})
+				require.NoError(t, err)
+			})
+			w.InTx(db, func(tx *sql.Tx) {
+				for _, ref := range []compensator.Ref{receipt.ID(), compensator.IdempotentID(key)} {
+					var other *compensator.OtherTypeError
+					require.ErrorAs(t, change(notices, tx, ref), &other)
+					require.Equal(t, compensator.OtherTypeError{IdempotentID: key, Recorded: "close_order", Asked: "notify"}, *other)
+				}
+				w.Effect(tx, key)
+			})
+			require.Equal(t, compensator.Pending, w.State(receipt.ID()))
+			require.Equal(t, 1, w.Count("effects WHERE what=?", key), "the transaction stays usable")
+			w.InTx(db, func(tx *sql.Tx) { require.NoError(t, change(closings, tx, compensator.IdempotentID(key))) })
+			require.True(t, w.State(receipt.ID()).Terminal())
+		}
+	})
+}
+
+func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	record := func() (r *compensator.Receipt) {
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			var err error
+			r, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: "key"})
+			require.NoError(t, err)
+		})
+		w.WaitState(r.ID(), compensator.Succeeded)
+		return r
+	}
+	first := record()
+	n, err := c.Purge(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	assert.True(t, record().Entries[0].Duplicate)
+	w.Exec("UPDATE common_process_log SET next_at=next_at-7200000") // settled two hours ago
+	n, err = c.Purge(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	second := record()
+	assert.False(t, second.Entries[0].Duplicate)
+	assert.NotEqual(t, first.ID(), second.ID())
+	assert.Equal(t, 2, ran.Total())
+}
+
+func TestDuplicateResurrectsNothing(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1}, func(*compensator.Entry, int) error { return errors.New("no") })
+		undone, _ := harness.Numbered(t, c, "take_stock", compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry) error { return nil }},
+			func(*compensator.Entry, int) error { return errors.New("no") })
+		stop := w.Run(c)
+		record := func(of *compensator.Type[harness.Order], key string, delay time.Duration) (r *compensator.Receipt) {
+			w.InTx(cfg.DB, func(tx *sql.Tx) {
+				var err error
+				r, err = of.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: key, Delay: delay})
+				require.NoError(t, err)
+			})
+			r.Committed()
+			return r
+		}
+		want := map[string]compensator.State{"dead": compensator.Dead, "compensated": compensator.Compensated, "cancelled": compensator.Cancelled}
+		types := map[string]*compensator.Type[harness.Order]{"dead": orders, "compensated": undone, "cancelled": orders}
+		cancelled := record(orders, "cancelled", time.Hour)
+		_, err := c.Cancel(t.Context(), cancelled.ID())
+		require.NoError(t, err)
+		for _, key := range []string{"dead", "compensated"} {
+			w.WaitState(record(types[key], key, 0).ID(), want[key])
+		}
+		before := fingerprint(w)
+		for key, of := range types {
+			got := record(of, key, 0)
+			assert.True(t, got.Entries[0].Duplicate)
+			assert.Equal(t, want[key], got.Entries[0].State)
+		}
+		require.NoError(t, stop())
+		assert.Equal(t, before, fingerprint(w), "a duplicate changed the row")
+		assert.Equal(t, 1, ran.Total())
+	})
+}
+
+// fingerprint is every column of every row that a write could have changed.
+func fingerprint(w *harness.World) (sum string) {
+	w.T.Helper()
+	require.NoError(w.T, w.DB.QueryRow(fmt.Sprintf("SELECT GROUP_CONCAT(CONCAT_WS('|',%s) ORDER BY id) FROM common_process_log",
+		"id,state,version,epoch,process_count,compensate_count,delivery_count,next_at,lease_until,HEX(token),ended_by,last_error,updated_at")).Scan(&sum))
+	return sum
+}

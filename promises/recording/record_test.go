@@ -1,0 +1,492 @@
+package recording
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// repository is a caller's own type around a handle: it looks like a transaction and is none.
+type repository struct{ compensator.Tx }
+
+func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		defer conn.Close()
+		ended := func(end func(*sql.Tx) error) *sql.Tx {
+			tx := w.Begin(db)
+			require.NoError(t, end(tx))
+			return tx
+		}
+		for name, handle := range map[string]compensator.Tx{
+			"pool": db, "connection": conn, "wrapper": repository{db}, "wrapped wrapper": &repository{repository{conn}},
+			"committed": ended((*sql.Tx).Commit), "rolled back": ended((*sql.Tx).Rollback), "sqlx pool": sqlx.NewDb(db, "mysql"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				for _, n := range []int{1, 3} {
+					_, err := c.Record(t.Context(), handle, make([]compensator.NewEntry, n)...)
+					require.Error(t, err, "an entry without a type")
+					_, err = c.Record(t.Context(), handle, harness.Untyped(n)...)
+					require.ErrorIs(t, err, compensator.ErrNoTransaction)
+				}
+			})
+		}
+		_, err = c.Record(t.Context(), nil, harness.Untyped(1)...)
+		var field *compensator.FieldError
+		require.ErrorAs(t, err, &field)
+		assert.Zero(t, w.Count("common_process_log"), "an entry became durable before any business change")
+	})
+}
+
+func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg, ready := w.HooksOnly(cfg)
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(c)
+		ready()
+		tx, err := sqlx.NewDb(cfg.DB, "mysql").BeginTxx(t.Context(), nil)
+		require.NoError(t, err)
+		first, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.NoError(t, err)
+		second, err := orders.Record(t.Context(), repository{tx}, harness.Order{}, compensator.Options{})
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		first.Committed()
+		second.Committed()
+		w.WaitAllEnded()
+		assert.Equal(t, 1, ran.Of(first.ID()))
+		assert.Equal(t, 1, ran.Of(second.ID()))
+	})
+}
+
+func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		params map[string]string
+		alter  string
+		want   string
+	}{
+		"autocommit off":             {params: map[string]string{"autocommit": "0"}, want: "autocommit"},
+		"chained transactions":       {params: map[string]string{"completion_type": "1"}, want: "completion_type"},
+		"lenient sql_mode":           {params: map[string]string{"sql_mode": "''"}, want: "sql_mode"},
+		"key of equal letters":       {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL", want: "idempotent_id"},
+		"key too short":              {alter: "MODIFY idempotent_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", want: "idempotent_id"},
+		"key without four-byte text": {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL", want: "idempotent_id"},
+		"id too small":               {alter: "MODIFY id INT UNSIGNED NOT NULL AUTO_INCREMENT", want: "column id"},
+		"key not unique":             {alter: "DROP INDEX uk_idempotent_id", want: "UNIQUE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			if test.alter != "" {
+				w.Exec("ALTER TABLE common_process_log " + test.alter)
+			}
+			for _, pool := range harness.Pools {
+				cfg := w.Quick()
+				cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, test.params)))
+				_, err := compensator.New(t.Context(), cfg)
+				require.ErrorContains(t, err, test.want)
+			}
+		})
+	}
+}
+
+// MySQL has no such setting below 1, and takes 0 for that.
+func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	never := harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "0"})
+	cfg.DB = w.Open(harness.Plain(never))
+	_, err := compensator.New(t.Context(), cfg)
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		require.ErrorContains(t, err, "innodb_lock_wait_timeout")
+	} else {
+		require.NoError(t, err)
+	}
+	cfg.DB = w.Open(harness.Watched(never))
+	w.New(cfg) // connections of our own wait
+}
+
+func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB, cfg.MaxContent = db, 1000
+		c := w.New(cfg)
+		long := strings.Repeat("ü", 65)
+		bad := compensator.NewEntry{BusinessType: " ", Content: make([]byte, 1001), Options: compensator.Options{
+			IdempotentID: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
+			Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
+		}}
+		tx := w.Begin(db)
+		_, err := c.Record(t.Context(), tx, harness.Untyped(1)[0], bad)
+		for _, field := range []string{
+			"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count",
+		} {
+			assert.ErrorContains(t, err, field)
+		}
+		_ = tx.Commit()
+		assert.Zero(t, w.Count("common_process_log"), "a refused call writes nothing")
+	})
+}
+
+func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	record := func(opts compensator.Options) error {
+		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			// The check at start saw a strict session; this one would cut in silence.
+			if _, err := tx.ExecContext(ctx, "SET SESSION sql_mode=''"); err != nil {
+				return err
+			}
+			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Options: opts})
+			return err
+		})
+	}
+	var field *compensator.FieldError
+	for _, key := range []string{strings.Repeat("k", 192), strings.Repeat("😀", 192), "half a rune \xf0\x9f", "nul \x00"} {
+		require.ErrorAs(t, record(compensator.Options{IdempotentID: key}), &field, "%q", key)
+		assert.Equal(t, "idempotent id", field.Field)
+	}
+	long := strings.Repeat("😀", 191)
+	require.NoError(t, record(compensator.Options{IdempotentID: long, BusinessID: long[:4*64]}))
+	e, err := c.Get(t.Context(), compensator.IdempotentID(long))
+	require.NoError(t, err)
+	assert.Equal(t, long, e.IdempotentID)
+	assert.Equal(t, long[:4*64], e.BusinessID)
+}
+
+// refusedEntries are calls of Record that send nothing.
+var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error{
+	"content too long": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
+		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: make([]byte, 1001)})
+		return err
+	},
+	"second of two entries": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
+		_, err := c.Record(t.Context(), tx, append(harness.Untyped(1), compensator.NewEntry{})...)
+		return err
+	},
+	"option": func(t *testing.T, _ *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error {
+		_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: -1})
+		return err
+	},
+	"value that cannot be encoded": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
+		channels, err := compensator.Declare[chan int](c, "close_order", compensator.TypeConfig{})
+		require.NoError(t, err)
+		_, err = channels.Record(t.Context(), tx, nil, compensator.Options{})
+		return err
+	},
+}
+
+// TestBusinessIsNotCommittedWithoutARefusedEntry: the caller swallows a *FieldError.
+func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB, cfg.MaxContent = db, 1000
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		for name, refused := range refusedEntries {
+			for _, savepoint := range []bool{false, true} {
+				work := func(tx compensator.Tx) error {
+					w.Effect(tx, name)
+					_, err := tx.ExecContext(t.Context(), "SAVEPOINT before_the_entry")
+					require.NoError(t, err)
+					require.ErrorAs(t, refused(t, c, orders, tx), new(*compensator.FieldError))
+					if savepoint {
+						_, err = tx.ExecContext(t.Context(), "ROLLBACK TO before_the_entry")
+					}
+					return err
+				}
+				errs := map[string]error{"closure": c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })}
+				if strings.HasSuffix(t.Name(), "/connector") {
+					tx := w.Begin(db)
+					require.NoError(t, work(tx))
+					errs["transaction"] = tx.Commit()
+				}
+				for way, err := range errs {
+					if savepoint {
+						require.NoError(t, err, "%s of a %s: going back to a savepoint gives the entry up", name, way)
+					} else {
+						require.ErrorIs(t, err, compensator.ErrNotRecorded, "%s of a %s", name, way)
+					}
+				}
+				if !savepoint {
+					require.Zero(t, w.Count("effects WHERE what=?", name))
+				} else {
+					require.Equal(t, len(errs), w.Count("effects WHERE what=?", name))
+				}
+			}
+		}
+		assert.Zero(t, w.Count("common_process_log"))
+	})
+}
+
+// TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate: Record has a context of its own, which ends before the
+// transaction's.
+func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, opts := range map[string]compensator.Options{"sound": {}, "refused": {Delay: -1}} {
+		tx := w.Begin(w.DB)
+		w.Effect(tx, name)
+		_, err := orders.Record(late, tx, harness.Order{}, opts)
+		require.Error(t, err, name)
+		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, name)
+		require.ErrorIs(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+			w.Effect(tx, name)
+			_, err := orders.Record(late, tx, harness.Order{}, opts)
+			require.Error(t, err, name)
+			return nil
+		}), compensator.ErrNotRecorded, name)
+	}
+	require.Zero(t, w.Count("effects"))
+}
+
+// A handle that nobody watches cannot refuse its commit: Record's error is all there is.
+func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(w.DSN))
+	c := w.New(cfg)
+	largest := bytes.Repeat([]byte{0, '\'', '\\', 0xff}, 64<<10)
+	var receipt *compensator.Receipt
+	w.InTx(cfg.DB, func(tx *sql.Tx) {
+		w.Effect(tx, "business")
+		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: append(largest, 1)})
+		var field *compensator.FieldError
+		require.ErrorAs(t, err, &field)
+		assert.Equal(t, "content", field.Field)
+		receipt, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: largest})
+		require.NoError(t, err, "the largest allowed")
+	})
+	e, err := c.Get(t.Context(), receipt.ID())
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(largest, e.Content), "content came back different")
+	assert.Equal(t, 1, w.Count("effects"))
+}
+
+func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		t.Parallel()
+		c := w.New(cfg)
+		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // no valid JSON, no valid UTF-8: bytes
+		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
+			assert.Equal(t, want, content)
+			assert.Equal(t, want, e.Content)
+			clear(content)
+			clear(e.Content)
+			if e.Attempt() < 3 {
+				return errors.New("again")
+			}
+			return nil
+		}, compensator.TypeConfig{Codec: raw{}, Retry: compensator.Fixed(0)})
+		require.NoError(t, err)
+		w.Run(c)
+		buffer := bytes.Clone(want)
+		var receipt *compensator.Receipt
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			receipt, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: buffer})
+			require.NoError(t, err)
+			clear(buffer)
+		})
+		receipt.Committed()
+		for i := range buffer { // the race detector watches who still reads it
+			buffer[i] = 'x'
+		}
+		w.WaitState(receipt.ID(), compensator.Succeeded)
+	})
+}
+
+// raw hands content on as it is.
+type raw struct{}
+
+func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+
+func (raw) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = data
+	return nil
+}
+
+// idOf asks the table, not the library.
+func idOf(w *harness.World, key string) (id uint64) {
+	w.T.Helper()
+	require.NoError(w.T, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id=?", key).Scan(&id))
+	return id
+}
+
+func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		var receipts []*compensator.Receipt
+		w.InTx(db, func(tx *sql.Tx) {
+			for i, step := range []string{"1, auto_increment_offset=2", "3, auto_increment_offset=2", "7, auto_increment_offset=3", "1, auto_increment_offset=1"} {
+				_, err := tx.Exec("SET SESSION auto_increment_increment=" + step)
+				require.NoError(t, err)
+				for _, n := range []int{1, 5} {
+					receipt, err := c.Record(t.Context(), tx, harness.Keyed(fmt.Sprintf("key-%d-%d", i, n), n)...)
+					require.NoError(t, err)
+					require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+					receipts = append(receipts, receipt)
+				}
+				mixed := append(harness.Keyed(fmt.Sprintf("key-%d-5", i), 5)[:2], harness.Keyed(fmt.Sprintf("new-%d", i), 2)...)
+				mixed[1], mixed[2] = mixed[2], mixed[1] // duplicate, new, duplicate, new
+				receipt, err := c.Record(t.Context(), tx, mixed...)
+				require.NoError(t, err)
+				require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+				receipts = append(receipts, receipt)
+			}
+		})
+		for _, receipt := range receipts {
+			for _, e := range receipt.Entries {
+				assert.Equal(t, idOf(w, e.IdempotentID), e.ID.Row(), "%s", e.IdempotentID)
+			}
+		}
+	})
+}
+
+func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewSQL(t, "--innodb-autoinc-lock-mode=2", "--auto-increment-increment=7", "--auto-increment-offset=3")
+	w := harness.WorldAt(t, server.Database(t))
+	c := w.New(w.Quick())
+	recorded := make(chan *compensator.Receipt, 40)
+	for producer := range 4 {
+		go func() {
+			for i := range 10 {
+				err := c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					receipt, err := c.Record(ctx, tx, harness.Keyed(fmt.Sprintf("%d-%d", producer, i), 20)...)
+					recorded <- receipt
+					return err
+				})
+				assert.NoError(t, err)
+			}
+		}()
+	}
+	for range cap(recorded) {
+		receipt := <-recorded
+		require.NotNil(t, receipt)
+		w.Eventually(func() bool { return receipt.ResolveIDs(t.Context(), nil) == nil && !receipt.ID().IsZero() }, "ids are known")
+		for _, e := range receipt.Entries {
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE idempotent_id=?", e.IdempotentID) == 1 }, "%s commits", e.IdempotentID)
+			assert.Equal(t, idOf(w, e.IdempotentID), e.ID.Row())
+		}
+	}
+}
+
+func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg, ready := w.HooksOnly(cfg) // the reconciler would find what a rounded id has lost
+		c := w.New(cfg)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
+			if call == 1 {
+				return errors.New("again") // so that failures, too, name their rows
+			}
+			return nil
+		})
+		w.Run(c)
+		ready()
+		var receipts []*compensator.Receipt
+		for _, first := range []uint64{1<<53 + 1, 1<<63 - 1, 1<<63 + 1} {
+			w.Exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", first))
+			for i := range uint64(2) {
+				w.InTx(cfg.DB, func(tx *sql.Tx) {
+					receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Duration(i*50) * time.Millisecond})
+					require.NoError(t, err)
+					require.Equal(t, first+i, receipt.ID().Row())
+					receipts = append(receipts, receipt)
+				})
+				receipts[len(receipts)-1].Committed()
+			}
+		}
+		w.WaitAllEnded()
+		for _, r := range receipts {
+			assert.Equal(t, 2, ran.Of(r.ID()), "%s", r.ID())
+			e, err := c.Get(t.Context(), r.ID())
+			require.NoError(t, err)
+			assert.Equal(t, compensator.Succeeded, e.State)
+		}
+	})
+}
+
+func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.Exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", uint64(math.MaxUint64-1)))
+	var last *compensator.Receipt
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		var err error
+		last, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.NoError(t, err)
+	})
+	w.WaitState(last.ID(), compensator.Succeeded)
+	tx := w.Begin(w.DB)
+	w.Effect(tx, "business")
+	_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	require.Error(t, err)
+	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
+	assert.Zero(t, w.Count("effects"))
+	assert.Equal(t, 1, ran.Total())
+}
+
+// unencodable is content that cannot be encoded, and a propagator that carries nothing.
+type unencodable struct{}
+
+func (unencodable) MarshalJSON() ([]byte, error) { panic("bug") }
+
+func (unencodable) Inject(context.Context) map[string]string { panic("bug") }
+
+func (unencodable) Extract(c context.Context, _ map[string]string) context.Context { return c }
+
+// TestBusinessIsNotCommittedAfterAPanicInRecord: somebody above the call would recover from it, and go on.
+func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
+	for name, record := range map[string]func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error{
+		"codec": func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error {
+			broken, err := compensator.Declare[unencodable](c, "close_order", compensator.TypeConfig{})
+			require.NoError(t, err)
+			_, err = broken.Record(ctx, tx, unencodable{}, compensator.Options{})
+			return err
+		},
+		"propagator": func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error {
+			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}")})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				cfg := w.Quick()
+				cfg.DB, cfg.Propagator = db, unencodable{}
+				c := w.New(cfg)
+				require.ErrorIs(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					w.Effect(tx, "half")
+					defer func() { _ = recover() }()
+					require.ErrorAs(t, record(ctx, c, tx), new(*compensator.FieldError))
+					return nil
+				}), compensator.ErrNotRecorded)
+				assert.Zero(t, w.Count("effects"))
+			})
+		})
+	}
+}

@@ -1,0 +1,117 @@
+package recording
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// TestTransactionOfAnotherDatabaseIsRefused: two shards, each with a log of the same name, and one entry of the same
+// id in both.
+func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
+	for home, open := range harness.Pools {
+		for other, openOther := range harness.Pools {
+			t.Run(home+", transaction of a "+other, func(t *testing.T) {
+				t.Parallel()
+				here, there := harness.NewWorld(t), harness.NewWorld(t)
+				cfg := here.Quick()
+				cfg.DB = here.Open(open(here.DSN))
+				c := here.New(cfg)
+				orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				ids := here.InsertDue("close_order", 1, 1)
+				there.InsertDue("close_order", 1, 1)
+				tx := there.Begin(there.Open(openOther(there.DSN)))
+				defer func() { _ = tx.Rollback() }()
+				for what, use := range map[string]func() error{
+					"record": func() error {
+						_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+						return err
+					},
+					"together":   func() error { _, err := c.Record(t.Context(), tx, harness.Untyped(2)...); return err },
+					"cancel":     func() error { _, err := c.CancelTx(t.Context(), tx, ids[0]); return err },
+					"complete":   func() error { return c.CompleteTx(t.Context(), tx, ids[0]) },
+					"reschedule": func() error { return c.RescheduleTx(t.Context(), tx, ids[0], time.Hour) },
+				} {
+					var refused *compensator.FieldError
+					if err := use(); assert.ErrorAs(t, err, &refused, what) {
+						assert.Equal(t, "tx", refused.Field, what)
+						assert.ErrorContains(t, err, "database", what)
+					}
+				}
+				require.NoError(t, tx.Rollback())
+				elsewhere := there.Quick()
+				elsewhere.DB = there.Open(openOther(there.DSN))
+				require.ErrorIs(t, there.New(elsewhere).InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					there.Effect(tx, "business")
+					_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
+					assert.ErrorAs(t, err, new(*compensator.FieldError))
+					return nil // swallowed
+				}), compensator.ErrNotRecorded, "half is not committed in the other database")
+				assert.Zero(t, there.Count("effects"))
+				for _, w := range []*harness.World{here, there} {
+					assert.Equal(t, 1, w.Count("common_process_log WHERE state=0"))
+					w.Exec("DELETE FROM common_process_log")
+				}
+			})
+		}
+	}
+}
+
+// TestDatabasesOfAlmostTheSameNameAreApart: to the collation of DATABASE() they are one.
+func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
+	here := harness.NewWorld(t)
+	cfg := here.Quick()
+	cfg.DB = here.Open(harness.Plain(here.DSN))
+	c := here.New(cfg)
+	config, err := mysql.ParseDSN(here.DSN)
+	require.NoError(t, err)
+	first := config.DBName
+	for _, name := range []string{strings.Replace(first, "e", "é", 1), strings.ToUpper(first)} {
+		here.Exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // a server that folds names has the last one
+		defer here.Exec("DROP DATABASE IF EXISTS `" + name + "`")
+		config.DBName = name
+		there := here.Open(harness.Plain(config.FormatDSN()))
+		require.NoError(t, compensator.Migrate(t.Context(), there))
+		var folds bool
+		require.NoError(t, there.QueryRow("SELECT @@lower_case_table_names>0 AND LOWER(DATABASE())=? COLLATE utf8mb4_bin", first).Scan(&folds))
+		tx := here.Begin(there)
+		_, err = c.Record(t.Context(), tx, harness.Untyped(2)...)
+		require.NoError(t, tx.Rollback())
+		if folds {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorAs(t, err, new(*compensator.FieldError), name)
+		}
+	}
+}
+
+// TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken: by its Connector, or by none.
+func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
+	for home, open := range harness.Pools {
+		for other, openOther := range harness.Pools {
+			t.Run(home+", transaction of a "+other, func(t *testing.T) {
+				w := harness.NewWorld(t)
+				cfg := w.Quick()
+				cfg.DB = w.Open(open(w.DSN))
+				c := w.New(cfg)
+				db := w.Open(openOther(w.DSN))
+				for range 2 {
+					w.InTx(db, func(tx *sql.Tx) {
+						_, err := c.Record(t.Context(), tx, harness.Untyped(2)...)
+						require.NoError(t, err)
+					})
+				}
+				assert.Equal(t, 4, w.Count("common_process_log"))
+			})
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestPanicFailsItsEntryOnly(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+		if o.Number == 4 {
+			panic(fmt.Sprintf("order %d is cursed", o.Number))
+		}
+		return nil
+	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	require.NoError(t, err)
+	w.Run(c)
+	var cursed compensator.EntryID
+	for i := range 10 {
+		id := w.Put(orders, i, compensator.Options{})
+		if i == 4 {
+			cursed = id
+		}
+	}
+	w.WaitAllEnded()
+	require.Equal(t, 9, w.Count("common_process_log WHERE state=1 AND process_count=0"))
+	e := w.Entry(c, cursed)
+	require.Equal(t, compensator.Dead, e.State)
+	require.Equal(t, compensator.EndedByExhausted, e.EndedBy)
+	require.Equal(t, 2, e.ProcessCount, "a panic is a failure like any other")
+	require.Contains(t, e.LastError, "order 4 is cursed")
+	require.Contains(t, e.LastError, "goroutine ", "the stack is kept")
+}
+
+func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+		if o.Number < 6 {
+			runtime.Goexit()
+		}
+		return nil
+	}, compensator.TypeConfig{Concurrency: 2, MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.Run(c)
+	for i := range 40 { // six slots would be gone, of two
+		w.Put(orders, i, compensator.Options{})
+	}
+	w.WaitAllEnded()
+	require.Equal(t, 6, w.Count("common_process_log WHERE state=-2 AND last_error='handler called runtime.Goexit'"))
+	require.Equal(t, 34, w.Count("common_process_log WHERE state=1"))
+}
+
+func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.HandleTx(c, "close_order", func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES (?)", e.ID.String())
+		assert.NoError(t, err)
+		if o.Number == 0 {
+			runtime.Goexit()
+		}
+		panic("after the effect")
+	}, compensator.TypeConfig{MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.Run(c)
+	w.Put(orders, 0, compensator.Options{})
+	w.Put(orders, 1, compensator.Options{})
+	w.WaitAllEnded()
+	require.Equal(t, 2, w.Count("common_process_log WHERE state=-2"))
+	require.Zero(t, w.Count("effects"))
+}
+
+func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		var ran harness.Calls
+		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			ran.Add(e.ID)
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), compensator.ErrTimeout)
+			return nil // the order is closed, late
+		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+		require.NoError(t, err)
+		w.Run(c)
+		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 1, ran.Of(id))
+		require.Zero(t, w.Entry(c, id).ProcessCount)
+	})
+}
+
+func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Dead)
+	require.Contains(t, w.Entry(c, id).LastError, "timed out after 50ms")
+}
+
+// nothing is a handler that succeeds.
+func nothing(context.Context, *compensator.Entry, harness.Order) error { return nil }
+
+func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	require.NoError(t, err)
+	undo := func(context.Context, *compensator.Entry) error { return nil }
+	undoTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil }
+	refuse := func(field string, err error) {
+		t.Helper()
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, field, refused.Field)
+	}
+	with := func(name string, cfg compensator.TypeConfig) error {
+		_, err := compensator.Handle(c, name, nothing, cfg)
+		return err
+	}
+	refuse("business type", with("close_order", compensator.TypeConfig{}))
+	refuse("business type", with("", compensator.TypeConfig{}))
+	refuse("business type", with(" padded", compensator.TypeConfig{}))
+	refuse("business type", with("line\nbreak", compensator.TypeConfig{}))
+	refuse("business type", with(strings.Repeat("x", 65), compensator.TypeConfig{}))
+	refuse("MaxProcessCount", with("a", compensator.TypeConfig{MaxProcessCount: -1}))
+	refuse("MaxCompensateCount", with("a", compensator.TypeConfig{MaxCompensateCount: -1}))
+	refuse("Concurrency", with("a", compensator.TypeConfig{Concurrency: -1}))
+	refuse("BatchSize", with("a", compensator.TypeConfig{BatchSize: -1}))
+	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: time.Microsecond}))
+	refuse("Lease", with("a", compensator.TypeConfig{Lease: 999 * time.Millisecond}))
+	refuse("Lease", with("a", compensator.TypeConfig{Lease: math.MaxInt64}))
+	refuse("Timeout", with("a", compensator.TypeConfig{Timeout: math.MaxInt64}))
+	refuse("CompensateTx", with("a", compensator.TypeConfig{Compensate: undo, CompensateTx: undoTx}))
+	_, err = compensator.Handle[harness.Order](c, "a", nil, compensator.TypeConfig{})
+	refuse("handler", err)
+	_, err = compensator.HandleTx[harness.Order](c, "a", nil, compensator.TypeConfig{})
+	refuse("handler", err)
+	_, err = compensator.HandleBatch[harness.Order](c, "a", nil, compensator.TypeConfig{})
+	refuse("handler", err)
+
+	many := with("", compensator.TypeConfig{Timeout: -1, Concurrency: -1})
+	for _, field := range []string{"business type", "Timeout", "Concurrency"} {
+		require.ErrorContains(t, many, field, "all that is wrong is told at once")
+	}
+	require.NoError(t, with("a", compensator.TypeConfig{}), "nothing of what was refused was registered")
+}
+
+func TestRegistrationAfterRunIsRefused(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg, ready := w.HooksOnly(w.Quick())
+	c := w.New(cfg)
+	stop := w.Run(c)
+	ready()
+	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	require.ErrorIs(t, err, compensator.ErrRunning)
+	require.NoError(t, stop())
+	_, err = compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
+	require.NoError(t, err, "between two Runs")
+}
+
+func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
+	down := errors.New("downstream is down")
+	for name, c := range map[string]struct {
+		verdict error
+		state   compensator.State
+		endedBy compensator.EndedBy
+		counted int
+		ran     int
+	}{
+		"permanent":   {compensator.Permanent(down), compensator.Dead, compensator.EndedByPermanent, 1, 1},
+		"wrapped":     {fmt.Errorf("close: %w", compensator.Permanent(down)), compensator.Dead, compensator.EndedByPermanent, 1, 1},
+		"retry after": {compensator.RetryAfter(time.Millisecond, down), compensator.Succeeded, compensator.EndedByHandler, 1, 2},
+		"snooze":      {compensator.Snooze(time.Millisecond), compensator.Succeeded, compensator.EndedByHandler, 0, 2},
+		"unavailable": {compensator.Unavailable(down), compensator.Succeeded, compensator.EndedByHandler, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t).WithRedis()
+			comp := w.New(w.Quick())
+			orders, ran := harness.Numbered(t, comp, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
+				if call == 1 {
+					return c.verdict
+				}
+				assert.Equal(t, c.counted+1, e.Attempt())
+				return nil
+			})
+			w.Run(comp)
+			id := w.Put(orders, 1, compensator.Options{})
+			w.WaitState(id, c.state)
+			e := w.Entry(comp, id)
+			require.Equal(t, c.endedBy, e.EndedBy)
+			require.Equal(t, c.counted, e.ProcessCount)
+			require.Equal(t, c.ran, ran.Of(id))
+		})
+	}
+}
+
+func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
+	const day = 24 * time.Hour
+	down := errors.New("downstream is down")
+	verdicts := []error{
+		compensator.Snooze(90 * day), compensator.RetryAfter(90*day, down), compensator.Snooze(100 * 365 * day), compensator.Snooze(math.MaxInt64), down,
+	}
+	wants := []time.Duration{90 * day, 90 * day, 100 * 365 * day, 100 * 365 * day, 400 * day}
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error { return verdicts[o.Number] },
+			compensator.TypeConfig{Retry: compensator.Fixed(400 * day)})
+		require.NoError(t, err)
+		w.Run(c)
+		for i, want := range wants {
+			id := w.Put(orders, i, compensator.Options{})
+			w.Eventually(func() bool { e := w.Entry(c, id); return e.DeliveryCount == 0 && e.NextAt.After(e.CreatedAt.Add(day)) }, "its outcome is stored")
+			e := w.Entry(c, id)
+			require.False(t, e.NextAt.Before(e.CreatedAt.Add(want)), "%v: due %v after it was recorded, want %v", verdicts[i], e.NextAt.Sub(e.CreatedAt), want)
+			require.WithinDuration(t, e.UpdatedAt.Add(want), e.NextAt, time.Second)
+		}
+	})
+}
+
+func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.Eventually(func() bool { return w.Entry(c, id).NextAt.After(w.Entry(c, id).CreatedAt.Add(time.Minute)) }, "it waits as after a first failure")
+	require.Equal(t, 1, ran.Of(id))
+	require.Zero(t, w.Entry(c, id).ProcessCount)
+}
+
+func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	failing := errors.New("no")
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 3, Retry: compensator.Fixed(0)}, func(*compensator.Entry, int) error { return failing })
+	w.Run(c)
+	for budget, want := range map[int]int{0: 3, 1: 1, 2: 2, 5: 5} {
+		id := w.Put(orders, budget, compensator.Options{MaxProcessCount: budget})
+		w.WaitState(id, compensator.Dead)
+		require.Equal(t, want, ran.Of(id), "max process count %d", budget)
+	}
+	lowered := w.Put(orders, 9, compensator.Options{MaxProcessCount: 9, Delay: time.Hour})
+	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
+	w.WaitState(lowered, compensator.Dead)
+	require.Equal(t, 1, ran.Of(lowered), "one more attempt tells")
+	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // by hand: the row is odd on purpose
+}
+
+func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
+	id := w.InsertDue("close_order", 1, 1)[0]
+	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}' WHERE id=?", id.Row())
+	w.Run(c)
+	w.Eventually(func() bool { return strings.Contains(w.Entry(c, id).LastError, "decode content") }, "the entry was tried")
+	w.Eventually(func() bool { return w.Entry(c, id).Version > 3 }, "and again, without end")
+	require.Equal(t, compensator.Pending, w.State(id))
+	require.Zero(t, ran.Of(id))
+	w.Exec("UPDATE common_process_log SET content='{\"number\":1}' WHERE id=?", id.Row())
+	w.WaitState(id, compensator.Succeeded)
+}
+
+func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	var now, most atomic.Int32
+	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		runtime.Gosched()
+		return nil
+	}, compensator.TypeConfig{Concurrency: 3})
+	require.NoError(t, err)
+	w.Run(c)
+	for range 5 {
+		w.PutMany(c, orders, 60, compensator.Options{})
+		for i := range 10 {
+			w.Put(orders, i, compensator.Options{})
+		}
+	}
+	w.WaitAllEnded()
+	require.LessOrEqual(t, most.Load(), int32(3))
+}

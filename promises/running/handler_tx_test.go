@@ -1,0 +1,265 @@
+package running
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
+	for name, statement := range map[string]string{
+		"ddl":      "CREATE TABLE closed_orders (id INT PRIMARY KEY)",
+		"commit":   "COMMIT",
+		"rollback": "ROLLBACK",
+	} {
+		t.Run(name, func(t *testing.T) {
+			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+				c := w.New(cfg)
+				orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+					_, err := tx.ExecContext(ctx, statement)
+					return err
+				})
+				w.Run(c)
+				id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+				w.WaitState(id, compensator.Dead)
+				require.Equal(t, compensator.EndedByExhausted, w.Entry(c, id).EndedBy)
+				require.Contains(t, w.Entry(c, id).LastError, "transaction")
+			})
+		})
+	}
+}
+
+// A server asked whether a transaction is open cannot tell that it is another one.
+func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+		_, err := tx.ExecContext(ctx, "BEGIN")
+		return err
+	})
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Dead)
+	require.Contains(t, w.Entry(c, id).LastError, "transaction")
+}
+
+func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		var ran harness.Calls
+		orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+			if ran.Add(e.ID) == 1 {
+				w.Deadlock(tx) // and nobody says so
+			}
+			return nil
+		})
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{})
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 2, ran.Of(id))
+		require.Equal(t, 1, w.Count("effects"))
+		require.Equal(t, 1, w.Entry(c, id).ProcessCount)
+	})
+}
+
+// Between the handler's nil and its commit stands one statement of ours. That the database refuses or loses it
+// is no failure of the entry's.
+func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
+	for _, fault := range []string{"request lost", "reply lost"} {
+		t.Run(fault, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(true)
+			cfg := w.Quick()
+			cfg.DB = db
+			c := w.New(cfg)
+			var ran harness.Calls
+			orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+				ran.Add(e.ID)
+				return nil
+			})
+			rule := harness.CommitFaults[fault]
+			rule.Match = faultproxy.Contains("SET state=1")
+			trap := proxy.Arm(rule)
+			w.Run(c)
+			id := w.Put(orders, 1, compensator.Options{})
+			w.WaitState(id, compensator.Succeeded)
+			require.Equal(t, 1, trap.Fired())
+			require.Equal(t, 2, ran.Of(id))
+			require.Equal(t, 1, w.Count("effects"))
+			require.Zero(t, w.Entry(c, id).ProcessCount)
+		})
+	}
+}
+
+func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		ended := make(chan struct{}, 100)
+		cfg.Observer.AttemptEnded = func(compensator.AttemptEvent) { ended <- struct{}{} }
+		c := w.New(cfg)
+		holder := w.Begin(w.DB)
+		var ran harness.Calls
+		orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 500 * time.Millisecond}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			if ran.Add(e.ID) > 1 {
+				return nil
+			}
+			_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
+			return err
+		})
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{})
+		w.Wait(ended, "the first attempt has timed out, waiting for its row")
+		require.NoError(t, holder.Rollback())
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 2, ran.Of(id))
+		require.Equal(t, 1, w.Count("effects"))
+		require.Zero(t, w.Entry(c, id).ProcessCount)
+	})
+}
+
+func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB = db
+	c := w.New(cfg)
+	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: time.Second, MaxProcessCount: 1}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	slow := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET state=1"), Nth: 1, Fault: faultproxy.DelayRequest, Delay: 2 * time.Second})
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Succeeded)
+	require.Equal(t, 1, slow.Fired())
+	require.Equal(t, 1, w.Count("effects"))
+	require.Zero(t, w.Entry(c, id).ProcessCount)
+}
+
+func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: 50 * time.Millisecond, MaxProcessCount: 1}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
+		<-ctx.Done()
+		return nil
+	})
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Dead)
+	require.Contains(t, w.Entry(c, id).LastError, "too late")
+	require.Zero(t, w.Count("effects"))
+}
+
+func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	dropped := make(chan compensator.SettledEvent, 10)
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { dropped <- e }
+	c := w.New(cfg)
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		found, err := c.Cancel(ctx, e.ID)
+		assert.NoError(t, err)
+		assert.True(t, found.WasRunning, "it was this very attempt")
+		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrCancelled)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	require.Equal(t, compensator.Cancelled, harness.Next(t, dropped).State)
+	require.Equal(t, compensator.Cancelled, w.State(id))
+}
+
+func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+		_, err := c.Cancel(context.WithoutCancel(ctx), e.ID)
+		assert.NoError(t, err)
+		return nil
+	})
+	stop := w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Cancelled)
+	require.NoError(t, stop(), "the handler and its transaction have come to their end")
+	require.Zero(t, w.Count("effects"))
+}
+
+func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Lease = 30 * time.Second
+	c := w.New(cfg)
+	orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE common_process_log SET user_name='me' WHERE id=?", e.ID.Row()); err != nil {
+			return err
+		}
+		assert.ErrorIs(t, c.Complete(ctx, e.ID), compensator.ErrBusy, "its own transaction holds the row")
+		return nil
+	})
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Succeeded)
+	require.Equal(t, 1, w.Count("effects"))
+}
+
+func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
+			return errors.New("the account is closed")
+		})
+		w.Run(c)
+		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		w.WaitState(id, compensator.Dead)
+		require.Zero(t, w.Count("effects"))
+		require.Equal(t, "the account is closed", w.Entry(c, id).LastError)
+	})
+}
+
+func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	mails, sent := harness.Numbered(t, c, "send_mail", compensator.TypeConfig{}, nil)
+	var ran harness.Calls
+	orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+		_, err := mails.Record(ctx, tx, harness.Order{}, compensator.Options{BusinessID: e.ID.String()})
+		if ran.Add(e.ID) < 3 {
+			err = errors.Join(err, fmt.Errorf("after the record"))
+		}
+		return err
+	})
+	w.Run(c)
+	for i := range 5 {
+		w.Put(orders, i, compensator.Options{})
+	}
+	w.WaitAllEnded()
+	require.Equal(t, 5, w.Count("common_process_log WHERE business_type='send_mail' AND state=1"))
+	require.Equal(t, 5, sent.Total())
+	require.Equal(t, 5, w.Count("effects"))
+}
+
+func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB, cfg.Lease = db, time.Hour
+	c := w.New(cfg)
+	_ = harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	ids := w.InsertDue("pay_order", 1, 1)
+	trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("SET state=1"), faultproxy.Commit()), Nth: 1, Fault: faultproxy.DropRequest})
+	w.Run(c)
+	w.WaitState(ids[0], compensator.Succeeded)
+	require.Equal(t, 1, trap.Fired())
+	require.Equal(t, 1, w.Count("effects"))
+}

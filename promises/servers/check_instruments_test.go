@@ -1,0 +1,315 @@
+package servers
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/suite"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// lie is one way in which something that speaks MySQL's protocol does not do what it says.
+type lie struct {
+	text   *strings.Replacer                                        // what it makes of a statement; of SET TRANSACTION and the like nothing
+	begin  func(driver.TxOptions) driver.TxOptions                  // what it makes of a BEGIN
+	result func(insert bool, id, rows int64) (gotID, gotRows int64) // what it answers
+	fail   func(query string) error                                 // what it refuses
+}
+
+type liar struct {
+	driver.Conn
+	lie lie
+}
+
+func (c liar) retell(query string) string {
+	if c.lie.text == nil {
+		return query
+	}
+	return c.lie.text.Replace(query)
+}
+
+func (c liar) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if c.lie.begin != nil {
+		opts = c.lie.begin(opts)
+	}
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+}
+
+func (c liar) Prepare(query string) (driver.Stmt, error) { return c.Conn.Prepare(c.retell(query)) }
+
+func (c liar) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.lie.fail != nil {
+		if err := c.lie.fail(query); err != nil {
+			return nil, err
+		}
+	}
+	res, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, c.retell(query), args)
+	if err != nil || c.lie.result == nil {
+		return res, err
+	}
+	id, _ := res.LastInsertId()
+	rows, _ := res.RowsAffected()
+	id, rows = c.lie.result(strings.HasPrefix(query, "INSERT"), id, rows)
+	return answer{id, rows}, nil
+}
+
+func (c liar) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.retell(query), args)
+}
+
+func (c liar) CheckNamedValue(value *driver.NamedValue) error {
+	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(value)
+}
+
+type answer struct{ id, rows int64 }
+
+func (a answer) LastInsertId() (int64, error) { return a.id, nil }
+
+func (a answer) RowsAffected() (int64, error) { return a.rows, nil }
+
+type liarConnector struct {
+	driver.Connector
+	lie lie
+}
+
+func (c liarConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	return liar{conn, c.lie}, err
+}
+
+// lying opens dsn through a liar, under a Connector or as a plain pool.
+func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
+	return func() (*sql.DB, error) {
+		config, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			return nil, err
+		}
+		config.InterpolateParams = true
+		inner, err := mysql.NewConnector(config)
+		if err != nil {
+			return nil, err
+		}
+		connector := driver.Connector(liarConnector{inner, l})
+		if watched {
+			connector = compensator.Connector(connector)
+		}
+		return sql.OpenDB(connector), nil
+	}
+}
+
+// replies makes a lie of statements, each replaced by the next text; DO 0 succeeds and does nothing.
+func replies(oldnew ...string) lie { return lie{text: strings.NewReplacer(oldnew...)} }
+
+var keepsItsIsolation = lie{
+	text:  strings.NewReplacer("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "DO 0"),
+	begin: func(driver.TxOptions) driver.TxOptions { return driver.TxOptions{} },
+}
+
+func TestNewRefusesAServerWhose(t *testing.T) {
+	for name, test := range map[string]struct {
+		lie  lie
+		want string
+	}{
+		"transactions do not show": {
+			replies("SET TRANSACTION READ WRITE", "DO 0", "RELEASE SAVEPOINT compensator_doubt", "DO 0"), "whether a transaction is open",
+		},
+		"savepoints outlive their statement, and SET TRANSACTION fails anywhere": {
+			replies("SET TRANSACTION READ WRITE", "SIGNAL SQLSTATE '25001' SET MYSQL_ERRNO=1568", "RELEASE SAVEPOINT compensator_doubt", "DO 0"), "whether a transaction is open",
+		},
+		"NOWAIT waits":            {replies(" NOWAIT", ""), "FOR UPDATE NOWAIT"},
+		"locks lock nothing":      {replies(" FOR UPDATE NOWAIT", "", " FOR UPDATE SKIP LOCKED", "", " FOR UPDATE", "", " LOCK IN SHARE MODE NOWAIT", "", " FOR SHARE NOWAIT", ""), "FOR UPDATE NOWAIT"},
+		"isolation never changes": {keepsItsIsolation, "isolation level"},
+		"READ COMMITTED is READ UNCOMMITTED": {lie{begin: func(opts driver.TxOptions) driver.TxOptions {
+			opts.Isolation = driver.IsolationLevel(sql.LevelReadUncommitted)
+			return opts
+		}}, "uncommitted rows"},
+		"ids are not those of the rows": {lie{result: func(insert bool, id, rows int64) (int64, int64) {
+			if insert {
+				id++
+			}
+			return id, rows
+		}}, "stored the row as"},
+		"updates count what they do not change": {lie{result: func(insert bool, id, _ int64) (int64, int64) { return id, 1 }}, "how many rows"},
+	} {
+		for pool, watched := range map[string]bool{"connector": true, "plain": false} {
+			t.Run(name+"/"+pool, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				cfg := w.Quick()
+				cfg.DB = w.Open(lying(w.DSN, test.lie, watched))
+				_, err := compensator.New(t.Context(), cfg)
+				require.ErrorContains(t, err, test.want)
+				require.ErrorContains(t, err, testservers.SharedSQL(t).Version)
+				require.Equal(t, 0, w.Count("common_process_log"), "nothing was written")
+			})
+		}
+	}
+}
+
+func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	both := keepsItsIsolation
+	both.text = strings.NewReplacer("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "DO 0",
+		"SET TRANSACTION READ WRITE", "DO 0", "RELEASE SAVEPOINT compensator_doubt", "DO 0")
+	cfg.DB = w.Open(lying(w.DSN, both, true))
+	_, err := compensator.New(t.Context(), cfg)
+	require.ErrorContains(t, err, "whether a transaction is open")
+	require.ErrorContains(t, err, "isolation level")
+}
+
+// TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks: each tries its own rows, on both kinds of pool.
+func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
+	w := harness.NewWorld(t)
+	var log strings.Builder // slog takes turns
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	var starting sync.WaitGroup
+	for i := range 40 {
+		cfg := w.Quick()
+		cfg.Logger = logger
+		cfg.DB = w.Open([]func(string) func() (*sql.DB, error){harness.Watched, harness.Plain}[i%2](w.DSN))
+		starting.Go(func() {
+			c, err := compensator.New(t.Context(), cfg)
+			if assert.NoError(t, err) {
+				assert.NoError(t, c.Close())
+			}
+		})
+	}
+	starting.Wait()
+	assert.Empty(t, log.String())
+	assert.Equal(t, 0, w.Count("common_process_log"))
+}
+
+// harmless are lies in whose place New takes another form; want is what it says then.
+var harmless = map[string]struct {
+	replies []string
+	want    string
+}{
+	"SET TRANSACTION is taken anywhere":        {replies: []string{"SET TRANSACTION READ WRITE", "DO 0"}},
+	"in_transaction is always on":              {[]string{"@@in_transaction=1", "1=1"}, "@@in_transaction"},
+	"in_transaction is always off":             {[]string{"@@in_transaction=1", "1=0"}, "@@in_transaction"},
+	"SKIP LOCKED waits":                        {[]string{" FOR UPDATE SKIP LOCKED", " FOR UPDATE"}, "SKIP LOCKED"},
+	"SKIP LOCKED returns rows that are locked": {[]string{" FOR UPDATE SKIP LOCKED", ""}, "SKIP LOCKED"},
+	"shared locks lock nothing":                {[]string{" LOCK IN SHARE MODE NOWAIT", "", " LOCK IN SHARE MODE", "", " FOR SHARE NOWAIT", ""}, "shared locks"},
+	"RETURNING returns nothing":                {[]string{" RETURNING id, idempotent_id", ""}, "RETURNING"},
+}
+
+func TestEntriesRunOnAServerWhose(t *testing.T) {
+	for name, test := range harmless {
+		for pool, watched := range map[string]bool{"connector": true, "plain": false} {
+			t.Run(name+"/"+pool, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				cfg := w.Quick()
+				var log strings.Builder
+				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				cfg.DB = w.Open(lying(w.DSN, replies(test.replies...), watched))
+				c := w.New(cfg)
+				if mariadbOnly := strings.Contains(test.replies[0], "in_transaction") || strings.Contains(test.replies[0], "RETURNING"); !mariadbOnly || testservers.SharedSQL(t).Flavor == "mariadb" {
+					assert.Contains(t, log.String(), test.want)
+				}
+				orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+					w.Effect(tx, "handler")
+					return nil
+				}, compensator.TypeConfig{})
+				require.NoError(t, err)
+				w.Run(c)
+				_, err = orders.Record(t.Context(), cfg.DB, harness.Order{}, compensator.Options{})
+				require.ErrorIs(t, err, compensator.ErrNoTransaction)
+				var receipt *compensator.Receipt
+				w.InTx(cfg.DB, func(tx *sql.Tx) {
+					receipt, err = c.Record(t.Context(), tx, harness.Untyped(2)...)
+					require.NoError(t, err)
+				})
+				receipt.Committed()
+				w.WaitAllEnded()
+				assert.Equal(t, 2, w.Count("effects"))
+				assert.Equal(t, 2, w.Count("common_process_log WHERE state=1"))
+			})
+		}
+	}
+}
+
+// TestWatchedTransactionIsNeverProbed: a connection that knows its transaction answers, and nothing is sent. On Vitess
+// a RELEASE without its SAVEPOINT would fail the next statement.
+func TestWatchedTransactionIsNeverProbed(t *testing.T) {
+	w := harness.NewWorld(t)
+	var probes atomic.Int32
+	l := replies(harmless["SET TRANSACTION is taken anywhere"].replies...)
+	l.fail = func(query string) error {
+		if strings.Contains(query, "SAVEPOINT") {
+			probes.Add(1)
+		}
+		return nil
+	}
+	cfg := w.Quick()
+	cfg.DB = w.Open(lying(w.DSN, l, true))
+	c := w.New(cfg)
+	require.Positive(t, probes.Load(), "New has tried them")
+	probes.Store(0)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+		return err
+	}))
+	w.InTx(cfg.DB, func(tx *sql.Tx) {
+		_, err := c.Record(t.Context(), tx, harness.Untyped(1)...)
+		require.NoError(t, err)
+	})
+	assert.Zero(t, probes.Load())
+}
+
+func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
+	var all []string
+	for name, test := range harmless {
+		if name != "in_transaction is always off" && name != "SKIP LOCKED waits" { // it takes New seconds to see that
+			all = append(all, test.replies...)
+		}
+	}
+	for pool, watched := range map[string]bool{"connector": true, "plain": false} {
+		t.Run(pool, func(t *testing.T) {
+			t.Parallel()
+			suite.TestStore(t, func(t *testing.T) suite.Harness {
+				dsn := testservers.Database(t)
+				h := harness.StoreOn(t, dsn, lying(dsn, replies(all...), watched))
+				caller, err := lying(dsn, replies(all...), false)()
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = caller.Close() })
+				h.Autocommit, h.Begin = caller, func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }
+				return h
+			})
+		})
+	}
+}
+
+// A lock that somebody holds, or a deadlock, says nothing of the server: with a guard given up for it, an entry could
+// land in another database's log.
+func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
+	for _, number := range []uint16{1205, 1213} {
+		w := harness.NewWorld(t)
+		var inserts atomic.Int64
+		once := lie{fail: func(query string) error {
+			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // the first is to be refused in any case
+				return &mysql.MySQLError{Number: number, Message: "once"}
+			}
+			return nil
+		}}
+		cfg := w.Quick()
+		cfg.DB = w.Open(lying(w.DSN, once, false))
+		_, err := compensator.New(t.Context(), cfg)
+		require.ErrorContains(t, err, "once")
+		w.New(cfg)
+	}
+}

@@ -1,0 +1,39 @@
+package servers
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// TestLentConnectionsThatTurnOutDeadDoNotComeBack: not every driver can be asked whether a connection is still sound;
+// only the error of its next statement tells, and then package sql throws it away, as must who has borrowed it.
+func TestLentConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
+	const dead = 6
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.DB = w.Open(lying(w.DSN, lie{}, false)) // a liar has no driver.Validator
+	cfg.DB.SetMaxIdleConns(dead)
+	c := w.New(cfg)
+	var conns []*sql.Conn
+	for range dead {
+		conn, err := cfg.DB.Conn(t.Context())
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		require.NoError(t, conn.Raw(func(driverConn any) error { return driverConn.(driver.Conn).Close() }))
+		require.NoError(t, conn.Close())
+	}
+	require.NoError(t, c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
+		w.Effect(tx, "closure")
+		return nil
+	}))
+	require.Equal(t, 1, w.Count("effects"))
+}

@@ -1,0 +1,326 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestMigrateTwiceAndByManyAtOnceIsHarmless(t *testing.T) {
+	dsn := testservers.Database(t)
+	fingerprints := make([]string, 8)
+	var processes sync.WaitGroup
+	for i := range fingerprints {
+		processes.Go(func() {
+			db, err := harness.Plain(dsn)()
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer db.Close()
+			assert.NoError(t, compensator.Migrate(context.Background(), db))
+			fingerprints[i] = fingerprint(t, db)
+		})
+	}
+	processes.Wait()
+	for _, f := range fingerprints {
+		assert.Equal(t, fingerprints[0], f, "all see one log")
+	}
+	assert.NotEmpty(t, fingerprints[0])
+
+	db, err := harness.Plain(dsn)()
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	assert.Equal(t, fingerprints[0], fingerprint(t, db), "migrating again leaves the log as it was")
+}
+
+func fingerprint(t *testing.T, db *sql.DB) (value string) {
+	err := db.QueryRowContext(context.Background(), "SELECT value FROM common_process_log_meta WHERE name='fingerprint'").Scan(&value)
+	assert.NoError(t, err)
+	return value
+}
+
+func TestPrintedDDLMakesALogThatRuns(t *testing.T) {
+	statements, err := compensator.DDL("mysql", "orders_log")
+	require.NoError(t, err)
+	w := harness.NewWorld(t)
+	_, err = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"multiStatements": "true"}))).Exec(statements)
+	require.NoError(t, err)
+	cfg := w.Quick()
+	cfg.Table = "orders_log"
+	tryOut(w, cfg)
+}
+
+func TestLogOfAnotherDatabaseRuns(t *testing.T) {
+	w := harness.NewWorld(t)
+	elsewhere, err := mysql.ParseDSN(testservers.Database(t))
+	require.NoError(t, err)
+	table := elsewhere.DBName + ".orders_log"
+	require.NoError(t, compensator.MigrateTable(t.Context(), w.DB, table))
+	cfg := w.Quick()
+	cfg.Table = table
+	tryOut(w, cfg)
+	assert.Zero(t, w.Count("common_process_log"), "nothing went into the table of the default name")
+}
+
+// tryOut takes entries of a log through everything a service does with them.
+func tryOut(w *harness.World, cfg compensator.Config) {
+	w.T.Helper()
+	ctx := w.T.Context()
+	c := w.New(cfg)
+	failing := compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), Compensate: func(context.Context, *compensator.Entry) error { return nil }}
+	undone, ran := harness.Numbered(w.T, c, "undone", failing, func(*compensator.Entry, int) error { return errors.New("no") })
+	given, _ := harness.Numbered(w.T, c, "given up", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
+		if call == 1 {
+			return compensator.Permanent(errors.New("no"))
+		}
+		return nil
+	})
+	effects, err := compensator.HandleTx(c, "effect", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('once')")
+		return err
+	}, compensator.TypeConfig{})
+	require.NoError(w.T, err)
+	w.Run(c)
+
+	record := func(kind *compensator.Type[harness.Order], opts compensator.Options) compensator.EntryID {
+		var receipt *compensator.Receipt
+		require.NoError(w.T, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+			receipt, err = kind.Record(ctx, tx, harness.Order{Number: 1}, opts)
+			return err
+		}))
+		return receipt.ID()
+	}
+	ends := func(id compensator.EntryID, want compensator.State) {
+		w.T.Helper()
+		w.Eventually(func() bool {
+			e, err := c.Get(ctx, id)
+			return err == nil && e.State == want
+		}, "entry %s becomes %s", id, want)
+	}
+	key := compensator.Options{IdempotentID: "k", BatchID: "b"}
+	first := record(effects, key)
+	ends(first, compensator.Succeeded)
+	assert.Equal(w.T, first, record(effects, key), "a repeated key finds the first entry")
+	assert.Equal(w.T, 1, w.Count("effects"))
+
+	compensated := record(undone, compensator.Options{})
+	ends(compensated, compensator.Compensated)
+	assert.Equal(w.T, 2, ran.Of(compensated))
+
+	dead := record(given, compensator.Options{})
+	ends(dead, compensator.Dead)
+	by := compensator.ByHand{Actor: "ann", Reason: "downstream repaired"}
+	require.NoError(w.T, c.Requeue(ctx, dead, compensator.RequeueOptions{ByHand: by}))
+	ends(dead, compensator.Succeeded)
+	history, err := c.History(ctx, dead)
+	require.NoError(w.T, err)
+	require.Len(w.T, history, 1)
+	assert.Equal(w.T, by.Reason, history[0].Reason)
+
+	delayed := record(effects, compensator.Options{Delay: time.Hour})
+	require.NoError(w.T, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.CancelTx(ctx, tx, delayed)
+		return err
+	}))
+	ends(delayed, compensator.Cancelled)
+	resolved, err := c.Resolve(ctx, compensator.IdempotentID("k"))
+	require.NoError(w.T, err)
+	assert.Equal(w.T, first, resolved.ID)
+
+	page, err := c.List(ctx, compensator.Filter{BatchID: "b"})
+	require.NoError(w.T, err)
+	assert.Len(w.T, page.Entries, 1)
+	progress, err := c.BatchProgress(ctx, "b")
+	require.NoError(w.T, err)
+	assert.True(w.T, progress.Finished())
+	assert.NoError(w.T, c.Health(ctx).Database)
+
+	table := cfg.Table
+	if table == "" {
+		table = compensator.DefaultTable
+	}
+	w.Exec("UPDATE " + table + " SET next_at=next_at-3600000")
+	purged, err := c.Purge(ctx, time.Minute)
+	require.NoError(w.T, err)
+	assert.Equal(w.T, 4, purged)
+	assert.Zero(w.T, w.Count(table))
+}
+
+func TestDDLRefusesWhatItCannotName(t *testing.T) {
+	for field, give := range map[string][2]string{
+		"database": {"oracle", "log"},
+		"Table":    {"sqlite", "other.log"}, // SQLite has no qualified names
+	} {
+		_, err := compensator.DDL(give[0], give[1])
+		requireField(t, err, field)
+	}
+	for _, table := range []string{"", "a.b.c", "log`; DROP TABLE orders; --", "ä", strings.Repeat("x", 59)} {
+		_, err := compensator.DDL("mysql", table)
+		requireField(t, err, "Table")
+	}
+}
+
+// requireField requires that some *FieldError joined in err names a field that holds this text.
+func requireField(t *testing.T, err error, field string) {
+	t.Helper()
+	var refused *compensator.FieldError
+	require.Error(t, err)
+	for _, one := range flat(err) {
+		if errors.As(one, &refused) && strings.Contains(refused.Field, field) {
+			return
+		}
+	}
+	require.Failf(t, "the field is not named", "got %v, want one about %q", err, field)
+}
+
+// flat lists the errors joined in err.
+func flat(err error) (list []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, one := range joined.Unwrap() {
+		list = append(list, flat(one)...)
+	}
+	return list
+}
+
+func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
+	for name, test := range map[string]struct{ change, field string }{
+		"no table":          {"DROP TABLE common_process_log", "table `common_process_log`"},
+		"no audit table":    {"DROP TABLE common_process_log_audit", "table `common_process_log_audit`"},
+		"no meta table":     {"DROP TABLE common_process_log_meta", "table `common_process_log_meta`"},
+		"another engine":    {"ALTER TABLE common_process_log ENGINE=MyISAM", "engine"},
+		"folding letters":   {"ALTER TABLE common_process_log MODIFY business_type VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL", "column business_type"},
+		"content too small": {"ALTER TABLE common_process_log MODIFY content BLOB NOT NULL", "column content"},
+		"error too small":   {"ALTER TABLE common_process_log MODIFY last_error VARCHAR(255) NOT NULL DEFAULT ''", "column last_error"},
+		"no column":         {"ALTER TABLE common_process_log DROP COLUMN headers", "column headers"},
+		"no due index":      {"ALTER TABLE common_process_log DROP INDEX k_due", "index k_due"},
+		"renamed index":     {"ALTER TABLE common_process_log DROP INDEX k_due, ADD INDEX by_due (state, business_type, next_at, id)", "index k_due"},
+		"no batch index":    {"ALTER TABLE common_process_log DROP INDEX k_batch_id", "index k_batch_id"},
+		"keys not unique":   {"ALTER TABLE common_process_log DROP INDEX uk_idempotent_id", "index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			w.Exec(test.change)
+			_, err := compensator.New(t.Context(), w.Quick())
+			requireField(t, err, test.field)
+		})
+	}
+}
+
+func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
+	w := harness.NewWorld(t)
+	w.Exec("ALTER TABLE common_process_log DROP COLUMN headers, DROP INDEX k_due, MODIFY content BLOB NOT NULL")
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"sql_mode": "''", "autocommit": "0"})))
+	_, err := compensator.New(t.Context(), cfg)
+	for _, field := range []string{"sql_mode", "autocommit", "column headers", "column content", "index k_due"} {
+		requireField(t, err, field)
+	}
+}
+
+func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
+	server := testservers.NewSQL(t, "--log-bin=bin", "--server-id=1", "--binlog-format=STATEMENT")
+	w := harness.WorldAt(t, server.Database(t))
+	_, err := compensator.New(t.Context(), w.Quick())
+	requireField(t, err, "binlog_format")
+
+	w.Exec("SET GLOBAL binlog_format='MIXED'")
+	again := w.Quick()
+	again.DB = w.Open(harness.Watched(w.DSN)) // sessions take the setting when they begin
+	w.New(again)
+
+	w.Exec("SET GLOBAL read_only=1")
+	_, err = compensator.New(t.Context(), w.Quick())
+	requireField(t, err, "read_only")
+	w.Exec("SET GLOBAL read_only=0")
+}
+
+func TestNewRefusesThePrefixOfAnotherDatabase(t *testing.T) {
+	production, clone := harness.NewWorld(t).WithRedis(), harness.NewWorld(t)
+	production.New(production.Quick())
+	cfg := clone.Quick()
+	cfg.Redis, cfg.Prefix = production.Redis, production.Name
+	_, err := compensator.New(t.Context(), cfg)
+	requireField(t, err, "Prefix")
+
+	cfg.Prefix += ":clone"
+	clone.New(cfg)
+	production.New(production.Quick())
+}
+
+// rightsAtRunTime are all that the library needs once the tables exist.
+var rightsAtRunTime = []string{
+	"SELECT, INSERT, UPDATE, DELETE ON %.common_process_log",
+	"SELECT, INSERT ON %.common_process_log_audit",
+	"SELECT ON %.common_process_log_meta",
+	"INSERT ON %.effects", // the business's own
+}
+
+func TestFourRightsSufficeAtRunTime(t *testing.T) {
+	for name, pool := range harness.Pools {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			db := w.Open(pool(restricted(w, rightsAtRunTime...)))
+			var refused *mysql.MySQLError
+			require.ErrorAs(t, compensator.Migrate(t.Context(), db), &refused, "the user may not create tables")
+
+			cfg := w.Quick()
+			cfg.DB = db
+			tryOut(w, cfg)
+		})
+	}
+}
+
+// restricted makes a user with these rights only, % standing for the world's database, and returns its DSN.
+func restricted(w *harness.World, rights ...string) string {
+	w.T.Helper()
+	config, err := mysql.ParseDSN(w.DSN)
+	require.NoError(w.T, err)
+	user, password := "u"+strings.ToLower(rand.Text()[:12]), rand.Text()
+	w.Exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY '" + password + "'")
+	w.T.Cleanup(func() { w.Exec("DROP USER '" + user + "'@'%'") })
+	for _, right := range rights {
+		w.Exec("GRANT " + strings.ReplaceAll(right, "%", "`"+config.DBName+"`") + " TO '" + user + "'@'%'")
+	}
+	config.User, config.Passwd = user, password
+	return config.FormatDSN()
+}
+
+// TestMigrateTriesAgainWhatMetAnotherProcess: as Galera refuses what fails certification.
+func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
+	w := harness.NewWorld(t)
+	var refused atomic.Int32
+	db := w.Open(lying(w.DSN, lie{fail: func(string) error {
+		switch refused.Add(1) % 3 {
+		case 1:
+			return &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}
+		case 2:
+			return &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded; try restarting transaction"}
+		}
+		return nil
+	}}, false))
+	require.NoError(t, compensator.MigrateTable(t.Context(), db, "another"))
+	assert.Equal(t, 1, w.Count("another_meta WHERE name='fingerprint'"))
+	assert.Greater(t, refused.Load(), int32(6))
+
+	down := errors.New("no such right")
+	db = w.Open(lying(w.DSN, lie{fail: func(string) error { refused.Store(0); return down }}, false))
+	require.ErrorIs(t, compensator.MigrateTable(context.Background(), db, "another"), down, "at once")
+}

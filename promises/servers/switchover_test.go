@@ -1,0 +1,132 @@
+package servers
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// switchover is two servers that hold the same log, and a proxy that leads to the primary.
+type switchover struct {
+	former, next *harness.World
+	proxy        *faultproxy.MySQL
+	dsn          string // by way of the proxy, of a user whom read_only binds
+}
+
+func newSwitchover(t *testing.T) *switchover {
+	former := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
+	dsn := asService(former)
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	server := testservers.NewSQL(t)
+	admin := former.Open(harness.Plain(server.DSN("")))
+	_, err = admin.Exec("CREATE DATABASE " + config.DBName)
+	require.NoError(t, err)
+	next := harness.WorldAt(t, server.DSN(config.DBName))
+	asService(next)
+	var fingerprint string
+	require.NoError(t, former.DB.QueryRow("SELECT value FROM common_process_log_meta WHERE name='fingerprint'").Scan(&fingerprint))
+	next.Exec("UPDATE common_process_log_meta SET value=? WHERE name='fingerprint'", fingerprint)
+	proxy, err := faultproxy.NewMySQL(config.Addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	config.Addr = proxy.Addr()
+	return &switchover{former, next, proxy, config.FormatDSN()}
+}
+
+// replicate brings the next primary up to the former one, on which nothing moves.
+func (s *switchover) replicate(t *testing.T) {
+	rows, err := s.former.DB.Query("SELECT * FROM common_process_log")
+	require.NoError(t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	require.NoError(t, err)
+	row, into := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+	for i := range row {
+		into[i] = &row[i]
+	}
+	for rows.Next() {
+		require.NoError(t, rows.Scan(into...))
+		values := make([]any, len(row))
+		for i := range row {
+			values[i] = append([]byte{}, row[i]...)
+		}
+		s.next.Exec("INSERT INTO common_process_log ("+strings.Join(columns, ",")+") VALUES ("+strings.TrimSuffix(strings.Repeat("?,", len(row)), ",")+")", values...)
+	}
+	require.NoError(t, rows.Err())
+}
+
+// happens: the former primary takes no more writes, and keeps its connections.
+func (s *switchover) happens(t *testing.T) {
+	s.former.Exec("SET GLOBAL read_only=1")
+	config, err := mysql.ParseDSN(s.next.DSN)
+	require.NoError(t, err)
+	s.proxy.Retarget(config.Addr)
+}
+
+func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
+	for pool, open := range map[string]func(dsn string) func() (*sql.DB, error){
+		"connector": harness.Watched,
+		"plain, rejecting read-only": func(dsn string) func() (*sql.DB, error) {
+			return harness.Plain(harness.WithParams(t, dsn, map[string]string{"rejectReadOnly": "true"}))
+		},
+	} {
+		t.Run(pool, func(t *testing.T) {
+			t.Parallel()
+			s := newSwitchover(t)
+			cfg := s.former.Quick()
+			cfg.DB = s.former.Open(open(s.dsn))
+			c := s.former.New(cfg)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+			s.former.Run(c)
+			first := s.former.InsertDue("close_order", 1, 50) // all of our connections are used
+			s.former.WaitAllEnded()
+			require.NoError(t, c.InTx(t.Context(), func(context.Context, *compensator.ScopedTx) error { return nil }), "the pool holds a connection")
+			s.replicate(t)
+			s.happens(t)
+			second := s.next.InsertDue("close_order", 1001, 50)
+			s.former.InsertDue("close_order", 1001, 50) // replicated
+			s.next.WaitAllEnded()
+			for _, id := range append(first, second...) {
+				assert.Equal(t, 1, ran.Of(id))
+			}
+			assert.Equal(t, 50, s.former.Count("common_process_log WHERE state=0"), "nothing moves on the former primary")
+			s.next.Eventually(func() bool {
+				return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+					return err
+				}) == nil
+			}, "the pool leads to the new primary")
+			assert.Equal(t, 101, s.next.Count("common_process_log"))
+		})
+	}
+}
+
+func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
+	w := harness.WorldAt(t, testservers.NewSQL(t, "--log-bin", "--server-id=1").Database(t))
+	for name, test := range map[string]struct {
+		open func() (*sql.DB, error)
+		want bool
+	}{
+		"plain":                      {harness.Plain(w.DSN), true},
+		"plain, rejecting read-only": {harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"rejectReadOnly": "true"})), false},
+		"connector":                  {harness.Watched(w.DSN), false},
+	} {
+		var log strings.Builder
+		cfg := w.Quick()
+		cfg.DB, cfg.Logger = w.Open(test.open), slog.New(slog.NewTextHandler(&log, nil))
+		w.New(cfg)
+		assert.Equal(t, test.want, strings.Contains(log.String(), "rejectReadOnly"), name)
+	}
+}

@@ -1,0 +1,92 @@
+package settling
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg, store := w.OnHooks(w.Quick())
+	store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
+		pause := time.NewTimer(300 * time.Millisecond) // Run would have returned by then
+		defer pause.Stop()
+		<-pause.C
+		return settle()
+	}
+	c := w.New(cfg)
+	_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	ids := w.InsertDue("close_order", 1, 3)
+	stop := w.Run(c)
+	for range ids {
+		g.Await(t)
+	}
+	g.Open()
+	require.NoError(t, stop())
+	for _, id := range ids {
+		require.Equal(t, compensator.Succeeded, w.State(id))
+	}
+}
+
+// steps notes in which order things happen.
+type steps struct {
+	mu    sync.Mutex // guards taken
+	taken []string
+}
+
+func (s *steps) take(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = append(s.taken, step)
+}
+
+func (s *steps) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.taken)
+}
+
+// toldQueue notes when it is told of outcomes.
+type toldQueue struct {
+	processlog.Queue
+	steps *steps
+}
+
+func (q *toldQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
+	q.steps.take("queue told")
+	return q.Queue.Settle(ctx, businessType, items)
+}
+
+func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
+	for name, verdict := range map[string]error{"success": nil, "failure": errors.New("no")} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t).WithRedis()
+			cfg, store := w.OnHooks(w.Quick())
+			queue, err := redisqueue.Open(w.Redis, w.Name)
+			require.NoError(t, err)
+			var sequence steps
+			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // the queue's, not a poll's
+			store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
+				defer sequence.take("outcome stored")
+				return settle()
+			}
+			c := w.New(cfg)
+			_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, func(*compensator.Entry, int) error { return verdict })
+			w.Run(c)
+			w.RecordDelayed(c, 50*time.Millisecond)
+			w.Eventually(func() bool { return len(sequence.list()) >= 2 }, "the outcome is stored and the queue told")
+			require.Equal(t, []string{"outcome stored", "queue told"}, sequence.list()[:2])
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package settling
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
+// deadline, try again, and never come to the end.
+func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
+	w := harness.NewWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	c := w.New(w.Quick())
+	tx := w.Begin(w.DB)
+	receipt, err := c.Record(t.Context(), tx, harness.Untyped(6)...)
+	require.NoError(t, err)
+	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+	require.NoError(t, tx.Commit())
+	holder := w.Begin(w.DB)
+	var outcomes []processlog.Outcome
+	for i, e := range receipt.Entries {
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
+		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // a wait is 2 s
+	defer cancel()
+	results, err := store.Settle(ctx, processlog.Token{1}, outcomes)
+	require.NoError(t, err)
+	for _, r := range results {
+		require.Equal(t, processlog.Settled{Busy: true}, r)
+	}
+	require.NoError(t, holder.Rollback())
+}
+
+func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
+	w := harness.NewWorld(t)
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	c := w.New(w.Quick())
+	tx := w.Begin(w.DB)
+	receipt, err := c.Record(t.Context(), tx, harness.Untyped(1)...)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	want := []processlog.Wanted{{ID: receipt.ID()}, {ID: receipt.ID()}}
+	found, err := store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
+	require.NoError(t, err)
+	require.Len(t, found.Mine, 1)
+	require.Empty(t, found.Gone)
+}
+
+// A handler that goes on after Record has refused would be refused its commit for ever.
+func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
+	c := w.New(cfg)
+	follow, err := compensator.Declare[harness.Order](c, "follow_up", compensator.TypeConfig{})
+	require.NoError(t, err)
+	holder := w.Begin(w.DB)
+	_, err = follow.Record(t.Context(), holder, harness.Order{}, compensator.Options{IdempotentID: "held"})
+	require.NoError(t, err)
+	orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+		_, err := follow.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotentID: "held"})
+		assert.Error(t, err)
+		return nil
+	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	w.WaitState(id, compensator.Dead)
+	require.Contains(t, w.Entry(c, id).LastError, compensator.ErrNotRecorded.Error())
+	require.NoError(t, holder.Rollback())
+}

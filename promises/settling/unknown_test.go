@@ -1,0 +1,117 @@
+package settling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
+	for fault, rule := range harness.CommitFaults {
+		for _, watched := range []bool{true, false} {
+			for name, settle := range map[string]faultproxy.Match{
+				"failure": faultproxy.Contains("SET state=-1"), "success": faultproxy.Contains("SET state=1"),
+				"failure's commit": harness.Following(faultproxy.Contains("SET state=-1"), faultproxy.Commit()),
+			} {
+				if watched && name == "failure's commit" {
+					continue // there it is a single statement
+				}
+				t.Run(fmt.Sprintf("%s of %s, connector %t", fault, name, watched), func(t *testing.T) {
+					t.Parallel()
+					w := harness.NewWorld(t)
+					proxy, db := w.Proxied(watched)
+					cfg := w.Quick()
+					cfg.DB = db
+					var mu sync.Mutex // guards settled
+					var settled []compensator.State
+					cfg.Observer.Settled = func(e compensator.SettledEvent) {
+						mu.Lock()
+						defer mu.Unlock()
+						settled = append(settled, e.State)
+					}
+					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("an outcome of ours was taken for another's") }
+					c := w.New(cfg)
+					orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
+						if call == 1 {
+							return errors.New("again")
+						}
+						return nil
+					})
+					stop := w.Run(c)
+					rule := rule
+					rule.Match = settle
+					trap := proxy.Arm(rule)
+					require.NoError(t, harness.CommitTx(c, w.DB, func(tx compensator.Tx) error {
+						_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+						return err
+					}))
+					w.WaitAllEnded()
+					require.NoError(t, stop())
+					require.Equal(t, 1, trap.Fired())
+					assert.Equal(t, 2, ran.Total(), "an attempt was repeated whose outcome was known")
+					assert.Equal(t, 1, w.Count("common_process_log WHERE state=1 AND process_count=1"))
+					assert.Equal(t, []compensator.State{compensator.Retrying, compensator.Succeeded}, settled)
+				})
+			}
+		}
+	}
+}
+
+func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
+	for _, test := range []struct {
+		fault    string
+		question bool // asking what became of the commit fails, too
+		runs     int
+	}{
+		{"request lost", false, 2}, {"reply lost", false, 1}, {"request lost", true, 2}, {"reply lost", true, 1},
+	} {
+		for _, watched := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, question lost %t, connector %t", test.fault, test.question, watched), func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				proxy, db := w.Proxied(watched)
+				cfg := w.Quick()
+				cfg.DB = db
+				if !test.question {
+					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the handler's own success was taken for another's") }
+				}
+				c := w.New(cfg)
+				var ran harness.Calls
+				orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+					ran.Add(e.ID)
+					_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.ID.String())
+					return err
+				}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
+				require.NoError(t, err)
+				stop := w.Run(c)
+				rule := harness.CommitFaults[test.fault]
+				rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
+				traps := []*faultproxy.Trap{proxy.Arm(rule)}
+				if test.question {
+					traps = append(traps, proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains(" SHARE "), Nth: 1, Fault: faultproxy.DropRequest}))
+				}
+				require.NoError(t, harness.CommitTx(c, w.DB, func(tx compensator.Tx) error {
+					_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+					return err
+				}))
+				w.WaitAllEnded()
+				require.NoError(t, stop())
+				for _, trap := range traps {
+					require.Equal(t, 1, trap.Fired())
+				}
+				assert.Equal(t, 1, w.Count("effects"))
+				assert.Equal(t, 1, w.Count("common_process_log WHERE state=1 AND process_count=0"), "a lost reply is no failure of the handler's")
+				assert.Equal(t, test.runs, ran.Total())
+			})
+		}
+	}
+}

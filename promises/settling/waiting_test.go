@@ -1,0 +1,216 @@
+package settling
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// The database takes no outcome for longer than the lease. Whoever holds one must not take his own entry for that of
+// somebody who died.
+func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
+	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
+		for _, lost := range []string{"id%2", "2"} { // those of two lost leases run alone
+			t.Run(name+", "+lost+" lost leases", func(t *testing.T) {
+				w := harness.NewWorld(t)
+				if withRedis {
+					w.WithRedis()
+				}
+				proxy, db := w.Proxied(true)
+				cfg := w.Quick()
+				cfg.DB, cfg.Lease = db, time.Second
+				cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+				c := w.New(cfg)
+				_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				n := 3
+				if lost == "2" {
+					n = 1
+				}
+				w.Backlog("close_order", n)
+				w.Exec("UPDATE common_process_log SET delivery_count=" + lost)
+				harness.WithholdOutcomes(proxy)
+				w.Run(c)
+				w.AwaitLeasesEnded(n)
+				w.AwaitMoreClaims(proxy)
+				proxy.Heal()
+				w.WaitAllEnded()
+				require.Equal(t, n, ran.Total(), "each ran once")
+				require.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+			})
+		}
+	}
+}
+
+// A whole server that stands still for longer than the lease.
+func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
+	server := testservers.NewSQL(t)
+	w := harness.WorldAt(t, server.Database(t))
+	cfg := w.Quick()
+	cfg.Lease = time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	c := w.New(cfg)
+	ran := new(harness.Calls)
+	g := harness.NewGate()
+	g.OpenAtEnd(t)
+	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		ran.Add(e.ID)
+		return g.PassDeaf(e)
+	}, compensator.TypeConfig{Concurrency: 40})
+	require.NoError(t, err)
+	w.Backlog("close_order", 30)
+	w.Run(c)
+	for range 30 {
+		g.Await(t)
+	}
+	server.Pause()
+	harness.Elapse(400 * time.Millisecond) // renewals and polls hang now
+	g.Open()
+	harness.Elapse(2500 * time.Millisecond)
+	server.Resume()
+	w.WaitAllEnded()
+	require.Equal(t, 30, ran.Total(), "each ran once")
+	require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
+}
+
+// Another process cannot know that the first one lives and has a success to report. It leaves the entry alone for a
+// lease.
+func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
+	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
+		t.Run(name, func(t *testing.T) {
+			w := harness.NewWorld(t)
+			if withRedis {
+				w.WithRedis()
+			}
+			proxy, db := w.Proxied(true)
+			cfg := w.Quick()
+			cfg.DB, cfg.Lease = db, time.Second
+			cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+			c := w.New(cfg)
+			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			cfg.DB, cfg.Lease = w.DB, 20*time.Second
+			other := w.New(cfg)
+			_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+			w.Backlog("close_order", 1)
+			w.Exec("UPDATE common_process_log SET delivery_count=2")
+			harness.WithholdOutcomes(proxy)
+			w.Run(c)
+			w.AwaitLeasesEnded(1)
+			w.Run(other)
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=4") == 1 }, "the further lease is counted")
+			proxy.Heal()
+			w.WaitAllEnded()
+			require.Equal(t, 1, ran.Total())
+			require.Zero(t, ranElsewhere.Total())
+			require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+		})
+	}
+}
+
+// What is undone is undone, whoever has the entry by the time the database learns of it.
+func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB, cfg.Lease = db, time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	c := w.New(cfg)
+	undone := new(harness.Calls)
+	undo := compensator.TypeConfig{Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
+	harness.Numbered(t, c, "close_order", undo, nil)
+	cfg.DB, cfg.Lease = w.DB, 20*time.Second
+	other := w.New(cfg)
+	harness.Numbered(t, other, "close_order", undo, nil)
+	w.Backlog("close_order", 1)
+	w.Exec("UPDATE common_process_log SET state=-3, delivery_count=2")
+	harness.WithholdOutcomes(proxy)
+	w.Run(c)
+	w.AwaitLeasesEnded(1)
+	w.Run(other)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=4") == 1 }, "the further lease is counted")
+	proxy.Heal()
+	w.WaitAllEnded()
+	require.Equal(t, 1, undone.Total())
+	require.Equal(t, 1, w.Ended(compensator.Compensated, 0))
+}
+
+// A database that can be read and takes no writes proves nothing to those who wait for somebody else's word, however long
+// it lasts.
+func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Lease = time.Second
+	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
+	var proxies []*faultproxy.MySQL
+	var instances []*compensator.Compensator
+	ran := new(harness.Calls)
+	for range 2 {
+		proxy, db := w.Proxied(true)
+		cfg.DB = db
+		c := w.New(cfg)
+		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+			ran.Add(e.ID)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		proxies, instances = append(proxies, proxy), append(instances, c)
+	}
+	w.Backlog("close_order", 1)
+	w.Exec("UPDATE common_process_log SET delivery_count=2")
+	holder, other := proxies[0], proxies[1]
+	harness.WithholdOutcomes(holder)
+	w.Run(instances[0])
+	w.AwaitLeasesEnded(1)
+	for _, p := range proxies {
+		p.Arm(faultproxy.Rule{Match: faultproxy.Contains("UPDATE"), Fault: faultproxy.DropRequest, Nth: 0})
+	}
+	reads := other.Arm(faultproxy.Rule{Match: faultproxy.Contains("common_process_log")})
+	w.Run(instances[1])
+	harness.Elapse(3 * time.Second) // what a clock could count
+	w.Eventually(func() bool { return reads.Matched() >= 4 }, "it looks")
+	other.Heal()
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count>3 OR state<>0") == 1 }, "the other one writes")
+	holder.Heal()
+	w.WaitAllEnded()
+	require.Equal(t, 1, ran.Total())
+	require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
+}
+
+// With no Observer to tell, the log does: the work is done, and the entry says otherwise.
+func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB = db
+	lines := harness.LogInto(&cfg)
+	c, person := w.New(cfg), w.New(w.Quick())
+	g := harness.NewGate()
+	g.OpenAtEnd(t)
+	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		return g.PassDeaf(e)
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Backlog("close_order", 1)
+	harness.WithholdOutcomes(proxy)
+	w.Run(c)
+	id := g.Await(t)
+	g.Open()
+	_, err = person.Cancel(t.Context(), id)
+	require.NoError(t, err)
+	proxy.Heal()
+	line := harness.Next(t, lines)
+	for !strings.Contains(line, "outcome dropped") {
+		line = harness.Next(t, lines) // of what could not be stored before
+	}
+	require.Contains(t, line, "level=WARN")
+	require.Contains(t, line, "entry="+id.String())
+	require.Contains(t, line, "state=cancelled")
+}

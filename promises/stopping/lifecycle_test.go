@@ -1,0 +1,272 @@
+package stopping
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg, ready := w.HooksOnly(w.Quick())
+	c := w.New(cfg)
+	stop := w.Run(c)
+	ready()
+	require.ErrorIs(t, c.Run(t.Context()), compensator.ErrRunning)
+	require.NoError(t, stop())
+	again := w.Run(c)
+	require.NoError(t, again(), "one after the other is fine")
+}
+
+func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 50, Timeout: harness.Patience}, nil)
+		w.Backlog("close_order", 300)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		for range 50 {
+			g.Await(t)
+		}
+		cancel()
+		g.Open() // while Run stops
+		require.NoError(t, harness.Next(t, ended))
+		started := 50 + len(g.Entered) // a claim may have been on its way
+		require.Equal(t, started, w.Count("common_process_log WHERE state=1"), "what has finished is recorded")
+		require.Equal(t, 300-started, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "the rest is free for others at once")
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.StopTimeout = 300 * time.Millisecond
+		c := w.New(cfg)
+		orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1}, nil)
+		stop := w.Run(c)
+		var ids []compensator.EntryID
+		for i := range 10 {
+			ids = append(ids, w.PutThrough(cfg.DB, orders, i, compensator.Options{}))
+			g.Await(t)
+		}
+		require.NoError(t, stop())
+		for _, id := range ids {
+			e := w.Entry(c, id)
+			require.Equal(t, compensator.Pending, e.State)
+			require.Zero(t, e.ProcessCount+e.DeliveryCount)
+			require.Empty(t, e.LastError)
+			require.Zero(t, w.LeaseOf(id), "another process may take it at once")
+		}
+		next := w.New(cfg)
+		_, ran := harness.Numbered(t, next, "close_order", compensator.TypeConfig{}, nil)
+		w.Run(next)
+		w.WaitAllEnded()
+		require.Equal(t, 10, ran.Total())
+	})
+}
+
+func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	cfg.StopTimeout = 300 * time.Millisecond
+	c := w.New(cfg)
+	var started sync.WaitGroup
+	started.Add(2)
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, o harness.Order) error {
+		started.Done()
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrStopping)
+		if o.Number == 0 {
+			return nil // done all the same
+		}
+		return compensator.Permanent(errors.New("the handler's own reason"))
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	good, bad := w.Put(orders, 0, compensator.Options{}), w.Put(orders, 1, compensator.Options{})
+	stop := w.Run(c)
+	started.Wait()
+	require.NoError(t, stop())
+	require.Equal(t, compensator.Succeeded, w.State(good))
+	require.Equal(t, compensator.Dead, w.State(bad))
+}
+
+func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.StopTimeout = 300 * time.Millisecond
+		c := w.New(cfg)
+		g := harness.NewGate()
+		g.OpenAtEnd(t)
+		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+			if o.Number < 2 {
+				return g.PassDeaf(e)
+			}
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := w.Run(c)
+		ids := []compensator.EntryID{w.PutThrough(cfg.DB, orders, 0, compensator.Options{}), w.PutThrough(cfg.DB, orders, 1, compensator.Options{})}
+		g.Await(t)
+		g.Await(t)
+		w.WaitState(w.PutThrough(cfg.DB, orders, 2, compensator.Options{}), compensator.Succeeded)
+		var stuck *compensator.StuckError
+		require.ErrorAs(t, stop(), &stuck)
+		require.Len(t, stuck.Stuck, 2)
+		for i, s := range stuck.Stuck {
+			require.Equal(t, ids[i], s.ID)
+			require.Equal(t, "close_order", s.BusinessType)
+			require.Positive(t, s.Running)
+			require.ErrorContains(t, stuck, ids[i].String())
+		}
+		g.Open() // too late for Run; the outcome counts all the same
+		for _, id := range ids {
+			w.WaitState(id, compensator.Succeeded)
+		}
+	})
+}
+
+func TestEntriesBornClaimedAndCommittedDuringTheStopAreFree(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	stop := w.Run(c)
+	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
+	tx, err := w.DB.Begin()
+	require.NoError(t, err)
+	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	require.NoError(t, err)
+	require.NoError(t, stop())
+	require.NoError(t, tx.Commit())
+	w.Eventually(func() bool {
+		e := w.Entry(c, receipt.ID())
+		return w.LeaseOf(receipt.ID()) == 0 && e.DeliveryCount == 0
+	}, "the lease it was born with is given back")
+	require.Equal(t, compensator.Pending, w.State(receipt.ID()))
+	require.Zero(t, ran.Of(receipt.ID()), "no handler starts once Run has ended")
+	w.Run(c)
+	w.WaitState(receipt.ID(), compensator.Succeeded)
+}
+
+func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
+		var producers sync.WaitGroup
+		enough := make(chan struct{})
+		for range 2 {
+			producers.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-enough:
+						return
+					default:
+					}
+					if tx, err := cfg.DB.Begin(); assert.NoError(t, err) {
+						_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{})
+						assert.NoError(t, err)
+						assert.NoError(t, tx.Commit())
+					}
+				}
+			})
+		}
+		for i := range 8 {
+			stop := w.Run(c)
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") >= 20*(i+1) }, "some are done")
+			require.NoError(t, stop())
+		}
+		close(enough)
+		producers.Wait()
+		w.Run(c)
+		w.WaitAllEnded()
+		require.Zero(t, w.Count("common_process_log WHERE state<>1 OR process_count>0"))
+	})
+}
+
+func TestRunAndCloseEndInAnyOrder(t *testing.T) {
+	w := harness.NewWorld(t).WithRedis()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	t.Run("stopped before it began", func(t *testing.T) {
+		require.NoError(t, w.New(w.Quick()).Run(ended))
+	})
+	t.Run("closed twice", func(t *testing.T) {
+		c := w.New(w.Quick())
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+	})
+	t.Run("closed before it ran", func(t *testing.T) {
+		c := w.New(w.Quick())
+		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, c.Run(t.Context()), compensator.ErrClosed)
+		require.ErrorIs(t, c.Complete(t.Context(), processlog.RowID(1)), compensator.ErrClosed)
+		tx := w.Begin(w.DB)
+		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.ErrorIs(t, err, compensator.ErrClosed)
+		require.ErrorIs(t, c.CompleteTx(t.Context(), tx, processlog.RowID(1)), compensator.ErrClosed)
+		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
+	})
+	t.Run("stopped by a handler", func(t *testing.T) {
+		c := w.New(w.Quick())
+		ctx, stop := context.WithCancel(t.Context())
+		orders, err := compensator.Handle(c, "stopper", func(context.Context, *compensator.Entry, harness.Order) error { stop(); return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+		id := w.Put(orders, 1, compensator.Options{})
+		require.NoError(t, c.Run(ctx))
+		require.Equal(t, compensator.Succeeded, w.State(id))
+	})
+	t.Run("raced", func(t *testing.T) {
+		c := w.New(w.Quick())
+		var refused, ran atomic.Int32
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go cancel()
+				switch err := c.Run(ctx); {
+				case err == nil:
+					ran.Add(1)
+				case errors.Is(err, compensator.ErrRunning):
+					refused.Add(1)
+				default:
+					assert.NoError(t, err)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, int32(16), ran.Load()+refused.Load())
+		require.Positive(t, ran.Load())
+	})
+}
+
+func TestRunLeavesNothingBehind(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		once := func() {
+			c := w.New(cfg)
+			orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			stop := w.Run(c)
+			w.WaitState(w.PutThrough(cfg.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
+			require.NoError(t, stop())
+			require.NoError(t, c.Close())
+		}
+		once() // the user's own pools are warm
+		before := runtime.NumGoroutine()
+		for range 10 {
+			once()
+		}
+		w.Eventually(func() bool { return runtime.NumGoroutine() <= before+5 }, "no goroutine is left of ten runs; had %d", before)
+	})
+}

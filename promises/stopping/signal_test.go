@@ -1,0 +1,172 @@
+package stopping
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestNothingStartsOnceRunHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		go func() { stopped <- c.Run(ctx) }()
+		synctest.Wait()
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			if _, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{}); err != nil {
+				return err
+			}
+			stop()
+			require.NoError(t, <-stopped)
+			<-time.After(15 * time.Second) // the slot set aside for the entry has lapsed
+			return nil
+		}))
+		synctest.Wait()
+		require.Zero(t, ran.Total())
+		row := store.Rows()[0]
+		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0), "somebody else may run it at once")
+		assert.Zero(t, row.DeliveryCount)
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		proxy, db := w.Proxied(true)
+		cfg.DB = db
+		c := w.New(cfg)
+		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		w.Backlog("close_order", 30)
+		late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=delivery_count+1"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		require.NoError(t, late.Await(t.Context()))
+		cancel()
+		require.NoError(t, harness.Next(t, ended))
+		require.Zero(t, ran.Total(), "what a late claim brings is not run")
+		require.Equal(t, 30, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "it is free for others at once")
+	})
+}
+
+func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB = db
+	c := w.New(cfg)
+	var ran atomic.Int64
+	_, err := compensator.HandleTx(c, "close_order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error {
+		ran.Add(1)
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Backlog("close_order", 3)
+	late := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"), Fault: faultproxy.DelayReply, Delay: 300 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	require.NoError(t, late.Await(t.Context()), "its transaction begins")
+	cancel()
+	require.NoError(t, harness.Next(t, ended))
+	require.Zero(t, ran.Load())
+	require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "nothing is spent")
+}
+
+// A batch that timed out, and breaks only when Run's context has ended, is not run again entry by entry.
+func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	g := harness.NewGate()
+	var called atomic.Int64
+	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		called.Add(1)
+		assert.NoError(t, g.PassDeaf(items[0].Entry))
+		<-ctx.Done() // timed out
+		return make([]error, len(items)+1)
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	w.Backlog("close_order", 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	g.Await(t)
+	cancel()
+	g.Open()
+	require.NoError(t, harness.Next(t, ended))
+	require.Equal(t, int64(1), called.Load())
+	require.Equal(t, 5, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0 AND process_count=0"), "nothing is spent")
+}
+
+func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T) {
+	server := testservers.NewSQL(t)
+	w := harness.WorldAt(t, server.Database(t))
+	c := w.New(w.Quick())
+	var ended atomic.Bool
+	var late, ran atomic.Int64
+	_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+		if ended.Load() {
+			late.Add(1)
+		}
+		ran.Add(1)
+		return nil
+	}, compensator.TypeConfig{Concurrency: 50})
+	require.NoError(t, err)
+	w.Backlog("close_order", 20_000)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	w.Eventually(func() bool { return ran.Load() > 500 }, "it works")
+	server.Pause()
+	harness.Elapse(200 * time.Millisecond) // what has been claimed is on its way
+	cancel()
+	harness.Elapse(50 * time.Millisecond)
+	ended.Store(true)
+	server.Resume()
+	require.NoError(t, harness.Next(t, done))
+	require.Zero(t, late.Load(), "handlers that started after the signal")
+	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
+}
+
+// An observer, or whatever else uses the processors, may hold up what has been let in.
+func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		t.Run(map[bool]string{true: "batch", false: "plain"}[batch], func(t *testing.T) {
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			var runs atomic.Int64
+			cfg.Observer.AttemptStarted = func(compensator.AttemptEvent) { cancel() }
+			c := w.New(cfg)
+			var err error
+			if batch {
+				_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error { runs.Add(1); return nil }, compensator.TypeConfig{})
+			} else {
+				_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { runs.Add(1); return nil }, compensator.TypeConfig{})
+			}
+			require.NoError(t, err)
+			w.Backlog("close_order", 5)
+			go func() { ended <- c.Run(ctx) }()
+			require.NoError(t, harness.Next(t, ended))
+			require.Zero(t, runs.Load())
+			require.Equal(t, 5, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"))
+		})
+	}
+}
