@@ -169,6 +169,6 @@ type execer interface {
 
 // script reads one of the library's own.
 func script(name string) (*redis.Script, error) {
-	text, err := os.ReadFile("../lua/" + name + ".lua")
+	text, err := os.ReadFile("../internal/redisqueue/lua/" + name + ".lua")
 	return redis.NewScript(string(text)), err
 }
