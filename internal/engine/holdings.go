@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -111,18 +112,21 @@ func (h *holdings) cancel(id processlog.ID, cause error) {
 	}
 }
 
-// hanging lists, by type, the entries whose handlers are stuck here where they leave no slot free: a claim of others would
-// meet them, one of ours needs a slot.
-func (h *holdings) hanging() map[*Type][]processlog.ID {
+// hanging lists the attempts whose handlers are stuck here and leave no slot of their type free: a claim of others would
+// meet their entries, one of ours needs a slot. By type and id, so that the same history makes the same claims.
+func (h *holdings) hanging() []*attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var byType map[*Type][]processlog.ID
+	var list []*attempt
 	for _, a := range h.held {
 		if a.hangsLocked() && a.t.slots.free() == 0 {
-			setIn(&byType, a.t, append(byType[a.t], a.row.ID))
+			list = append(list, a)
 		}
 	}
-	return byType
+	slices.SortFunc(list, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.t.Name, b.t.Name), a.row.ID.Compare(b.row.ID))
+	})
+	return list
 }
 
 // stuck lists the handlers that have outlived their timeout.

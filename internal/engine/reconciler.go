@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -239,8 +240,13 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 // countHanging claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
 // its last. Nothing of it runs.
 func (r *reconciler) countHanging() {
-	for t, ids := range r.holdings.hanging() {
-		found, err := r.claims.claimOnly(t, unleased(ids), len(ids), true)
+	hanging := grouped.By(r.holdings.hanging(), func(a *attempt) *Type { return a.t })
+	for _, t := range hanging.Order {
+		var want []processlog.Wanted
+		for _, a := range hanging.Groups[t] {
+			want = append(want, processlog.Wanted{ID: a.row.ID})
+		}
+		found, err := r.claims.claimOnly(t, want, len(want), true)
 		if err != nil {
 			continue // the next round tries again
 		}
