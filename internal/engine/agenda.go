@@ -20,9 +20,9 @@ const (
 // the scanner works it off.
 type agenda struct {
 	types *types
-	wake  chan struct{} // the scanner may be asleep
+	wake  chan struct{} // the scanner may be asleep; room for one, so that what is told while it works is not lost
 
-	mu    sync.Mutex // guards the fields below
+	mu    sync.Mutex // guards the fields below; taken before the mutex of a type's slots, never after it
 	names []string   // of the types, sorted; as they are when Run begins
 	scans map[string]*scan
 	peek  time.Time // when to ask the queue next
@@ -36,6 +36,7 @@ func newAgenda(t *types) *agenda {
 func (a *agenda) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// Nobody has listened since the last Run: what came due meanwhile is found by asking for everything once.
 	a.peek = time.Now()
 	a.names = a.types.names()
 	slices.Sort(a.names)
@@ -68,6 +69,7 @@ func (a *agenda) expect(businessType string, in time.Duration) {
 func (a *agenda) told(businessType string) {
 	var in time.Duration
 	a.mu.Lock()
+	// One process gets the entry. The others come for nothing, and the more often they do, the later they come.
 	if scan := a.scans[businessType]; scan != nil {
 		in = scan.holdBack()
 	}
@@ -84,6 +86,7 @@ func (a *agenda) free(t *Type, n int) {
 // cancel gives the slots back that a credit holds.
 func (a *agenda) cancel(businessType string, credit *credit) {
 	t := a.types.named(businessType)
+	// A credit that has lapsed is given back already: use counts none twice.
 	t.slots.use(credit, 0)
 	a.freed(t)
 }
@@ -92,6 +95,7 @@ func (a *agenda) cancel(businessType string, credit *credit) {
 func (a *agenda) freed(t *Type) {
 	a.mu.Lock()
 	scan := a.scans[t.Name]
+	// A handler that returns while nothing more is due must not have the scanner look at every type.
 	hungry := scan != nil && scan.wants(t, time.Now())
 	a.mu.Unlock()
 	if hungry {
@@ -103,13 +107,15 @@ func (a *agenda) freed(t *Type) {
 func (a *agenda) overflow(businessType string) {
 	a.mu.Lock()
 	if scan := a.scans[businessType]; scan != nil {
+		// Before the scanner is woken: the claim that begins then asks the database as well as the queue.
 		scan.backlog = true
 	}
 	a.mu.Unlock()
 	a.expect(businessType, 0)
 }
 
-// canClaim reports whether a claim of a type could begin now.
+// canClaim reports whether a claim of a type could begin now. Where none can, the news of a due entry is for others: kept
+// here, it would wait for a claim to end, a slot, or the end of the pause after a refusal.
 func (a *agenda) canClaim(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +134,12 @@ func (a *agenda) heard() []int {
 	return heard
 }
 
-// postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked.
+// postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked: an
+// older answer would hide an entry that was announced meanwhile, until the next look.
+//
+// Nor does it where the queue's word is not the last one: a claim under way says at its end when the next is worth it, a
+// backlog is what the queue does not know, and after a refusal due is the end of a pause. And never past the next look at
+// the queue, which says it again.
 func (a *agenda) postpone(businessType string, heard int, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,7 +175,7 @@ func (a *agenda) claimEnded(t *Type, got claimResult, fulls int) {
 	a.mu.Lock()
 	a.scans[t.Name].ended(got, fulls)
 	a.mu.Unlock()
-	a.poke()
+	a.poke() // there is room for another claim, and slots that this one has not used
 }
 
 // hasBacklog reports whether the database holds due entries of a type that the queue does not.

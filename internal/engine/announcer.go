@@ -77,7 +77,7 @@ func (n *announcer) announceBatch(batch []processlog.Announcement) {
 }
 
 // moveBatch tells of entries whose due moment somebody has moved: the place the queue knows, which may be a
-// lease's end, is no longer worth keeping.
+// lease's end, is no longer worth keeping. A new entry's is: whoever has leased it since runs it.
 func (n *announcer) moveBatch(batch []processlog.Announcement) {
 	ctx, cancel := n.queueCall()
 	defer cancel()
@@ -95,8 +95,10 @@ func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announce
 	}
 	n.losses.add(lost...)
 	for _, a := range batch {
+		// Only now: a claim that comes before the queue knows finds nothing.
 		n.agenda.expect(a.BusinessType, a.In)
 	}
+	// Where a claim can begin here the scanner is awake already. Every other process would come for nothing.
 	elsewhere := slices.DeleteFunc(heads, func(head string) bool {
 		t := n.types.accepting(head)
 		return t != nil && n.agenda.canClaim(t)
@@ -109,7 +111,7 @@ func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announce
 
 func (n *announcer) ackBatch(batch []ack) {
 	if !n.health.up() {
-		return
+		return // the queue's leases end by themselves, and a claim finds out what has become of the entries
 	}
 	byType := grouped.By(batch, func(a ack) string { return a.businessType })
 	for _, name := range byType.Order {

@@ -17,7 +17,10 @@ import (
 func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	var verdicts []error
 	whole := false
+	// No entry's values travel with it: in one entry's a batch would do all tenants' work as that one.
 	ctx, cancel := d.handlerContext(t, nil)
+	// A handler that ends its goroutine, or whose start the stop has overtaken, leaves whole false: all entries are
+	// dealt with from here.
 	defer func() {
 		cancel(nil)
 		if !whole {
@@ -45,6 +48,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	}
 }
 
+// callBatch returns what a batch answered, nil for no error at all, and whether that is a verdict for each entry.
 func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.Row) (verdicts []error, whole bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,6 +60,8 @@ func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.
 	if verdicts == nil {
 		return nil, true
 	}
+	// Errors of a batch that ran out of time may be no entry's own: each counts only once it has run alone (G7). All
+	// nil is a success, however late.
 	timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout) && slices.ContainsFunc(verdicts, func(err error) bool { return err != nil })
 	return verdicts, len(verdicts) == len(rows) && !timedOut
 }
@@ -69,6 +75,7 @@ func (d *dispatcher) again(a *attempt) {
 	failpoint.Reach(failpoint.BatchBroken)
 	tell(d.base, d.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
+	// It is held and counted already: whoever waits for handlers goes on waiting for this one.
 	d.prepare(a)
 	go d.attempt(a)
 }
@@ -85,6 +92,7 @@ func (d *dispatcher) over(a *attempt) error {
 		return processlog.ErrLeaseLost // it was asked for anew, and was not to be had
 	case !a.gone:
 		return nil
+	// The context keeps its first cause, and tells of no loss or cancellation that came after the batch's timeout.
 	case errors.Is(cause, processlog.ErrTimeout):
 		return processlog.ErrLeaseLost // cancelled or not
 	default:
@@ -97,6 +105,7 @@ func (d *dispatcher) over(a *attempt) error {
 func (d *dispatcher) renewLate(t *Type, batch []*attempt) {
 	var late []*attempt
 	for _, a := range batch {
+		// One whose lease runs is renewed with the next round, as any.
 		if d.beginAnew(a) {
 			late = append(late, a)
 		}

@@ -44,16 +44,20 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging
 	token := processlog.NewToken()
 	ctx, cancel := c.statement()
 	defer cancel()
-	asked := time.Now()
+	asked := time.Now() // before the claim: its leases run while the answer is on its way (G16)
 	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	c.saw(troubleClaim, err)
+	// Before anything starts: the claim may have been answered by another server than the last one, which knows less
+	// (G19).
 	if err == nil && !c.witness.trusts(found.Mine, asked) {
 		err = c.witness.refusal()
 	} else if err != nil {
 		c.witness.doubt()
 	}
 	if err != nil {
+		// Its COMMIT may have arrived, whatever the error says: nothing runs, and no lease is left behind to count as
+		// lost.
 		p.settle(nil)
 		c.releaseUnknown(want, token)
 		return claimed{}, err
@@ -61,7 +65,8 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging
 	p.settle(found.Mine)
 	found = p.leave(found)
 	found.Waiting = append(found.Waiting, owed...)
-	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)] // nothing is wrong with what came too late
+	// Nothing is wrong with what came when there was no room left. It stands last, for room never grows again.
+	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)]
 	return claimed{found, asked}, nil
 }
 
@@ -74,7 +79,8 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 	return want
 }
 
-// release undoes a claim that ran nothing, and offers the entry to whoever is free.
+// release undoes a claim that ran nothing, and offers the entry to whoever is free. One that is owed is
+// announced to nobody: it cannot be claimed until it is paid, or its lease has ended.
 func (c *claims) release(token processlog.Token, entries ...processlog.Announcement) {
 	ids := make([]processlog.ID, len(entries))
 	for i, e := range entries {

@@ -33,6 +33,7 @@ func newDebts(b *base) *debts {
 	return d
 }
 
+// owe counts, because of two claims under way at once both may have asked for an entry.
 func (d *debts) owe(ids []processlog.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +72,8 @@ func (d *debts) without(want []processlog.Wanted) (rest []processlog.Wanted, owe
 	return rest, owed
 }
 
-// release reports whether the leases are given back; otherwise they are owed.
+// release reports whether the leases are given back; otherwise they are owed. The first try is the caller's own, so that
+// what is given back is free before anybody is told of it.
 func (d *debts) release(ids []processlog.ID, token processlog.Token) bool {
 	owed := debt{ids, token}
 	if d.pay(owed) {
@@ -91,7 +93,7 @@ func (d *debts) pay(owed debt) bool {
 	return err == nil
 }
 
-// payDebts tries until the database answers. What somebody else has claimed since carries another token, and stays his.
+// payAll tries until the database answers. What somebody else has claimed since carries another token, and stays his.
 func (d *debts) payAll(batch []debt) {
 	for _, owed := range batch {
 		for failures := 1; !d.pay(owed); failures++ {

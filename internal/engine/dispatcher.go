@@ -59,6 +59,7 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 			d.takeOut(a)
 			continue
 		}
+		// Its place was taken when the claim picked it; from here on the attempt gives it back.
 		a.suspect.Store(lost >= suspectAfter)
 		attempts = append(attempts, a)
 	}
@@ -70,16 +71,20 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 // takeOut ends an entry whose leases keep ending with no outcome.
 func (d *dispatcher) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
+	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
 	stuck, _ := d.holdings.holds(&a.row)
 	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})
 	d.agenda.free(a.t, 1)
 }
 
+// giveBack hands back what may not start. No handler was called, so nothing is counted (G15, G16).
 func (d *dispatcher) giveBack(t *Type, attempts []*attempt) {
 	entries := make([]processlog.Announcement, len(attempts))
 	for i, a := range attempts {
 		entries[i] = processlog.Announcement{BusinessType: t.Name, ID: a.row.ID}
 	}
+	// The slots first: the statement may wait for the database. The places in quarantine last: as long as the lease
+	// stands, a death counts against its entry.
 	d.agenda.free(t, len(attempts))
 	d.claims.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
@@ -123,6 +128,7 @@ func (d *dispatcher) prepare(a *attempt) {
 	ctx, cancel := d.handlerContext(a.t, own)
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
+	// Also for an entry of a broken batch: it begins anew, and what was found of the batch's handler is not its own.
 	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
 	a.anew = false
 }
@@ -182,11 +188,13 @@ func panicked(p any) error { return &processlog.PanicError{Value: p, Stack: debu
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
 	failpoint.Reach(failpoint.HandlerReturned)
+	// Before the context is let go of, which would be the cause otherwise.
 	cause := cmp.Or(end.cause, context.Cause(a.ctx))
 	a.cancel(nil)
 	tell(d.base, d.Observer.AttemptEnded, a.event(end.err))
 	d.troubles.attempted(a.t.Name, end.err)
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
+	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
 	a.returned.Store(true)
 	switch {
 	case end.unstarted:
@@ -195,6 +203,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	case end.settled:
 		d.witness.memory.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, a.started)
 		d.settler.settled(s, processlog.Settled{Applied: true})
+	// Effect and outcome went back together: there is nothing to store, and whoever moved the entry on has it (G5).
 	case end.err == errFenceLost:
 		d.settler.settled(s, processlog.Settled{})
 	default:

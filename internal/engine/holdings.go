@@ -35,6 +35,8 @@ func (h *holdings) admit(run context.Context, attempts []*attempt) (admitted, re
 	admitted = attempts[:0]
 	now := time.Now()
 	for _, a := range attempts {
+		// All under one lock: of two claims of one entry one gets in, and a drain that comes after the end of Run's
+		// context finds every handler counted that can still start (G15, G16).
 		if run.Err() != nil || h.held[a.holding()] != nil || now.After(a.leaseEnd) {
 			a.cancel(nil)
 			refused = append(refused, a)
@@ -60,6 +62,7 @@ func (h *holdings) holds(row *processlog.Row) (a *attempt, stuck bool) {
 // it holds, and a claim would find the entry as if nothing had come of it.
 func (h *holdings) forget(a *attempt) {
 	h.mu.Lock()
+	// What takes an entry out was never let in, and must not forget the stuck attempt beside it.
 	if h.held[a.holding()] == a {
 		delete(h.held, a.holding())
 	}
@@ -69,6 +72,7 @@ func (h *holdings) forget(a *attempt) {
 
 // leaveQuarantine lets the next suspect in.
 func (h *holdings) leaveQuarantine(a *attempt) {
+	// Once: a handler that was found stuck has left, and may return all the same.
 	if a.suspect.CompareAndSwap(true, false) {
 		h.quarantine.leave(a.t, lostLeases(&a.row))
 		h.agenda.overflow(a.t.Name) // others like it were refused meanwhile
@@ -106,6 +110,7 @@ func (h *holdings) cancel(id processlog.ID, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range h.held {
+		// In every epoch: a person may have requeued it while a handler of the one before ran on.
 		if a.row.ID == id {
 			a.endLocked(cause)
 		}

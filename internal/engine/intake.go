@@ -40,6 +40,8 @@ type intake struct {
 }
 
 func (in *intake) open() *intake {
+	// What is read back or claimed holds slots, which bound it. What is resolved is bounded by nothing but the users'
+	// commits.
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
@@ -55,11 +57,13 @@ func (in *intake) route(fresh []freshEntry) {
 		t := in.types.accepting(f.businessType)
 		switch {
 		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
+			// Nobody to run it here, or not now: the queue tells whoever has it when it is due.
 			announce = append(announce, f)
 		case f.id.IsZero():
 			in.resolveOrDrop(f)
 		case f.credit != nil:
 			verify = append(verify, f)
+		// With no slot, or outcomes waiting, it is the queue's: whoever is free claims it.
 		case !in.settler.behind() && t.slots.take(1) == 1:
 			claim = append(claim, f)
 		default:
@@ -68,6 +72,7 @@ func (in *intake) route(fresh []freshEntry) {
 	}
 	in.verify.Add(verify...)
 	in.claim.Add(claim...)
+	// Those are read back by nobody here until they are due: the next check of the log asks whether they are there.
 	in.witness.recorded(announce)
 	in.announceFresh(announce)
 }
@@ -122,8 +127,10 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 		found = append(found, f)
 	}
 	failpoint.Reach(failpoint.IDsResolved)
+	// The same ways once more, now that they have a name.
 	in.route(found)
 	if err == nil {
+		// Only an answer says that something is not there.
 		in.missing.report(unfound)
 	}
 }
@@ -137,7 +144,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	}
 	ctx, cancel := in.statement()
 	defer cancel()
-	asked := time.Now()
+	asked := time.Now() // before the question: the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
 	in.saw(troubleReadBack, err)
 	in.witness.sawRead(rows, asked)
@@ -162,13 +169,18 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 // whose credit lapsed, is claimed anew.
 func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time) {
 	t := in.types.named(f.businessType)
+	// Any write since the INSERT, a claim, a cancellation, makes it another's; and so does a token that is not this
+	// call's, under an id that was given out again (G2).
 	if row == nil || row.Version != 0 || row.Token != f.token || row.State != processlog.Pending {
 		in.giveBack(f)
 		return
 	}
+	// A born lease runs from the INSERT. What a late commit has left of it may end before it is renewed, and another
+	// process would run the entry, too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
 	case !in.types.accepts.Load(), in.witness.stopped() != nil:
+		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
 		if slot {
 			in.agenda.free(t, 1)
 		}
@@ -176,6 +188,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	case slot && intime:
 		in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
 	case slot || t.slots.take(1) == 1:
+		// Claimed under the token it was born with, it is not counted again: that lease has run nothing.
 		in.claim.Add(f)
 	default:
 		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})

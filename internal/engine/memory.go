@@ -9,8 +9,8 @@ import (
 
 const (
 	testimoniesKept = 512 // bounds what a process can list as lost
-	doubtsKept      = 32
-	sweepMost       = 32
+	doubtsKept      = 32  // entries recorded here that a check asks for
+	sweepMost       = 32  // of all that is remembered, how many a check asks for: after sixteen all had their turn
 
 	// trailRounds is how many rounds of the reconciler the trail covers: between two of them, much more may be seen
 	// than is kept.
@@ -47,12 +47,15 @@ func storedAs(o *processlog.Outcome, token processlog.Token) processlog.Version 
 func (s *testimony) refutes(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
+		// Later it may have been purged, and only a younger purge leaves a note.
 		return time.Since(s.at) < TestimonyLife
 	case found.IdempotentID != s.IdempotentID, found.Number < s.Number, found.Epoch < s.Epoch:
 		return true
 	case found.Token == s.Token:
 		return false
 	}
+	// Another's mark: under the same number that write stands where ours was; at a higher one it is as it should be,
+	// except over a success of the same epoch, which nobody but a person writes over (G3).
 	return found.Number == s.Number || (s.State == processlog.Succeeded || s.State == processlog.Compensated) && found.Epoch == s.Epoch
 }
 
@@ -97,9 +100,11 @@ func (m *memory) sawStored(batch []settlement, results []processlog.Settled, ask
 func (m *memory) rememberLocked(s testimony) {
 	if time.Since(m.began) > m.part {
 		m.began, m.at = time.Now(), (m.at+1)%trailParts
+		// The first of each part stays: an answer that was long on its way is not to be covered by the next one.
 		m.trail[m.at] = [2]testimony{s}
 	}
 	m.trail[m.at][1] = s
+	// Ids grow: these are about the newest, each entry once.
 	m.seen[s.ID.Row()%testimoniesKept] = s
 }
 
@@ -110,6 +115,7 @@ func (m *memory) refuted(rows []processlog.Row) (list []testimony) {
 	defer m.mu.Unlock()
 	for i := range rows {
 		s := &m.seen[rows[i].ID.Row()%testimoniesKept]
+		// The place may be another entry's by now.
 		if s.ID == rows[i].ID && s.refutes(versionOf(&rows[i]), true) {
 			list = append(list, *s)
 		}
@@ -173,6 +179,7 @@ func (m *memory) takeDoubts() (list []freshEntry) {
 func (m *memory) prove(doubts []freshEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []freshEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// A part of their own, or the loss of what was seen last before them would show nowhere.
 	if len(doubts) > 0 {
 		m.began = time.Time{}
 	}
@@ -191,9 +198,10 @@ func (m *memory) prove(doubts []freshEntry, found map[processlog.ID]processlog.V
 func (m *memory) doubt(fresh []freshEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// Of a bulk the last ones: what a database loses is the end of its history.
 	for _, f := range fresh[max(0, len(fresh)-doubtsKept):] {
 		if f.id.IsZero() {
-			continue
+			continue // no id to ask for
 		}
 		m.doubts[m.next] = f
 		m.next = (m.next + 1) % doubtsKept

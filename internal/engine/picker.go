@@ -8,6 +8,7 @@ import (
 
 // picker takes of the claimable entries only what this process can do something with, and of those that may have killed
 // a process only a few, or one, at a time: claiming the others would count against them although they never ran.
+// It is asked while the rows are locked, so it looks into maps and waits for nobody.
 type picker struct {
 	t        *Type
 	holdings *holdings
@@ -20,6 +21,7 @@ type picker struct {
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
+	// First, so that no suspect takes a place in quarantine for nothing.
 	if p.room == 0 {
 		p.spare++
 		return false
@@ -37,10 +39,14 @@ func (p *picker) accept(row *processlog.Row) bool {
 func (p *picker) mayHave(row *processlog.Row) bool {
 	held, stuck := p.holdings.holds(row)
 	switch {
+	// The handler has returned meanwhile: it would be claimed to run, and no slot was taken for that.
 	case p.hanging && !stuck:
 		return false
+	// Run beside itself, or taken for lost while its success waits to be stored (G8, G16). Of a stuck one, free since
+	// its lease has ended or due since somebody has set it: the shorter of both is how long others have had for it.
 	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
+	// It is claimed to be taken out, and runs nothing: it needs no place in quarantine.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -57,8 +63,8 @@ type suspect struct {
 	lost int
 }
 
-// lost counts the leases in a row that ended with no outcome. One that the entry was born with here is not over: it is taken
-// on, however late the commit was.
+// lost counts the leases in a row that ended with no outcome, as lostLeases does of a row that this claim has
+// counted. One that the entry was born with here is not over: it is taken on, however late the commit was.
 func (p *picker) lost(row *processlog.Row) int {
 	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.want, processlog.Wanted{ID: row.ID, Token: row.Token}) {
 		return row.DeliveryCount - 1

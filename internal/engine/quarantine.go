@@ -42,6 +42,7 @@ func (q *quarantine) enter(t *Type, lost int) bool {
 	case q.alone:
 		return false
 	case lost >= aloneAfter && q.total > 0:
+		// Those of the first kind would follow each other, and never be all gone.
 		q.turn = time.Now().Add(turnWait)
 		return false
 	case lost >= aloneAfter:

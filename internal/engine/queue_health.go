@@ -33,6 +33,7 @@ func newQueueHealth(b *base, t *types) *queueHealth {
 func (h *queueHealth) up() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// No reconciler probes there, and nothing else would ever find out.
 	if h.down && !h.types.accepts.Load() && time.Since(h.tried) > h.PollInterval {
 		h.tried = time.Now()
 		return true

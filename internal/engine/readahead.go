@@ -57,6 +57,8 @@ func (r *readAhead) missing(n int) int {
 	if len(r.ids) > 0 {
 		return 0
 	}
+	// What cannot run here, and what another claim of ours is at, comes first in every reading: without room for both
+	// it would bring nothing new.
 	return n*r.claims + r.inFront + len(r.out)
 }
 
@@ -65,21 +67,24 @@ func (r *readAhead) fill(found []processlog.ID, limit int) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.more = len(found) == limit
+	// The database offers them until that claim has committed: two claims would have the same ones.
 	r.ids = slices.DeleteFunc(found, func(id processlog.ID) bool {
 		_, out := r.out[id]
 		return out
 	})
+	// The claims of this reading count anew.
 	inFront, r.inFront = r.inFront, 0
 	return inFront
 }
 
+// hand gives a claim its share, which is out until it has been tried.
 func (r *readAhead) hand(n int, fresh bool) share {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = min(n, len(r.ids))
-	ids := r.ids[:n:n]
+	ids := r.ids[:n:n] // what is added to a share must not run into the next one
 	if r.ids = r.ids[n:]; len(r.ids) == 0 {
-		r.ids = nil
+		r.ids = nil // sixteen claims' worth is not kept at rest
 	}
 	for _, id := range ids {
 		r.out[id] = struct{}{}
@@ -95,7 +100,9 @@ func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 	for _, id := range s.ids {
 		delete(r.out, id)
 	}
+	// One statement looks no further: more than that hold up those behind until they are fewer.
 	r.inFront = min(r.inFront+standing(found), processlog.MaxRows)
+	// Tried to its end, what others have worked off would cost a claim for each few entries of it.
 	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused) {
 		r.ids, r.claims = nil, 1
 		return

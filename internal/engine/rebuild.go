@@ -22,7 +22,7 @@ const (
 
 // losses are the types of which the queue said that it has lost entries, until the reconciler takes them.
 type losses struct {
-	news chan struct{}
+	news chan struct{} // room for one: what is lost while the reconciler is busy is news once more
 
 	mu    sync.Mutex // guards types
 	types map[string]struct{}
@@ -75,7 +75,8 @@ func (r *reconciler) begin(ctx context.Context, lost []string) rebuilding {
 	return b
 }
 
-// end tells the queue that everything of the types was announced but of those missed. It returns those that are whole:
+// end tells the queue that everything of the types was announced but of those missed: called whole too soon, nobody would
+// announce the rest. It returns those that are whole:
 // of the others something was lost meanwhile.
 func (r *reconciler) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
@@ -98,7 +99,7 @@ func (r *reconciler) restore(ctx context.Context) {
 	}
 	heads, err := r.heads(ctx)
 	if err != nil {
-		return // others take over
+		return // no type is whole: others take over once rebuildPeriod is past
 	}
 	heads = slices.DeleteFunc(heads, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event ReconciledEvent

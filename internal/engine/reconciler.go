@@ -103,9 +103,12 @@ func (r *reconciler) round(ctx context.Context) {
 		return // the end of Run and the end of the wait may both have come
 	}
 	leads := r.probe(ctx)
+	// Before anything is claimed: the database may know less than this process has seen (G19).
 	r.witness.round()
 	rebuild := leads && r.rebuild && !r.Local
 	var b rebuilding
+	// Before the first head is read: should entries be lost again while they are announced, the mark goes with them,
+	// and no type is called whole (G10).
 	if rebuild {
 		b = r.begin(ctx, slices.Sorted(slices.Values(r.types.names())))
 	}
@@ -117,9 +120,12 @@ func (r *reconciler) round(ctx context.Context) {
 	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
 	r.pollAll(ctx, heads, &event)
 	r.countHanging()
+	// Who does not lead announces, too, while the queue lacks what he alone was to tell it: that need not wait for
+	// the leader's next round.
 	if leads || r.owes && r.announcer.health.up() {
 		missed := r.announceAll(ctx, heads, rebuild, &event)
 		if len(missed) == 0 {
+			// Only the leader announces the whole horizon: another one, who may lead next, still owes it.
 			r.owes, r.rebuild = false, r.rebuild && !leads
 		}
 		r.end(ctx, b, missed)
@@ -136,6 +142,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
 		case t != nil && !r.announcer.health.up():
+			// With no queue to say when, this is the clock: the scanner asks the database then.
 			r.agenda.expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
 			event.Polled += r.poll(ctx, t, head.State)
@@ -165,6 +172,7 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	defer cancel()
 	kept, err := r.Queue.Kept(ctx)
 	failpoint.Reach(failpoint.EpochRead)
+	// Before the lead is taken: behind another database's prefix nothing is to be announced.
 	if err == nil {
 		err = r.checkOwner(ctx, kept)
 	}
@@ -173,6 +181,7 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
 	r.announcer.health.probed(err)
+	// Told once, and kept here until a round has announced everything.
 	if r.announcer.health.takeGaps() {
 		r.owes = true
 	}
@@ -208,6 +217,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if r.settler.behind() {
 		return 0
 	}
+	// Counted now and taken once it is known how many are overdue: no slot stands empty while the log is read.
 	limit := min(t.slots.free(), processlog.MaxRows)
 	if limit == 0 {
 		return 0
@@ -232,7 +242,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	}
 	r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	if len(overdue) == limit {
-		r.agenda.overflow(t.Name)
+		r.agenda.overflow(t.Name) // there may be more: the scanner goes on without waiting for the next round
 	}
 	return len(found.Mine)
 }
@@ -246,6 +256,7 @@ func (r *reconciler) countHanging() {
 		for _, a := range hanging.Groups[t] {
 			want = append(want, processlog.Wanted{ID: a.row.ID})
 		}
+		// No slot is asked for: the stuck handlers have them all, and no claim would ever meet their entries.
 		found, err := r.claims.claimOnly(t, want, len(want), true)
 		if err != nil {
 			continue // the next round tries again
@@ -271,6 +282,7 @@ func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild
 	}
 	if head.DueIn < -r.grace() {
 		overdue := window
+		// What is leased runs, or comes due again when its lease ends: the queue has forgotten nothing.
 		overdue.To, overdue.Free = -r.grace(), true
 		if announced, complete = r.announceWindow(ctx, overdue, scanPage); !complete {
 			return announced, false

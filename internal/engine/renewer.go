@@ -93,18 +93,21 @@ func newest(due []*attempt) []*attempt {
 	return kept
 }
 
+// renewAll renews the leases of attempts of one length of lease, and ends those that are no longer this process's. It is
+// bound to Close and not to Run: outcomes are waited for long after that (G8, G15).
 func (r *renewer) renewAll(lease time.Duration, attempts []*attempt) {
 	held := make([]processlog.Held, len(attempts))
 	for i, a := range attempts {
 		held[i] = processlog.Held{ID: a.row.ID, Version: a.row.Version}
 	}
+	// A round asks when less than two thirds are left: where no answer comes there is time for another try.
 	ctx, cancel := context.WithTimeout(r.work, min(lease/3, statementTimeout))
 	defer cancel()
-	asked := time.Now()
+	asked := time.Now() // before the question, as a claim's (G16)
 	lost, err := r.Store.Renew(ctx, held, lease)
 	r.saw(troubleRenew, err)
 	if err != nil {
-		return
+		return // the next round asks again, or finds that the lease has ended meanwhile
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
 	gone := make(map[processlog.ID]bool, len(lost))

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// claimsInFlight is how many claims of one type run at once.
+	// claimsInFlight is how many claims of one type run at once. With one, what comes due during a claim would wait for its
+	// end: half of its lateness.
 	claimsInFlight = 2
 
 	// wakeSpread keeps instances that wake for the same entry from coming in step: for each claim in a row that came
@@ -18,20 +19,21 @@ const (
 	mostVain   = 5
 
 	// claimPace is how long a claim waits at most after the transaction of another has begun, unless there is more due than
-	// one takes.
+	// one takes. Claims of an entry or two that follow each other at once are each a transaction with a synced write, which
+	// the commits of the business wait for.
 	claimPace = 2 * time.Millisecond
 )
 
-// scan is what the scanner knows of one type; scanner.mu guards it.
+// scan is what the scanner knows of one type; agenda.mu guards it.
 type scan struct {
 	due      time.Time        // the next moment worth a claim; far away when nothing is known
 	closed   time.Time        // no claim before, because the database refused one; zero: it did not
 	pace     groupcommit.Pace // of the claims' transactions
-	heard    int              // how often due may have changed
+	heard    int              // how often due may have changed: an answer that was asked for before is out of date
 	claiming int
 	vain     int  // claims in a row that found the queue with nothing due: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
-	fulls    int  // how many claims did
+	fulls    int  // how many claims did: one that found less can tell whether another has found more since it began
 	backlog  bool // the database holds due entries the queue does not
 	failures int  // claims in a row that the database refused
 	ahead    *readAhead
@@ -47,6 +49,7 @@ func (scan *scan) wants(t *Type, now time.Time) bool {
 	case scan.claiming == claimsInFlight:
 		return false
 	case scan.full:
+		// Small claims beside the first cost a transaction each, and bring little of a backlog that it takes whole.
 		return t.slots.free() >= min(t.Concurrency/4, processlog.MaxRows/2)
 	}
 	return due
@@ -57,6 +60,7 @@ func (scan *scan) holdBack() time.Duration {
 	if scan.vain == 0 {
 		return 0
 	}
+	// Drawn anew each time, so that processes which have come in step get out of it.
 	return jitter.N(time.Duration(min(scan.vain, mostVain)) * wakeSpread)
 }
 
@@ -72,6 +76,7 @@ func (scan *scan) sooner(due time.Time) bool {
 	if paced := scan.pace.Next(); due.Before(paced) {
 		due = paced
 	}
+	// Whatever is heard of a type that the database has just refused: asked at once it would be a hot loop.
 	if due.Before(scan.closed) {
 		due = scan.closed
 	}
@@ -86,6 +91,7 @@ func (scan *scan) sooner(due time.Time) bool {
 // began.
 func (scan *scan) ended(got claimResult, fulls int) {
 	scan.claiming--
+	// A look at the queue that was asked before this claim ended knows nothing of it.
 	scan.heard++
 	switch {
 	case got.full:
@@ -93,6 +99,7 @@ func (scan *scan) ended(got claimResult, fulls int) {
 		scan.fulls++
 	case scan.fulls == fulls:
 		scan.full = false
+		// Of what the queue does not know only the database can say that it is worked off.
 		scan.backlog = scan.backlog && !got.drained
 	}
 	scan.failures = got.failures(scan.failures)
@@ -103,11 +110,14 @@ func (scan *scan) ended(got claimResult, fulls int) {
 func (scan *scan) next(got claimResult) {
 	scan.closed = time.Time{}
 	if got.err != nil {
+		// Left full, the type would want the next claim now, and not after the pause.
 		scan.full = false
 		scan.closed = time.Now().Add(delay(claimBackoff, scan.failures))
 		scan.due = scan.closed // whatever was heard meanwhile
 		return
 	}
+	// Never is the longest duration there is: anything added to it is past, and the type due in a hot loop. The next
+	// look says more anyway.
 	wait := min(max(got.next, 0), 2*peekInterval)
 	if got.nothing {
 		scan.vain++
@@ -122,12 +132,12 @@ var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
 // claimResult is how a claim went.
 type claimResult struct {
-	nothing bool // the queue had nothing due: another instance was faster
-	full    bool // as many were due as asked for
-	lost    bool // the queue has lost entries of the type
-	drained bool // the database was asked and had less than asked for
-	next    time.Duration
-	err     error // of the database
+	nothing bool          // the queue had nothing due: another instance was faster
+	full    bool          // as many were due as asked for
+	lost    bool          // the queue has lost entries of the type
+	drained bool          // the database was asked and had less than asked for
+	next    time.Duration // until the queue has another one due; Never: it was not asked, or has said so already
+	err     error         // of the database
 }
 
 func (r claimResult) failures(before int) int {

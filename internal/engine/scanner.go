@@ -26,9 +26,11 @@ type scanner struct {
 	dispatcher *dispatcher
 }
 
+// run claims what is due until ctx ends, and waits for the claims it has begun.
 func (s *scanner) run(ctx context.Context) {
 	s.agenda.prepare()
 	var claims sync.WaitGroup
+	// What claims bring is started, or given back, before Run looks for handlers to wait for (G15).
 	defer claims.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -40,7 +42,7 @@ func (s *scanner) run(ctx context.Context) {
 		case <-s.agenda.wake:
 		}
 		if ctx.Err() != nil {
-			return // both may have come
+			return // both may have come, and a claim sent now would be given back (G15)
 		}
 		timer.Reset(s.step(ctx, &claims))
 	}
@@ -54,23 +56,30 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	now := time.Now()
 	if !now.Before(a.peek) {
 		a.peek = now.Add(s.types.peekEvery())
+		// Apart from the claims: a queue that is silent for two seconds must not hold up types whose due moments are
+		// known.
 		claims.Go(func() { s.look(ctx) })
 	}
+	// The database has gone back (G19). A person who says go on wakes this loop.
 	if s.witness.stopped() != nil {
 		return peekInterval
 	}
 	if s.settler.behind() {
+		// More attempts would only wait for their outcomes to be stored, and leases would end meanwhile (G8).
 		return behindPause
 	}
 	next := a.peek
 	for _, name := range a.names {
 		scan, t := a.scans[name], s.types.named(name)
 		for scan.wants(t, now) {
+			// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass,
+			// and that counts (G16).
 			n := t.slots.take(processlog.MaxRows)
 			if n == 0 {
 				break
 			}
 			scan.claiming++
+			// What is known to be due is this claim's. A second one is for what is heard from here on.
 			scan.due = now.Add(2 * peekInterval)
 			fulls := scan.fulls
 			claims.Go(func() { s.claim(t, n, fulls) })
@@ -89,13 +98,14 @@ func (s *scanner) look(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	heard, names := s.agenda.heard(), s.agenda.names
+	heard, names := s.agenda.heard(), s.agenda.names // before the question: what comes meanwhile is newer than its answer
 	waits, lost, err := s.Queue.Peek(ctx, names)
 	s.announcer.health.saw(err)
 	if err != nil {
 		return
 	}
 	for i, wait := range waits {
+		// One of the two: later only if nothing else was heard, sooner in any case.
 		s.agenda.postpone(names[i], heard[i], wait)
 		s.agenda.expect(names[i], wait)
 	}
@@ -103,7 +113,7 @@ func (s *scanner) look(ctx context.Context) {
 }
 
 // lost tells that the queue may hold a part of some types' entries only: the database is asked as well, now and each
-// time the queue is, and that more often.
+// time the queue is, and that more often. Nobody knows when those come due that it has forgotten, until it is rebuilt (G10).
 func (s *scanner) lost(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
@@ -134,6 +144,8 @@ func (s *scanner) claimDue(t *Type, n int) claimResult {
 	if !ok {
 		return s.claimFromStore(t, n)
 	}
+	// The queue had less than there are slots, and may not know the rest. What the database has refused it would
+	// refuse again.
 	if (backlog || got.lost) && got.err == nil && !got.full {
 		return s.alsoFromStore(t, n, got)
 	}
@@ -142,7 +154,9 @@ func (s *scanner) claimDue(t *Type, n int) claimResult {
 
 // alsoFromStore goes on where the queue had less than it was asked for.
 func (s *scanner) alsoFromStore(t *Type, n int, got claimResult) claimResult {
+	// What the queue has said is kept: the database's answer tells nothing of what comes next.
 	s.agenda.expect(t.Name, got.next)
+	// The rest of the slots went back when the queue had answered.
 	if n = t.slots.take(n); n == 0 {
 		got.full = true // as soon as a slot is free
 		return got
@@ -171,8 +185,10 @@ func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
 	s.agenda.began(t, began)
 	full := len(leased.IDs) == n
 	if !full {
+		// Before the transaction, not after it: what comes due during it has a claim of its own.
 		s.agenda.expect(t.Name, leased.Next)
 	}
+	// The queue's lease is no claim (G10): whether the entry is due, free and there at all the database says.
 	found, err := s.claims.claim(t, unleased(leased.IDs), len(leased.IDs))
 	s.agenda.ended(t, time.Since(began))
 	s.returnToQueue(t, leased, found.Claimed, err)
@@ -185,7 +201,7 @@ func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
 }
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
-// others come due again.
+// others come due again. Left alone, the queue would offer them to nobody for a lease.
 func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found processlog.Claimed, err error) {
 	var acks []ack
 	add := func(id processlog.ID, remove bool, in time.Duration) {
@@ -193,16 +209,20 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found process
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
+			// The claim's end is unknown, and what it may have taken is given back. Apart from each other, for others
+			// have the same database.
 			add(id, false, processlog.LockedRetry+jitter.N(10*processlog.LockedRetry))
 		}
 	}
 	for _, id := range found.Gone {
+		// It has ended, or was never committed: offered again it would cost a claim each time.
 		add(id, true, 0)
 	}
 	for _, w := range found.Waiting {
 		add(w.ID, false, w.In)
 	}
 	for i := range found.Refused {
+		// A row that got the id of one of this type is not this queue's (G10).
 		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, refusedRetry)
 	}
 	if len(acks) > 0 {
@@ -225,6 +245,7 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 		return claimResult{next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
+	// It may ask for more than there are slots, and takes n at most: what stands in front may not be to be had.
 	found, err := s.claims.claim(t, unleased(share.ids), n)
 	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
 	s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)

@@ -21,7 +21,8 @@ type settlement struct {
 	takesOut bool             // for lost leases: nobody has reported it
 }
 
-// settler stores outcomes, the database first and the queue second.
+// settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
+// entry that has ended, which a claim finds out; the other way round the queue would know nothing of one that has not.
 type settler struct {
 	*base
 	agenda    *agenda
@@ -46,6 +47,8 @@ func (s *settler) open() *settler {
 // settleBatch writes outcomes, the database first and the queue second.
 func (s *settler) settleBatch(batch []settlement) {
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
+	// A statement names an entry once. A person's Requeue makes a second attempt beside the one before, a take-out
+	// comes beside its stuck handler's own word.
 	seen := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
 		again := seen[o.outcome.ID]
@@ -57,6 +60,8 @@ func (s *settler) settleBatch(batch []settlement) {
 	if len(twice) > 0 {
 		s.lane.Add(twice...)
 	}
+	// What was offered before, and may have been written, goes under the token of that try, which tells it from
+	// another's write (G8).
 	byToken := grouped.By(batch, func(o settlement) processlog.Token { return o.token })
 	for _, token := range byToken.Order {
 		if group := byToken.Groups[token]; token == (processlog.Token{}) {
@@ -70,7 +75,7 @@ func (s *settler) settleBatch(batch []settlement) {
 // settleUnder writes outcomes that share a token.
 func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 	for i := range batch {
-		batch[i].token = token
+		batch[i].token = token // before it is sent: a row that is busy comes again under it
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
 	asked := time.Now()
@@ -90,6 +95,7 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 		if batch = s.withdraw(batch); len(batch) == 0 {
 			return nil, nil
 		}
+		// Neither Run's context nor a handler's: what was done is stored also while Run stops (G15).
 		ctx, cancel := s.statement()
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
@@ -134,6 +140,7 @@ var settleBackoff = jitter.Exponential(200*time.Millisecond, stopPatience/2) // 
 // settled deals with the answer to one outcome.
 func (s *settler) settled(done settlement, r processlog.Settled) {
 	a, o := done.a, done.outcome
+	// One whose row is locked is held on: its lease is renewed, and no claim here takes it, until it is stored.
 	if !r.Busy {
 		s.holdings.forget(a)
 	}
@@ -143,6 +150,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		s.slow.Add(done)
 		return
 	case !r.Applied:
+		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
 		s.Log.Log(context.Background(), droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
 		tell(s.base, s.Observer.OutcomeDropped, event)
@@ -164,7 +172,7 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 }
 
 // settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they
-// would hold up the others.
+// would hold up the others: each offer may cost a wait for the lock.
 func (s *settler) settleSlowly(batch []settlement) {
 	if s.pause(processlog.LockedRetry) {
 		s.settleBatch(batch)

@@ -12,7 +12,7 @@ type slots struct {
 	credit time.Duration // how long a reservation of an open transaction holds
 
 	mu        sync.Mutex // guards the fields below
-	running   int
+	running   int        // claims that are under way, and handlers; more than size where some were overdrawn
 	reserved  int
 	open      []*credit // in the order they were given, so that the first lapses first
 	lastFresh time.Time // when an entry was last born claimed
@@ -30,12 +30,13 @@ type credit struct {
 const freshShare = 10 * time.Second
 
 // reserve sets aside up to n slots for entries about to be born claimed. Open transactions hold at most half
-// of them.
+// of them: they may stay open for long, and what is due has to run (G14, G17).
 func (s *slots) reserve(n int) *credit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.lapseLocked(now)
+	// A type of one slot has it to reserve as well.
 	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
 	if n <= 0 {
 		return nil
@@ -47,6 +48,7 @@ func (s *slots) reserve(n int) *credit {
 	return c
 }
 
+// lapseLocked gives back what has been reserved for too long. Nobody sets a timer for it: who counts slots asks first.
 func (s *slots) lapseLocked(now time.Time) {
 	for len(s.open) > 0 && (s.open[0].spent || !now.Before(s.open[0].expires)) {
 		s.spendLocked(s.open[0])
@@ -54,6 +56,7 @@ func (s *slots) lapseLocked(now time.Time) {
 	}
 }
 
+// spendLocked gives a credit back once: its transaction may end after it has lapsed.
 func (s *slots) spendLocked(c *credit) bool {
 	if c.spent {
 		return false
@@ -69,6 +72,7 @@ func (s *slots) use(c *credit, keep int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lapseLocked(time.Now())
+	// Others may have its slots by now.
 	if !s.spendLocked(c) {
 		return false
 	}
@@ -89,14 +93,16 @@ func (s *slots) take(n int) int {
 	return n
 }
 
+// freeLocked is how many slots there are for what is found due; below zero where they are overdrawn, or kept.
 func (s *slots) freeLocked() int {
 	now := time.Now()
 	s.lapseLocked(now)
+	// A backlog takes every slot that is free. New entries would wait behind all of it.
 	keep := 0
 	if s.size > 1 && now.Sub(s.lastFresh) < freshShare {
 		keep = max(1, s.size/5)
 	}
-	return s.size - s.running - s.reserved - max(0, keep-s.reserved)
+	return s.size - s.running - s.reserved - max(0, keep-s.reserved) // what is reserved is kept for new ones already
 }
 
 // free is how many slots take would give.
@@ -106,7 +112,8 @@ func (s *slots) free() int {
 	return max(0, s.freeLocked())
 }
 
-// overdraw occupies n slots whether there are any or not: for entries that run nothing.
+// overdraw occupies n slots whether there are any or not: for entries that run nothing. Whoever deals with a claimed entry
+// gives its slot back, also one whose stuck handler has the last one.
 func (s *slots) overdraw(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

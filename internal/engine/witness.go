@@ -61,7 +61,8 @@ type loss struct {
 	newest time.Time // of the testimonies that are lost
 }
 
-// sawRead is sawRows for what was read outside a transaction, which in the user's pool may be at READ UNCOMMITTED.
+// sawRead is sawRows for what was read outside a transaction, which in the user's pool may be at READ UNCOMMITTED: a change
+// in flight would be remembered as kept, and its rollback stop the process.
 func (w *witness) sawRead(rows []processlog.Row, asked time.Time) {
 	if s, ok := w.Store.(connected); !ok || s.ReadsCommitted() {
 		w.memory.sawRows(rows, asked)
@@ -83,9 +84,11 @@ func (w *witness) recorded(fresh []freshEntry) {
 // trusts reports whether rows that were just claimed may run, and remembers them. A claim is the first that is sent
 // over a new connection, and the first to be told of an outcome that is forgotten.
 func (w *witness) trusts(rows []processlog.Row, asked time.Time) bool {
+	// Seen without a question: the row is older than what this process has seen of it.
 	if refuted := w.memory.refuted(rows); len(refuted) > 0 {
 		w.check(refuted)
 	}
+	// And with one, where the server may not be the one that was asked last.
 	w.checkIf(w.unsure)
 	if w.stopped() != nil {
 		return false
@@ -159,7 +162,7 @@ func (w *witness) checkIf(needed func() bool) {
 	}
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
-	if needed() {
+	if needed() { // whoever had the turn before has asked, perhaps
 		w.ask(nil)
 	}
 }
@@ -175,6 +178,8 @@ func (w *witness) check(more []testimony) {
 func (w *witness) ask(more []testimony) {
 	ctx, cancel := w.statement()
 	defer cancel()
+	// Counted before the question, and kept only after its answer: a connection that is opened meanwhile, and a doubt
+	// that is raised, are reasons to ask again.
 	own, users := w.connections()
 	w.doubted.Store(false)
 	ask := w.compare
@@ -278,6 +283,7 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 	if len(lost) == 0 {
 		return nil
 	}
+	// A database loses the end of its history: unless the newest is lost none is, and one locking read tells.
 	newest := slices.MaxFunc(lost, func(a, b testimony) int { return a.at.Compare(b.at) })
 	row, err := w.Store.Resolve(ctx, newest.ID)
 	exists := !errors.Is(err, processlog.ErrNotFound)
@@ -288,6 +294,7 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 		return nil
 	}
 	loss := &loss{processlog.LossError{Lost: w.list(ctx, lost, found, notes)}, newest.at}
+	// Another process has noticed the same loss before, and a person has spoken already.
 	if w.acceptedSince(notes, newest.at) {
 		w.goOn(loss)
 	} else {
@@ -346,6 +353,7 @@ func (w *witness) seekAcceptance(ctx context.Context, _ []testimony) error {
 
 // goOn forgets everything, and starts again.
 func (w *witness) goOn(loss *loss) {
+	// What is remembered is of a history that is no more: kept, it would stop the process again.
 	w.memory.forget()
 	w.lost.Store(nil)
 	w.told = time.Time{}
@@ -363,6 +371,7 @@ func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]proce
 	if err := w.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
 		return nil, err
 	}
+	// His own note is read at once, so that its age is known from now on, whatever the database's clock does.
 	_, err := w.notes(ctx)
 	w.saw(troubleWitness, err)
 	loss := w.stopped()
