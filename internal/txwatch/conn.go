@@ -41,11 +41,15 @@ func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 		return nil, err // it would commit what is open
 	}
 	tx, err := connBegin(ctx, c.inner, opts)
+	// Nothing has been sent since it left the pool, so that somebody has left it inside a transaction: given back as
+	// sound it would be drawn again, and everything stand still. Once something was sent, it is the caller's own
+	// doing.
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
 		return nil, driver.ErrBadConn // nothing has happened: package sql takes the next one
 	}
+	// What is begun here is the service's, until Store.Begin says otherwise by its question.
 	c.touched, c.ours = true, nil
 	c.begun(err)
 	if err != nil {
@@ -65,7 +69,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 	result, err := connExec(ctx, c.inner, query, args)
 	if err == driver.ErrSkip {
-		return nil, err // database/sql prepares it instead
+		return nil, err // nothing was sent: database/sql prepares it instead, and comes by watchedStmt
 	}
 	if err = c.after(kind, query, err); err != nil {
 		return nil, err
@@ -171,6 +175,7 @@ func (c *watchedConn) Close() error {
 // watchedDriverTx.Commit does. An XA transaction is only refused: who coordinates it has to roll it back everywhere.
 func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 	c.touched = true
+	// A ROLLBACK does no harm in either case, and is the way out where the server cannot be asked.
 	if c.mustKnow() && kind != sqlRollback {
 		if err := c.askServer(ctx); err != nil {
 			return fmt.Errorf("compensator: ask whether the transaction is still open: %w", err)
@@ -186,6 +191,7 @@ func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
+	// Each commits what is open, or may: the business without its entry (G2).
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
@@ -202,6 +208,7 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if e.Ours {
 		c.ours = e.watched
 	}
+	// Not known to be open is not open: an entry recorded into it might be durable on its own (G2).
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}
@@ -228,6 +235,7 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 		c.proven(true)
 	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
 		c.proven(false)
+	// SQLite, which has set no savepoint: there it would have begun a transaction.
 	case strings.Contains(err.Error(), sqliteBadToken):
 		return c.askSQLite(ctx)
 	default:
@@ -249,7 +257,7 @@ func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	if err := rows.Next(value); err != nil {
 		return err
 	}
-	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1")
+	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1") // a number or a text, as the driver has it
 	return nil
 }
 

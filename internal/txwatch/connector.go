@@ -1,8 +1,14 @@
-// Package txwatch wraps a database driver so that the end of every transaction on its connections is seen: whether it was
-// committed, rolled back by somebody or by the server, or nobody knows.
+// Package txwatch wraps a database driver so that the end of every transaction on its connections is seen: whether it
+// was committed, rolled back by somebody or by the server, or nobody knows.
+//
+// Only the connection can see that. After a swallowed deadlock every handle of package sql looks open, and each
+// statement commits by itself (G2). So what it does not know is a doubt, and a doubt is no open transaction; it asks the
+// server nothing that it can know.
 //
 // The root package opens it and asks it; the store on SQL asks it, too. It knows drivers and statements, and nothing of
-// entries. It starts a goroutine for each loan of a connection (lender.go), which ends with the loan.
+// entries. A connection serves one goroutine at a time, and so does what is known of it; a Tx may be asked by any. It
+// starts a goroutine for each loan of a connection (lender.go), which ends with the loan: whoever closes a lent
+// connection waits for it.
 package txwatch
 
 import (

@@ -56,6 +56,7 @@ func (l *loan) end(sound bool) {
 		verdict = driver.ErrBadConn
 	}
 	l.back <- verdict
+	// Whoever comes next finds it in the pool, which may have this one only.
 	<-l.over
 }
 

@@ -25,7 +25,8 @@ const (
 )
 
 // leads are the first words of statements, frequent ones first. What is not listed is doubtful: CALL and
-// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and servers learn new words.
+// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and servers learn new words. A doubt costs a
+// question; what is wrongly taken for plain could leave an entry durable on its own (G2).
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
@@ -56,6 +57,7 @@ var leads = [...]struct {
 // doubtful, and so is one whose literals look as if they were.
 func kindOf(query string) sqlKind {
 	query, ok := skipBlank(query)
+	// Each of several would have to be followed, and the server may have stopped after any of them.
 	if !ok || several(query) {
 		return sqlDoubt
 	}
@@ -101,7 +103,8 @@ func kindOfSavepoint(rest string) sqlKind {
 	return sqlSavepoint
 }
 
-// hidesWords finds comments whose content the server executes: COMMIT /*! AND CHAIN */.
+// hidesWords finds comments whose content the server executes: COMMIT /*! AND CHAIN */. Unread, a chained transaction would
+// be taken for none, and a savepoint's name for another's.
 func hidesWords(rest string) bool {
 	return strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")
 }
@@ -129,7 +132,7 @@ func kindOfRollback(rest string) sqlKind {
 	return sqlRollback
 }
 
-// chains finds AND CHAIN, and no AND NO CHAIN.
+// chains finds AND CHAIN, and no AND NO CHAIN: after it a transaction is open that no BEGIN has begun.
 func chains(rest string) bool {
 	last := ""
 	for word, rest := nextWord(rest); word != ""; word, rest = nextWord(rest) {
@@ -165,7 +168,7 @@ func kindOfLock(rest string) sqlKind {
 }
 
 func kindOfSet(rest string) sqlKind {
-	if containsFold(rest, "autocommit") {
+	if containsFold(rest, "autocommit") { // anywhere: SET a=1, @@session.autocommit=0
 		return sqlAutocommit
 	}
 	word, _ := nextWord(rest)

@@ -45,6 +45,7 @@ func (t *txWatch) current() *Tx {
 	if t.watched != nil {
 		return t.watched
 	}
+	// No entry has asked before, so that nobody was told of what has happened: it is born knowing it.
 	t.watched = new(Tx)
 	switch t.state {
 	case txAborted:
@@ -67,6 +68,8 @@ func (t *txWatch) lost(kind sqlKind) error {
 	switch {
 	case t.ours != nil:
 		return t.ours.Over()
+	// Of a transaction that is none of ours what would be done for good is refused; what begins, ends or marks one is
+	// let pass.
 	case t.state == txAborted && t.watched != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
 		return t.watched.Err()
 	}
@@ -75,6 +78,7 @@ func (t *txWatch) lost(kind sqlKind) error {
 
 // doomed is why a statement must not be sent that commits, or may: an entry was not written.
 func (t *txWatch) doomed() error {
+	// One that has ended has nothing left that could be committed without its entry.
 	if t.watched == nil || t.watched.Over() != nil {
 		return nil
 	}
@@ -103,6 +107,7 @@ func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
+		// Nobody called Commit, so nobody else can be told: the entries are durable, and run.
 		if t.watched != nil {
 			warnConnector(errImplicitCommit)
 		}
@@ -118,6 +123,7 @@ func (t *txWatch) committedImplicitly(err error) {
 // committed follows a COMMIT and returns the error to give to the caller.
 func (t *txWatch) committed(err error) error {
 	t.discard = t.discard || unfit(err)
+	// Asked before end, which lets go of it.
 	enlisted, outcome := t.watched != nil, Classify(err)
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
@@ -139,6 +145,8 @@ func (t *txWatch) refused(refusal, rollback error) error {
 
 // dropped is how the transaction ends when it is rolled back or its connection closed.
 func (t *txWatch) dropped() Outcome {
+	// A procedure may have committed, or XA PREPARE may have kept it. Of an error alone nothing can have come but a
+	// rollback.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return Unknown
 	}
@@ -147,6 +155,7 @@ func (t *txWatch) dropped() Outcome {
 
 func (t *txWatch) end(outcome Outcome) {
 	t.state, t.suspect, t.urgent = txClosed, false, false
+	// With autocommit=0 the next statement begins a transaction, and no BEGIN is seen.
 	if t.implicit {
 		t.state = txDoubtful
 	}
@@ -184,6 +193,8 @@ func (t *txWatch) failed(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
+		// Only where it was known to be open before can the error alone have ended it; an older doubt has other
+		// explanations.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -198,6 +209,7 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
+	// Both are known better than a doubt: nothing but an end leads out of them.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
@@ -218,6 +230,7 @@ func (t *txWatch) proven(open bool) {
 		t.watched.end(Unknown)
 		return
 	case !open:
+		// The server says so, whatever the session's autocommit is.
 		t.end(Unknown)
 		t.state = txClosed
 		return
@@ -250,11 +263,12 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 	case sqlXAStart, sqlXAEnd, sqlXAPrepare, sqlXACommit, sqlXARollback:
 		return t.afterXA(kind, err)
 	default:
+		// It stays so: whether it was switched on or off is not read.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
 			t.failed(err)
 		}
-		t.doubt()
+		t.doubt() // on top of the error's, which stays urgent and is suspected no more: the statement may have done it
 	}
 	return err
 }
@@ -263,7 +277,7 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 	answer := t.committed(err)
 	switch {
 	case err != nil && Classify(err) == Unknown:
-		t.doubt() // refused by the parser, perhaps
+		t.doubt() // refused by the parser, perhaps, and the transaction is still open
 	case err == nil && chain:
 		t.state = txOpen
 	}
@@ -272,7 +286,7 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 
 func (t *txWatch) afterRollback(chain bool, err error) {
 	if err != nil {
-		t.doubt()
+		t.doubt() // it may have got through
 		return
 	}
 	t.end(t.dropped())
