@@ -21,8 +21,10 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 		c.held[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
+	// In the order in which everybody locks rows, so that no two deadlock (G14).
 	slices.SortFunc(c.ids, processlog.ID.Compare)
 	c.ids = slices.Compact(c.ids) // a row is claimed once, however often it is wanted
+	// One transaction reads and writes: what is decided upon is locked, and read where it is written.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if err != nil {
 		return processlog.Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
@@ -42,6 +44,7 @@ type claim struct {
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
 	rows, err := readFree(ctx, c.s, c.ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
+		// By primary key: by the due index the lock would cover the range that producers insert into (G14).
 		return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
 	})
 	if err != nil {
@@ -65,6 +68,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 		switch {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
+		// Whatever the queue said: never before its moment (G9), never beside a lease (G16).
 		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
 			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case !accept(row):
@@ -85,6 +89,9 @@ func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []proce
 	for i := range rows {
 		read[i] = rows[i].ID
 	}
+	// A row that somebody holds locked is looked at again. One that is not there, or not committed, is the queue's
+	// mistake and forgotten there (G10): its commit, or the reconciler, brings it back. Neither fails the claim of
+	// the others.
 	unread := without(c.ids, read)
 	locked, err := queryIDs(ctx, tx, "SELECT id FROM "+c.s.table.quoted("")+" WHERE id IN ("+idList(unread)+")")
 	if err != nil {
@@ -183,6 +190,8 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	if len(ids) == 0 {
 		return nil
 	}
+	// By token: whoever has claimed the entry since keeps his lease. Both other conditions make a second try change
+	// nothing (G16).
 	_, busy, err := s.updateRows(ctx, slices.Clone(ids), func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 			s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
@@ -197,7 +206,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 }
 
 // Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on. A
-// row that somebody holds locked must not cost the others their leases.
+// row that somebody holds locked must not cost the others their leases: it keeps the one it has.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
 	byVersion := make(map[uint64][]processlog.ID)
 	for _, h := range held {
@@ -209,6 +218,7 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
 			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
 		})
+		// Fewer rows may have changed because some were locked: only those whose fence no longer holds are lost.
 		if err == nil && changed < int64(len(ids)) {
 			var kept []processlog.ID
 			kept, err = queryIDs(ctx, s.pool(), "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)

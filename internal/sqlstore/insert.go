@@ -23,6 +23,8 @@ const insertColumns = "(idempotent_id, business_type, batch_id, business_id, bus
 // Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
 // for each other instead of deadlocking.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
+	// After a rollback that nobody noticed the INSERT would commit by itself: an entry for a business that never was
+	// (G2). MariaDB is asked in the INSERT.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, err
@@ -36,6 +38,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range statementChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
+			// The guard says no for either reason; which of them is asked only now that it has.
 			if s.d.fault(err) == faultOutsideTx {
 				err = errors.Join(s.elsewhere(ctx, tx), err)
 			}
@@ -161,7 +164,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 }
 
 // tuple is the rest of a row's VALUES behind its key. A born-claimed row is leased by its own INSERT, at no
-// further cost.
+// further cost, and its delivery counted: a process that dies right after the commit leaves an ordinary lost lease.
 func (d *dialect) tuple(leaseMS int64) string {
 	lease, delivered := "0", "0"
 	if leaseMS > 0 {
@@ -170,8 +173,9 @@ func (d *dialect) tuple(leaseMS int64) string {
 	return ",?,?,?,?,?,?,?,?,?,?,?," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ")"
 }
 
-// guardedKey is the placeholder of a first row's key. It is NULL, which the column refuses, where the server can tell
-// that the row would be written outside a transaction, or into the log of another database.
+// guardedKey is the placeholder of a first row's key, and the statement's own proof, so that no moment passes between
+// it and the write. It is NULL, which the column refuses, where the server can tell that the row would be written
+// outside a transaction, or into the log of another database.
 func (s *Store) guardedKey() string {
 	switch {
 	case s.d.inTx != "" && s.home != "":
@@ -207,6 +211,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]pro
 	if err != nil {
 		return nil, err
 	}
+	// None visible: an older snapshot hides them all, and only a locking read finds them.
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
 	}

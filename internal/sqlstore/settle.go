@@ -44,8 +44,10 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 // rowUpdate is updateRows or updateFreeRows.
 type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
 
-// settleGroup is what outcomes must share to go into one statement: the fence. Everything else may differ from
-// row to row, or a batch of mixed outcomes would be as many transactions as it has kinds.
+// settleGroup is what outcomes must share to go into one statement: the fence. A success is true whoever holds the
+// lease, so it asks for epoch and state (G8, G13); a failure is worth no more than its attempt, and asks for the
+// version (G7). Everything else may differ from row to row, or a batch of mixed outcomes would be as many
+// transactions as it has kinds.
 type settleGroup struct {
 	absorb bool
 	epoch  uint32 // of an absorbing group
@@ -74,6 +76,8 @@ func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 		counts = ", process_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.ProcessCount) }) +
 			", compensate_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.CompensateCount) })
 	}
+	// Every value was computed from the row as claimed, not here: MySQL assigns from left to right, and a state taken
+	// from a count just raised would be exhausted one early.
 	return "state=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
 		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, func(by processlog.EndedBy) string { return "'" + string(by) + "'" }) +
 		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
@@ -82,7 +86,10 @@ func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 }
 
 // where computes with state, so that the rows are found by id: through the due index, which MySQL prefers
-// when few entries are open, an UPDATE waits for every open one that somebody else holds.
+// when few entries are open, an UPDATE waits for every open one that somebody else holds (G14).
+//
+// A success needs no version: an entry comes to compensating at most once in an epoch, and leaves it for its end alone, so
+// that neither a handler's success nor a compensation's can meet the other's turn (G12, G13).
 func (g settleGroup) where(v rowValues) string {
 	switch {
 	case g.undone:
@@ -130,8 +137,8 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return b.String() + " END"
 }
 
-// settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than written ones are explained by reading
-// them: a row that carries our token was changed by us, now or in an earlier try.
+// settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than
+// written ones are explained by reading them: a row that carries our token was changed by us, now or in an earlier try.
 func (s *Store) settleGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -146,6 +153,7 @@ func (s *Store) settleGroup(ctx context.Context, write rowUpdate, token processl
 	if err != nil {
 		return false, err
 	}
+	// All of them, where as many rows changed as were written: nothing is read back.
 	for _, i := range places {
 		result[i] = processlog.Settled{Applied: true}
 	}
@@ -173,10 +181,13 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return err
 	}
 	for _, id := range ids {
+		// Until a row says otherwise: it was purged, or its id is another entry's by now (G19).
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotentID == outcomes[i].IdempotentID {
+			// Every write leaves its token: ours is there if the try whose answer was lost has come through, and
+			// nobody has written since (G8).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 		}
 	}
@@ -186,6 +197,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 // SettleTx implements Store: the last statement of the handler's own transaction, so that effect and outcome
 // commit together or not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
+	// Outside a transaction the UPDATE would commit by itself, an outcome without its effect (G5). MariaDB can be
+	// asked in the UPDATE itself.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
@@ -234,6 +247,7 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
+			// The transaction may be another database's, whose log of the same name has no such entry.
 			err = cmp.Or(s.elsewhere(ctx, tx), err)
 		}
 		if s.d.fault(err) == faultAborted {
@@ -283,6 +297,9 @@ func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Chan
 	if err != nil {
 		return before, err
 	}
+	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
+	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt
+	// that has not been told.
 	query := "UPDATE " + s.table.quoted("") + " SET state=?, version=?, epoch=?, process_count=?, compensate_count=?, delivery_count=?, ended_by=?, token=?, " +
 		"next_at=" + s.d.now + "+?, lease_until=CASE WHEN ?=0 THEN 0 ELSE lease_until END, updated_at=" + s.d.stamp + " WHERE id=? AND version=?"
 	res, err := tx.ExecContext(ctx, query, int64(after.State), after.Version, int64(after.Epoch), int64(after.ProcessCount), int64(after.CompensateCount),

@@ -1,9 +1,14 @@
-// Package sqlstore is the process log on MySQL, MariaDB and SQLite: every statement beside the method of the contract that it
-// serves, what differs from database to database in a dialect, and the checks by which New finds out whether this very
-// server does what the statements rely on.
+// Package sqlstore is the process log on MySQL, MariaDB and SQLite: every statement beside the method of the contract
+// that it serves, what differs from database to database in a dialect, and the checks by which New finds out whether
+// this very server does what the statements rely on.
 //
-// The root package opens it; the engine calls it through the contract in package processlog. It starts no goroutine. It may
-// ask txwatch what became of a transaction, and knows nothing of handlers or queues.
+// It is the truth of the library. Each change of an entry is one guarded UPDATE, so that of two writers the database picks
+// one (G4); rows are written by primary key and in ascending order, so that producers wait for none of it (G14); now is the
+// database's, so that nothing is early (G9).
+//
+// The root package opens it; the engine calls it through the contract in package processlog, any method from any
+// goroutine. It starts no goroutine. It may ask txwatch what became of a transaction, and knows nothing of handlers or
+// queues.
 package sqlstore
 
 import (
@@ -256,6 +261,8 @@ func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) er
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	if s.own != nil && !s.d.halves {
+		// At once where the wait for a lock is as short as our sessions have it; which rows are free is asked only
+		// when one is not.
 		changed, err = execCount(ctx, s.own, update(ids))
 		if s.d.fault(err) != faultBusy {
 			return changed, nil, s.dropReadOnly(err)
