@@ -1,6 +1,11 @@
 // Package groupcommit gathers what comes one by one into batches: what arrives while one is being flushed is the next.
+// Under load the cost of an item becomes a fraction of a statement; without load nothing waits for company, as it would
+// for a flush interval. Pace spaces out transactions that would follow each other at once, each with a synced write that
+// the commits of producers wait for.
 //
-// Its goroutines live while there is work; whoever owns a Batcher waits for them by Done. It knows nothing of what it batches.
+// The engine's lanes are Batchers; its claims keep a Pace. Whoever adds hands over and goes on, and is told no result:
+// Flush deals with errors itself. A Batcher's goroutines live while there is work; whoever owns it waits for them by
+// Done, and asks Quiet where lanes feed each other. It knows nothing of what it batches, of entries or of databases.
 package groupcommit
 
 import (
@@ -29,6 +34,7 @@ type Batcher[T any] struct {
 func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// All or none: who is refused has one thing to do about all of it.
 	if b.Bound > 0 && len(b.waiting)+len(items) > b.Bound {
 		return false
 	}
@@ -45,6 +51,7 @@ func (b *Batcher[T]) Add(items ...T) bool {
 
 func (b *Batcher[T]) work() {
 	for {
+		// Taken last: what comes while the others add, and while the pace is kept, goes along.
 		b.gather()
 		b.keepPace()
 		batch := b.next()
@@ -115,7 +122,7 @@ func (b *Batcher[T]) next() []T {
 	}
 	n := min(len(b.waiting), b.Max)
 	b.flushed = n
-	b.Pace.Begin(time.Now())
+	b.Pace.Begin(time.Now()) // under the mutex that guards it, and before Flush: the pace is between beginnings
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
 		b.waiting = nil // an idle lane must not keep what has passed through it

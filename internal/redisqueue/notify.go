@@ -58,6 +58,7 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 		defer close(closed)
 		_ = subscription.Close() // ends the read below
 	})
+	// Closed on every way out, and by one of the two only: Listen has left nothing behind when it returns.
 	defer func() {
 		if stop() {
 			_ = subscription.Close()
@@ -74,6 +75,8 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 			report.Send(ctx, report.Listen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
+		// Silence may be rest, or a connection that is dead and does not say so. A second one, after the question,
+		// ends it.
 		case errors.As(err, &network) && network.Timeout() && !asked:
 			asked = true
 			if err := subscription.Ping(ctx); err != nil {

@@ -1,8 +1,13 @@
-// Package redisqueue is the delay queue on Redis that several processes share: one sorted set for each business type, and
-// scripts that each do one thing to it. What it holds is a hint; the database has the truth.
+// Package redisqueue is the delay queue on Redis that several processes share: one sorted set for each business type,
+// and scripts that each do one thing to it. What it holds is a hint; the database has the truth. So whatever Redis
+// loses, repeats or invents, and whatever a call of ours leaves half done, costs time and nothing else (G10).
 //
-// The engine calls it, through the contract in package processlog. It has no goroutine of its own: Listen runs on its
-// caller's. It may know Redis, and nothing of SQL or of handlers.
+// Scripts read Redis's own clock and are given durations only (G9). Each touches the keys of one hash tag, and does a
+// bounded amount of work, because Redis serves nobody else meanwhile. None that may have run is sent again: a claim whose
+// answer was lost would lease a second batch on top of the first.
+//
+// The engine calls it, through the contract in package processlog, any method from any goroutine. It has no goroutine of
+// its own: Listen runs on its caller's, who waits for it. It may know Redis, and nothing of SQL or of handlers.
 package redisqueue
 
 import (
@@ -33,7 +38,7 @@ import (
 type Queue struct {
 	client   redis.UniversalClient // our own
 	keys     redisKeys
-	instance string // of this process, while it leads
+	instance string // drawn by Open: under which this process leads
 
 	mu     sync.Mutex // guards epochs
 	epochs []string   // by hash tag, as seen last
@@ -145,6 +150,7 @@ func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 			args := make([]any, 0, 3+2*len(chunk))
 			args = append(args, processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
 			for _, a := range chunk {
+				// As text: Lua's numbers are floats, in which great ids run together.
 				args = append(args, a.ID.String(), processlog.Remaining(a.In))
 			}
 			calls = append(calls, scriptCall{announceScript, []string{q.keys.due(businessType)}, args})
@@ -153,6 +159,7 @@ func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 	}
 	replies, err := q.run(ctx, calls)
 	for i, reply := range replies {
+		// A call that failed has a nil reply, and says nothing of its type.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
 		lost = addIf(answer&2 != 0, lost, types[i])
@@ -299,7 +306,9 @@ func (q *Queue) Kept(ctx context.Context) (bool, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	// Of all tags: a node of a cluster that has lost its keys leaves the others' as they are.
 	kept := slices.Equal(found, q.epochs)
+	// A loss is told once. Who hears of it remembers that everything is to be announced again.
 	q.epochs = found
 	return kept, nil
 }

@@ -49,6 +49,7 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error)
 			unknown, again = append(unknown, i), append(again, calls[i])
 		}
 	}
+	// The script has not run, so this is no second time.
 	for i, cmd := range q.sendAll(ctx, again, (*redis.Script).Eval) {
 		cmds[unknown[i]] = cmd
 	}

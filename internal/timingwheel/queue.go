@@ -1,5 +1,13 @@
-// Package timingwheel is the delay queue of a process that has no Redis: what it holds is known to this process only, and
-// gone with it. It turns when it is asked, and has no goroutine and no timer.
+// Package timingwheel is the delay queue of a process that has no Redis: what it holds is known to this process only,
+// and gone with it. So the engine polls the database for what other processes have recorded, and for what the last life
+// of this one had announced (G1).
+//
+// It is a hashed wheel of one millisecond a slot for each business type, which grows with its entries: it keeps the same
+// contract as the queue on Redis, in package processlog, so that no second engine exists for it. Nothing it offers comes
+// early (G9).
+//
+// The engine calls it, any method from any goroutine; one mutex guards it all. It turns when it is asked, and has no
+// goroutine and no timer: Listen waits on its caller's. It knows ids, types and durations, and nothing of entries.
 package timingwheel
 
 import (
@@ -83,6 +91,7 @@ func (w *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	}
 	t.turn(now.floor)
 	claimed := t.take(limit)
+	// The claimed ones are in no list now: this is the next one beyond them.
 	leased.Next = w.untilLocked(t.head())
 	for _, e := range claimed {
 		leased.IDs = append(leased.IDs, e.id)
@@ -109,6 +118,8 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.after(item.In); {
+		// Another lease's by now: left alone, unless it would come later than this outcome says. Then it is pulled in
+		// below.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)
@@ -117,7 +128,7 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 		}
 	}
 	if len(t.members) == 0 {
-		delete(w.types, businessType)
+		delete(w.types, businessType) // a type that is not used any more costs nothing
 	}
 	return nil
 }

@@ -1,0 +1,11 @@
+// Package processlog holds the words and the two contracts of the library: what an entry is called and where it stands, its row
+// and its outcomes, what services and people do to it and the rules of that; what is asked of a Store, the table of entries,
+// and of a Queue, which says when one is due.
+//
+// The store is the truth and the queue a hint (G10). Store is three contracts, by who asks: recording, working, and people.
+// Only durations cross either border: each side has a clock of its own (G9).
+//
+// Whoever writes a store or a queue imports this and nothing else, and is right once suite.TestStore or suite.TestQueue of
+// package compensatortest/suite passes. Rooms that speak of entries import it, and it imports none of them. There is no
+// SQL here, no Redis, and no goroutine. The root package gives users those of its words that they speak of.
+package processlog
