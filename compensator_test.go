@@ -16,6 +16,7 @@ import (
 )
 
 func TestCommittedEntryRunsAndSucceeds(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
@@ -44,6 +45,7 @@ func TestCommittedEntryRunsAndSucceeds(t *testing.T) {
 }
 
 func TestRolledBackEntryNeverRuns(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
@@ -69,6 +71,7 @@ func TestRolledBackEntryNeverRuns(t *testing.T) {
 }
 
 func TestFailedEntryIsRetriedUntilItSucceeds(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
@@ -94,6 +97,7 @@ func TestFailedEntryIsRetriedUntilItSucceeds(t *testing.T) {
 }
 
 func TestExhaustedEntryIsCompensated(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran, undone harness.Calls
@@ -122,6 +126,7 @@ func TestExhaustedEntryIsCompensated(t *testing.T) {
 }
 
 func TestDelayedEntryIsNeverEarly(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
@@ -147,6 +152,7 @@ func TestDelayedEntryIsNeverEarly(t *testing.T) {
 }
 
 func TestTransactionalHandlersEffectHappensExactlyOnce(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls

@@ -83,6 +83,7 @@ func InEverySnapshot(t *testing.T, test func(t *testing.T, w *World, db *sql.DB,
 	for _, on := range isolation {
 		for kind, pool := range Pools {
 			t.Run(kind+" "+on, func(t *testing.T) {
+				t.Parallel()
 				w := NewWorld(t)
 				params := map[string]string{}
 				if on != "" {

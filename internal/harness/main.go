@@ -1,8 +1,11 @@
 package harness
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -20,6 +23,7 @@ func Main(m *testing.M) {
 		runChild() // this process is one that a test kills
 		return
 	}
+	waitTogether()
 	code := testservers.Main(m)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -28,4 +32,20 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// waitTogether has more tests run beside each other than there are processors, unless -parallel says how many: they wait
+// for leases, rounds and servers most of the time.
+func waitTogether() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) {
+		given = given || f.Name == "test.parallel" || f.Name == "test.fuzz" || f.Name == "test.fuzzworker"
+	})
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 }

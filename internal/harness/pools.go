@@ -49,6 +49,7 @@ var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for name, open := range modes {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, cfg := open(t)
 			test(t, w, cfg)
 		})
@@ -59,6 +60,7 @@ func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator
 func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for _, name := range []string{"connector and redis", "plain pool, no redis"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w, cfg := modes[name](t)
 			test(t, w, cfg)
 		})
@@ -69,6 +71,14 @@ func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compens
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": Watched, "plain": Plain}
 
 func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
+	InEveryPoolInTurn(t, func(t *testing.T, w *World, db *sql.DB) {
+		t.Parallel()
+		test(t, w, db)
+	})
+}
+
+// InEveryPoolInTurn is InEveryPool for tests that read the shared server's counters: nothing else may run beside them.
+func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	for name, pool := range Pools {
 		t.Run(name, func(t *testing.T) {
 			w := NewWorld(t)

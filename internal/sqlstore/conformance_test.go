@@ -9,14 +9,18 @@ import (
 )
 
 func TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn(t *testing.T) {
+	t.Parallel()
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
+		t.Parallel()
 		dsn := testservers.Database(t)
 		return harness.StoreOn(t, dsn, harness.Watched(dsn))
 	})
 }
 
 func TestSQLStoreKeepsEveryPromiseOnTheUsersConnections(t *testing.T) {
+	t.Parallel()
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
+		t.Parallel()
 		dsn := testservers.Database(t, "clientFoundRows=true", "interpolateParams=true")
 		return harness.StoreOn(t, dsn, harness.Plain(dsn))
 	})

@@ -22,6 +22,7 @@ import (
 )
 
 func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
+	t.Parallel()
 	var late atomic.Int64
 	var runs atomic.Int64
 	harness.InBubble(t, func(c *compensator.Compensator) {
@@ -49,6 +50,7 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 }
 
 func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
+	t.Parallel()
 	var runs atomic.Int64
 	harness.InBubble(t, func(c *compensator.Compensator) {
 		_, err := compensator.Handle(c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
@@ -71,6 +73,7 @@ func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
 // A queue that several processes share is not told everything again and again: what a process did not come to
 // announce is announced when it is near.
 func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
+	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
 		time.Sleep(time.Minute)                              // what it announced at its start is over
 		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // and nobody says so
@@ -81,6 +84,7 @@ func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
 
 // What a full queue left out is announced when it is near, however full the queue is by then.
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
+	t.Parallel()
 	inSharedBubble(t, compensator.Config{QueueLimit: 1000}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
 		harness.RecordDelayedIn(t, c, store, 1000, 9*time.Minute).Committed()
 		harness.RecordDelayedIn(t, c, store, 1500, 5*time.Minute).Committed()
@@ -112,6 +116,7 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 
 // A round must end, however much comes near while it reads: others wait for their turn.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
 		cfg := compensator.Config{Store: endlessStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)}
@@ -148,6 +153,7 @@ func (s refusingStore) Claim(context.Context, []processlog.Wanted, processlog.To
 
 // What the queue says is due is asked for less and less often while the database refuses it.
 func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
 		var claims atomic.Int64
@@ -176,6 +182,7 @@ func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token
 
 // What comes due while a claim is under way is claimed beside it.
 func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
 		c, err := compensator.New(t.Context(), compensator.Config{Store: distantStore{memory}, Queue: timingwheel.New(), Logger: slog.New(slog.DiscardHandler)})
@@ -210,6 +217,7 @@ func (s awayStore) Settle(ctx context.Context, token processlog.Token, outcomes 
 
 // A database that is back when Run is to end is found in time, however short that time is.
 func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
+	t.Parallel()
 	for range 20 { // waits are drawn
 		synctest.Test(t, func(t *testing.T) {
 			memory := compensatortest.NewMemoryStore()
@@ -246,6 +254,7 @@ func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, 
 }
 
 func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
+	t.Parallel()
 	var at []time.Duration
 	var began time.Time
 	harness.InBubble(t, func(c *compensator.Compensator) {
@@ -272,6 +281,7 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 
 // TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a millisecond.
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db

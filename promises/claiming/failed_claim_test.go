@@ -29,6 +29,7 @@ func (q *notifiedQueue) Notify(ctx context.Context, types []string) error {
 }
 
 func TestAnnouncedEntryWakesAnotherProcess(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	queue, err := redisqueue.Open(w.Redis, w.Name)
@@ -45,6 +46,7 @@ func TestAnnouncedEntryWakesAnotherProcess(t *testing.T) {
 }
 
 func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, store := w.OnHooks(w.Quick())
 	var mu sync.Mutex // guards failures
@@ -67,8 +69,10 @@ func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {
 }
 
 func TestEntryOfAClaimWhoseReplyWasLostIsFreeAgain(t *testing.T) {
+	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			proxy, db := w.Proxied(watched)
 			cfg := w.Quick()

@@ -87,9 +87,11 @@ func (s countedStore) Purge(ctx context.Context, state compensator.State, age ti
 
 // An hour of the bubble's clock with nothing to do.
 func TestRestCostsLessThanAStatementAndTwoCallsASecond(t *testing.T) {
+	t.Parallel()
 	for _, types := range []int{1, 1000} {
 		for _, shared := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d types, queue %t", types, shared), func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { restAnHour(t, types, shared) })
 			})
 		}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestManyInstancesRunEachEntryOnce(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		var ran harness.Calls
 		var types []*compensator.Type[harness.Order]
@@ -36,6 +37,7 @@ func TestManyInstancesRunEachEntryOnce(t *testing.T) {
 }
 
 func TestOneInstanceAnnouncesForAll(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	var led, followed atomic.Int64
 	instance := func(rebuilt *atomic.Int64, rounds chan struct{}) {
@@ -67,6 +69,7 @@ func TestOneInstanceAnnouncesForAll(t *testing.T) {
 }
 
 func TestEntriesAreFoundByPollingAlthoughTheQueueIsUp(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))

@@ -15,6 +15,7 @@ import (
 // A payment that holds an entry's row when it comes due, and then rolls back, must not cost the entry more
 // than the next look at a locked row: nothing but the claim that met the lock knows that it is due.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Grace, cfg.ReconcileInterval = time.Minute, time.Minute // the reconciler would find it, too
@@ -60,6 +61,7 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 // Somebody's console holds the first rows of a backlog that only the database knows: the others run all the same, also
 // one at a time.
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	proxy := w.ThroughProxy(&cfg)

@@ -36,6 +36,7 @@ func (s *transactionCounter) Settle(ctx context.Context, token processlog.Token,
 }
 
 func TestEntriesThatComeDueOneByOneShareTheirTransactions(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()
 		store := &transactionCounter{Store: memory}

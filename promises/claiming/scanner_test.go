@@ -39,6 +39,7 @@ func atoiPrefix(s, prefix string) (n int) {
 }
 
 func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Redis = redis.NewClient(&redis.Options{Addr: testservers.NewRedis(t).Addr()}) // nobody else's calls are counted
 	t.Cleanup(func() { _ = w.Redis.Close() })

@@ -22,6 +22,7 @@ func leased(w *harness.World, businessType string) int {
 }
 
 func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		unknown := make(chan []string, 1000)
 		cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) {
@@ -50,6 +51,7 @@ func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 }
 
 func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		rounds := make(chan struct{}, 1000)
 		old := cfg
@@ -74,6 +76,7 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 }
 
 func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, slow := harness.Held(t, c, "slow", compensator.TypeConfig{Concurrency: 2}, nil)
@@ -94,6 +97,7 @@ func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
 }
 
 func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
@@ -114,6 +118,7 @@ func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 }
 
 func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
@@ -149,6 +154,7 @@ func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 }
 
 func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second // a third of it is how long a new entry's slot is kept for its commit
@@ -178,6 +184,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 }
 
 func TestEntriesOfOneBusinessRunSideBySide(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
@@ -50,6 +51,7 @@ func (laggingStore) Load(context.Context, []compensator.EntryID) ([]processlog.R
 }
 
 func TestEntryRunsAlthoughPlainReadsDoNotShowItYet(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestWithoutRedisTheEntriesOfOtherProcessesRunWhenTheyAreDue(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Grace = time.Hour // nothing counts as forgotten

@@ -34,6 +34,7 @@ func (q *heldQueue) Announce(ctx context.Context, items []processlog.Announcemen
 }
 
 func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
@@ -58,6 +59,7 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 }
 
 func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		w.WithRedis()
 		proxy, err := faultproxy.NewTCP(w.Redis.Options().Addr)
@@ -94,6 +96,7 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 }
 
 func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
 	c := w.New(cfg)
@@ -121,8 +124,8 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 }
 
 func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		t.Parallel()
 		cfg.Lease = time.Second
 		c := w.New(cfg)
 		orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -157,6 +160,7 @@ func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
 }
 
 func TestFollowUpsOfATransactionalHandlerAnnounceThemselves(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
 		c := w.New(cfg)
@@ -187,8 +191,10 @@ func TestFollowUpsOfATransactionalHandlerAnnounceThemselves(t *testing.T) {
 }
 
 func TestSmallPoolsWorkEverythingOff(t *testing.T) {
+	t.Parallel()
 	for size := 1; size <= 3; size++ {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				db.SetMaxOpenConns(size)
 				cfg := w.Quick()
@@ -224,6 +230,7 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 }
 
 func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN)) // and nobody calls Committed: the reconciler alone finds entries
@@ -252,6 +259,7 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 }
 
 func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	c := w.New(cfg)

@@ -45,6 +45,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 }
 
 func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		rule     faultproxy.Rule
 		happened bool
@@ -55,6 +56,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 		"reply too late":    {faultproxy.Rule{Fault: faultproxy.DelayReply, Delay: 10 * time.Second}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for way, committer := range committers {
 				t.Run(way, func(t *testing.T) {
 					t.Parallel()
@@ -105,6 +107,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 }
 
 func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
+	t.Parallel()
 	for way, committer := range committers {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -137,6 +140,7 @@ func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 }
 
 func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
+	t.Parallel()
 	for way, committer := range committers {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -180,6 +184,7 @@ func unresolved(w *harness.World, c *compensator.Compensator, key string) (e *co
 }
 
 func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
+	t.Parallel()
 	t.Run("and then rolls back", func(t *testing.T) {
 		t.Parallel()
 		w := harness.NewWorld(t)
@@ -226,6 +231,7 @@ func recordUnder(c *compensator.Compensator, db *sql.DB, key string) error {
 }
 
 func TestUnknownCommitsOfManyProducersEndAsTheDatabaseSays(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()

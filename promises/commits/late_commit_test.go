@@ -18,6 +18,7 @@ import (
 // TestLateCommitLooksLikeNoLostLease has most of a born lease go by before the commit, so that the entry is claimed
 // once more. Nothing has run under the first lease: it must not bring the entry nearer to what is taken for crashes.
 func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
 	cfg.Lease = time.Hour // nobody else can have the entry
@@ -46,6 +47,7 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 }
 
 func TestEntryCommittedAfterItsBornLeaseIsClaimedAnew(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Lease = time.Second
@@ -74,6 +76,7 @@ func TestEntryCommittedAfterItsBornLeaseIsClaimedAnew(t *testing.T) {
 }
 
 func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	proxy, db := w.Proxied(true)
 	cfg, ready := w.HooksOnly(w.Quick())

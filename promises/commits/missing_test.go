@@ -14,8 +14,10 @@ import (
 // TestEntryThatIsNotThereAfterItsCommitIsReported: the server has rolled back, the error is swallowed, and on a plain
 // handle Commit returns nil.
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
+	t.Parallel()
 	for name, n := range map[string]int{"one entry": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(harness.Plain(w.DSN))
@@ -51,6 +53,7 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 }
 
 func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	missing := make(chan compensator.MissingEvent, 10)
@@ -76,6 +79,7 @@ func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 }
 
 func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		missing := make(chan compensator.MissingEvent, 1000)
 		cfg.Observer.EntryMissing = func(e compensator.MissingEvent) { missing <- e }
@@ -96,8 +100,10 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 
 // Nobody reads an entry back that is due later, or runs elsewhere: the next round does.
 func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
+	t.Parallel()
 	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(harness.Plain(w.DSN))

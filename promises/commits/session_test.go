@@ -39,8 +39,10 @@ func spoil(w *harness.World, db *sql.DB, n int, statements []string) {
 }
 
 func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
+	t.Parallel()
 	for name, statements := range leftOpen {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				db.SetMaxOpenConns(5)
 				db.SetMaxIdleConns(5)
@@ -70,8 +72,10 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 
 // TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction: package sql by itself tries three.
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
+	t.Parallel()
 	for name, statements := range leftOpen {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				db.SetMaxIdleConns(10)
 				cfg := w.Quick()
@@ -90,8 +94,10 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 
 // TestHealthSeesPastASnapshotThatSomebodyLeftOpen: the session shows the log as it was before the entry came.
 func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
+	t.Parallel()
 	for name, statements := range leftOpen {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB = db

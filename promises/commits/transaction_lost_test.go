@@ -49,8 +49,10 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 
 // TestNothingIsSentOnceTheServerHasRolledBack: each statement after the deadlock would commit by itself.
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
+	t.Parallel()
 	for name, meet := range unseenDeadlocks {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB = db
@@ -92,8 +94,10 @@ func laterStatements(ctx context.Context, tx *compensator.ScopedTx, early *sql.S
 }
 
 func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *testing.T) {
+	t.Parallel()
 	for name, meet := range unseenDeadlocks {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB = db
@@ -119,8 +123,10 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 
 // Error 1205 says nothing about which of the two it was.
 func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
+	t.Parallel()
 	for name, rollsBack := range map[string]bool{"OFF": false, "ON": true} {
 		t.Run("innodb_rollback_on_timeout "+name, func(t *testing.T) {
+			t.Parallel()
 			dsn := testservers.NewSQL(t, "--innodb-rollback-on-timeout="+name, "--innodb-lock-wait-timeout=1").Database(t)
 			w := harness.WorldAt(t, dsn)
 			w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -157,6 +163,7 @@ func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 
 // In a session with autocommit=0 the server begins the next transaction by itself, so that a savepoint always lives.
 func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
+	t.Parallel()
 	dsn := testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t)
 	w := harness.WorldAt(t, dsn)
 	w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")

@@ -2,9 +2,11 @@ package commits
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,8 +75,10 @@ var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensato
 }
 
 func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	for name, abandon := range notCommitted {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				if cfg.DB == w.DB {
 					cfg.DB = w.Open(harness.Watched(w.DSN))
@@ -113,6 +117,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 }
 
 func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
@@ -166,8 +171,10 @@ var conflicts = map[string]func(w *harness.World, tx harness.Statements){
 }
 
 func TestEntryAfterASwallowedConflictIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, conflict := range conflicts {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB = db
@@ -188,8 +195,10 @@ func TestEntryAfterASwallowedConflictIsRefused(t *testing.T) {
 }
 
 func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
+	t.Parallel()
 	for name, conflict := range conflicts {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
 				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -218,6 +227,7 @@ func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
 }
 
 func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -260,6 +270,7 @@ var unwritten = map[string]func(t *testing.T, w *harness.World, record func() er
 }
 
 func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
+	t.Parallel()
 	entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "k", BusinessID: "long"}}
 	for name, fail := range unwritten {
 		t.Run(name, func(t *testing.T) {
@@ -305,8 +316,10 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 var implicit = []string{"CREATE TABLE more (id INT)", "TRUNCATE TABLE effects", "LOCK TABLES effects WRITE", "START TRANSACTION"}
 
 func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
+	t.Parallel()
 	for _, statement := range implicit {
 		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
 				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -336,11 +349,13 @@ func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
 }
 
 func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
+	t.Parallel()
 	for name, texts := range map[string][2][]string{
 		"begin": {{"BEGIN"}, {"COMMIT"}},
-		"xa":    {{"XA START 'x'"}, {"XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"}},
+		"xa":    {{"XA START %"}, {"XA END %", "XA PREPARE %", "XA COMMIT %"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				ready := func() {}
 				if cfg.DB == w.DB {
@@ -353,10 +368,16 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 				conn, err := cfg.DB.Conn(t.Context())
 				require.NoError(t, err)
 				defer conn.Close()
-				harness.ExecAll(t, conn, texts[0])
+				own := "'" + rand.Text() + "'" // ids of XA are the server's
+				run := func(texts []string) {
+					for _, text := range texts {
+						harness.ExecAll(t, conn, []string{strings.ReplaceAll(text, "%", own)})
+					}
+				}
+				run(texts[0])
 				receipt, err := orders.Record(t.Context(), conn, harness.Order{}, compensator.Options{})
 				require.NoError(t, err)
-				harness.ExecAll(t, conn, texts[1])
+				run(texts[1])
 				w.WaitState(receipt.ID(), compensator.Succeeded)
 				assert.Equal(t, 1, ran.Of(receipt.ID()))
 			})
@@ -365,6 +386,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 }
 
 func TestSecondCommitCancelsNothing(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
 		c := w.New(cfg)

@@ -20,6 +20,7 @@ func undoing(undo compensator.HandlerFunc) compensator.TypeConfig {
 }
 
 func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", undoing(func(ctx context.Context, e *compensator.Entry) error {
@@ -44,6 +45,7 @@ func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
 }
 
 func TestPermanentFailureIsCompensatedAtOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	var undone harness.Calls
@@ -58,6 +60,7 @@ func TestPermanentFailureIsCompensatedAtOnce(t *testing.T) {
 }
 
 func TestCompensationHasABudgetOfItsOwn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		verdicts []error
 		state    compensator.State
@@ -71,6 +74,7 @@ func TestCompensationHasABudgetOfItsOwn(t *testing.T) {
 		"retry after":    {[]error{compensator.RetryAfter(0, errors.New("soon")), nil}, compensator.Compensated, compensator.EndedByHandler, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
 			comp := w.New(w.Quick())
 			var undone harness.Calls
@@ -91,6 +95,7 @@ func TestCompensationHasABudgetOfItsOwn(t *testing.T) {
 }
 
 func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var undone harness.Calls
@@ -116,6 +121,7 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 }
 
 func TestSuccessIsNeverCompensated(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	var undone harness.Calls
@@ -137,6 +143,7 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 }
 
 func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		old := w.New(cfg) // a version of the code from before the type had a compensation
 		_, ran := harness.Numbered(t, old, "close_order", compensator.TypeConfig{}, nil)
@@ -161,6 +168,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 }
 
 func TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	var undone harness.Calls
@@ -183,6 +191,7 @@ func TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt(t *testing.T) {
 }
 
 func TestCompensationOfACrashedCompensationWaitsForAPerson(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	var undone harness.Calls
@@ -198,6 +207,7 @@ func TestCompensationOfACrashedCompensationWaitsForAPerson(t *testing.T) {
 }
 
 func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	var undone harness.Calls
@@ -221,6 +231,7 @@ func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 }
 
 func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second // nothing is renewed meanwhile

@@ -155,6 +155,7 @@ func keysOf(loss *compensator.LossError) (keys []string) {
 }
 
 func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.T) {
+	t.Parallel()
 	f := newFailover(t)
 	f.WithRedis()
 	a, b := f.service(true, true), f.service(false, true)
@@ -281,6 +282,7 @@ func memoryOf(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) b
 
 // A process without Run notices as soon as it wants to record, and hears of the go-on.
 func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
+	t.Parallel()
 	f := newFailover(t)
 	proxy, db := f.Proxied(true)
 	recorder, person := f.serviceOn(db, false), f.service(false, false)
@@ -315,6 +317,7 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 // The success is lost, and before this process looks another one has run the entry again: the row is at a higher version
 // than the one that was seen.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	lost := make(chan *compensator.LossError, 1)
@@ -331,6 +334,7 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 }
 
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	var losses atomic.Int64
@@ -398,6 +402,7 @@ func (s lateStore) Purge(ctx context.Context, state compensator.State, age time.
 
 // A purge may take longer than the age it is given: what has ended since its note is left to the next one.
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -437,6 +442,7 @@ func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]
 }
 
 func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -458,6 +464,7 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 
 // What a pool at READ UNCOMMITTED reads may never be, and so is no evidence.
 func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	var rounds atomic.Int64
 	cfg := w.Quick()

@@ -76,6 +76,7 @@ func accept(t *testing.T, c *compensator.Compensator) {
 // A person has accepted an earlier loss. The clock of the database is set back while the process is stopped by another
 // one.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
+	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
 		before := f.store.Snapshot()
 		f.runs(0)
@@ -97,6 +98,7 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 
 // The replica that is promoted has a clock of its own, an hour behind.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
+	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
 		accept(t, f.Compensator)
 		time.Sleep(time.Minute)
@@ -119,6 +121,7 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 
 // Another process has accepted an earlier loss, just before this one saw what is lost now.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
+	t.Parallel()
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
 	inForgetfulBubble(t, compensator.Config{}, distant, func(t *testing.T, f *forgetful) {
 		person, err := compensator.New(t.Context(), compensator.Config{Store: f.store, Logger: slog.New(slog.DiscardHandler)})
@@ -137,6 +140,7 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 
 // The newest that was seen is kept in mind although something older is found in the database just afterwards.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
+	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
 		many := make([]compensator.NewEntry, 100) // more than are read back in turn before the test is over
 		for i := range many {
@@ -157,6 +161,7 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 
 // Of all that is lost the last has been carried past that by others: what was seen before it tells.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
+	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
 		time.Sleep(time.Minute)
 		f.runs(0)

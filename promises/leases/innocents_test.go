@@ -44,9 +44,11 @@ func innocents(w *harness.World) (n [5]int) {
 // Entries that kill their process, among many that only happen to be there: these must not come near the end of the
 // crash budget themselves.
 func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
+	t.Parallel()
 	for _, killers := range []string{"250", "100,250,400"} {
 		for run := range *innocentRuns {
 			t.Run(fmt.Sprint(killers, "/", run), func(t *testing.T) {
+				t.Parallel()
 				w := harness.NewWorld(t).WithRedis()
 				c, types := w.LifeInstance(w.DB)
 				countDeliveries(w)
@@ -63,9 +65,11 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 // All that a healthy process had claimed when somebody killed it has lost a lease, and is run among few: that must end
 // as well. How long it takes is logged, for docs/reliability.md.
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
+	t.Parallel()
 	for _, concurrency := range []int{50, 1000} {
 		for run := range *innocentRuns {
 			t.Run(fmt.Sprint(concurrency, "/", run), func(t *testing.T) {
+				t.Parallel()
 				harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 					c := w.New(cfg)
 					_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {

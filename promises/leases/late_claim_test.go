@@ -19,8 +19,10 @@ func lateAnswer(proxy *faultproxy.MySQL) {
 }
 
 func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
+	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain pool": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			proxy, db := w.Proxied(watched)
 			cfg := w.Quick()
@@ -46,6 +48,7 @@ func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 }
 
 func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
@@ -67,8 +70,10 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 // TestClaimsOfUnknownEndCostNoDelivery: claims reach the database and their answers do not come back, nor does word get
 // through that nothing runs under them. The process lives, and has killed nobody.
 func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
+	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			proxy, db := w.Proxied(watched)
 			cfg := w.Quick()

@@ -20,6 +20,7 @@ import (
 // A person requeues an entry while a handler that ignores its context works on it. The lease of that attempt is gone;
 // the one of the new attempt, in the same process, is not.
 func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Lease: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
@@ -62,6 +63,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 // The queue's lease of an entry ends while its handler runs on: only the database's is renewed. Another process that
 // announces an entry then wakes nobody, since an earlier one is due already.
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		open := func() *compensator.Compensator {
@@ -93,6 +95,7 @@ func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 
 // Whoever reschedules an entry does not set it free from the attempt under way.
 func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		cfg := compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Lease: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}

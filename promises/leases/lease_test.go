@@ -17,6 +17,7 @@ import (
 )
 
 func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c, other := w.New(cfg), w.New(cfg)
@@ -79,6 +80,7 @@ func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compen
 }
 
 func TestStaleFailureIsDropped(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, compensator.Permanent(errors.New("stale")), errors.New("fresh"))
 		stored := w.Row(o.id)
@@ -92,6 +94,7 @@ func TestStaleFailureIsDropped(t *testing.T) {
 }
 
 func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
 		o.gate.Open()
@@ -101,6 +104,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 }
 
 func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) {
+	t.Parallel()
 	var undone harness.Calls
 	typ := compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
@@ -114,6 +118,7 @@ func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) 
 }
 
 func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
+	t.Parallel()
 	var undone harness.Calls
 	typ := compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(_ context.Context, e *compensator.Entry) error { undone.Add(e.ID); return nil }}
 	w := harness.NewWorld(t).WithRedis()
@@ -125,6 +130,7 @@ func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 }
 
 func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = 30 * time.Second
 		g := harness.NewGate()
@@ -150,6 +156,7 @@ func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 }
 
 func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Lease = time.Second
@@ -169,6 +176,7 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 }
 
 func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		other := w.New(cfg)
@@ -203,8 +211,10 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 // A slow database costs time. It must not cost the lease of an entry that has been run, or another process runs
 // it, too, and the first outcome is lost.
 func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
+	t.Parallel()
 	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			proxy, db := w.Proxied(true)
 			cfg := w.Quick()
@@ -234,6 +244,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 }
 
 func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	stuck := make(chan compensator.AttemptEvent, 10)
@@ -262,6 +273,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 }
 
 func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	c, other := w.New(cfg), w.New(cfg)
@@ -294,6 +306,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 }
 
 func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)

@@ -16,6 +16,7 @@ import (
 
 // A suspect whose outcome is not stored is as much at risk as one that runs: the next one has to wait.
 func TestSuspectHoldsItsLaneUntilItsOutcomeIsStored(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	proxy, _ := w.Proxied(true)
 	c, types := w.LifeInstance(w.DB)
@@ -54,6 +55,7 @@ func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compens
 }
 
 func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c, id, ran, _ := stuckOn(t, w, cfg)
 		w.WaitState(id, compensator.Dead) // nobody else is there to run it
@@ -74,6 +76,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 
 // A claim needs a slot, and the one that there is hangs.
 func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c := w.New(cfg)
@@ -93,6 +96,7 @@ func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 }
 
 func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		_, id, ran, g := stuckOn(t, w, cfg)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
@@ -103,6 +107,7 @@ func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 }
 
 func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { assert.Fail(t, "dropped", e) }
@@ -126,6 +131,7 @@ func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 }
 
 func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		other := w.New(cfg)
 		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
@@ -139,6 +145,7 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 
 // A take-out that waits for the database gives way to the handler that has returned meanwhile.
 func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
@@ -168,6 +175,7 @@ func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 
 // The leases ended with the batch's timeout, and others have done the work.
 func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		var dropped, alone atomic.Int64
@@ -201,6 +209,7 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 
 // What hung was the batch. Its entries, run again alone, have a whole timeout of their own.
 func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second
@@ -232,6 +241,7 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 
 // Another process has run it, and it is to be tried again: no lease says how long it has been free.
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()

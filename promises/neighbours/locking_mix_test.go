@@ -28,6 +28,7 @@ func deadlocks(w *harness.World) (n int) {
 // a batch. How the outcomes fall into statements is not ours to say, so it goes on until one of them was the
 // victim.
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
+	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t))
 	w.Exec("CREATE TABLE digits (d INT PRIMARY KEY)")
@@ -85,6 +86,7 @@ func crossSettling(w *harness.World, after, n int, finish func()) {
 // TestNoDeadlockNamesAStatementOfOurs runs everything at once that writes to the log, on a server that writes
 // down every deadlock.
 func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
+	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t)).WithRedis()
 	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.Plain(w.DSN)))}
@@ -178,6 +180,7 @@ func mixedEntries(producer, i int) []compensator.NewEntry {
 }
 
 func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		old, err := w.DB.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		require.NoError(t, err)
@@ -203,6 +206,7 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 }
 
 func TestOfRacingActionsExactlyOneWins(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db

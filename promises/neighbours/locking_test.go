@@ -103,7 +103,7 @@ func producersGoOn(w *harness.World) {
 // the first may yet give up. InnoDB then guards the gap right before that key, so a row stands there already:
 // what is asked is that nothing else is held, the auto-increment lock above all.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
-	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -132,8 +132,10 @@ func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 }
 
 func TestClaimPassesByAnEntryThatAnOpenTransactionCancels(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*sql.Tx) error{"committed": (*sql.Tx).Commit, "rolled back": (*sql.Tx).Rollback} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
 				_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -159,6 +161,7 @@ func TestClaimPassesByAnEntryThatAnOpenTransactionCancels(t *testing.T) {
 }
 
 func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB, cfg.Lease = db, time.Minute
@@ -192,6 +195,7 @@ func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 }
 
 func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB, cfg.Lease = db, time.Second
@@ -225,6 +229,7 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 }
 
 func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -250,6 +255,7 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 // TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout: an ALTER waits for every transaction that
 // has touched the table, and all later statements on it wait for the ALTER.
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	inside := make(chan struct{}, 1)

@@ -35,6 +35,7 @@ func inASmallLog(t *testing.T, test func(t *testing.T, w *harness.World, db *sql
 }
 
 func TestPurgeOfASmallLogDoesNotWaitForEntriesThatOthersHold(t *testing.T) {
+	t.Parallel()
 	inASmallLog(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		w.Exec("UPDATE common_process_log SET state=-2, ended_by='permanent' WHERE id<=5")
 		store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
@@ -47,6 +48,7 @@ func TestPurgeOfASmallLogDoesNotWaitForEntriesThatOthersHold(t *testing.T) {
 }
 
 func TestDuplicatesInASmallLogDoNotWaitForEntriesThatOthersHold(t *testing.T) {
+	t.Parallel()
 	inASmallLog(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db

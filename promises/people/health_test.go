@@ -13,6 +13,7 @@ import (
 )
 
 func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		require.Zero(t, c.Health(t.Context()).OldestOverdue)
@@ -33,6 +34,7 @@ func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
 }
 
 func TestHealthDoesNotCountWhatRuns(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -45,6 +47,7 @@ func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 }
 
 func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	sqlProxy, db := w.Proxied(true)
 	cfg := w.Quick()
@@ -83,6 +86,7 @@ func panicking() compensator.Observer {
 }
 
 func TestPanickingObserverHarmsNoEntry(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Observer = panicking()
@@ -112,6 +116,7 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 }
 
 func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	type step struct {

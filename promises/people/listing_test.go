@@ -11,6 +11,7 @@ import (
 )
 
 func TestEntriesReadBackDecodeAsTheirTypeDoes(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil },

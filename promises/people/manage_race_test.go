@@ -64,8 +64,10 @@ var overtaken = map[string]error{
 }
 
 func TestCompletedEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+	t.Parallel()
 	for name, verdict := range overtaken {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
 			require.NoError(t, u.c.Complete(t.Context(), u.id))
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled, "the handler is told")
@@ -79,8 +81,10 @@ func TestCompletedEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 }
 
 func TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+	t.Parallel()
 	for name, verdict := range overtaken {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t), verdict)
 			found, err := u.c.Cancel(t.Context(), u.id)
 			require.NoError(t, err)
@@ -95,8 +99,10 @@ func TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 }
 
 func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
+	t.Parallel()
 	for name, verdict := range overtaken {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
 			w, before := u.World, u.Entry(u.c, u.id).Key()
 			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // pending ones are not for people
@@ -115,6 +121,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 }
 
 func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
+	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("too late"))
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
 	require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{ByHand: harness.ByMei}))
@@ -126,6 +133,7 @@ func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
 }
 
 func TestEntrySettledByHandTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t), nil)
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
 	require.NoError(t, u.c.SettleByHand(t.Context(), u.id, harness.ByMei))
@@ -134,7 +142,9 @@ func TestEntrySettledByHandTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 }
 
 func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
+	t.Parallel()
 	t.Run("success", func(t *testing.T) {
+		t.Parallel()
 		u := startDeaf(t, harness.NewWorld(t).WithRedis(), nil)
 		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
 		require.NoError(t, context.Cause(u.ctx), "the attempt goes on")
@@ -142,6 +152,7 @@ func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
 		require.Equal(t, compensator.Succeeded, harness.Next(t, u.settled).State)
 	})
 	t.Run("failure", func(t *testing.T) {
+		t.Parallel()
 		u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("no"))
 		require.NoError(t, u.c.Reschedule(t.Context(), u.id, time.Hour))
 		u.gate.Open()
@@ -154,8 +165,10 @@ func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {
 }
 
 func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
+	t.Parallel()
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t), nil)
 			db := u.Open(pool(u.DSN))
 			tx := u.Begin(db)
@@ -171,6 +184,7 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 }
 
 func TestCancellationInATransactionStopsTheHandlerOnceItCommits(t *testing.T) {
+	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t), nil)
 	tx := u.Begin(u.DB)
 	_, err := u.c.CancelTx(t.Context(), tx, u.id)
@@ -183,6 +197,7 @@ func TestCancellationInATransactionStopsTheHandlerOnceItCommits(t *testing.T) {
 }
 
 func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T) {
+	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t).WithRedis(), nil)
 	tx := u.Begin(u.Open(harness.Plain(u.DSN)))
 	_, err := u.c.CancelTx(t.Context(), tx, u.id)
@@ -196,6 +211,7 @@ func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T
 }
 
 func TestOneOfTwoRacingActionsWins(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
@@ -218,6 +234,7 @@ func TestOneOfTwoRacingActionsWins(t *testing.T) {
 }
 
 func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -230,6 +247,7 @@ func TestEntryRescheduledInATransactionRunsWhenItsNewMomentComes(t *testing.T) {
 }
 
 func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()

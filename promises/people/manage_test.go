@@ -17,6 +17,7 @@ import (
 
 // What a person or a service moves forward runs at its new moment, not at the one the queue knows.
 func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
 		cfg.Lease = time.Hour // a place within it could be a lease's end
@@ -134,6 +135,7 @@ func (d deed) requireDone(t *testing.T, before, after *compensator.Entry) {
 }
 
 func TestActionsFollowTheContract(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
@@ -159,6 +161,7 @@ func TestActionsFollowTheContract(t *testing.T) {
 }
 
 func TestActionsInATransactionHappenExactlyIfItCommits(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -186,6 +189,7 @@ func TestActionsInATransactionHappenExactlyIfItCommits(t *testing.T) {
 }
 
 func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -211,6 +215,7 @@ func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 }
 
 func TestActionsTakeAnIdempotentID(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
@@ -226,6 +231,7 @@ func TestActionsTakeAnIdempotentID(t *testing.T) {
 }
 
 func TestActionsInATransactionNeedAnOpenOne(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -251,6 +257,7 @@ func TestActionsInATransactionNeedAnOpenOne(t *testing.T) {
 }
 
 func TestActionOnALockedEntryIsBusy(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
@@ -263,6 +270,7 @@ func TestActionOnALockedEntryIsBusy(t *testing.T) {
 }
 
 func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
@@ -286,6 +294,7 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 }
 
 func TestPeopleMustSayWhoTheyAreAndWhy(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})

@@ -16,6 +16,7 @@ import (
 
 // What the library needs and does not get is told, and no more than once a minute for each cause.
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -48,6 +49,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 }
 
 func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	lines := harness.LogInto(&cfg)

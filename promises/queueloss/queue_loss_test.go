@@ -28,6 +28,7 @@ import (
 )
 
 func TestEntryTheQueueForgotIsAnnouncedAgain(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -42,6 +43,7 @@ func TestEntryTheQueueForgotIsAnnouncedAgain(t *testing.T) {
 }
 
 func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	proxy := w.ThroughProxy(&cfg)
@@ -68,6 +70,7 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 }
 
 func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	proxy := w.ThroughProxy(&cfg)
@@ -93,6 +96,7 @@ func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
 }
 
 func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.QueueLimit, cfg.Horizon = 1000, 2*time.Hour
@@ -126,6 +130,7 @@ func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 }
 
 func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Horizon, cfg.ReconcileInterval = time.Second, 200*time.Millisecond
@@ -148,6 +153,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 // TestFailoverThatForgetsLosesNoEntry promotes a replica that had been cut off: it knows entries that have ended
 // since, and none of those announced since.
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	master, replica := testservers.NewRedis(t, "--repl-diskless-sync-delay", "0"), testservers.NewRedisReplica(t)
 	link, err := faultproxy.NewTCP(master.Addr())
@@ -194,6 +200,7 @@ func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 }
 
 func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	var ran harness.Calls
 	for range 5 {
@@ -218,6 +225,7 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 // TestProcessWhosePrefixWasTakenOverPollsItsDatabase: after Redis forgot whose the prefix was, another
 // environment was faster.
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	q := harness.SameQueue(t, w.Redis, w.Name)
 	c := w.New(w.Quick())
@@ -240,6 +248,7 @@ func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 }
 
 func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Redis, w.Name = harness.RedisClient(t, testservers.NewRedis(t, "--maxmemory-policy", "allkeys-lru")), "evicted"
 	var log strings.Builder
@@ -290,6 +299,7 @@ func answerAsOldRedis(conn net.Conn) {
 }
 
 func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	client := redis.NewClient(&redis.Options{Addr: oldRedis(t), Protocol: 2, DisableIdentity: true})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
@@ -303,6 +313,7 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 }
 
 func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	idle := w.Quick()
 	idle.ReconcileInterval = time.Hour // it leads, and announces nothing more
@@ -337,6 +348,7 @@ func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *test
 
 // An entry that was claimed without the queue may still be there, leased to a process that died.
 func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // neither ends while the test waits

@@ -37,6 +37,7 @@ func rarely(w *harness.World) compensator.Config {
 }
 
 func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
+	t.Parallel()
 	const instances, slots, due, later = 3, 8, 60, 20
 	w := harness.NewWorld(t).WithRedis()
 	var ran harness.Calls
@@ -82,6 +83,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 }
 
 func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	rebuilt := make(chan []string, 100)
 	cfg := rarely(w)
@@ -113,6 +115,7 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 
 // A type that nobody handles here is looked at by nobody but those that record it.
 func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(rarely(w))
 	harness.Numbered(t, c, "sync_user", compensator.TypeConfig{}, nil)
@@ -160,6 +163,7 @@ func recordLater(t *testing.T, c *compensator.Compensator, delay time.Duration) 
 }
 
 func TestTypeIsWholeOnlyOnceAllOfItIsAnnounced(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
@@ -176,6 +180,7 @@ func TestTypeIsWholeOnlyOnceAllOfItIsAnnounced(t *testing.T) {
 
 // Whoever began to rebuild the type has died.
 func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64

@@ -35,6 +35,7 @@ func (q *silentQueue) Announce(ctx context.Context, items []processlog.Announcem
 
 // One announcement of the reconciler that is never answered must not be its last.
 func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		queue := &silentQueue{Queue: compensatortest.NewMemoryQueue().Client(), asked: make(chan struct{})}

@@ -14,6 +14,7 @@ import (
 )
 
 func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
+	t.Parallel()
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -52,6 +53,7 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 }
 
 func TestBatchOfThousandsIsRecordedWhole(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		const n = 2000
 		c := w.New(cfg)

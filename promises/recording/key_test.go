@@ -25,6 +25,7 @@ var lookalikes = []string{
 }
 
 func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -70,6 +71,7 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 }
 
 func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -107,6 +109,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 }
 
 func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
+	t.Parallel()
 	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, watched, isolated bool) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -147,6 +150,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 
 // TestDuplicateOfAnEntryThatChangesAbortsNothing: at REPEATABLE READ, while the entry that exists is moved on by others.
 func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
+	t.Parallel()
 	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -197,7 +201,7 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 		"rolls back": {(*sql.Tx).Rollback, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+			harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB = db
 				c := w.New(cfg)
@@ -219,7 +223,7 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 }
 
 func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
-	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -243,7 +247,7 @@ func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 }
 
 func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
-	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -289,7 +293,7 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 }
 
 func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
-	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -321,6 +325,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 }
 
 func TestDuplicateWithOtherContentIsTold(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -355,6 +360,7 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 }
 
 func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -399,6 +405,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 }
 
 func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	closing := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order-42"}}
@@ -427,6 +434,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 }
 
 func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	var log bytes.Buffer
@@ -453,6 +461,7 @@ func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 }
 
 func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	strict := compensator.TypeConfig{RefuseOtherContent: true}
@@ -489,6 +498,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 }
 
 func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -527,6 +537,7 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 }
 
 func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -556,6 +567,7 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 }
 
 func TestDuplicateResurrectsNothing(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1}, func(*compensator.Entry, int) error { return errors.New("no") })

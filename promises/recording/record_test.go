@@ -24,6 +24,7 @@ import (
 type repository struct{ compensator.Tx }
 
 func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -57,6 +58,7 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 }
 
 func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
 		c := w.New(cfg)
@@ -79,6 +81,7 @@ func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 }
 
 func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		params map[string]string
 		alter  string
@@ -94,6 +97,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 		"key not unique":             {alter: "DROP INDEX uk_idempotent_id", want: "UNIQUE"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			if test.alter != "" {
 				w.Exec("ALTER TABLE common_process_log " + test.alter)
@@ -110,6 +114,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 
 // MySQL has no such setting below 1, and takes 0 for that.
 func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	never := harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "0"})
@@ -125,6 +130,7 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 }
 
 func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB, cfg.MaxContent = db, 1000
@@ -147,6 +153,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 }
 
 func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	record := func(opts compensator.Options) error {
@@ -196,6 +203,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 
 // TestBusinessIsNotCommittedWithoutARefusedEntry: the caller swallows a *FieldError.
 func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB, cfg.MaxContent = db, 1000
@@ -240,6 +248,7 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 // TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate: Record has a context of its own, which ends before the
 // transaction's.
 func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -263,6 +272,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 
 // A handle that nobody watches cannot refuse its commit: Record's error is all there is.
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
@@ -285,8 +295,8 @@ func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 }
 
 func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		t.Parallel()
 		c := w.New(cfg)
 		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // no valid JSON, no valid UTF-8: bytes
 		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
@@ -334,6 +344,7 @@ func idOf(w *harness.World, key string) (id uint64) {
 }
 
 func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -395,6 +406,7 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 }
 
 func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg) // the reconciler would find what a rounded id has lost
 		c := w.New(cfg)
@@ -430,6 +442,7 @@ func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 }
 
 func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -462,6 +475,7 @@ func (unencodable) Extract(c context.Context, _ map[string]string) context.Conte
 
 // TestBusinessIsNotCommittedAfterAPanicInRecord: somebody above the call would recover from it, and go on.
 func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
+	t.Parallel()
 	for name, record := range map[string]func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error{
 		"codec": func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error {
 			broken, err := compensator.Declare[unencodable](c, "close_order", compensator.TypeConfig{})
@@ -475,6 +489,7 @@ func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB, cfg.Propagator = db, unencodable{}

@@ -18,6 +18,7 @@ import (
 // TestTransactionOfAnotherDatabaseIsRefused: two shards, each with a log of the same name, and one entry of the same
 // id in both.
 func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
 	for home, open := range harness.Pools {
 		for other, openOther := range harness.Pools {
 			t.Run(home+", transaction of a "+other, func(t *testing.T) {
@@ -68,6 +69,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 
 // TestDatabasesOfAlmostTheSameNameAreApart: to the collation of DATABASE() they are one.
 func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
+	t.Parallel()
 	here := harness.NewWorld(t)
 	cfg := here.Quick()
 	cfg.DB = here.Open(harness.Plain(here.DSN))
@@ -96,9 +98,11 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 
 // TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken: by its Connector, or by none.
 func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
+	t.Parallel()
 	for home, open := range harness.Pools {
 		for other, openOther := range harness.Pools {
 			t.Run(home+", transaction of a "+other, func(t *testing.T) {
+				t.Parallel()
 				w := harness.NewWorld(t)
 				cfg := w.Quick()
 				cfg.DB = w.Open(open(w.DSN))

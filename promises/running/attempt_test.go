@@ -22,6 +22,7 @@ import (
 )
 
 func TestReschedulingDuringAnAttemptIsNoCrash(t *testing.T) {
+	t.Parallel()
 	var c *compensator.Compensator
 	var runs atomic.Int64
 	harness.InBubble(t, func(made *compensator.Compensator) {
@@ -45,6 +46,7 @@ func TestReschedulingDuringAnAttemptIsNoCrash(t *testing.T) {
 }
 
 func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
 	var entered chan []compensator.EntryID
 	var proceed chan struct{}
 	harness.InBubble(t, func(c *compensator.Compensator) {
@@ -86,6 +88,7 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 
 // Of a batch without a verdict, an entry that somebody has cancelled is not run once more.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
+	t.Parallel()
 	var entered chan []compensator.EntryID
 	var proceed chan struct{}
 	var alone harness.Calls
@@ -117,8 +120,10 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 
 // The same where the batch's time was up before.
 func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
+	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} { // which a renewal tells
 		t.Run(where, func(t *testing.T) {
+			t.Parallel()
 			var alone harness.Calls
 			harness.InBubble(t, func(c *compensator.Compensator) {
 				_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
@@ -156,6 +161,7 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 // A batch that hung for so long that its leases have ended comes to no verdict, and each entry is run alone. That handler is
 // not the one that hung: within its timeout no lease counts against the entry in its own process.
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
+	t.Parallel()
 	const timeout, lease = 20 * time.Second, 2 * time.Second
 	var alone harness.Calls
 	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
@@ -215,6 +221,7 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 // A stuck batch returns when its entries have been free for nearly a lease, and while their leases are asked for anew the
 // rest of it passes.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
+	t.Parallel()
 	const lease = 30 * time.Second
 	var alone harness.Calls
 	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
@@ -245,6 +252,7 @@ type hollow struct{ text string }
 func (h *hollow) Error() string { return h.text }
 
 func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
+	t.Parallel()
 	for name, broken := range map[string]struct {
 		err   error
 		retry compensator.Retry
@@ -253,6 +261,7 @@ func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
 		"schedule": {errors.New("no"), func(int) time.Duration { panic("no schedule") }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InBubble(t, func(c *compensator.Compensator) {
 				_, err := compensator.Handle(c, "broken", func(context.Context, *compensator.Entry, harness.Order) error { return broken.err },
 					compensator.TypeConfig{MaxProcessCount: 3, Retry: broken.retry})
@@ -271,6 +280,7 @@ func TestPanicInTheErrorOrTheScheduleIsAFailure(t *testing.T) {
 }
 
 func TestEntryAdvancesWhateverItsErrorSays(t *testing.T) {
+	t.Parallel()
 	texts := []string{
 		strings.Repeat("x", 1<<20), "\xff\xfe\x00 not a text", strings.Repeat("退款\xf0\x9f", 5000), `'"\'; DROP TABLE effects; --`, "", strings.Repeat("😀", 1001), "%s %d",
 	}

@@ -71,6 +71,7 @@ func batched(t *testing.T, w *harness.World, n int, cfg compensator.TypeConfig, 
 }
 
 func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	_, seen := batched(t, w, 100, compensator.TypeConfig{BatchSize: 40}, func(context.Context, []int) []error { return nil })
 	require.Equal(t, 100, w.Ended(compensator.Succeeded, 0))
@@ -82,6 +83,7 @@ func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 }
 
 func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.Propagator = tracing{}
@@ -139,6 +141,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 }
 
 func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Propagator = trippedUp{}
@@ -157,6 +160,7 @@ func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 }
 
 func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	bad := []int{2, 5, 7}
 	c, seen := batched(t, w, 10, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(_ context.Context, numbers []int) []error {
@@ -185,6 +189,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 }
 
 func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(ctx context.Context, n int) []error{
 		"panic":      func(context.Context, int) []error { panic("the whole batch") },
 		"goexit":     func(context.Context, int) []error { runtime.Goexit(); return nil },
@@ -195,6 +200,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 		"one of all": func(context.Context, int) []error { return []error{errors.New("the connection broke")} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
 			_, seen := batched(t, w, 20, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 300 * time.Millisecond}, func(ctx context.Context, numbers []int) []error {
 				switch {
@@ -218,6 +224,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 }
 
 func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c, _ := batched(t, w, 20, compensator.TypeConfig{MaxProcessCount: 1}, func(_ context.Context, numbers []int) []error {
 		if slices.Contains(numbers, 13) {
@@ -233,6 +240,7 @@ func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
 }
 
 func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(ctx context.Context) []error{
 		"panic":     func(context.Context) []error { panic("alone") },
 		"none":      func(context.Context) []error { return []error{} },
@@ -240,6 +248,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 		"timed out": func(ctx context.Context) []error { <-ctx.Done(); return []error{ctx.Err()} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			_, seen := batched(t, w, 1, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), Timeout: 300 * time.Millisecond},
 				func(ctx context.Context, _ []int) []error { return fail(ctx) })
@@ -250,6 +259,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 }
 
 func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	var seen batches
@@ -269,6 +279,7 @@ func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 }
 
 func TestSuspectsStayOutOfBatches(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	var seen batches
@@ -293,6 +304,7 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 }
 
 func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	var undone harness.Calls
 	_, _ = batched(t, w, 10, compensator.TypeConfig{

@@ -19,6 +19,7 @@ import (
 )
 
 func TestPanicFailsItsEntryOnly(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
@@ -47,6 +48,7 @@ func TestPanicFailsItsEntryOnly(t *testing.T) {
 }
 
 func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
@@ -66,6 +68,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 }
 
 func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.HandleTx(c, "close_order", func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
@@ -86,6 +89,7 @@ func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 }
 
 func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		var ran harness.Calls
@@ -105,6 +109,7 @@ func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 }
 
 func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
@@ -122,6 +127,7 @@ func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
 func nothing(context.Context, *compensator.Entry, harness.Order) error { return nil }
 
 func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	_, err := compensator.Handle(c, "close_order", nothing, compensator.TypeConfig{})
@@ -167,6 +173,7 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 }
 
 func TestRegistrationAfterRunIsRefused(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
 	c := w.New(cfg)
@@ -180,6 +187,7 @@ func TestRegistrationAfterRunIsRefused(t *testing.T) {
 }
 
 func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
+	t.Parallel()
 	down := errors.New("downstream is down")
 	for name, c := range map[string]struct {
 		verdict error
@@ -216,6 +224,7 @@ func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 }
 
 func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	down := errors.New("downstream is down")
 	verdicts := []error{
@@ -239,6 +248,7 @@ func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
 }
 
 func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Steps(time.Hour, 2*time.Hour)}, func(*compensator.Entry, int) error { return compensator.Snooze(0) })
@@ -250,6 +260,7 @@ func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 }
 
 func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	failing := errors.New("no")
@@ -268,6 +279,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 }
 
 func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 1, Retry: compensator.Fixed(0)}, nil)
@@ -283,6 +295,7 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 }
 
 func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	var now, most atomic.Int32

@@ -17,12 +17,14 @@ import (
 )
 
 func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
+	t.Parallel()
 	for name, statement := range map[string]string{
 		"ddl":      "CREATE TABLE closed_orders (id INT PRIMARY KEY)",
 		"commit":   "COMMIT",
 		"rollback": "ROLLBACK",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				c := w.New(cfg)
 				orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
@@ -41,6 +43,7 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 
 // A server asked whether a transaction is open cannot tell that it is another one.
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 1}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
@@ -54,6 +57,7 @@ func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 }
 
 func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -77,8 +81,10 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 // Between the handler's nil and its commit stands one statement of ours. That the database refuses or loses it
 // is no failure of the entry's.
 func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []string{"request lost", "reply lost"} {
 		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			proxy, db := w.Proxied(true)
 			cfg := w.Quick()
@@ -104,6 +110,7 @@ func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testi
 }
 
 func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *testing.T) {
+	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -131,6 +138,7 @@ func TestTransactionalHandlerThatWasInTimeDoesNotFailBecauseItsRowIsLocked(t *te
 }
 
 func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
@@ -147,6 +155,7 @@ func TestTimeoutOfATransactionalHandlerIsNotThatOfItsOutcome(t *testing.T) {
 }
 
 func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: 50 * time.Millisecond, MaxProcessCount: 1}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
@@ -161,6 +170,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 }
 
 func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	dropped := make(chan compensator.SettledEvent, 10)
@@ -181,6 +191,7 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 }
 
 func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
@@ -196,6 +207,7 @@ func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) 
 }
 
 func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Lease = 30 * time.Second
@@ -214,6 +226,7 @@ func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 }
 
 func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error {
@@ -228,6 +241,7 @@ func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
 }
 
 func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	mails, sent := harness.Numbered(t, c, "send_mail", compensator.TypeConfig{}, nil)
@@ -250,6 +264,7 @@ func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
 }
 
 func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()

@@ -13,6 +13,7 @@ import (
 )
 
 func TestHandlerOutlivesTheRequestThatRecordedItsEntry(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Propagator = tracing{}
 		c := w.New(cfg)
@@ -72,8 +73,10 @@ type emptyHanded struct{ tracing }
 func (emptyHanded) Extract(context.Context, map[string]string) context.Context { return nil }
 
 func TestEntryRunsThoughItsPropagatorFails(t *testing.T) {
+	t.Parallel()
 	for name, propagator := range map[string]compensator.Propagator{"panics": trippedUp{}, "answers with no context": emptyHanded{}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.Propagator = propagator

@@ -119,6 +119,7 @@ var keepsItsIsolation = lie{
 }
 
 func TestNewRefusesAServerWhose(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		lie  lie
 		want string
@@ -160,6 +161,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 }
 
 func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	both := keepsItsIsolation
@@ -173,6 +175,7 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 
 // TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks: each tries its own rows, on both kinds of pool.
 func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	var log strings.Builder // slog takes turns
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -208,6 +211,7 @@ var harmless = map[string]struct {
 }
 
 func TestEntriesRunOnAServerWhose(t *testing.T) {
+	t.Parallel()
 	for name, test := range harmless {
 		for pool, watched := range map[string]bool{"connector": true, "plain": false} {
 			t.Run(name+"/"+pool, func(t *testing.T) {
@@ -246,6 +250,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 // TestWatchedTransactionIsNeverProbed: a connection that knows its transaction answers, and nothing is sent. On Vitess
 // a RELEASE without its SAVEPOINT would fail the next statement.
 func TestWatchedTransactionIsNeverProbed(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	var probes atomic.Int32
 	l := replies(harmless["SET TRANSACTION is taken anywhere"].replies...)
@@ -272,6 +277,7 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 }
 
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
+	t.Parallel()
 	var all []string
 	for name, test := range harmless {
 		if name != "in_transaction is always off" && name != "SKIP LOCKED waits" { // it takes New seconds to see that
@@ -282,6 +288,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 		t.Run(pool, func(t *testing.T) {
 			t.Parallel()
 			suite.TestStore(t, func(t *testing.T) suite.Harness {
+				t.Parallel()
 				dsn := testservers.Database(t)
 				h := harness.StoreOn(t, dsn, lying(dsn, replies(all...), watched))
 				caller, err := lying(dsn, replies(all...), false)()
@@ -297,6 +304,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 // A lock that somebody holds, or a deadlock, says nothing of the server: with a guard given up for it, an entry could
 // land in another database's log.
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
+	t.Parallel()
 	for _, number := range []uint16{1205, 1213} {
 		w := harness.NewWorld(t)
 		var inserts atomic.Int64

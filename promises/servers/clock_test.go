@@ -39,11 +39,13 @@ func tellsTime(text string) bool {
 }
 
 func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
+	t.Parallel()
 	require.True(t, tellsTime("next_at="+strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)))
 	require.True(t, tellsTime(time.Now().String()))
 	require.False(t, tellsTime("next_at=now+3600000"))
 	for name, watched := range map[string]bool{"connector": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
 			proxy, db := w.Proxied(watched, func(config *mysql.Config) { config.InterpolateParams = true })
 			var mu sync.Mutex

@@ -22,6 +22,7 @@ func clusterClient(t *testing.T, cluster *testservers.RedisCluster) *redis.Clust
 }
 
 func TestEntriesLiveThroughARedisCluster(t *testing.T) {
+	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
 	w := harness.NewWorld(t)
 	w.Name = cluster.Prefix(t)

@@ -24,7 +24,7 @@ import (
 )
 
 func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
-	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		db.SetMaxOpenConns(5)
@@ -68,6 +68,7 @@ func (c complaint) Write(line []byte) (int, error) {
 }
 
 func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
 	w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
 	dsn := asService(w)
 	for kind, pool := range harness.Pools {
@@ -109,8 +110,10 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 // TestIdleConnectionsTheServerClosesCostNothing: the server ends sessions that are silent for a second, those
 // of the library between two statements, and that of a handler in the middle of its transaction.
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
+	t.Parallel()
 	for kind, pool := range harness.Pools {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"wait_timeout": "1"})))
@@ -180,8 +183,10 @@ func (c locklessConnector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
+	t.Parallel()
 	for _, watched := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watched %v", watched), func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			config, err := mysql.ParseDSN(w.DSN)
 			require.NoError(t, err)

@@ -42,6 +42,7 @@ func sessions(t *testing.T) map[string]map[string]string {
 }
 
 func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
+	t.Parallel()
 	for name, params := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -37,6 +37,7 @@ func serversByDefault(t *testing.T, test func(t *testing.T, w *harness.World)) {
 }
 
 func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) {
+	t.Parallel()
 	serversByDefault(t, func(t *testing.T, w *harness.World) {
 		w.Exec("INSERT INTO common_process_log (id, idempotent_id, business_type, content, next_at, created_at, updated_at) VALUES (7,'k','by_hand','{}',0,NOW(),NOW())")
 		for kind, pool := range harness.Pools {
@@ -90,6 +91,7 @@ func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 }
 
 func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
+	t.Parallel()
 	serversByDefault(t, func(t *testing.T, w *harness.World) {
 		for kind, pool := range harness.Pools {
 			cfg := w.Quick()
@@ -118,6 +120,7 @@ func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
 }
 
 func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	dsn, aborts := w.DSN, testservers.SharedSQL(t).Flavor == "mariadb"
 	if aborts {
@@ -147,6 +150,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 }
 
 func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
+	t.Parallel()
 	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, isolated bool) {
 		cfg := w.Quick()
 		cfg.DB = db

@@ -21,6 +21,7 @@ import (
 )
 
 func TestMigrateTwiceAndByManyAtOnceIsHarmless(t *testing.T) {
+	t.Parallel()
 	dsn := testservers.Database(t)
 	fingerprints := make([]string, 8)
 	var processes sync.WaitGroup
@@ -55,6 +56,7 @@ func fingerprint(t *testing.T, db *sql.DB) (value string) {
 }
 
 func TestPrintedDDLMakesALogThatRuns(t *testing.T) {
+	t.Parallel()
 	statements, err := compensator.DDL("mysql", "orders_log")
 	require.NoError(t, err)
 	w := harness.NewWorld(t)
@@ -66,6 +68,7 @@ func TestPrintedDDLMakesALogThatRuns(t *testing.T) {
 }
 
 func TestLogOfAnotherDatabaseRuns(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	elsewhere, err := mysql.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
@@ -162,6 +165,7 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 }
 
 func TestDDLRefusesWhatItCannotName(t *testing.T) {
+	t.Parallel()
 	for field, give := range map[string][2]string{
 		"database": {"oracle", "log"},
 		"Table":    {"sqlite", "other.log"}, // SQLite has no qualified names
@@ -201,6 +205,7 @@ func flat(err error) (list []error) {
 }
 
 func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct{ change, field string }{
 		"no table":          {"DROP TABLE common_process_log", "table `common_process_log`"},
 		"no audit table":    {"DROP TABLE common_process_log_audit", "table `common_process_log_audit`"},
@@ -216,6 +221,7 @@ func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 		"keys not unique":   {"ALTER TABLE common_process_log DROP INDEX uk_idempotent_id", "index"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			w.Exec(test.change)
 			_, err := compensator.New(t.Context(), w.Quick())
@@ -225,6 +231,7 @@ func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 }
 
 func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("ALTER TABLE common_process_log DROP COLUMN headers, DROP INDEX k_due, MODIFY content BLOB NOT NULL")
 	cfg := w.Quick()
@@ -236,6 +243,7 @@ func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 }
 
 func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
+	t.Parallel()
 	server := testservers.NewSQL(t, "--log-bin=bin", "--server-id=1", "--binlog-format=STATEMENT")
 	w := harness.WorldAt(t, server.Database(t))
 	_, err := compensator.New(t.Context(), w.Quick())
@@ -253,6 +261,7 @@ func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 }
 
 func TestNewRefusesThePrefixOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
 	production, clone := harness.NewWorld(t).WithRedis(), harness.NewWorld(t)
 	production.New(production.Quick())
 	cfg := clone.Quick()
@@ -274,8 +283,10 @@ var rightsAtRunTime = []string{
 }
 
 func TestFourRightsSufficeAtRunTime(t *testing.T) {
+	t.Parallel()
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			db := w.Open(pool(restricted(w, rightsAtRunTime...)))
 			var refused *mysql.MySQLError
@@ -305,6 +316,7 @@ func restricted(w *harness.World, rights ...string) string {
 
 // TestMigrateTriesAgainWhatMetAnotherProcess: as Galera refuses what fails certification.
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	var refused atomic.Int32
 	db := w.Open(lying(w.DSN, lie{fail: func(string) error {

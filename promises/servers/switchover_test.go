@@ -76,6 +76,7 @@ func (s *switchover) happens(t *testing.T) {
 }
 
 func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
+	t.Parallel()
 	for pool, open := range map[string]func(dsn string) func() (*sql.DB, error){
 		"connector": harness.Watched,
 		"plain, rejecting read-only": func(dsn string) func() (*sql.DB, error) {
@@ -114,6 +115,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 }
 
 func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
+	t.Parallel()
 	w := harness.WorldAt(t, testservers.NewSQL(t, "--log-bin", "--server-id=1").Database(t))
 	for name, test := range map[string]struct {
 		open func() (*sql.DB, error)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		var dropped, failed atomic.Int32
 		cfg.Lease = time.Second // the second attempt waits for its end

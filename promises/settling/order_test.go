@@ -17,6 +17,7 @@ import (
 )
 
 func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, store := w.OnHooks(w.Quick())
 	store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
@@ -69,8 +70,10 @@ func (q *toldQueue) Settle(ctx context.Context, businessType string, items []pro
 }
 
 func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
+	t.Parallel()
 	for name, verdict := range map[string]error{"success": nil, "failure": errors.New("no")} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
 			cfg, store := w.OnHooks(w.Quick())
 			queue, err := redisqueue.Open(w.Redis, w.Name)

@@ -38,8 +38,10 @@ func counted(calls *atomic.Int64) func(ctx context.Context, network, addr string
 }
 
 func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
+	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t).WithRedis()
 			proxy, db := w.Proxied(watched)
 			cfg := w.Quick()
@@ -70,6 +72,7 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 }
 
 func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	var sqlDials, redisDials atomic.Int64
 	sqlProxy, db := w.Proxied(true, func(config *mysql.Config) {

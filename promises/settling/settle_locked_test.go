@@ -16,6 +16,7 @@ import (
 // A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
 // deadline, try again, and never come to the end.
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -44,6 +45,7 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 }
 
 func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -62,6 +64,7 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 
 // A handler that goes on after Record has refused would be refused its commit for ever.
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.DB = w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))

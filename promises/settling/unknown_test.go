@@ -16,6 +16,7 @@ import (
 )
 
 func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
+	t.Parallel()
 	for fault, rule := range harness.CommitFaults {
 		for _, watched := range []bool{true, false} {
 			for name, settle := range map[string]faultproxy.Match{
@@ -67,6 +68,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 }
 
 func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		fault    string
 		question bool // asking what became of the commit fails, too

@@ -18,9 +18,11 @@ import (
 // The database takes no outcome for longer than the lease. Whoever holds one must not take his own entry for that of
 // somebody who died.
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
+	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
 		for _, lost := range []string{"id%2", "2"} { // those of two lost leases run alone
 			t.Run(name+", "+lost+" lost leases", func(t *testing.T) {
+				t.Parallel()
 				w := harness.NewWorld(t)
 				if withRedis {
 					w.WithRedis()
@@ -52,6 +54,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 
 // A whole server that stands still for longer than the lease.
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
+	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t))
 	cfg := w.Quick()
@@ -84,8 +87,10 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 // Another process cannot know that the first one lives and has a success to report. It leaves the entry alone for a
 // lease.
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
+	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			if withRedis {
 				w.WithRedis()
@@ -117,6 +122,7 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 
 // What is undone is undone, whoever has the entry by the time the database learns of it.
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
@@ -145,6 +151,7 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 // A database that can be read and takes no writes proves nothing to those who wait for somebody else's word, however long
 // it lasts.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
 	cfg.Lease = time.Second
@@ -186,6 +193,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 
 // With no Observer to tell, the log does: the work is done, and the entry says otherwise.
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()

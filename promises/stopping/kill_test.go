@@ -25,6 +25,7 @@ func requireEffectsOnce(w *harness.World) {
 }
 
 func TestProcessKilledAnywhereLosesNothing(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{harness.AfterClaim, harness.InHandler, harness.AfterHandler, harness.AfterSettle, harness.AfterExhausted, harness.InCompensation, harness.AfterUndone, harness.AfterReconcile} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
@@ -74,6 +75,7 @@ func TestEntryOfAProcessKilledBeforeItsCommitNeverWas(t *testing.T) {
 }
 
 func TestEntryThatKillsItsProcessIsTakenOutAndNoOther(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"ship_order", "send_mail"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +92,7 @@ func TestEntryThatKillsItsProcessIsTakenOutAndNoOther(t *testing.T) {
 }
 
 func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
+	t.Parallel()
 	for point, drops := range map[string]bool{harness.UntilGo: false, harness.UntilGoToFail: true} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,7 @@ import (
 )
 
 func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg, ready := w.HooksOnly(w.Quick())
 	c := w.New(cfg)
@@ -30,6 +31,7 @@ func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
 }
 
 func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
+	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 50, Timeout: harness.Patience}, nil)
@@ -51,6 +53,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 }
 
 func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.StopTimeout = 300 * time.Millisecond
 		c := w.New(cfg)
@@ -78,6 +81,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 }
 
 func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
 	cfg.StopTimeout = 300 * time.Millisecond
@@ -103,6 +107,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 }
 
 func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.StopTimeout = 300 * time.Millisecond
 		c := w.New(cfg)
@@ -137,6 +142,7 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 }
 
 func TestEntriesBornClaimedAndCommittedDuringTheStopAreFree(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -159,6 +165,7 @@ func TestEntriesBornClaimedAndCommittedDuringTheStopAreFree(t *testing.T) {
 }
 
 func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
@@ -194,6 +201,7 @@ func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
 }
 
 func TestRunAndCloseEndInAnyOrder(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

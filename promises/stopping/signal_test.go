@@ -19,6 +19,7 @@ import (
 )
 
 func TestNothingStartsOnceRunHasReturned(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
@@ -47,6 +48,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 }
 
 func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
+	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		proxy, db := w.Proxied(true)
 		cfg.DB = db
@@ -66,6 +68,7 @@ func TestNoHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 }
 
 func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
@@ -91,6 +94,7 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 
 // A batch that timed out, and breaks only when Run's context has ended, is not run again entry by entry.
 func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
+	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	g := harness.NewGate()
@@ -115,6 +119,7 @@ func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 }
 
 func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T) {
+	t.Parallel()
 	server := testservers.NewSQL(t)
 	w := harness.WorldAt(t, server.Database(t))
 	c := w.New(w.Quick())
@@ -146,8 +151,10 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 
 // An observer, or whatever else uses the processors, may hold up what has been let in.
 func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
+	t.Parallel()
 	for _, batch := range []bool{false, true} {
 		t.Run(map[bool]string{true: "batch", false: "plain"}[batch], func(t *testing.T) {
+			t.Parallel()
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			ctx, cancel := context.WithCancel(t.Context())
