@@ -15,43 +15,59 @@ import (
 type lostType struct {
 	Undisturbed []int `json:"undisturbed"`
 	Lost        []int `json:"lost"`
+	plan        lossPlan
 }
 
 const (
 	lostProcesses = 3
 	lostSlots     = 4
 	lostTakes     = 40 * time.Millisecond // each handler: it waits, as one does that calls a service
-	lostDue       = 2400                  // due at once
-	lostLater     = 2400                  // due one after the other from then on, as fast as they are run
-	lostAt        = 7                     // the second at whose start Redis loses the queue
-	lostSeconds   = 17
+)
+
+// lossPlan is how much there is to run, and when the queue is lost.
+type lossPlan struct {
+	due     int           // entries due at once
+	later   int           // due one after the other from then on, as fast as they are run
+	records time.Duration // all is recorded by then
+	at      int           // the second at whose start Redis loses the queue
+	seconds int
+}
+
+var (
+	wholeLoss = lossPlan{due: 2400, later: 2400, records: 6 * time.Second, at: 7, seconds: 17}
+	shortLoss = lossPlan{due: 400, later: 400, records: 2 * time.Second, at: 1, seconds: 3} // to see that it runs
 )
 
 // ratio is how many entries ran from one second to another, beside those undisturbed.
-func (l lostType) ratio(from, to int) float64 {
+func (l lostType) ratio(from, to int) string {
+	if from >= to {
+		return "–"
+	}
 	sum := func(perSecond []int) (n float64) {
 		for _, k := range perSecond[from:to] {
 			n += float64(k)
 		}
 		return n
 	}
-	return sum(l.Lost) / sum(l.Undisturbed)
+	return fmt.Sprintf("%.2f", sum(l.Lost)/sum(l.Undisturbed))
 }
 
 const lostHead = "| a second, undisturbed | a second, the queue lost at the start of the 8th | of the undisturbed: 1st second after it | 2nd to 5th | from the 6th on |\n| --- | --- | ---: | ---: | ---: |"
 
 func (l lostType) String() string {
 	list := func(perSecond []int) string { return strings.Trim(fmt.Sprint(perSecond), "[]") }
-	return fmt.Sprintf("| %s | %s | %.2f | %.2f | %.2f |", list(l.Undisturbed), list(l.Lost),
-		l.ratio(lostAt, lostAt+1), l.ratio(lostAt+1, lostAt+5), l.ratio(lostAt+5, lostSeconds))
+	at, end := l.plan.at, l.plan.seconds
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |", list(l.Undisturbed), list(l.Lost),
+		l.ratio(at, at+1), l.ratio(at+1, min(at+5, end)), l.ratio(at+5, end))
 }
 
 // lostType takes turns as to which side comes first.
-func (a *arena) lostType(pair int) (l lostType) {
+func (a *arena) lostType(plan lossPlan, pair int) lostType {
 	a.Helper()
+	l := lostType{plan: plan}
 	sides := []func(){
-		func() { l.Undisturbed = a.workedOff(false) },
-		func() { l.Lost = a.workedOff(true) },
+		func() { l.Undisturbed = a.workedOff(plan, false) },
+		func() { l.Lost = a.workedOff(plan, true) },
 	}
 	if pair%2 == 1 {
 		slices.Reverse(sides)
@@ -63,7 +79,7 @@ func (a *arena) lostType(pair int) (l lostType) {
 }
 
 // workedOff has three processes run what comes due, and counts what they have settled in each second.
-func (a *arena) workedOff(loses bool) []int {
+func (a *arena) workedOff(plan lossPlan, loses bool) []int {
 	a.Helper()
 	a.empty()
 	var workers sync.WaitGroup
@@ -76,45 +92,45 @@ func (a *arena) workedOff(loses bool) []int {
 	workers.Wait()
 	recorder := a.ours(0, nil)
 	defer recorder.close()
-	began := time.Now().Add(6 * time.Second) // all is recorded by then
-	a.recordFor(recorder, began)
-	if !time.Now().Before(began) {
+	began := time.Now().Add(plan.records)
+	a.recordFor(plan, recorder, began)
+	if plan == wholeLoss && !time.Now().Before(began) {
 		a.Fatal("recording took too long")
 	}
 	var epoch int64
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT MIN(next_at) FROM common_process_log").Scan(&epoch))
-	time.Sleep(time.Until(began.Add(lostAt * time.Second)))
+	time.Sleep(time.Until(began.Add(time.Duration(plan.at) * time.Second)))
 	if loses {
 		client := a.client()
 		defer client.Close()
 		a.must(client.Del(a.Context(), dueKey).Err())
 	}
-	time.Sleep(time.Until(began.Add((lostSeconds + 1) * time.Second)))
+	time.Sleep(time.Until(began.Add(time.Duration(plan.seconds+1) * time.Second)))
 	for _, kill := range kills {
 		kill()
 	}
-	return a.settledPerSecond(epoch)
+	return a.settledPerSecond(epoch, plan.seconds)
 }
 
-func (a *arena) recordFor(recorder *library, began time.Time) {
+func (a *arena) recordFor(plan lossPlan, recorder *library, began time.Time) {
 	a.Helper()
 	const batch = 40
 	record := func(n int, at time.Time) {
 		_, err := recorder.record(a.Context(), n, compensator.Options{Delay: time.Until(at)})
 		a.must(err)
 	}
-	for n := 0; n < lostDue; n += batch {
+	for n := 0; n < plan.due; n += batch {
 		record(batch, began)
 	}
-	for n := 0; n < lostLater; n += batch {
+	for n := 0; n < plan.later; n += batch {
 		record(batch, began.Add(time.Duration(n)*lostTakes/(lostProcesses*lostSlots)))
 	}
 }
 
 // settledPerSecond counts from when the first entry was due.
-func (a *arena) settledPerSecond(epoch int64) []int {
+func (a *arena) settledPerSecond(epoch int64, seconds int) []int {
 	a.Helper()
-	perSecond := make([]int, lostSeconds)
+	perSecond := make([]int, seconds)
 	rows, err := a.admin.QueryContext(a.Context(), "SELECT FLOOR((TIMESTAMPDIFF(MICROSECOND,'1970-01-01',updated_at)/1000-?)/1000) AS s, COUNT(*), SUM(version<>2) FROM common_process_log WHERE state=1 GROUP BY s", epoch)
 	a.must(err)
 	defer rows.Close()
@@ -124,7 +140,7 @@ func (a *arena) settledPerSecond(epoch int64) []int {
 		if again > 0 {
 			a.Errorf("%d entries ran more than once", again)
 		}
-		if second >= 0 && second < lostSeconds {
+		if second >= 0 && second < seconds {
 			perSecond[second] += n
 		}
 	}
