@@ -11,7 +11,8 @@ import (
 )
 
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
-	suite.TestStore(t, func(*testing.T) suite.Harness {
+	suite.TestStore(t, func(t *testing.T) suite.Harness {
+		t.Parallel()
 		store := memory.NewStore()
 		return suite.Harness{Store: store, Begin: store.Begin, Autocommit: autocommit{}, Crash: func(*testing.T) { store.Crash() }}
 	})

@@ -19,11 +19,13 @@ import (
 func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
 func TestQuickstartKeepsItsPromisesOnSQLite(t *testing.T) {
+	t.Parallel()
 	output := quickstart(t, "TMPDIR="+t.TempDir())
 	assert.Contains(t, output, "SQLite")
 }
 
 func TestQuickstartKeepsItsPromisesOnServers(t *testing.T) {
+	t.Parallel()
 	server := testservers.SharedSQL(t)
 	t.Cleanup(func() { execute(t, server.DSN(""), "DROP DATABASE "+ownName) })
 	output := quickstart(t, dsnVariable+"="+server.DSN(""), redisVariable+"="+testservers.SharedRedis(t).Addr())
@@ -32,6 +34,7 @@ func TestQuickstartKeepsItsPromisesOnServers(t *testing.T) {
 }
 
 func TestQuickstartSharesTheDatabaseOfAUserWhoMayMakeNone(t *testing.T) {
+	t.Parallel()
 	server := testservers.SharedSQL(t)
 	dsn, err := mysql.ParseDSN(server.Database(t))
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCheckAcceptsWhatMigrateMakes(t *testing.T) {
+	t.Parallel()
 	for name, pragmas := range map[string][]string{
 		"wal":              wal,
 		"rollback journal": {"busy_timeout(1000)"},
@@ -25,6 +26,7 @@ func TestCheckAcceptsWhatMigrateMakes(t *testing.T) {
 }
 
 func TestCheckRefusesUnsafeConnections(t *testing.T) {
+	t.Parallel()
 	for problem, pragmas := range map[string][]string{
 		"busy_timeout":                 {"journal_mode(WAL)", "busy_timeout(999)"},
 		"synchronous":                  {"busy_timeout(1000)", "synchronous(OFF)"},
@@ -51,6 +53,7 @@ func TestCheckRefusesUnsafeConnections(t *testing.T) {
 }
 
 func TestCheckRefusesAnotherTable(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	for problem, change := range map[string]string{
 		"does not exist":                  "DROP TABLE common_process_log",
@@ -75,6 +78,7 @@ func rebuilt(column string) string {
 }
 
 func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db := open(t, newFile(t, wal...))
 	require.NoError(t, compensator.MigrateTable(ctx, db, "orders_log"))

@@ -34,6 +34,7 @@ func watchedPool(t *testing.T) *sql.DB {
 }
 
 func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
+	t.Parallel()
 	for name, run := range map[string]func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx)) error{
 		"InTx": func(c *compensator.Compensator, _ *sql.DB, work func(tx compensator.Tx)) error {
 			return c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { work(tx); return nil })
@@ -46,6 +47,7 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			db := watchedPool(t)
 			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
 			require.NoError(t, err)
@@ -70,12 +72,14 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 
 // END is SQLite's other word for COMMIT, and [s] its other spelling of a name.
 func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
+	t.Parallel()
 	for name, statements := range map[string][]string{
 		"commit":   {"COMMIT"},
 		"end":      {"END"},
 		"brackets": {"SAVEPOINT [s]", "ROLLBACK TO s", "COMMIT"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			db := watchedPool(t)
 			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
 			require.NoError(t, err)

@@ -37,8 +37,10 @@ func passes(d time.Duration) { <-time.After(d) }
 // A writer keeps the database busy for longer than the leases. All handlers have returned meanwhile: none runs again, and
 // none passes for dead, however many leases its entry had lost before.
 func TestBusyWriterCostsNoOutcome(t *testing.T) {
+	t.Parallel()
 	for _, deliveries := range []int{0, 2} {
 		t.Run(fmt.Sprint(deliveries, " lost leases"), func(t *testing.T) {
+			t.Parallel()
 			dsn := newFile(t, "journal_mode(WAL)", "busy_timeout(1000)")
 			db := open(t, dsn)
 			require.NoError(t, compensator.Migrate(t.Context(), db))
@@ -76,6 +78,7 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 
 // A database that takes claims, but neither outcomes nor renewals, until leases have ended and the entries were polled.
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
+	t.Parallel()
 	db := open(t, newFile(t, wal...))
 	require.NoError(t, compensator.Migrate(t.Context(), db))
 	exec := func(statement string) {

@@ -19,8 +19,10 @@ import (
 const patience = 60 * time.Second
 
 func TestEntriesLiveOnSQLite(t *testing.T) {
+	t.Parallel()
 	for _, journal := range []string{"WAL", "DELETE"} {
 		t.Run(journal, func(t *testing.T) {
+			t.Parallel()
 			db := open(t, newFile(t, "journal_mode("+journal+")", "busy_timeout(10000)"))
 			require.NoError(t, compensator.Migrate(t.Context(), db))
 			live(t, db)

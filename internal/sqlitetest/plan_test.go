@@ -121,6 +121,7 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 }
 
 func TestEveryReadIsServedByAnIndex(t *testing.T) {
+	t.Parallel()
 	for name, calls := range work {
 		dsn := newFile(t, wal...)
 		require.NoError(t, compensator.Migrate(t.Context(), open(t, dsn)))
@@ -156,6 +157,7 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 }
 
 func TestListPagesHoldEveryEntryOnce(t *testing.T) {
+	t.Parallel()
 	_, s := newLog(t, wal...)
 	var drafts []processlog.Draft
 	for i := range 230 {

@@ -10,9 +10,12 @@ import (
 )
 
 func TestSQLiteStoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
 	for _, journal := range []string{"WAL", "DELETE"} {
 		t.Run(journal, func(t *testing.T) {
+			t.Parallel()
 			suite.TestStore(t, func(t *testing.T) suite.Harness {
+				t.Parallel()
 				db, s := newLog(t, "journal_mode("+journal+")", "synchronous(FULL)", "busy_timeout(10000)")
 				begin := func(ctx context.Context) (processlog.Transaction, error) {
 					return db.BeginTx(ctx, &sql.TxOptions{})

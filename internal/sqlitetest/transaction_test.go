@@ -14,6 +14,7 @@ import (
 )
 
 func TestRecordNeedsAnOpenTransaction(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
 	_, err := s.Insert(ctx, db, []processlog.Draft{draft("a")}, false)
@@ -36,6 +37,7 @@ func TestRecordNeedsAnOpenTransaction(t *testing.T) {
 }
 
 func TestProbeTellsAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, "journal_mode(WAL)", "synchronous(EXTRA)", "busy_timeout(10000)")
 	conn, err := db.Conn(ctx)
@@ -56,6 +58,7 @@ func TestProbeTellsAndChangesNothing(t *testing.T) {
 }
 
 func TestRecordAfterAnInterruptedWriteIsRefused(t *testing.T) {
+	t.Parallel()
 	db, s := newLog(t, wal...)
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -72,6 +75,7 @@ func TestRecordAfterAnInterruptedWriteIsRefused(t *testing.T) {
 }
 
 func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(20)")
 	first, err := s.Begin(ctx)
@@ -97,6 +101,7 @@ func assertPoolIsClean(t *testing.T, db *sql.DB, s processlog.Store) {
 }
 
 func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
+	t.Parallel()
 	db, s := newLog(t, wal...)
 	ctx, cancel := context.WithCancel(t.Context())
 	tx, err := s.Begin(ctx)
@@ -113,6 +118,7 @@ func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
 }
 
 func TestTransactionCancelledWhileItWaitsLeavesThePoolClean(t *testing.T) {
+	t.Parallel()
 	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(100)")
 	first, err := s.Begin(t.Context())
 	require.NoError(t, err)
@@ -125,6 +131,7 @@ func TestTransactionCancelledWhileItWaitsLeavesThePoolClean(t *testing.T) {
 }
 
 func TestCommitThatFailsEndsItsTransaction(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, "journal_mode(DELETE)", "busy_timeout(20)")
 	insert(t, s, draft("a"), draft("b"))
@@ -142,6 +149,7 @@ func TestCommitThatFailsEndsItsTransaction(t *testing.T) {
 }
 
 func TestCommitWithRowsStillOpen(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
 	insert(t, s, draft("a"), draft("b"))
@@ -159,6 +167,7 @@ func TestCommitWithRowsStillOpen(t *testing.T) {
 }
 
 func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
 	// Within one statement the clock stands still, so what a trigger reads as text must be the very same.
@@ -188,6 +197,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 // TestNothingIsSentOnceSQLiteHasRolledBack: an interrupted write takes its whole transaction along, and what comes
 // after it would commit by itself.
 func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
+	t.Parallel()
 	for name, rollback := range map[string]func(ctx context.Context, tx *compensator.ScopedTx) error{
 		"exec": func(ctx context.Context, tx *compensator.ScopedTx) error {
 			_, err := tx.ExecContext(ctx, endless)
@@ -205,6 +215,7 @@ func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			db := open(t, newFile(t, wal...))
 			require.NoError(t, compensator.Migrate(t.Context(), db))
 			_, err := db.Exec("CREATE TABLE orders (id INTEGER)")

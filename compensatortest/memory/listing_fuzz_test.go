@@ -1,4 +1,4 @@
-package compensatortest_test
+package memory_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -16,7 +16,7 @@ import (
 // in order, none twice. Its pages, followed to the end, hold every entry once.
 func FuzzMemoryListing(f *testing.F) {
 	const rows = 9
-	store := compensatortest.NewMemoryStore()
+	store := memory.NewStore()
 	c, err := compensator.New(f.Context(), compensator.Config{Store: store})
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, c.Close()) })
