@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-PACKAGES_AT_ONCE ?= 2 # test packages; each has servers of its own
+PACKAGES_AT_ONCE ?= 3 # test packages; each has servers of its own, and waits most of the time
 
 go_test := $(GO) test -race -shuffle=on -count=1 -timeout 30m -p $(strip $(PACKAGES_AT_ONCE))
 build := $(CURDIR)/build
