@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/compensator-go/compensator"
 )
 
@@ -38,6 +40,35 @@ var (
 	shortLoss = lossPlan{due: 400, later: 400, records: 2 * time.Second, at: 1, seconds: 3} // to see that it runs
 )
 
+// losses are what may befall the one type's queue, by the name that -loses takes.
+var losses = map[string]func(a *arena, client *redis.Client){
+	"its key": (*arena).loseKey,
+	"its key, and has no memory left": func(a *arena, client *redis.Client) {
+		a.fillRedis(client)
+		a.loseKey(client)
+	},
+	"all, for it answers nobody": func(a *arena, client *redis.Client) {
+		a.must(client.Do(a.Context(), "ACL", "SETUSER", "default", "-@scripting").Err())
+	},
+	"its memory": (*arena).fillRedis,
+	"its key to another type's": func(a *arena, client *redis.Client) {
+		const other = "{compensator:v1:0}:other:0:due"
+		a.must(client.ZAdd(a.Context(), other, redis.Z{Score: 8e15, Member: "whole"}).Err())
+		a.must(client.Rename(a.Context(), other, dueKey).Err())
+	},
+	"its key to a list": func(a *arena, client *redis.Client) {
+		a.loseKey(client)
+		a.must(client.RPush(a.Context(), dueKey, "somebody else's").Err())
+	},
+}
+
+func (a *arena) loseKey(client *redis.Client) { a.must(client.Del(a.Context(), dueKey).Err()) }
+
+// fillRedis makes Redis refuse whatever needs memory.
+func (a *arena) fillRedis(client *redis.Client) {
+	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
+}
+
 // ratio is how many entries ran from one second to another, beside those undisturbed.
 func (l lostType) ratio(from, to int) string {
 	if from >= to {
@@ -52,7 +83,7 @@ func (l lostType) ratio(from, to int) string {
 	return fmt.Sprintf("%.2f", sum(l.Lost)/sum(l.Undisturbed))
 }
 
-const lostHead = "| a second, undisturbed | a second, the queue lost at the start of the 8th | of the undisturbed: 1st second after it | 2nd to 5th | from the 6th on |\n| --- | --- | ---: | ---: | ---: |"
+const lostHead = "| a second, undisturbed | a second, Redis having lost %s at the start of the 8th | of the undisturbed: 1st second after it | 2nd to 5th | from the 6th on |\n| --- | --- | ---: | ---: | ---: |"
 
 func (l lostType) String() string {
 	list := func(perSecond []int) string { return strings.Trim(fmt.Sprint(perSecond), "[]") }
@@ -62,12 +93,12 @@ func (l lostType) String() string {
 }
 
 // lostType takes turns as to which side comes first.
-func (a *arena) lostType(plan lossPlan, pair int) lostType {
+func (a *arena) lostType(plan lossPlan, pair int, loses func(*arena, *redis.Client)) lostType {
 	a.Helper()
 	l := lostType{plan: plan}
 	sides := []func(){
-		func() { l.Undisturbed = a.workedOff(plan, false) },
-		func() { l.Lost = a.workedOff(plan, true) },
+		func() { l.Undisturbed = a.workedOff(plan, func(*arena, *redis.Client) {}) },
+		func() { l.Lost = a.workedOff(plan, loses) },
 	}
 	if pair%2 == 1 {
 		slices.Reverse(sides)
@@ -79,7 +110,7 @@ func (a *arena) lostType(plan lossPlan, pair int) lostType {
 }
 
 // workedOff has three processes run what comes due, and counts what they have settled in each second.
-func (a *arena) workedOff(plan lossPlan, loses bool) []int {
+func (a *arena) workedOff(plan lossPlan, loses func(*arena, *redis.Client)) []int {
 	a.Helper()
 	a.empty()
 	var workers sync.WaitGroup
@@ -100,15 +131,15 @@ func (a *arena) workedOff(plan lossPlan, loses bool) []int {
 	var epoch int64
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT MIN(next_at) FROM common_process_log").Scan(&epoch))
 	time.Sleep(time.Until(began.Add(time.Duration(plan.at) * time.Second)))
-	if loses {
-		client := a.client()
-		defer client.Close()
-		a.must(client.Del(a.Context(), dueKey).Err())
-	}
+	client := a.client()
+	defer client.Close()
+	loses(a, client)
 	time.Sleep(time.Until(began.Add(time.Duration(plan.seconds+1) * time.Second)))
 	for _, kill := range kills {
 		kill()
 	}
+	a.must(client.ConfigSet(a.Context(), "maxmemory", "0").Err())
+	a.must(client.Do(a.Context(), "ACL", "SETUSER", "default", "+@all").Err())
 	return a.settledPerSecond(epoch, plan.seconds)
 }
 

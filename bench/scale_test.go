@@ -3,6 +3,8 @@ package bench
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 )
@@ -10,6 +12,7 @@ import (
 var (
 	most  = flag.Int("most", 10_000_000, "the largest table of TestScale, in waiting entries")
 	still = flag.Duration("still", 60*time.Second, "how long TestScale watches a process at rest")
+	loses = flag.String("loses", "its key", "what Redis loses of the type in TestLostType")
 )
 
 // TestScale asks what growth costs. It takes about half an hour, and 12 GB of disk with 10 million entries.
@@ -42,17 +45,21 @@ func TestScale(t *testing.T) {
 	a.must(save("../build/scale.json", result))
 }
 
-// TestLostType asks what it costs that Redis loses the queue of one type, in pairs. A pair takes 50 s; with -short there
-// is one, of seconds, that measures nothing and sees that no entry runs twice.
+// TestLostType asks what it costs that something befalls the queue of one type in Redis, in pairs. A pair takes 50 s; with
+// -short there is one, of seconds, that measures nothing and sees that no entry runs twice.
 func TestLostType(t *testing.T) {
 	a := newArena(t)
+	lose := losses[*loses]
+	if lose == nil {
+		t.Fatalf("-loses: want one of %q", slices.Sorted(maps.Keys(losses)))
+	}
 	plan, most := wholeLoss, *pairs
 	if testing.Short() {
 		plan, most = shortLoss, 1
 	}
-	fmt.Print("\n", lostHead, "\n")
+	fmt.Printf("\n"+lostHead+"\n", *loses)
 	for pair := range most {
-		fmt.Println(a.lostType(plan, pair))
+		fmt.Println(a.lostType(plan, pair, lose))
 	}
 }
 

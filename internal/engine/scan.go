@@ -18,6 +18,10 @@ const (
 	wakeSpread = time.Millisecond
 	mostVain   = 5
 
+	// beatenPause is how long a claim waits, at random and at most, after one that found others faster with all that the
+	// database had for it; twice as long each time that happens again.
+	beatenPause = 50 * time.Millisecond
+
 	// claimPace is how long a claim waits at most after the transaction of another has begun, unless there is more due than
 	// one takes. Claims of an entry or two that follow each other at once are each a transaction with a synced write, which
 	// the commits of the business wait for.
@@ -31,7 +35,7 @@ type scan struct {
 	pace     groupcommit.Pace // of the claims' transactions
 	heard    int              // how often due may have changed: an answer that was asked for before is out of date
 	claiming int
-	vain     int  // claims in a row that found the queue with nothing due: others were faster
+	vain     int  // claims in a row that came for nothing: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
 	fulls    int  // how many claims did: one that found less can tell whether another has found more since it began
 	backlog  bool // the database holds due entries the queue does not
@@ -119,10 +123,14 @@ func (scan *scan) next(got claimResult) {
 	// Never is the longest duration there is: anything added to it is past, and the type due in a hot loop. The next
 	// look says more anyway.
 	wait := min(max(got.next, 0), 2*peekInterval)
-	if got.nothing {
+	switch {
+	case got.nothing:
 		scan.vain++
 		wait += scan.holdBack()
-	} else {
+	case got.beaten:
+		wait = min(wait, jitter.N(beatenPause<<min(scan.vain, mostVain)))
+		scan.vain++
+	default:
 		scan.vain = 0
 	}
 	scan.sooner(time.Now().Add(wait))
@@ -133,6 +141,7 @@ var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 // claimResult is how a claim went.
 type claimResult struct {
 	nothing bool          // the queue had nothing due: another instance was faster
+	beaten  bool          // the database had more due than others have taken meanwhile
 	full    bool          // as many were due as asked for
 	lost    bool          // the queue has lost entries of the type
 	drained bool          // the database was asked and had less than asked for

@@ -254,5 +254,6 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 		return claimResult{next: processlog.Never, err: err}
 	}
 	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
-	return claimResult{full: share.more && (len(found.Mine) > 0 || !share.fresh), drained: !share.more, next: processlog.Never}
+	beaten := share.fresh && len(found.Mine) == 0
+	return claimResult{full: share.more && !beaten, beaten: share.more && beaten, drained: !share.more, next: processlog.Never}
 }

@@ -195,6 +195,15 @@ func reconciling() []mutant {
 			sees: tests("TestWhatOthersAreFasterWithIsReadAnew"),
 		},
 		{
+			name: "beaten-gives-up", oracle: lateness,
+			what: "where the queue is away, whoever others were faster than waits for the next poll",
+			edits: []edit{
+				{"internal/engine/scanner.go", "	beaten := share.fresh && len(found.Mine) == 0\n", "	beaten := false && share.fresh && len(found.Mine) == 0\n"},
+				{"internal/engine/scanner.go", "full: share.more && !beaten,", "full: share.more && (len(found.Mine) > 0 || !share.fresh),"},
+			},
+			sees: tests("TestProcessThatOthersWereFasterThanLooksAgainSoon"),
+		},
+		{
 			name: "stuck-behind-locked-row", oracle: lateness,
 			what: "one locked row in front of a single slot keeps all that the database alone knows from running",
 			edits: []edit{

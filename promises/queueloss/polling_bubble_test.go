@@ -1,0 +1,81 @@
+package queueloss
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// deadQueue never answers.
+type deadQueue struct{ processlog.Queue }
+
+var errNoQueue = errors.New("the queue is gone")
+
+func (deadQueue) Kept(context.Context) (bool, error) { return false, errNoQueue }
+
+func (deadQueue) Claim(context.Context, string, int, time.Duration) (processlog.Leased, error) {
+	return processlog.Leased{}, errNoQueue
+}
+
+func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, error) {
+	return nil, nil, errNoQueue
+}
+
+// rivalledStore is one in which another process, some times, takes all that was found due before it can be claimed.
+type rivalledStore struct {
+	processlog.Store
+	faster atomic.Int64 // this many times yet
+}
+
+func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
+	due, err := s.Store.Due(ctx, businessType, limit)
+	if err != nil || len(due) == 0 || s.faster.Add(-1) < 0 {
+		return due, err
+	}
+	want := make([]processlog.Wanted, len(due))
+	for i, id := range due {
+		want[i].ID = id
+	}
+	_, err = s.Claim(ctx, want, processlog.NewToken(), 100*time.Hour, func(*processlog.Row) bool { return true })
+	return due, err
+}
+
+// With no queue, processes that work on one backlog find the same entries. Whoever comes too late for all that it has found
+// looks again soon: what is behind it is due as well.
+func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &rivalledStore{Store: compensatortest.NewMemoryStore()}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: deadQueue{compensatortest.NewMemoryQueue().Client()},
+			PollInterval: 24 * time.Hour, ReconcileInterval: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		const slots, lost, left = 4, 3, 20
+		var ran atomic.Int64
+		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+			ran.Add(1)
+			return nil
+		}, compensator.TypeConfig{Concurrency: slots})
+		require.NoError(t, err)
+		for range lost*slots + left {
+			recordLater(t, c, time.Second)
+		}
+		time.Sleep(2 * time.Second) // all is due
+		store.faster.Store(lost)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(2 * time.Second) // less than any interval
+		stop()
+		require.EqualValues(t, left, ran.Load())
+		require.NoError(t, c.Close())
+	})
+}
