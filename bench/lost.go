@@ -53,7 +53,7 @@ var losses = map[string]func(a *arena, client *redis.Client){
 	"its memory": (*arena).fillRedis,
 	"its key to another type's": func(a *arena, client *redis.Client) {
 		const other = "{compensator:v1:0}:other:0:due"
-		a.must(client.ZAdd(a.Context(), other, redis.Z{Score: 8e15, Member: "whole"}).Err())
+		a.must(client.ZAdd(a.Context(), other, redis.Z{Score: 8e15, Member: "whole " + other}).Err())
 		a.must(client.Rename(a.Context(), other, dueKey).Err())
 	},
 	"its key to a list": func(a *arena, client *redis.Client) {

@@ -2,6 +2,7 @@ package processlog
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -17,7 +18,8 @@ type Queue interface {
 	// Announce makes each entry come due after its In. An entry the queue already knows keeps its place,
 	// unless that is later than In plus MaxLease: then it is pulled in. An entry with In > Near is left out
 	// when its type already has Limit members. It returns the types whose earliest due moment moved forward, and
-	// those that are lost.
+	// those that are lost. A *LeftOutError says that all else was done, but entries of some types had no room: those
+	// types are lost, and stay so until they can be rebuilt.
 	Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error)
 
 	// Claim leases up to limit due entries of a type, earliest first: until lease from now nobody else is
@@ -76,6 +78,17 @@ type AnnounceRules struct {
 	MaxLease time.Duration // the longest lease an entry may be known by in place of its due moment
 	Limit    int           // the most members of a type, see Config.QueueLimit; 0: no limit
 	Near     time.Duration // entries due within this are taken whatever the Limit
+}
+
+// LeftOutError says that a queue that answers has left out entries that were announced.
+type LeftOutError struct {
+	BusinessTypes []string
+	Reason        string
+}
+
+// Error names the types and the reason.
+func (e *LeftOutError) Error() string {
+	return fmt.Sprintf("entries of %q were left out: %s", e.BusinessTypes, e.Reason)
 }
 
 // Leased is what Queue.Claim took.

@@ -23,6 +23,7 @@ type Queue struct {
 	epochs    int           // drawn so far
 	clients   int           // made so far
 	shift     time.Duration // of its clock
+	full      bool
 	listeners []*listener
 }
 
@@ -80,9 +81,34 @@ func (q *Queue) LoseType(businessType string) {
 func (q *Queue) LoseWhole(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if set := q.keys.due[businessType]; set != nil {
-		set.whole = false
+	if set := q.keys.due[businessType]; set != nil && set.whole == businessType {
+		set.whole = ""
 		q.dropEmptyLocked(businessType)
+	}
+}
+
+// Fill makes the queue take in nothing more, as a Redis does that is at its memory limit, or makes it take in again.
+func (q *Queue) Fill(full bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.full = full
+}
+
+// Occupy puts somebody else's data in the place of a type's entries. LoseType takes it away.
+func (q *Queue) Occupy(businessType string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.keys.due[businessType] = newZset()
+	q.keys.due[businessType].foreign = true
+}
+
+// Rename puts what is held of one type, if anything, in the place of another's.
+func (q *Queue) Rename(from, to string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if set := q.keys.due[from]; set != nil {
+		delete(q.keys.due, from)
+		q.keys.due[to] = set
 	}
 }
 
@@ -158,9 +184,16 @@ func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.fl
 // maxScriptMembers is how many entries one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
-func (q *Queue) announceLocked(businessType string, items []processlog.Announcement, rules processlog.AnnounceRules) (newHead, lost bool) {
+// fullPause is how many ms what had no room is left to itself.
+const fullPause = 5000
+
+// announceLocked reports as well whether entries were left out.
+func (q *Queue) announceLocked(businessType string, items []processlog.Announcement, rules processlog.AnnounceRules) (newHead, lost, leftOut bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
+	if set.foreign {
+		return false, true, true
+	}
 	defer q.dropEmptyLocked(businessType)
 	head, hasHead := set.head()
 	for _, item := range items {
@@ -172,11 +205,18 @@ func (q *Queue) announceLocked(businessType string, items []processlog.Announcem
 			continue // as far as we know somebody leases it
 		case !known && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
 			continue
+		case q.full:
+			leftOut = true
+			continue
 		}
 		set.put(item.ID, due)
 		newHead = newHead || !hasHead || due < head
 	}
-	return newHead, !set.whole
+	if leftOut { // nobody who is rebuilding the type may call it whole, and for a while it is no use to begin
+		clear(set.marks)
+		set.whole, set.marks[queueMark{businessType: businessType}] = "", now.floor+fullPause
+	}
+	return newHead, set.whole != businessType, leftOut
 }
 
 // setLocked makes the set of a type if there is none.
@@ -193,7 +233,7 @@ func (q *Queue) claimLocked(businessType string, limit int, lease time.Duration)
 	now := q.nowLocked()
 	leased := processlog.Leased{Token: now.ceil + max(1, waitMillis(lease)), Next: processlog.Never}
 	set := q.keys.due[businessType]
-	leased.Lost = set == nil || !set.whole
+	leased.Lost = set == nil || set.whole != businessType
 	if set == nil {
 		return leased
 	}
@@ -230,7 +270,7 @@ func (q *Queue) settleLocked(businessType string, items []processlog.QueueOutcom
 }
 
 func (q *Queue) dropEmptyLocked(businessType string) {
-	if set := q.keys.due[businessType]; len(set.members) == 0 && len(set.marks) == 0 && !set.whole {
+	if set := q.keys.due[businessType]; len(set.members) == 0 && len(set.marks) == 0 && set.whole == "" && !set.foreign {
 		delete(q.keys.due, businessType)
 	}
 }
@@ -241,33 +281,33 @@ func (q *Queue) peekLocked(businessType string) (wait time.Duration, lost bool) 
 		return processlog.Never, true
 	}
 	if head, found := set.head(); found {
-		return q.nowLocked().until(head), !set.whole
+		return q.nowLocked().until(head), set.whole != businessType
 	}
-	return processlog.Never, !set.whole
+	return processlog.Never, set.whole != businessType
 }
 
 // rebuildLocked leaves the mark of whoever begins to rebuild a type.
-func (q *Queue) rebuildLocked(businessType string, mark processlog.Token, period time.Duration) (mine bool) {
-	now := q.nowLocked().floor
+func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (mine bool) {
+	now, mark := q.nowLocked().floor, queueMark{token, businessType}
 	set := q.setLocked(businessType)
 	_, own := set.marks[mark]
-	if !own && (set.whole || set.marked(now)) {
+	if set.foreign || !own && (set.whole == businessType || set.marked(businessType, now)) {
 		return false
 	}
 	set.marks[mark] = now + max(1, waitMillis(period))
 	return true
 }
 
-func (q *Queue) rebuiltLocked(businessType string, mark processlog.Token) (whole bool) {
+func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (whole bool) {
 	set := q.keys.due[businessType]
 	if set == nil {
 		return false
 	}
-	if _, own := set.marks[mark]; own {
+	if _, own := set.marks[queueMark{token, businessType}]; own && set.whole != businessType {
 		clear(set.marks)
-		set.whole = true
+		set.whole = businessType
 	}
-	return set.whole
+	return set.whole == businessType
 }
 
 // checkLocked writes the fingerprint where there is none.

@@ -61,10 +61,15 @@ func (c *QueueClient) Announce(ctx context.Context, items []processlog.Announcem
 		}
 		byType[item.BusinessType] = append(byType[item.BusinessType], item)
 	}
+	left := &processlog.LeftOutError{Reason: "there is no room"}
 	for _, businessType := range types {
-		newHead, isLost := c.queue.announceLocked(businessType, byType[businessType], rules)
+		newHead, isLost, isLeft := c.queue.announceLocked(businessType, byType[businessType], rules)
+		left.BusinessTypes = addIf(isLeft, left.BusinessTypes, businessType)
 		newHeads = addIf(newHead, newHeads, businessType)
 		lost = addIf(isLost, lost, businessType)
+	}
+	if len(left.BusinessTypes) > 0 {
+		return newHeads, lost, fmt.Errorf("announce: %w", left)
 	}
 	return newHeads, lost, nil
 }

@@ -14,8 +14,15 @@ import (
 type zset struct {
 	members []zsetMember
 	places  map[processlog.ID]int64
-	whole   bool                       // nothing that was announced since is lost
-	marks   map[processlog.Token]int64 // of those that rebuild it -> end of the period
+	whole   string              // the type of which nothing that was announced since is lost: another's, once it was moved
+	marks   map[queueMark]int64 // of those that rebuild it -> end of the period
+	foreign bool                // it is no set at all, but somebody else's
+}
+
+// queueMark is whose rebuild of which type it is.
+type queueMark struct {
+	token        processlog.Token
+	businessType string
 }
 
 type zsetMember struct {
@@ -24,17 +31,17 @@ type zsetMember struct {
 }
 
 func newZset() *zset {
-	return &zset{places: make(map[processlog.ID]int64), marks: make(map[processlog.Token]int64)}
+	return &zset{places: make(map[processlog.ID]int64), marks: make(map[queueMark]int64)}
 }
 
 func (z *zset) clone() *zset {
-	return &zset{members: slices.Clone(z.members), places: maps.Clone(z.places), whole: z.whole, marks: maps.Clone(z.marks)}
+	return &zset{members: slices.Clone(z.members), places: maps.Clone(z.places), whole: z.whole, marks: maps.Clone(z.marks), foreign: z.foreign}
 }
 
-// marked reports whether somebody rebuilds the set.
-func (z *zset) marked(now int64) bool {
-	for _, until := range z.marks {
-		if until >= now {
+// marked reports whether somebody rebuilds the type.
+func (z *zset) marked(businessType string, now int64) bool {
+	for mark, until := range z.marks {
+		if mark.businessType == businessType && until >= now {
 			return true
 		}
 	}

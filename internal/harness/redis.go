@@ -10,7 +10,6 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
-	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -33,13 +32,13 @@ func RedisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 	return client
 }
 
-// SameQueue is the queue of a process behind this prefix.
-func SameQueue(t *testing.T, client redis.UniversalClient, prefix string) *redisqueue.Queue {
-	q, err := redisqueue.Open(client, prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, q.Close()) })
-	return q
+// DueKey is where Redis has the entries of a type.
+func (w *World) DueKey(businessType string) string {
+	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
+
+// Whole is the member beside them that says that none is missing.
+func (w *World) Whole(businessType string) string { return "whole " + w.DueKey(businessType) }
 
 // WithRedis gives the world a key prefix on the shared Redis.
 func (w *World) WithRedis() *World {
@@ -66,7 +65,7 @@ func (w *World) ThroughProxy(cfg *compensator.Config) *faultproxy.TCP {
 
 // InQueue reports whether Redis knows the entry.
 func (w *World) InQueue(id compensator.EntryID) bool {
-	return w.Redis.ZScore(w.T.Context(), SameQueue(w.T, w.Redis, w.Name).DueKey("close_order"), id.String()).Err() == nil
+	return w.Redis.ZScore(w.T.Context(), w.DueKey("close_order"), id.String()).Err() == nil
 }
 
 func (w *World) WaitInQueue(id compensator.EntryID) {
@@ -76,6 +75,6 @@ func (w *World) WaitInQueue(id compensator.EntryID) {
 
 func (w *World) WaitWhole(businessType string) {
 	w.T.Helper()
-	key := SameQueue(w.T, w.Redis, w.Name).DueKey(businessType)
-	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), key, "whole").Err() == nil }, "the queue of %s is whole", businessType)
+	key := w.DueKey(businessType)
+	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), key, w.Whole(businessType)).Err() == nil }, "the queue of %s is whole", businessType)
 }

@@ -55,7 +55,7 @@ func (k redisKeys) due(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
-// rebuildMark is the member of a due zset that says who rebuilds it.
+// rebuildMark is how the member of a due zset begins that says who rebuilds it; the key follows.
 func rebuildMark(token processlog.Token) string { return "rebuild " + hex.EncodeToString(token[:]) }
 
 // epoch holds a random value that is gone once Redis lost the keys of a tag.

@@ -30,8 +30,9 @@ import (
 
 // Queue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
 // Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets all,
-// which Kept notices, or drops one zset: then the member "whole" is gone with it, and every answer says so. A Redis
-// at its memory limit still claims and settles; Announce returns its refusal.
+// which Kept notices, or drops one zset, or renames it: then the member "whole …" is gone with it, and every answer says so.
+// A Redis at its memory limit still claims and settles; what it cannot take in makes the type lost, and Announce says so.
+// So it is where something else stands under a type's key, which is left alone.
 //
 // One call may send several scripts. When one of them fails the others still count, and the error says what
 // failed; every method can simply be called again.
@@ -158,11 +159,22 @@ func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 		}
 	}
 	replies, err := q.run(ctx, calls)
+	left := &processlog.LeftOutError{}
 	for i, reply := range replies {
 		// A call that failed has a nil reply, and says nothing of its type.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
 		lost = addIf(answer&2 != 0, lost, types[i])
+		left.BusinessTypes = addIf(answer&(4|8) != 0, left.BusinessTypes, types[i])
+		switch {
+		case answer&4 != 0:
+			left.Reason = "OOM: Redis is at its maxmemory"
+		case answer&8 != 0:
+			left.Reason = "WRONGTYPE: " + q.keys.due(types[i]) + " holds something that is not ours"
+		}
+	}
+	if err == nil && len(left.BusinessTypes) > 0 {
+		err = left
 	}
 	return newHeads, lost, wrapQueueError("announce", err)
 }
@@ -334,15 +346,6 @@ func (q *Queue) Evicts(ctx context.Context) string {
 	}
 	return config[setting]
 }
-
-// DueKey is the key under which the entries of a type wait.
-func (q *Queue) DueKey(businessType string) string { return q.keys.due(businessType) }
-
-// EpochKey is the key whose loss says that Redis has lost the rest.
-func (q *Queue) EpochKey() string { return q.keys.epoch(0) }
-
-// OwnerKey is the key that says which database a hash tag's keys belong to.
-func (q *Queue) OwnerKey(tag uint32) string { return q.keys.owner(tag) }
 
 // Close ends our own connections; the user's client stays open.
 func (q *Queue) Close() error { return q.client.Close() }

@@ -148,7 +148,7 @@ func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	require.Eventually(t, func() bool { return rebuild(third, time.Hour) }, eventually, time.Millisecond, "who has begun may have died")
 	require.True(t, rebuilt(second), "or be slow, and nothing was lost since it began")
 	require.True(t, rebuilt(third))
-	assert.Equal(t, []string{"2", "whole"}, client.ZRange(t.Context(), q.DueKey("order"), 0, -1).Val())
+	assert.Equal(t, []string{"2", q.Whole("order")}, client.ZRange(t.Context(), q.DueKey("order"), 0, -1).Val())
 
 	require.NoError(t, client.Del(t.Context(), q.DueKey("order")).Err())
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
@@ -178,8 +178,9 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
-	_, _, err = q.Announce(t.Context(), due("order", 1000), processlog.AnnounceRules{MaxLease: time.Hour})
+	_, lost, err := q.Announce(t.Context(), append(due("order", 7, 1000), due("stock", 1)...), processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
+	assert.Equal(t, []string{"order", "stock"}, lost, "what was left out is known to be missing")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
 	left := mustClaim(t, q, "order", 200)
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(left, false)))
@@ -191,16 +192,67 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.LessOrEqual(t, waits[0], 31*time.Minute)
-	whole, err := q.Rebuilt(t.Context(), []string{"order"}, processlog.Token{1})
-	require.NoError(t, err)
-	assert.Len(t, whole, 1)
-	assert.EqualValues(t, 100+1, client.ZCard(t.Context(), q.DueKey("order")).Val(), "and that it is whole")
+	assert.EqualValues(t, 100, client.ZCount(t.Context(), q.DueKey("order"), "-inf", "4e15").Val())
+	rebuild := func(token processlog.Token) []string {
+		mine, err := q.Rebuild(t.Context(), []string{"order", "user"}, token, time.Hour)
+		require.NoError(t, err)
+		return mine
+	}
+	rebuilt := func(token processlog.Token) []string {
+		whole, err := q.Rebuilt(t.Context(), []string{"order", "user"}, token)
+		require.NoError(t, err)
+		return whole
+	}
+	assert.Empty(t, rebuilt(processlog.Token{1}), "who began before an entry was left out does not know of it")
+	assert.Equal(t, []string{"user"}, rebuild(processlog.Token{2}), "for a while it is no use to try")
+	assert.Equal(t, []string{"user"}, rebuilt(processlog.Token{2}), "a type without entries has room")
 
 	assertKept(t, true, q)
 	assert.NoError(t, q.Check(t.Context(), "database"))
 	leads, err := q.Lead(t.Context(), time.Hour)
 	require.NoError(t, err)
 	assert.True(t, leads)
+	require.NoError(t, client.Del(t.Context(), q.EpochKey(), q.OwnerKey(0)).Err())
+	assert.NoError(t, q.Check(t.Context(), "database"), "what is small and needed has room")
+	assertKept(t, false, q)
+
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	require.Eventually(t, func() bool { return len(rebuild(processlog.Token{3})) > 0 }, eventually, time.Millisecond, "somebody tries again")
+	mustAnnounce(t, q, due("order", 1000))
+	assert.Equal(t, []string{"order", "user"}, rebuilt(processlog.Token{3}))
+}
+
+func TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas(t *testing.T) {
+	t.Parallel()
+	q, _, client := ownQueue(t)
+	both := []string{"order", "stock"}
+	for i, name := range both {
+		_, err := q.Rebuild(t.Context(), both[i:i+1], processlog.Token{1}, time.Hour)
+		require.NoError(t, err)
+		mustAnnounce(t, q, due(name, uint64(i+1)))
+		_, err = q.Rebuilt(t.Context(), both[i:i+1], processlog.Token{1})
+		require.NoError(t, err)
+	}
+	lost := func() []string {
+		_, lost, err := q.Peek(t.Context(), both)
+		require.NoError(t, err)
+		return lost
+	}
+	require.Empty(t, lost())
+	require.NoError(t, client.Rename(t.Context(), q.DueKey("stock"), q.DueKey("order")).Err())
+	assert.Equal(t, both, lost())
+	_, announced, err := q.Announce(t.Context(), due("order", 3), processlog.AnnounceRules{MaxLease: time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, both[:1], announced)
+	assert.True(t, mustClaim(t, q, "order", 1).Lost)
+
+	mine, err := q.Rebuild(t.Context(), both, processlog.Token{2}, time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, both, mine)
+	require.NoError(t, client.Rename(t.Context(), q.DueKey("stock"), q.DueKey("order")).Err())
+	whole, err := q.Rebuilt(t.Context(), both, processlog.Token{2})
+	require.NoError(t, err)
+	assert.Empty(t, whole, "another type's mark says as little")
 }
 
 func TestRedisQueueKnowsAnEvictingPolicy(t *testing.T) {
@@ -273,17 +325,23 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
-	_, _, errs := q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
+	_, lost, errs := q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
-	_, errs = q.Claim(t.Context(), "order", 1, time.Hour)
-	assert.ErrorContains(t, errs, "WRONGTYPE")
-	_, _, errs = q.Peek(t.Context(), []string{"order"})
-	assert.ErrorContains(t, errs, "WRONGTYPE")
+	assert.Equal(t, []string{"order"}, lost)
+	assert.True(t, mustClaim(t, q, "order", 1).Lost)
 	_, errs = q.Kept(t.Context())
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	assert.ErrorContains(t, q.Check(t.Context(), "database"), "WRONGTYPE")
 	err := q.Settle(t.Context(), "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Token: 1, Remove: true}})
-	assert.ErrorContains(t, err, "WRONGTYPE")
+	assert.NoError(t, err, "it holds nothing under this token")
+	for _, token := range []processlog.Token{{1}, {2}} {
+		mine, err := q.Rebuild(t.Context(), []string{"order", "stock"}, token, time.Millisecond)
+		assert.NoError(t, err)
+		assert.NotContains(t, mine, "order", "there is no place for it")
+		whole, err := q.Rebuilt(t.Context(), []string{"order"}, token)
+		assert.NoError(t, err)
+		assert.Empty(t, whole)
+	}
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		assert.Equal(t, []string{"somebody else's"}, client.LRange(t.Context(), key, 0, -1).Val())
 	}
@@ -295,9 +353,21 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
 	require.NoError(t, client.RPush(t.Context(), q.DueKey("order"), "somebody else's").Err())
+	_, err := q.Rebuild(t.Context(), []string{"stock"}, processlog.Token{1}, time.Hour)
+	require.NoError(t, err)
 	newHeads, _, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), processlog.AnnounceRules{MaxLease: time.Hour})
-	assert.ErrorContains(t, err, "WRONGTYPE")
+	var left *processlog.LeftOutError
+	require.ErrorAs(t, err, &left)
+	assert.Equal(t, []string{"order"}, left.BusinessTypes)
+	assert.Contains(t, left.Reason, "WRONGTYPE")
 	assert.Equal(t, []string{"stock"}, newHeads)
+	whole, err := q.Rebuilt(t.Context(), []string{"order", "stock"}, processlog.Token{1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"stock"}, whole)
+	waits, lost, err := q.Peek(t.Context(), []string{"order", "stock"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"order"}, lost)
+	assert.Equal(t, []time.Duration{processlog.Never, 0}, waits)
 }
 
 func TestSecondDatabaseBehindOnePrefixIsRefused(t *testing.T) {

@@ -24,7 +24,7 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(c)
-	dueKey := harness.SameQueue(t, w.Redis, w.Name).DueKey("close_order")
+	dueKey := w.DueKey("close_order")
 	invent := func(id uint64) {
 		require.NoError(t, w.Redis.ZAdd(t.Context(), dueKey, redis.Z{Score: 1, Member: fmt.Sprint(id)}).Err())
 		w.RecordDelayed(c, 10*time.Millisecond) // wakes the scanner

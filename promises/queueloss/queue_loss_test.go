@@ -180,7 +180,7 @@ func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(c)
 	shipped := w.RecordDelayed(c, 1500*time.Millisecond)
-	key := harness.SameQueue(t, w.Redis, w.Name).DueKey("close_order")
+	key := w.DueKey("close_order")
 	w.Eventually(func() bool { return second.ZScore(t.Context(), key, shipped.String()).Err() == nil }, "the replica hears of an entry")
 	link.Refuse()
 	for range 20 {
@@ -227,14 +227,13 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
-	q := harness.SameQueue(t, w.Redis, w.Name)
 	c := w.New(w.Quick())
 	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(c)
 	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
 	steal := w.Redis.TxPipeline()
-	steal.Del(t.Context(), q.EpochKey())
-	steal.Set(t.Context(), q.OwnerKey(0), "somebody else's", 0)
+	steal.Del(t.Context(), "{"+w.Name+":v1:0}:epoch")
+	steal.Set(t.Context(), "{"+w.Name+":v1:0}:owner", "somebody else's", 0)
 	_, err := steal.Exec(t.Context())
 	require.NoError(t, err)
 	w.Eventually(func() bool {
@@ -244,7 +243,7 @@ func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	id := w.RecordDelayed(c, 100*time.Millisecond)
 	w.WaitState(id, compensator.Succeeded)
 	assert.Equal(t, 1, ran.Of(id))
-	assert.Equal(t, "somebody else's", w.Redis.Get(t.Context(), q.OwnerKey(0)).Val())
+	assert.Equal(t, "somebody else's", w.Redis.Get(t.Context(), "{"+w.Name+":v1:0}:owner").Val())
 }
 
 func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {

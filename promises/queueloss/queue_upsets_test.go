@@ -148,7 +148,7 @@ func newUpset(t *testing.T) *upset {
 	u.Redis = harness.RedisClient(t, u.server)
 	u.admin = u.Redis.Conn()
 	t.Cleanup(func() { assert.NoError(t, u.admin.Close()) })
-	u.dueKey = harness.SameQueue(t, u.Redis, u.Name).DueKey("close_order")
+	u.dueKey = u.DueKey("close_order")
 	dbs := [2]*sql.DB{u.DB, u.Open(harness.Plain(u.DSN))}
 	for i := range u.processes {
 		proxy, err := faultproxy.NewTCP(u.server.Addr())

@@ -23,7 +23,7 @@ import (
 // evict makes Redis lose the queue of a type, and nothing else.
 func evict(w *harness.World, businessType string) {
 	w.T.Helper()
-	require.NoError(w.T, w.Redis.Del(w.T.Context(), harness.SameQueue(w.T, w.Redis, w.Name).DueKey(businessType)).Err())
+	require.NoError(w.T, w.Redis.Del(w.T.Context(), w.DueKey(businessType)).Err())
 }
 
 // rarely is a configuration in which no round of the reconciler and no poll comes after the first.
@@ -96,12 +96,13 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	w.WaitWhole("sync_user")
 	id := w.RecordDelayed(c, time.Minute)
 	w.WaitInQueue(id)
-	q := harness.SameQueue(t, w.Redis, w.Name)
 	user := w.Put(users, 1, compensator.Options{Delay: time.Minute}).String()
-	w.Eventually(func() bool { return w.Redis.ZRem(t.Context(), q.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
+	w.Eventually(func() bool { return w.Redis.ZRem(t.Context(), w.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
 	for _, lose := range []func(){
 		func() { evict(w, "close_order") }, // nothing comes due, and nobody records
-		func() { assert.NoError(t, w.Redis.ZRem(t.Context(), q.DueKey("close_order"), "whole").Err()) },
+		func() {
+			assert.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), w.Whole("close_order")).Err())
+		},
 	} {
 		lose()
 		for !slices.Equal([]string{"close_order"}, harness.Next(t, rebuilt)) {
@@ -110,7 +111,7 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 		require.True(t, w.InQueue(id))
 		w.WaitWhole("close_order")
 	}
-	require.Error(t, w.Redis.ZScore(t.Context(), q.DueKey("sync_user"), user).Err(), "the other type is left alone")
+	require.Error(t, w.Redis.ZScore(t.Context(), w.DueKey("sync_user"), user).Err(), "the other type is left alone")
 }
 
 // A type that nobody handles here is looked at by nobody but those that record it.

@@ -6,6 +6,7 @@
 
 local leader = redis.call('GET', KEYS[1])
 if not leader then
+  redis.call('PEXPIRE', KEYS[1], 1) -- there is nothing to expire, but Redis at maxmemory refuses SET as the first write
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return 1
 end

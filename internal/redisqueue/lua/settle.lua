@@ -3,7 +3,7 @@
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
 -- ARGV[1] entry id   ARGV[2] token   ARGV[3] time until due again, ms, 0: now, -1: remove   … in triples
--- Returns how many entries still carried their token.
+-- Returns how many entries still carried their token: none under a key that holds something else.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -16,7 +16,11 @@ for i = 1, #ARGV, 3 do
   local due = wait > 0 and later + wait or now
   local was = place[id]
   if was == nil then
-    was = tonumber(redis.call('ZSCORE', KEYS[1], id))
+    was = redis.pcall('ZSCORE', KEYS[1], id)
+    if type(was) == 'table' and was.err then
+      return string.find(was.err, 'WRONGTYPE', 1, true) and 0 or was
+    end
+    was = tonumber(was)
   end
   if was and (was == token or wait >= 0 and was > due) then
     if place[id] == nil then

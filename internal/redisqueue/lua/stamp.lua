@@ -1,5 +1,4 @@
--- Leaves a value where none is. It reads first: Redis at maxmemory refuses SET even where SET NX would
--- change nothing.
+-- Leaves a value where none is.
 --
 -- KEYS[1] string {prefix:v1:0}:epoch   drawn when the keys of this hash tag were first used
 --      or string {prefix:v1:0}:owner   fingerprint of the database the entries belong to
@@ -10,5 +9,6 @@ local found = redis.call('GET', KEYS[1])
 if found then
   return found
 end
+redis.call('PEXPIRE', KEYS[1], 1) -- there is nothing to expire, but Redis at maxmemory refuses SET as the first write
 redis.call('SET', KEYS[1], ARGV[1])
 return ARGV[1]
