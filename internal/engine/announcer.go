@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -89,11 +90,13 @@ func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announce
 	failpoint.Reach(failpoint.AnnounceNext)
 	heads, lost, err := n.Queue.Announce(ctx, batch, processlog.AnnounceRules{MaxLease: maxLease, Limit: n.QueueLimit, Near: n.near()})
 	failpoint.Reach(failpoint.Announced)
-	n.health.saw(err)
-	if err != nil {
-		return err
-	}
 	n.losses.add(lost...)
+	if !n.leftOut(batch, err) {
+		n.health.saw(err)
+		if err != nil {
+			return err
+		}
+	}
 	for _, a := range batch {
 		// Only now: a claim that comes before the queue knows finds nothing.
 		n.agenda.expect(a.BusinessType, a.In)
@@ -106,7 +109,35 @@ func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announce
 	if len(elsewhere) > 0 && !n.Local {
 		n.saw(troubleNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
 	}
-	return nil
+	return err
+}
+
+// leftOut reports whether the queue, which answers, had no room for entries of some types: it is relied on for all it has,
+// and the database is asked for what it has not.
+func (n *announcer) leftOut(batch []processlog.Announcement, err error) bool {
+	var left *processlog.LeftOutError
+	if !errors.As(err, &left) {
+		left = &processlog.LeftOutError{}
+	}
+	if err == nil || len(left.BusinessTypes) > 0 {
+		n.troubles.announced(batch, left.BusinessTypes, err)
+	}
+	n.lost(left.BusinessTypes)
+	return len(left.BusinessTypes) > 0
+}
+
+// lost tells that the queue may hold a part of some types' entries only: the database is asked as well, now and each
+// time the queue is, and that more often. Nobody knows when those come due that it has forgotten, until it is rebuilt (G10).
+func (n *announcer) lost(businessTypes []string) {
+	if len(businessTypes) == 0 {
+		return
+	}
+	n.losses.add(businessTypes...)
+	n.agenda.peekSoon(lostPeek)
+	for _, businessType := range businessTypes {
+		n.agenda.overflow(businessType)
+	}
+	n.agenda.poke()
 }
 
 func (n *announcer) ackBatch(batch []ack) {

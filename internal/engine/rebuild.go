@@ -47,6 +47,16 @@ func (l *losses) add(businessTypes ...string) {
 	}
 }
 
+// hold reports whether all the types are among those lost: they are rebuilt by themselves.
+func (l *losses) hold(businessTypes []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(businessTypes, func(businessType string) bool {
+		_, lost := l.types[businessType]
+		return !lost
+	})
+}
+
 // take returns the types in order.
 func (l *losses) take() []string {
 	l.mu.Lock()
@@ -91,21 +101,22 @@ func (r *reconciler) end(ctx context.Context, b rebuilding, missed []string) (wh
 	return whole
 }
 
-// restore rebuilds the types that the queue has lost: those alone, and at once.
-func (r *reconciler) restore(ctx context.Context) {
+// restore rebuilds the types that the queue has lost: those alone, and at once. It reports whether any is whole.
+func (r *reconciler) restore(ctx context.Context) bool {
 	b := r.takeOn(ctx, r.announcer.losses.take())
 	if len(b.types) == 0 {
-		return
+		return false
 	}
 	heads, err := r.heads(ctx)
 	if err != nil {
-		return // no type is whole: others take over once rebuildPeriod is past
+		return false // no type is whole: others take over once rebuildPeriod is past
 	}
 	heads = slices.DeleteFunc(heads, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event ReconciledEvent
 	missed := r.announceAll(ctx, heads, true, &event)
 	event.RebuiltTypes = r.end(ctx, b, missed)
 	r.report(event)
+	return len(event.RebuiltTypes) > 0
 }
 
 // takeOn begins, and tells the other processes, which from then on ask the database as well. The queue may have lost whose

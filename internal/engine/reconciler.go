@@ -80,9 +80,12 @@ func (r *reconciler) run(ctx context.Context) {
 			r.round(ctx)
 			timer.Reset(r.interval())
 		case <-losses:
-			r.restore(ctx)
 			losses = nil
-			rest.Reset(rebuildPause)
+			if r.restore(ctx) {
+				rest.Reset(rebuildPause)
+			} else {
+				rest.Reset(lostPeek) // others are at it, or there is no room
+			}
 		case <-rest.C:
 			losses = r.announcer.losses.news
 		}
@@ -124,7 +127,7 @@ func (r *reconciler) round(ctx context.Context) {
 	// the leader's next round.
 	if leads || r.owes && r.announcer.health.up() {
 		missed := r.announceAll(ctx, heads, rebuild, &event)
-		if len(missed) == 0 {
+		if r.announcer.losses.hold(missed) { // or nothing is missed
 			// Only the leader announces the whole horizon: another one, who may lead next, still owes it.
 			r.owes, r.rebuild = false, r.rebuild && !leads
 		}

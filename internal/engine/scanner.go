@@ -104,26 +104,13 @@ func (s *scanner) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	s.troubles.roomAgain(names, lost)
 	for i, wait := range waits {
 		// One of the two: later only if nothing else was heard, sooner in any case.
 		s.agenda.postpone(names[i], heard[i], wait)
 		s.agenda.expect(names[i], wait)
 	}
-	s.lost(lost)
-}
-
-// lost tells that the queue may hold a part of some types' entries only: the database is asked as well, now and each
-// time the queue is, and that more often. Nobody knows when those come due that it has forgotten, until it is rebuilt (G10).
-func (s *scanner) lost(businessTypes []string) {
-	if len(businessTypes) == 0 {
-		return
-	}
-	s.announcer.losses.add(businessTypes...)
-	s.agenda.peekSoon(lostPeek)
-	for _, businessType := range businessTypes {
-		s.agenda.overflow(businessType)
-	}
-	s.agenda.poke()
+	s.announcer.lost(lost)
 }
 
 // claim claims up to n entries of a type, for which slots are taken, and starts them. Slots that turn out to be too

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Trouble is work of the library's own that a server does not let it do, and that it tries again by itself.
@@ -54,6 +55,7 @@ const (
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
 	troubleNotify   = "other processes could not be notified"
+	troubleAnnounce = "the queue has no room for entries, which are found in the database"
 )
 
 // failed takes an error of a statement of ours.
@@ -122,6 +124,28 @@ func (t *troubles) attempted(businessType string, err error) {
 		return
 	}
 	t.passed(troubleAttempt, businessType)
+}
+
+// announced takes the end of an announcement, and the types of which the queue left entries out.
+func (t *troubles) announced(batch []processlog.Announcement, leftOut []string, err error) {
+	for _, businessType := range leftOut {
+		t.failed(troubleAnnounce, businessType, err)
+	}
+	for _, a := range batch {
+		t.roomAgain([]string{a.BusinessType}, leftOut)
+	}
+}
+
+// roomAgain takes the news that the queue has all entries of types, but for those that lack some.
+func (t *troubles) roomAgain(businessTypes, lacking []string) {
+	if !t.some.Load() {
+		return
+	}
+	for _, businessType := range businessTypes {
+		if !slices.Contains(lacking, businessType) {
+			t.passed(troubleAnnounce, businessType)
+		}
+	}
 }
 
 func uncounted(err error) bool {

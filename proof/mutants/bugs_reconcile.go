@@ -157,9 +157,38 @@ func reconciling() []mutant {
 			name: "whole-although-lost-again", oracle: lateness,
 			what: "a type is called whole although Redis has lost it a second time while it was rebuilt",
 			edits: []edit{
-				{"internal/redisqueue/lua/rebuilt.lua", "whole[i] == 0 and redis.call('ZSCORE', KEYS[i], ARGV[1])", "whole[i] == 0"},
+				{"internal/redisqueue/lua/rebuilt.lua", "whole[i] == 0 and mine", "whole[i] == 0"},
 			},
 			sees: tests("TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt"),
+		},
+		{
+			name: "renamed-set-believed", oracle: lateness,
+			what: "a sorted set that somebody has put under another type's key vouches for that type",
+			edits: []edit{
+				{"internal/redisqueue/lua/announce.lua", "redis.call('ZSCORE', KEYS[1], 'whole ' .. KEYS[1])", "redis.call('ZSCORE', KEYS[1], 'whole')"},
+				{"internal/redisqueue/lua/claim.lua", "'whole ' .. KEYS[1]", "'whole'"},
+				{"internal/redisqueue/lua/peek.lua", "'whole ' .. KEYS[i]", "'whole'"},
+				{"internal/redisqueue/lua/rebuild.lua", "'whole ' .. KEYS[i]", "'whole'"},
+				{"internal/redisqueue/lua/rebuilt.lua", "redis.call('ZSCORE', KEYS[i], 'whole ' .. KEYS[i])", "redis.call('ZSCORE', KEYS[i], 'whole')"},
+				{"internal/redisqueue/lua/rebuilt.lua", "2 * FAR, 'whole ' .. KEYS[i]", "2 * FAR, 'whole'"},
+			},
+			sees: tests("TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas"),
+		},
+		{
+			name: "full-queue-whole", oracle: lateness,
+			what: "a type of which a full Redis has left out entries counts as whole",
+			edits: []edit{
+				{"internal/redisqueue/lua/announce.lua", "  redis.call('ZREMRANGEBYSCORE', KEYS[1], FAR, '+inf')\n", ""},
+			},
+			sees: tests("TestFullRedisStillClaimsAndSettles"),
+		},
+		{
+			name: "full-queue-given-up", oracle: lateness,
+			what: "a queue that has no room for some entries is not relied on for those it has",
+			edits: []edit{
+				{"internal/engine/announcer.go", "	if !n.leftOut(batch, err) {\n", "	if n.leftOut(batch, err); true {\n"},
+			},
+			sees: tests("TestQueueWithoutRoomIsReliedOnForWhatItHas", "TestForeignKeyOfOneTypeConcernsThatTypeAlone"),
 		},
 		{
 			name: "all-types-rebuilt", oracle: lateness,
@@ -174,7 +203,7 @@ func reconciling() []mutant {
 			what: "while a type is rebuilt only the queue is asked for its entries, not the database",
 			edits: []edit{
 				{"internal/engine/scanner.go", "	if (backlog || got.lost) &&", "	if backlog &&"},
-				{"internal/engine/scanner.go", "	for _, businessType := range businessTypes {\n		s.agenda.overflow(businessType)\n	}\n	s.agenda.poke()\n", "	s.agenda.poke()\n"},
+				{"internal/engine/announcer.go", "	for _, businessType := range businessTypes {\n		n.agenda.overflow(businessType)\n	}\n	n.agenda.poke()\n", "	n.agenda.poke()\n"},
 			},
 			sees: tests("TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt"),
 		},

@@ -1,0 +1,139 @@
+package queueloss
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// twoTypes is a process on a Redis of the test's own, with two types that Redis has whole. No round and no poll comes to
+// help, and the queue must not be given up.
+type twoTypes struct {
+	*harness.World
+	c     *compensator.Compensator
+	users *compensator.Type[harness.Order]
+	ran   map[string]*harness.Calls // by type
+
+	mu     sync.Mutex // guards the field below
+	missed []error    // why the queue was given up
+}
+
+func newTwoTypes(t *testing.T) *twoTypes {
+	w := &twoTypes{World: harness.NewWorld(t), ran: make(map[string]*harness.Calls)}
+	w.Redis, w.Name = harness.RedisClient(t, testservers.NewRedis(t)), "room"
+	cfg := rarely(w.World)
+	cfg.Observer.QueueDown = func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.missed = append(w.missed, err)
+	}
+	w.c = w.New(cfg)
+	_, w.ran["close_order"] = harness.Numbered(t, w.c, "close_order", compensator.TypeConfig{}, nil)
+	w.users, w.ran["sync_user"] = harness.Numbered(t, w.c, "sync_user", compensator.TypeConfig{}, nil)
+	w.Run(w.c)
+	w.WaitWhole("close_order")
+	w.WaitWhole("sync_user")
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.Empty(t, w.missed, "the queue answers")
+	})
+	return w
+}
+
+// user records an entry of the other type.
+func (w *twoTypes) user(delay time.Duration) compensator.EntryID {
+	return w.Put(w.users, 1, compensator.Options{Delay: delay})
+}
+
+// waitUser waits until Redis has an entry of the other type.
+func (w *twoTypes) waitUser(id compensator.EntryID) {
+	w.T.Helper()
+	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), w.DueKey("sync_user"), id.String()).Err() == nil }, "entry %s waits in Redis", id)
+}
+
+// lacking lists the types of which Health says that the queue lacks entries.
+func (w *twoTypes) lacking() (types []string) {
+	h := w.c.Health(w.T.Context())
+	assert.NoError(w.T, h.Queue)
+	for _, trouble := range h.Troubles {
+		assert.Contains(w.T, trouble.What, "no room")
+		types = append(types, trouble.BusinessType)
+	}
+	slices.Sort(types)
+	return types
+}
+
+func (w *twoTypes) waitLacking(types ...string) {
+	w.T.Helper()
+	w.Eventually(func() bool { return slices.Equal(types, w.lacking()) }, "the queue lacks entries of %q", types)
+}
+
+// Nothing is early or lost, what Redis has is taken from there, and the rest from the database.
+func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
+	t.Parallel()
+	w := newTwoTypes(t)
+	waiting, far := w.RecordDelayed(w.c, 4*time.Second), w.RecordDelayed(w.c, time.Hour)
+	w.WaitInQueue(waiting)
+	w.WaitInQueue(far)
+	require.NoError(t, w.Redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	left := []compensator.EntryID{w.RecordDelayed(w.c, time.Second), w.RecordDelayed(w.c, 2*time.Second)}
+	w.waitLacking("close_order")
+	for _, id := range append(left, waiting) {
+		w.WaitState(id, compensator.Succeeded)
+		assert.Equal(t, 1, w.ran["close_order"].Of(id))
+	}
+	w.Eventually(func() bool { return !w.InQueue(waiting) }, "a full Redis drains")
+	late := w.RecordDelayed(w.c, time.Hour)
+	require.NoError(t, w.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	w.WaitInQueue(late)
+	w.WaitWhole("close_order")
+	w.waitLacking()
+}
+
+// Somebody else's data under the key of one type concerns that type, and is left alone.
+func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
+	t.Parallel()
+	w := newTwoTypes(t)
+	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
+	require.NoError(t, w.Redis.RPush(t.Context(), w.DueKey("close_order"), "somebody else's").Err())
+	id := w.RecordDelayed(w.c, time.Second)
+	w.waitUser(w.user(time.Hour))
+	w.waitLacking("close_order")
+	soon := w.user(2 * time.Second)
+	w.WaitState(id, compensator.Succeeded)
+	w.WaitState(soon, compensator.Succeeded)
+	assert.Equal(t, 1, w.ran["close_order"].Of(id))
+	assert.Equal(t, 1, w.ran["sync_user"].Of(soon))
+	assert.Equal(t, []string{"somebody else's"}, w.Redis.LRange(t.Context(), w.DueKey("close_order"), 0, -1).Val())
+	require.NoError(t, w.Redis.Del(t.Context(), w.DueKey("close_order")).Err())
+	w.WaitWhole("close_order")
+	w.waitLacking()
+}
+
+// What moved along with its sorted set vouches for the wrong type.
+func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
+	t.Parallel()
+	w := newTwoTypes(t)
+	id, user := w.RecordDelayed(w.c, time.Hour), w.user(time.Hour)
+	soon := []compensator.EntryID{w.RecordDelayed(w.c, 3*time.Second), w.user(3 * time.Second)}
+	w.WaitInQueue(id)
+	w.waitUser(user)
+	require.NoError(t, w.Redis.Rename(t.Context(), w.DueKey("sync_user"), w.DueKey("close_order")).Err())
+	w.WaitWhole("close_order")
+	w.WaitWhole("sync_user")
+	w.WaitInQueue(id)
+	w.waitUser(user)
+	for i, name := range []string{"close_order", "sync_user"} {
+		w.WaitState(soon[i], compensator.Succeeded)
+		assert.Equal(t, 1, w.ran[name].Of(soon[i]))
+	}
+}
