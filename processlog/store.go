@@ -7,7 +7,7 @@ import (
 )
 
 // Tx is what an entry is recorded through: any handle on an open transaction. *sql.Tx, *sqlx.Tx, bun.Tx and
-// *Tx satisfy it as they are.
+// the root's *ScopedTx satisfy it as they are.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

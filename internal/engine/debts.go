@@ -79,6 +79,7 @@ func (d *debts) release(ids []processlog.ID, token processlog.Token) bool {
 	if d.pay(owed) {
 		return true
 	}
+	// Noted before it is handed over: paid first it would be owed for ever, and the entry never asked for here again.
 	d.owe(owed.ids)
 	d.lane.Add(owed)
 	return false
@@ -98,7 +99,7 @@ func (d *debts) payAll(batch []debt) {
 	for _, owed := range batch {
 		for failures := 1; !d.pay(owed); failures++ {
 			if !d.pause(delay(settleBackoff, failures)) {
-				return
+				return // closed: the leases end by themselves, and count
 			}
 		}
 		d.paid(owed.ids)

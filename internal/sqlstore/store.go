@@ -93,7 +93,7 @@ func (s *Store) Connections() (own, users int64) {
 // ReadsCommitted reports whether a plain read shows committed rows only: the user's sessions may be set otherwise.
 func (s *Store) ReadsCommitted() bool { return s.own != nil }
 
-// Version is what the server calls itself, and serverNotes what a person should know about it. Check has found both out.
+// Version is what the server calls itself, and Notes what a person should know about it. Check has found both out.
 func (s *Store) Version() string { return s.version }
 func (s *Store) Notes() []string { return s.notes }
 

@@ -16,7 +16,7 @@ const (
 // temporary database has no safety level.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
-// SQLiteInside reads the answer to sqliteProbe.
+// SQLiteInside reads the answer to SQLiteProbe.
 func SQLiteInside(answer error) (inside bool, err error) {
 	if answer != nil && strings.Contains(answer.Error(), "inside a transaction") {
 		return true, nil
