@@ -79,3 +79,11 @@ func RecordDelayedIn(t *testing.T, c *compensator.Compensator, store *compensato
 	require.NoError(t, tx.Commit())
 	return receipt
 }
+
+func RecordLater(t *testing.T, c *compensator.Compensator, delay time.Duration) {
+	t.Helper()
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
+		return err
+	}))
+}

@@ -68,7 +68,7 @@ func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 		}, compensator.TypeConfig{Concurrency: slots})
 		require.NoError(t, err)
 		for range lost*slots + left {
-			recordLater(t, c, time.Second)
+			harness.RecordLater(t, c, time.Second)
 		}
 		time.Sleep(2 * time.Second) // all is due
 		store.faster.Store(lost)

@@ -155,21 +155,13 @@ func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.Memory
 	return c
 }
 
-func recordLater(t *testing.T, c *compensator.Compensator, delay time.Duration) {
-	t.Helper()
-	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
-		return err
-	}))
-}
-
 func TestTypeIsWholeOnlyOnceAllOfItIsAnnounced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
-		recordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process announces at its start
-		time.Sleep(time.Minute)                                                   // what each process does at its start is done
+		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process announces at its start
+		time.Sleep(time.Minute)                                                           // what each process does at its start is done
 		queue.LoseType("close_order")
 		time.Sleep(time.Minute)
 		require.Empty(t, queue.Members())
@@ -185,7 +177,7 @@ func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
-		recordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
+		harness.RecordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
 		time.Sleep(time.Minute) // what each process does at its start is done
 		queue.LoseType("close_order")
 		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, processlog.Token{1}, time.Hour)

@@ -20,7 +20,7 @@ import (
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
-		for _, lost := range []string{"id%2", "2"} { // those of two lost leases run alone
+		for _, lost := range []string{"0", "id%2", "2"} { // those of two lost leases run alone; of none, no lane keeps a claim out
 			t.Run(name+", "+lost+" lost leases", func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)

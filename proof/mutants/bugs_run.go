@@ -261,6 +261,14 @@ func running() []mutant {
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
 		},
 		{
+			name: "owed-claimed-anew", oracle: safety,
+			what: "an entry whose lease is still to be given back is claimed anew: that lease can be given back no more, and counts as lost",
+			edits: []edit{
+				{"internal/engine/debts.go", "		out := d.owed[w.ID] > 0\n", "		out := false\n"},
+			},
+			sees: tests("TestWhatIsOwedIsNotAskedForMeanwhile"),
+		},
+		{
 			name: "hanging-in-every-slot-uncounted", oracle: lateness,
 			what: "an entry whose stuck handler has the last slot is never taken out",
 			edits: []edit{
