@@ -92,7 +92,7 @@ func mysqlFault(err error) fault {
 // probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
 // WRITE is what the next transaction would be anyway.
 func probeMySQL(ctx context.Context, tx processlog.Tx) error {
-	_, err := tx.ExecContext(ctx, "SET TRANSACTION READ WRITE")
+	_, err := tx.ExecContext(ctx, txwatch.DoubtBegun)
 	switch {
 	case err == nil:
 		return processlog.ErrNoTransaction

@@ -220,7 +220,7 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 // in another way, too: only one that has not begun yet is taken for open.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.ours != nil || c.urgent
-	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, doubtBegun)) {
+	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
 		c.proven(true)
 		return nil
 	}

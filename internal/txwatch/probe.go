@@ -7,7 +7,7 @@ import "strings"
 //
 // And MySQL and MariaDB refuse the first inside a transaction; TiDB and Vitess take it anywhere.
 const (
-	doubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
+	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	DoubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 )
