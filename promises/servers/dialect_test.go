@@ -85,8 +85,8 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 	l.everyKindRuns()
 	l.duplicatesAreAnswered()
 	l.peopleAndServicesAct()
+	w.WaitAllEnded() // what moves while it is counted is counted twice, or not at all
 	l.everythingCanBeLookedUp()
-	w.WaitAllEnded()
 	require.NoError(t, stop())
 	_, err := c.Purge(t.Context(), time.Hour)
 	require.NoError(t, err)
