@@ -251,7 +251,6 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	cfg.Observer.Stuck = func(e compensator.AttemptEvent) { stuck <- e }
 	c := w.New(cfg)
 	g := harness.NewGate()
-	g.OpenAtEnd(t)
 	var ran harness.Calls
 	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		ran.Add(e.ID)
@@ -266,6 +265,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	next := w.Put(orders, 1, compensator.Options{Delay: time.Second})
 	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE id=?", next.Row())
 	w.Run(c)
+	g.OpenAtEnd(t) // before Run is stopped, which waits for the handler
 	g.Await(t)
 	require.Equal(t, deaf, (<-stuck).ID)
 	w.WaitState(next, compensator.Succeeded)
