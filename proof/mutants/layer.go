@@ -63,7 +63,7 @@ func (l layer) names(what string) []string {
 // happens, and the tests on real servers wait a minute for it, because they must not fail on a slow machine.
 func (l layer) settings() []edit {
 	if l == unit {
-		return []edit{{"harness_test.go", "const patience = 60 * time.Second", "const patience = 20 * time.Second"}}
+		return []edit{{"internal/harness/world.go", "const Patience = 60 * time.Second", "const Patience = 20 * time.Second"}}
 	}
 	return nil
 }

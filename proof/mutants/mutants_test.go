@@ -19,7 +19,7 @@ func TestEveryMutantStillFitsTheCode(t *testing.T) {
 		seen[m.name] = true
 		assert.NotEmptyf(t, m.what, m.name)
 		assert.NotEmptyf(t, len(m.sees)+len(m.survives), "nobody looks at %s", m.name)
-		o, err := newOverlay(root, m.edits)
+		o, err := newOverlay(root, append(unit.settings(), m.edits...))
 		if assert.NoErrorf(t, err, m.name) {
 			o.remove()
 		}
