@@ -58,7 +58,8 @@ type TypeConfig struct {
 	MaxCompensateCount int
 
 	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of
-	// leaving it to a person. Whether its effect happened is unknown.
+	// leaving it to a person. Whether its effect happened is unknown. Nothing is undone in a process whose handler is
+	// stuck on the entry: elsewhere it is.
 	CompensateCrashed bool
 
 	// BatchSize is how many entries a batch handler is given at most. Default 100.

@@ -24,8 +24,9 @@ type Observer struct {
 	// otherwise, because it was cancelled or taken out meanwhile, is in the log as a warning, too.
 	OutcomeDropped func(SettledEvent)
 
-	// Stuck comes once for a handler that runs on after its timeout. Its entry will be attempted again
-	// elsewhere once the lease ends; where nobody else takes it, it is taken out after three leases.
+	// Stuck comes once for a handler that runs on after its timeout, or, if it is transactional, for one whose COMMIT
+	// does. Its entry will be attempted again elsewhere once the lease ends; where nobody else takes it, it is taken
+	// out after three leases.
 	Stuck func(AttemptEvent)
 
 	// QueueDown and QueueUp come when the queue stops and starts answering. Meanwhile the database is polled.
