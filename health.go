@@ -18,7 +18,7 @@ type Health struct {
 	OldestOverdueType string
 
 	UnknownTypes []string       // types with overdue entries that this process has no handler for
-	Stuck        []StuckAttempt // handlers that run on after their timeout
+	Stuck        []StuckAttempt // handlers, or their COMMITs, that run on after their timeout, or after a Run that has given them up
 	Troubles     []Trouble      // what of the library's own fails at present, and since when; it is tried again
 }
 

@@ -1,0 +1,49 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// Run has told of the handler that it gave up, and nothing looks at it any more: its timeout is far, and no Run goes on.
+func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		release := make(chan struct{})
+		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error {
+			<-release // whatever its context says
+			return errors.New("too late")
+		}, compensator.TypeConfig{Timeout: time.Hour})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		recordLater(t, c, time.Second)
+		time.Sleep(10 * time.Second)
+		require.Empty(t, c.Health(t.Context()).Stuck, "it is at work")
+		cancel()
+		var stuck *compensator.StuckError
+		require.ErrorAs(t, <-ended, &stuck)
+		time.Sleep(time.Minute)
+		if hangs := c.Health(t.Context()).Stuck; len(hangs) == 1 {
+			require.Equal(t, stuck.Stuck[0].ID, hangs[0].ID)
+		} else {
+			require.Fail(t, "Health does not name it")
+		}
+		close(release)
+		synctest.Wait()
+		require.Empty(t, c.Health(t.Context()).Stuck)
+		require.NoError(t, c.Close())
+	})
+}
