@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -134,9 +135,11 @@ func (h *holdings) hanging() []*attempt {
 	return list
 }
 
-// stuck lists the handlers that have outlived their timeout.
+// stuck lists the handlers that have outlived their timeout, or a Run that gave them up: nothing looks at those any more.
 func (h *holdings) stuck() []processlog.StuckAttempt {
-	return h.list(func(a *attempt) bool { return a.hangsLocked() })
+	return h.list(func(a *attempt) bool {
+		return a.hangsLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
+	})
 }
 
 // running lists the handlers that have not returned.

@@ -1,4 +1,4 @@
-package compensator_test
+package stopping
 
 import (
 	"context"
@@ -11,17 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
 // Run has told of the handler that it gave up, and nothing looks at it any more: its timeout is far, and no Run goes on.
 func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		release := make(chan struct{})
-		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, order) error {
+		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
 			<-release // whatever its context says
 			return errors.New("too late")
 		}, compensator.TypeConfig{Timeout: time.Hour})
@@ -29,7 +31,7 @@ func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
-		recordLater(t, c, time.Second)
+		harness.RecordLater(t, c, time.Second)
 		time.Sleep(10 * time.Second)
 		require.Empty(t, c.Health(t.Context()).Stuck, "it is at work")
 		cancel()

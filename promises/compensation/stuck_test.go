@@ -1,0 +1,52 @@
+package compensation
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// The type asks for the compensation of what has lost three leases. What has lost them is still at it, here, and nobody else
+// is there.
+func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
+	t.Parallel()
+	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+				cfg.Lease = time.Second
+				c := w.New(cfg)
+				g, ran, undone := harness.NewGate(), new(harness.Calls), new(harness.Calls)
+				g.OpenAtEnd(t)
+				_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+					ran.Add(e.ID)
+					return g.PassDeaf(e)
+				}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, CompensateCrashed: true, Compensate: func(_ context.Context, e *compensator.Entry) error {
+					undone.Add(e.ID)
+					return nil
+				}})
+				require.NoError(t, err)
+				w.Backlog("close_order", 1)
+				w.Run(c)
+				id := g.Await(t)
+				w.WaitState(id, compensator.Compensating)
+				if returns {
+					require.Zero(t, undone.Of(id))
+					g.Open()
+					w.WaitState(id, compensator.Compensated)
+					require.Equal(t, 1, undone.Of(id))
+				} else {
+					w.WaitState(id, compensator.Dead)
+					require.Zero(t, undone.Of(id))
+					require.Contains(t, w.Entry(c, id).LastError, "has not returned since")
+					g.Open() // Run would wait for it
+				}
+				require.Equal(t, 1, ran.Of(id))
+			})
+		})
+	}
+}
