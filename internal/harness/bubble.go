@@ -32,6 +32,7 @@ func InBubble(t *testing.T, register func(c *compensator.Compensator), test func
 	})
 }
 
+// RecordIn records entries in a transaction of the double, and says that it has committed.
 func RecordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, entries ...compensator.NewEntry) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())
@@ -49,6 +50,7 @@ type Lateness struct {
 	All []time.Duration
 }
 
+// Note is the handler.
 func (l *Lateness) Note(_ context.Context, e *compensator.Entry, _ Order) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,6 +68,7 @@ func (l *Lateness) RequireOnTime(t *testing.T, n int) {
 	require.Less(t, slices.Max(l.All), time.Second)
 }
 
+// RecordDelayedIn records n entries, and leaves it to others to find that they have committed.
 func RecordDelayedIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, n int, delay time.Duration) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())

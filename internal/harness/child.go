@@ -254,6 +254,7 @@ func (p *Child) Kill() {
 	<-p.done
 }
 
+// Signal sends the child a signal, as SIGSTOP.
 func (p *Child) Signal(s syscall.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(s))

@@ -75,6 +75,7 @@ func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready f
 	return cfg, func() { w.Wait(first, "the first round of the reconciler") }
 }
 
+// Wait waits for an event, and says what did not happen.
 func (w *World) Wait(event <-chan struct{}, what string) {
 	w.T.Helper()
 	timer := time.NewTimer(Patience)

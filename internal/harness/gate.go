@@ -16,6 +16,7 @@ type Gate struct {
 	opened  chan struct{}
 }
 
+// NewGate returns a closed gate.
 func NewGate() *Gate {
 	return &Gate{Entered: make(chan compensator.EntryID, 20_000), opened: make(chan struct{})}
 }
@@ -39,6 +40,7 @@ func (g *Gate) PassDeaf(e *compensator.Entry) error {
 	return nil
 }
 
+// Open lets all handlers pass, those to come as well.
 func (g *Gate) Open() { close(g.opened) }
 
 // OpenAtEnd opens the gate when the test ends, so that deaf handlers do not outlive it.

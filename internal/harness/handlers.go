@@ -11,8 +11,10 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
+// ErrSoldOut is why handlers fail.
 var ErrSoldOut = errors.New("sold out")
 
+// Failing is the verdict of a handler that never succeeds.
 func Failing(*compensator.Entry, int) error { return ErrSoldOut }
 
 // Held registers a type whose handlers wait at a gate and then return what verdict says; nil: success.
@@ -69,6 +71,7 @@ type Calls struct {
 	n  map[compensator.EntryID]int
 }
 
+// Add counts a run, and says how many there were with it.
 func (c *Calls) Add(id compensator.EntryID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,12 +82,14 @@ func (c *Calls) Add(id compensator.EntryID) int {
 	return c.n[id]
 }
 
+// Of is how often the handler ran for an entry.
 func (c *Calls) Of(id compensator.EntryID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[id]
 }
 
+// Total is how often it ran.
 func (c *Calls) Total() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

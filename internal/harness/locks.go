@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,10 +60,25 @@ func (w *World) RequireNumber(err error, number uint16) {
 	require.Equal(w.T, number, answer.Number)
 }
 
-// WaitLocked waits until n statements on the shared server wait for a row; tests take turns on it.
+// WaitLocked waits until n statements in the world's database wait for a row.
 func (w *World) WaitLocked(n int) {
 	w.T.Helper()
-	w.Eventually(func() bool { return w.Status("Innodb_row_lock_current_waits") == n }, "%d statements wait for a row", n)
+	w.Eventually(func() bool { return w.waitForRows() == n }, "%d statements wait for a row", n)
+}
+
+var waitsForRow = regexp.MustCompile(`(?s)\nLOCK WAIT .*?\n(?:MySQL|MariaDB) thread id (\d+),`)
+
+// waitForRows counts them. Of InnoDB's reports this text is the only one that is made anew whenever somebody asks.
+func (w *World) waitForRows() (n int) {
+	w.T.Helper()
+	var engine, name, text string
+	require.NoError(w.T, w.DB.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &text))
+	_, transactions, found := strings.Cut(text, "\nTRANSACTIONS\n")
+	require.True(w.T, found)
+	for _, match := range waitsForRow.FindAllStringSubmatch(transactions, -1) {
+		n += w.Count("information_schema.processlist WHERE db=DATABASE() AND id=?", match[1])
+	}
+	return n
 }
 
 // Begin begins a transaction that ends with the test at the latest.
@@ -135,6 +152,7 @@ func (w *World) LockRow(id compensator.EntryID) (release func()) {
 	return func() { require.NoError(w.T, tx.Rollback()) }
 }
 
+// ExecAll runs statements on one session.
 func ExecAll(t *testing.T, conn *sql.Conn, texts []string) {
 	t.Helper()
 	for _, text := range texts {

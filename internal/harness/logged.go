@@ -18,6 +18,7 @@ func (l Log) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// LogInto has cfg log into what it returns.
 func LogInto(cfg *compensator.Config) Log {
 	lines := make(Log, 1000)
 	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))

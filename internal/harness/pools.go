@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
+// CommitTx runs work in a plain transaction and commits it, as the library itself does elsewhere.
 func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error {
 	tx, err := db.Begin()
 	if err != nil {
@@ -46,6 +47,7 @@ var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	},
 }
 
+// InEveryMode runs test once for each mode, side by side.
 func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for name, open := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +72,7 @@ func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compens
 // Pools are the two kinds of pool a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": Watched, "plain": Plain}
 
+// InEveryPool runs test on each kind of pool, side by side.
 func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	InEveryPoolInTurn(t, func(t *testing.T, w *World, db *sql.DB) {
 		t.Parallel()
@@ -121,6 +124,7 @@ func Plain(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return sql.Open("mysql", dsn) }
 }
 
+// Open opens a pool that is closed after the test.
 func (w *World) Open(open func() (*sql.DB, error)) *sql.DB {
 	w.T.Helper()
 	db, err := open()

@@ -20,6 +20,7 @@ func (w *World) Put(orders *compensator.Type[Order], number int, opts compensato
 	return w.PutThrough(w.DB, orders, number, opts)
 }
 
+// PutThrough is Put through another pool than the world's own.
 func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -81,6 +82,7 @@ func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) c
 	return receipt.ID()
 }
 
+// Untyped makes n entries of a type that need not be registered.
 func Untyped(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {

@@ -26,6 +26,7 @@ func (w *World) Queued() (n int64) {
 	return n
 }
 
+// RedisClient is closed after the test.
 func RedisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
@@ -68,11 +69,13 @@ func (w *World) InQueue(id compensator.EntryID) bool {
 	return w.Redis.ZScore(w.T.Context(), w.DueKey("close_order"), id.String()).Err() == nil
 }
 
+// WaitInQueue waits until Redis knows the entry.
 func (w *World) WaitInQueue(id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.InQueue(id) }, "the queue knows entry %s", id)
 }
 
+// WaitWhole waits until all of a type's entries have been announced.
 func (w *World) WaitWhole(businessType string) {
 	w.T.Helper()
 	key := w.DueKey(businessType)

@@ -30,6 +30,7 @@ func (w *World) State(id compensator.EntryID) compensator.State {
 	return s
 }
 
+// WaitState waits until the table has an entry in a state.
 func (w *World) WaitState(id compensator.EntryID, want compensator.State) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.State(id) == want }, "entry %s becomes %s", id, want)
@@ -42,6 +43,7 @@ func (w *World) Count(from string, args ...any) (n int) {
 	return n
 }
 
+// Exec runs a statement beside the library.
 func (w *World) Exec(query string, args ...any) {
 	w.T.Helper()
 	_, err := w.DB.Exec(query, args...)
@@ -79,6 +81,7 @@ func (w *World) checkInvariants() {
 // NowMillis is the database's clock, in the unit of the log's columns.
 const NowMillis = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000"
 
+// AwaitLeasesEnded waits until n entries on their way are under leases that have ended.
 func (w *World) AwaitLeasesEnded(n int) {
 	w.T.Helper()
 	w.Eventually(func() bool {

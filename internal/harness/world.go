@@ -35,6 +35,7 @@ func NewWorld(t *testing.T) *World {
 	return WorldAt(t, testservers.Database(t))
 }
 
+// WorldAt is NewWorld on a database that the test has made.
 func WorldAt(t *testing.T, dsn string) *World {
 	t.Helper()
 	w := &World{T: t, DSN: dsn}
@@ -59,6 +60,7 @@ func (w *World) Quick() compensator.Config {
 	return cfg
 }
 
+// New makes a Compensator that is closed after the test.
 func (w *World) New(cfg compensator.Config) *compensator.Compensator {
 	w.T.Helper()
 	c, err := compensator.New(w.T.Context(), cfg)

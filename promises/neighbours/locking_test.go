@@ -103,7 +103,8 @@ func producersGoOn(w *harness.World) {
 // the first may yet give up. InnoDB then guards the gap right before that key, so a row stands there already:
 // what is asked is that nothing else is held, the auto-increment lock above all.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
-	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -123,7 +124,7 @@ func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 			}
 			waited <- err
 		}()
-		w.Eventually(func() bool { return w.Status("Innodb_row_lock_current_waits") == 1 }, "the second waits")
+		w.WaitLocked(1)
 		producersGoOn(w)
 		require.NoError(t, first.Commit())
 		require.NoError(t, <-waited)

@@ -193,6 +193,7 @@ func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator
 }
 
 func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		end       func(*sql.Tx) error
 		duplicate bool
@@ -201,7 +202,8 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 		"rolls back": {(*sql.Tx).Rollback, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+			t.Parallel()
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 				cfg := w.Quick()
 				cfg.DB = db
 				c := w.New(cfg)
@@ -223,7 +225,8 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 }
 
 func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
-	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -247,7 +250,8 @@ func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 }
 
 func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
-	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
@@ -293,7 +297,8 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 }
 
 func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
-	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
