@@ -91,9 +91,8 @@ type Worker interface {
 	// delivery is not counted.
 	Release(ctx context.Context, ids []ID, token Token) error
 
-	// Renew sets the lease of held entries to end lease from now, and returns those that are no longer
-	// held: another version, or a terminal state.
-	Renew(ctx context.Context, held []Held, lease time.Duration) (lost []ID, err error)
+	// Renew sets the lease of held entries to end lease from now, of all but those that it names.
+	Renew(ctx context.Context, held []Held, lease time.Duration) (Unrenewed, error)
 
 	// Settle writes outcomes, each under its own fence, and answers in the order given. Calling it again
 	// with the same token and outcomes after an error is safe: what was applied is recognised by token.
@@ -227,6 +226,12 @@ type Claimed struct {
 type Held struct {
 	ID      ID
 	Version uint64
+}
+
+// Unrenewed names what a Renew has left as it was.
+type Unrenewed struct {
+	Lost []ID // held no more: another version, or a terminal state
+	Busy []ID // held still, and another transaction has the row; it may be asked for again
 }
 
 // Outcome is what an attempt came to, computed from the row as claimed. Nothing is computed from stored

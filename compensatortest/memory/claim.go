@@ -123,24 +123,25 @@ func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i i
 
 // Renew implements processlog.Store. The lease of a row that a transaction holds stays as it is, and is not
 // lost for that.
-func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
+func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return left, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := s.nowLocked() + processlog.Millis(lease)
-	var lost []processlog.ID
 	for _, h := range held {
 		row := s.rows[h.ID]
 		switch {
 		case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():
-			lost = append(lost, h.ID)
-		case row.freeFor(nil):
+			left.Lost = append(left.Lost, h.ID)
+		case !row.freeFor(nil):
+			left.Busy = append(left.Busy, h.ID)
+		default:
 			row.committed = row.committed.renewed(until)
 		}
 	}
-	return lost, nil
+	return left, nil
 }
 
 // renewed is the one write that is no transition: the holder's fence must hold on.

@@ -135,9 +135,10 @@ func (t *storeTest) renewIsNotHeldUpByALockedRow() {
 	tx := t.begin()
 	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, processlog.Succeeded)))
 	both := []processlog.Held{{ID: held.ID, Version: held.Version}, {ID: free.ID, Version: free.Version}}
-	lost, err := t.Store.Renew(t.ctx, both, 3*time.Hour)
+	left, err := t.Store.Renew(t.ctx, both, 3*time.Hour)
 	require.NoError(t, err)
-	assert.Empty(t, lost, "what is about to settle is not lost")
+	assert.Empty(t, left.Lost, "what is about to settle is not lost")
+	assert.Equal(t, []processlog.ID{held.ID}, left.Busy, "nor is its lease any longer than it was")
 	assert.Greater(t, t.load(free.ID).LeaseLeft, time.Hour)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Succeeded, t.load(held.ID).State)

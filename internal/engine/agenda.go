@@ -109,6 +109,7 @@ func (a *agenda) overflow(businessType string) {
 	if scan := a.scans[businessType]; scan != nil {
 		// Before the scanner is woken: the claim that begins then asks the database as well as the queue.
 		scan.backlog = true
+		scan.overflows++
 	}
 	a.mu.Unlock()
 	a.expect(businessType, 0)
@@ -170,10 +171,10 @@ func (a *agenda) ended(t *Type, took time.Duration) {
 	a.scans[t.Name].pace.End(took)
 }
 
-// claimEnded takes note of how a claim went that began when scan.fulls was fulls.
-func (a *agenda) claimEnded(t *Type, got claimResult, fulls int) {
+// claimEnded takes note of how a claim went.
+func (a *agenda) claimEnded(t *Type, got claimResult, began claimBegan) {
 	a.mu.Lock()
-	a.scans[t.Name].ended(got, fulls)
+	a.scans[t.Name].ended(got, began)
 	a.mu.Unlock()
 	a.poke() // there is room for another claim, and slots that this one has not used
 }

@@ -159,6 +159,7 @@ type ending struct {
 	err       error
 	settled   bool             // the outcome is durable: the handler's own transaction carried it
 	token     processlog.Token // it carries, when settled
+	asked     time.Time        // when settled: before the COMMIT, or the question, whose answer says so
 	unstarted bool             // no handler was called: the claim is given back
 	cause     error            // why it ended, where that is not what has ended its context
 }
@@ -201,7 +202,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 		d.claims.release(a.row.Token, processlog.Announcement{BusinessType: a.t.Name, ID: a.row.ID})
 		d.holdings.forget(a)
 	case end.settled:
-		d.witness.memory.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, a.started)
+		d.witness.memory.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// Effect and outcome went back together: there is nothing to store, and whoever moved the entry on has it (G5).
 	case end.err == errFenceLost:

@@ -104,22 +104,19 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*attempt) {
 	ctx, cancel := context.WithTimeout(r.work, min(lease/3, statementTimeout))
 	defer cancel()
 	asked := time.Now() // before the question, as a claim's (G16)
-	lost, err := r.Store.Renew(ctx, held, lease)
+	left, err := r.Store.Renew(ctx, held, lease)
 	r.saw(troubleRenew, err)
 	if err != nil {
 		return // the next round asks again, or finds that the lease has ended meanwhile
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
-	gone := make(map[processlog.ID]bool, len(lost))
-	for _, id := range lost {
-		gone[id] = true
-	}
 	r.holdings.mu.Lock()
 	defer r.holdings.mu.Unlock()
 	for _, a := range attempts {
-		if gone[a.row.ID] {
+		switch {
+		case slices.Contains(left.Lost, a.row.ID):
 			a.loseLocked()
-		} else {
+		case !slices.Contains(left.Busy, a.row.ID): // whose lease ends when it did, and is asked for again with the next round
 			a.leaseEnd = asked.Add(lease)
 		}
 	}

@@ -37,10 +37,16 @@ type scan struct {
 	claiming int
 	vain     int  // claims in a row that came for nothing: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
-	fulls    int  // how many claims did: one that found less can tell whether another has found more since it began
 	backlog  bool // the database holds due entries the queue does not
 	failures int  // claims in a row that the database refused
 	ahead    *readAhead
+	claimBegan
+}
+
+// claimBegan is what a claim has to know, once it is over, of others since: it says nothing of what these have found or heard.
+type claimBegan struct {
+	fulls     int // how many claims took all they asked for
+	overflows int // how often the database was said to hold more
 }
 
 // wants reports whether a claim is worth starting. What has come due since the one under way asked the queue need not
@@ -93,7 +99,7 @@ func (scan *scan) sooner(due time.Time) bool {
 
 // ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
 // began.
-func (scan *scan) ended(got claimResult, fulls int) {
+func (scan *scan) ended(got claimResult, began claimBegan) {
 	scan.claiming--
 	// A look at the queue that was asked before this claim ended knows nothing of it.
 	scan.heard++
@@ -101,10 +107,10 @@ func (scan *scan) ended(got claimResult, fulls int) {
 	case got.full:
 		scan.full = true
 		scan.fulls++
-	case scan.fulls == fulls:
+	case scan.fulls == began.fulls:
 		scan.full = false
 		// Of what the queue does not know only the database can say that it is worked off.
-		scan.backlog = scan.backlog && !got.drained
+		scan.backlog = scan.backlog && (!got.drained || scan.overflows != began.overflows)
 	}
 	scan.failures = got.failures(scan.failures)
 	scan.next(got)

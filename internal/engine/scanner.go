@@ -81,8 +81,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 			scan.claiming++
 			// What is known to be due is this claim's. A second one is for what is heard from here on.
 			scan.due = now.Add(2 * peekInterval)
-			fulls := scan.fulls
-			claims.Go(func() { s.claim(t, n, fulls) })
+			began := scan.claimBegan
+			claims.Go(func() { s.claim(t, n, began) })
 		}
 		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
@@ -114,10 +114,10 @@ func (s *scanner) look(ctx context.Context) {
 }
 
 // claim claims up to n entries of a type, for which slots are taken, and starts them. Slots that turn out to be too
-// many are given back at once: others can use them before the claim is over. fulls is scan.fulls as it was before.
-func (s *scanner) claim(t *Type, n, fulls int) {
+// many are given back at once: others can use them before the claim is over. began is the scan's as it was before.
+func (s *scanner) claim(t *Type, n int, began claimBegan) {
 	got := s.claimDue(t, n)
-	s.agenda.claimEnded(t, got, fulls)
+	s.agenda.claimEnded(t, got, began)
 }
 
 // claimDue takes what the queue says is due and, where the queue is silent or holds only a part of the

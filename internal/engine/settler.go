@@ -78,8 +78,7 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 		batch[i].token = token // before it is sent: a row that is busy comes again under it
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
-	asked := time.Now()
-	batch, results := s.writeOutcomes(token, batch)
+	batch, results, asked := s.writeOutcomes(token, batch)
 	failpoint.Reach(failpoint.OutcomesStored)
 	s.witness.memory.sawStored(batch, results, asked)
 	for i, r := range results {
@@ -90,21 +89,22 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 // writeOutcomes keeps trying, with the same token, until the database has answered: a handler that has run must not run
 // again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised. It returns no
 // results only when the Compensator is closed before the database has answered, or nothing is left to be written.
-func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]settlement, []processlog.Settled) {
+func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]settlement, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = s.withdraw(batch); len(batch) == 0 {
-			return nil, nil
+			return nil, nil, time.Time{}
 		}
 		// Neither Run's context nor a handler's: what was done is stored also while Run stops (G15).
 		ctx, cancel := s.statement()
+		asked := time.Now() // of the try that is answered: what a person has accepted meanwhile speaks of before (G19)
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
 		s.saw(troubleStore, err)
 		if err == nil {
-			return batch, results
+			return batch, results, asked
 		}
 		if !s.pause(delay(settleBackoff, failures)) {
-			return nil, nil
+			return nil, nil, time.Time{}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
@@ -57,15 +58,16 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 	}
 	failpoint.Reach(failpoint.OutcomeInTransaction)
 	open = false
-	return d.committed(a, tx.Commit(), token)
+	asked := time.Now()
+	return d.committed(a, tx.Commit(), token, asked)
 }
 
 // committed makes sure how a handler's transaction ended: where the reply to COMMIT was lost, the row's
 // token tells.
-func (d *dispatcher) committed(a *attempt, err error, token processlog.Token) ending {
+func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, asked time.Time) ending {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
-		return ending{settled: true, token: token}
+		return ending{settled: true, token: token, asked: asked}
 	}
 	switch {
 	case errors.Is(err, processlog.ErrCommitUnknown):
@@ -77,10 +79,11 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token) en
 	}
 	ctx, cancel := d.statement()
 	defer cancel()
+	asked = time.Now()
 	row, readErr := d.Store.Resolve(ctx, a.row.ID)
 	switch {
 	case readErr == nil && row.Token == token:
-		return ending{settled: true, token: token}
+		return ending{settled: true, token: token, asked: asked}
 	case readErr == nil:
 		return ending{err: Unavailable(fmt.Errorf("commit: %w", err))}
 	}

@@ -109,12 +109,12 @@ func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	scan := e.agenda.scans[typ.Name]
 	scan.due = time.Now().Add(time.Hour)
 	scan.claiming = 2
-	before := scan.fulls
+	before := scan.claimBegan
 	scan.ended(claimResult{full: true, next: processlog.Never}, before)
 	scan.ended(claimResult{next: processlog.Never}, before) // it asked the queue first
 	require.True(t, scan.wants(typ, time.Now()))
 	scan.claiming = 1
-	scan.ended(claimResult{next: processlog.Never}, scan.fulls)
+	scan.ended(claimResult{next: processlog.Never}, scan.claimBegan)
 	require.False(t, scan.wants(typ, time.Now()))
 }
 
@@ -170,4 +170,18 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	}
 	<-e.settler.slow.Done()
 	require.Len(t, store.tokens, 1, "a try whose answer was lost may have stored it: only its own token tells")
+}
+
+// What is said of a backlog while a claim is under way was not there when that read what is due.
+func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
+	e, typ := waiting(t, 0)
+	scan := e.agenda.scans[typ.Name]
+	scan.backlog, scan.claiming = true, 1
+	before := scan.claimBegan
+	e.agenda.overflow(typ.Name)
+	e.agenda.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, before)
+	require.True(t, e.agenda.hasBacklog(typ))
+	scan.claiming = 1
+	e.agenda.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, scan.claimBegan)
+	require.False(t, e.agenda.hasBacklog(typ))
 }

@@ -207,15 +207,14 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 
 // Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on. A
 // row that somebody holds locked must not cost the others their leases: it keeps the one it has.
-func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
+func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	byVersion := make(map[uint64][]processlog.ID)
 	for _, h := range held {
 		byVersion[h.Version] = append(byVersion[h.Version], h.ID)
 	}
-	var lost []processlog.ID
 	for version, ids := range byVersion {
 		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
-		changed, _, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
+		changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
 			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
 		})
 		// Fewer rows may have changed because some were locked: only those whose fence no longer holds are lost.
@@ -223,12 +222,13 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 			var kept []processlog.ID
 			kept, err = queryIDs(ctx, s.pool(), "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)
 			if err == nil {
-				lost = append(lost, without(ids, kept)...)
+				left.Lost = append(left.Lost, without(ids, kept)...)
+				left.Busy = append(left.Busy, without(busy, without(ids, kept))...)
 			}
 		}
 		if err != nil {
-			return lost, fmt.Errorf("compensator: renew %d leases: %w", len(ids), err)
+			return left, fmt.Errorf("compensator: renew %d leases: %w", len(ids), err)
 		}
 	}
-	return lost, nil
+	return left, nil
 }

@@ -336,8 +336,8 @@ func (c renewCommand) run(m *storeTwins) {
 		for i, n := range numbers {
 			held = append(held, processlog.Held{ID: s.id(n), Version: versions[i]})
 		}
-		lost, err := s.store.Renew(m.ctx, held, c.Lease)
-		return []any{slices.Sorted(slices.Values(s.ourIDs(lost))), s.err(err)}
+		left, err := s.store.Renew(m.ctx, held, c.Lease)
+		return []any{slices.Sorted(slices.Values(s.ourIDs(left.Lost))), slices.Sorted(slices.Values(s.ourIDs(left.Busy))), s.err(err)}
 	})
 }
 

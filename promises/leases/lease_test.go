@@ -324,3 +324,31 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	w.Eventually(func() bool { return w.Queued() == 0 }, "the queue is told that it has ended")
 	require.Equal(t, 1, ran.Of(id))
 }
+
+// A row that another transaction holds keeps the lease it has, and is anybody's once that has ended and the other is through:
+// its handler is told then, while the row is still held.
+func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
+		c := w.New(cfg)
+		started, told := make(chan struct{}, 10), make(chan error, 10)
+		ran := new(harness.Calls)
+		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			if started <- struct{}{}; ran.Add(e.ID) > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			told <- context.Cause(ctx)
+			return ctx.Err()
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+		harness.Next(t, started)
+		release := w.LockRow(id)
+		require.ErrorIs(t, harness.Next(t, told), compensator.ErrLeaseLost)
+		release()
+		w.WaitState(id, compensator.Succeeded)
+	})
+}

@@ -192,7 +192,7 @@ type slowlyRenewing struct {
 	takes atomic.Int64
 }
 
-func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) ([]processlog.ID, error) {
+func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (processlog.Unrenewed, error) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Duration(s.takes.Load())):

@@ -224,6 +224,22 @@ func reconciling() []mutant {
 			sees: tests("TestWhatOthersAreFasterWithIsReadAnew"),
 		},
 		{
+			name: "testimony-older-than-its-write", oracle: safety,
+			what: "a success is remembered as of the start of its handler: a go-ahead given meanwhile accepts its loss unseen",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "[]processlog.Settled{{Applied: true}}, end.asked)", "[]processlog.Settled{{Applied: true}}, a.started)"},
+			},
+			sees: tests("TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf"),
+		},
+		{
+			name: "drained-hides-overflow", oracle: lateness,
+			what: "a claim that finds the database drained forgets the backlog that others have found since it read",
+			edits: []edit{
+				{"internal/engine/scan.go", "(!got.drained || scan.overflows != began.overflows)", "!got.drained"},
+			},
+			sees: tests("TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince"),
+		},
+		{
 			name: "beaten-gives-up", oracle: lateness,
 			what: "where the queue is away, whoever others were faster than waits for the next poll",
 			edits: []edit{

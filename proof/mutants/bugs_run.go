@@ -44,7 +44,7 @@ func running() []mutant {
 			name: "outcome-through-ended-context", oracle: safety,
 			what: "outcomes are written under a context that ends when Run stops: what handlers did is lost",
 			edits: []edit{
-				{"internal/engine/settler.go", "		ctx, cancel := s.statement()\n		results", "		ctx, cancel := context.WithTimeout(s.ended, statementTimeout)\n		results"},
+				{"internal/engine/settler.go", "		ctx, cancel := s.statement()\n		asked", "		ctx, cancel := context.WithTimeout(s.ended, statementTimeout)\n		asked"},
 				{"internal/engine/settler.go", "	lane groupcommit", "	ended context.Context\n	lane groupcommit"},
 				{"internal/engine/dispatcher.go", "	d.handler, d.stop = context.WithCancelCause(d.work)\n", "	d.handler, d.stop = context.WithCancelCause(d.work)\n	d.settler.ended = d.handler\n"},
 			},
@@ -259,6 +259,14 @@ func running() []mutant {
 				{"internal/engine/debts.go", "	d.owe(owed.ids)\n	d.lane.Add(owed)\n", ""},
 			},
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
+		},
+		{
+			name: "busy-believed-renewed", oracle: safety,
+			what: "the lease of a row that another transaction holds is taken for renewed, and its handler runs on after it",
+			edits: []edit{
+				{"internal/engine/renewer.go", "		case !slices.Contains(left.Busy, a.row.ID): //", "		default: //"},
+			},
+			sees: tests("TestHandlerIsToldWhenTheLeaseOfALockedRowEnds"),
 		},
 		{
 			name: "owed-claimed-anew", oracle: safety,

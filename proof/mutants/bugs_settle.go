@@ -139,7 +139,7 @@ func settling() []mutant {
 			name: "queue-before-database", oracle: safety,
 			what: "the queue forgets an entry before the database has its outcome; a process that dies in between leaves it to the reconciler alone",
 			edits: []edit{
-				{"internal/engine/settler.go", "	batch, results := s.writeOutcomes(token, batch)\n", "	for _, o := range batch {\n		if o.a.token != 0 {\n			s.announcer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})\n		}\n	}\n	batch, results := s.writeOutcomes(token, batch)\n"},
+				{"internal/engine/settler.go", "	batch, results, asked := s.writeOutcomes(token, batch)\n", "	for _, o := range batch {\n		if o.a.token != 0 {\n			s.announcer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})\n		}\n	}\n	batch, results, asked := s.writeOutcomes(token, batch)\n"},
 			},
 			sees:     tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome").and(model, "m:queue-first"),
 			survives: selection{crash: "outcomes-stored"},

@@ -211,17 +211,17 @@ func (s *gatedStore) Due(ctx context.Context, businessType string, limit int) (i
 	return ids, nil
 }
 
-func (s *gatedStore) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (lost []compensator.EntryID, err error) {
+func (s *gatedStore) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	key := idsOf(held, func(h processlog.Held) compensator.EntryID { return h.ID })
 	err = s.from.step(ctx, classWrite, "renew", key, func() (err error) {
-		lost, err = s.store.Renew(ctx, held, lease)
+		left, err = s.store.Renew(ctx, held, lease)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return processlog.Unrenewed{}, err
 	}
-	s.from.w.oracle.lost(s.from, held, lost)
-	return lost, nil
+	s.from.w.oracle.lost(s.from, held, left.Lost)
+	return left, nil
 }
 
 func (s *gatedStore) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled, err error) {
