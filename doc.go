@@ -40,7 +40,8 @@
 // Compensate function, with attempts of its own, and is dead otherwise: [Compensator.List] finds those,
 // [Compensator.Requeue] starts one afresh, [Compensator.SettleByHand] records that a person did the work. Both
 // want to know who and why, and keep it. When the work is done or unwanted before it ran, say so with
-// [Type.CompleteTx] or [Type.CancelTx] in the transaction that made it so.
+// [Type.CompleteTx] or [Type.CancelTx] in the transaction that made it so; an entry that is dead by then takes it as well,
+// unless its compensation has begun.
 //
 // # Running and stopping
 //

@@ -26,7 +26,7 @@ type Entry struct {
 	State           State
 	ProcessCount    int // failures recorded in this epoch
 	MaxProcessCount int // 0: the type's
-	CompensateCount int // failed compensations in this epoch
+	CompensateCount int // failed compensations in this epoch; of a dead entry: > 0 if one has begun
 	DeliveryCount   int // leases in a row without a recorded outcome, the present one included
 	Version         uint64
 	Epoch           uint32

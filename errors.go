@@ -44,6 +44,10 @@ var (
 
 	// ErrBusy: another transaction holds the entry's row. Try again.
 	ErrBusy = processlog.ErrBusy
+
+	// ErrAlreadySucceeded: Complete found that the work is done, by the entry's handler or by somebody who completed it
+	// before. Whoever was about to do it must not. It comes as a *StateError.
+	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded
 )
 
 // Causes of a handler's context, read with context.Cause.

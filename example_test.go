@@ -224,13 +224,39 @@ func ExampleType_CancelTx() {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42); err != nil {
 			return err
 		}
-		_, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
+		found, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
 		var late *compensator.StateError
-		if errors.As(err, &late) {
-			return fmt.Errorf("too late: the order is %v", late.State) // and the payment is rolled back
+		switch {
+		case errors.As(err, &late):
+			return fmt.Errorf("too late: the closing is %v", late.State) // and the payment is rolled back
+		case found.WasAlready:
+			log.Print("paid before") // whatever a payment starts has been started then
+		case found.WasDead:
+			log.Print("closing it had failed for good, and is not needed any more")
 		}
 		return err
 	})
+	if err != nil {
+		log.Print(err)
+	}
+}
+
+// A consumer stores what it was sent, and says so: the entry need not send it again. A message that comes twice is
+// stored once.
+func ExampleType_CompleteTx() {
+	var c *compensator.Compensator              // made by New
+	var sendOrder *compensator.Type[CloseOrder] // made by Handle
+	ctx := context.Background()
+	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := sendOrder.CompleteTx(ctx, tx, compensator.IdempotentID("send-42")); err != nil {
+			return err // before anything else: ErrAlreadySucceeded rolls all of it back
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO received (id) VALUES (?)", 42)
+		return err
+	})
+	if errors.Is(err, compensator.ErrAlreadySucceeded) {
+		err = nil // the message may be acknowledged
+	}
 	if err != nil {
 		log.Print(err)
 	}

@@ -8,51 +8,73 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// CancelResult tells what Cancel found.
-type CancelResult struct {
+// CompleteResult tells what Complete found.
+type CompleteResult struct {
 	// WasRunning: an attempt held the entry. Its handler's context ends with ErrCancelled in this process,
 	// and at its next renewal elsewhere; its outcome will be dropped, but what it did outside the database
 	// stays done.
 	WasRunning bool
+
+	// WasDead: the entry waited for a person, and does no more. What its attempts did outside the database stays done.
+	WasDead bool
+}
+
+// CancelResult tells what Cancel found.
+type CancelResult struct {
+	WasRunning bool // as in CompleteResult
+	WasDead    bool // as in CompleteResult
+
+	// WasAlready: it was cancelled before, and nothing has changed.
+	WasAlready bool
 }
 
 // Complete records that somebody else finished the entry's work: it will not run again. An attempt under
-// way is told to stop. *StateError: the entry is in a state that cannot be completed; ErrNotFound; ErrBusy.
-func (c *Compensator) Complete(ctx context.Context, ref Ref) error {
-	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete})
-	return err
+// way is told to stop. A dead entry can still be completed, unless a compensation of it has begun.
+//
+// ErrAlreadySucceeded: the work was done before, and must not be done twice. That is a *StateError, as for any other state
+// that cannot be completed; ErrNotFound; ErrBusy.
+func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
+	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
 
 // CompleteTx is Complete as part of the caller's open transaction: it happens exactly if that commits.
-func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) error {
-	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete})
-	return err
+func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
+	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
 
-// Cancel records that the work is no longer wanted. Errors as for Complete.
+func completed(before processlog.Row, err error) (CompleteResult, error) {
+	return CompleteResult{WasRunning: before.LeaseLeft > 0, WasDead: err == nil && before.State == Dead}, err
+}
+
+// Cancel records that the work is no longer wanted, dead entries as for Complete. *StateError: it has succeeded, or is in
+// another state that cannot be cancelled; ErrNotFound; ErrBusy.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
-	before, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel})
-	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
+	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
 
 // CancelTx is Cancel as part of the caller's open transaction. Until that commits, an attempt may start; its
 // success is then dropped if its handler is transactional or the cancellation commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
-	before, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel})
-	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
+	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel}))
+}
+
+func cancelled(before processlog.Row, err error) (CancelResult, error) {
+	found := CancelResult{WasRunning: before.LeaseLeft > 0}
+	if err == nil {
+		found.WasDead, found.WasAlready = before.State == Dead, before.State == Cancelled
+	}
+	return found, err
 }
 
 // CompleteTx is Compensator.CompleteTx for an entry of this type. The error for one of another is an
 // *OtherTypeError, which changes nothing and leaves the transaction usable.
-func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) error {
-	_, err := t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionComplete})
-	return err
+func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
+	return completed(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionComplete}))
 }
 
 // CancelTx is Compensator.CancelTx for an entry of this type; see CompleteTx.
 func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
-	before, err := t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel})
-	return CancelResult{WasRunning: before.LeaseLeft > 0}, err
+	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel}))
 }
 
 // Reschedule makes a pending or retrying entry due after delay from now, earlier or later than before. A
@@ -117,6 +139,15 @@ func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) erro
 		return err
 	}
 	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
+	return err
+}
+
+// SettleByHandTx is SettleByHand as part of the caller's open transaction, its record in the audit table included.
+func (c *Compensator) SettleByHandTx(ctx context.Context, tx Tx, ref Ref, by ByHand) error {
+	if err := validateByHand(by); err != nil {
+		return err
+	}
+	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
 	return err
 }
 

@@ -20,7 +20,8 @@ type (
 	AuditState  = processlog.AuditState
 )
 
-// The states of an entry. Only a person leaves a terminal one.
+// The states of an entry. Only a person leaves a terminal one, but for a dead one that was never compensated: a service
+// may still complete or cancel that.
 const (
 	Pending       = processlog.Pending       // not attempted yet, or attempted without a recorded failure
 	Retrying      = processlog.Retrying      // failed at least once, will be attempted again
@@ -39,10 +40,11 @@ var States = processlog.States
 const (
 	EndedByHandler   = processlog.EndedByHandler   // its handler, or its compensation, returned nil
 	EndedByComplete  = processlog.EndedByComplete  // Complete: somebody else finished the work
+	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
 	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, with no compensation registered
 	EndedByExhausted = processlog.EndedByExhausted // attempts used up
 	EndedByCrash     = processlog.EndedByCrash     // too many leases in a row ended with no outcome
-	EndedByPerson    = processlog.EndedByPerson    // Cancel, SettleByHand
+	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )
 
 // The actions. Requeue and SettleByHand are a person's and start a new epoch; the last two are on the log as a whole.

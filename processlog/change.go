@@ -1,6 +1,9 @@
 package processlog
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Action is what a service or a person does to an entry.
 type Action string
@@ -38,26 +41,28 @@ var changeRules = map[Action]struct {
 	to   State // the state stays as it is for reschedule
 	by   EndedBy
 }{
-	ActionComplete:     {from: []State{Pending, Retrying}, to: Succeeded, by: EndedByComplete},
-	ActionCancel:       {from: []State{Pending, Retrying}, to: Cancelled, by: EndedByPerson},
+	ActionComplete:     {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
+	ActionCancel:       {from: []State{Pending, Retrying, Dead}, to: Cancelled, by: EndedByCancel},
 	ActionReschedule:   {from: []State{Pending, Retrying}},
 	ActionRequeue:      {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand, Retrying}, to: Pending},
 	ActionSettleByHand: {from: []State{Dead, Retrying, Compensating}, to: SettledByHand, by: EndedByPerson},
 }
 
 // After is the row as the change leaves it, a *StateError when the contract has no such line, or an *OtherTypeError.
+// A row that is to stay as it is, its version included, is what the change would make of it already.
 // It is the one place where the rules of a person's and a service's actions are written.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
 		return before, &OtherTypeError{IdempotentID: before.IdempotentID, Recorded: before.BusinessType, Asked: ch.BusinessType}
 	}
 	rule := changeRules[ch.Action]
-	allowed := false
-	for _, s := range rule.from {
-		allowed = allowed || s == before.State
-	}
-	if !allowed {
+	switch {
+	case ch.Action == ActionCancel && before.State == Cancelled:
+		return before, nil
+	case !slices.Contains(rule.from, before.State):
 		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action}
+	case before.State == Dead && before.CompensateCount > 0 && !ch.Audited():
+		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action, CompensationBegun: true}
 	}
 	after := before
 	after.Version++

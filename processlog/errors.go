@@ -37,6 +37,10 @@ var (
 
 	// ErrBusy: another transaction holds the entry's row. Try again.
 	ErrBusy = errors.New("compensator: entry is locked by another transaction")
+
+	// ErrAlreadySucceeded: Complete found that the work is done, by the entry's handler or by somebody who completed it
+	// before. Whoever was about to do it must not. It comes as a *StateError.
+	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
 )
 
 // Causes of a handler's context, read with context.Cause.
@@ -114,10 +118,24 @@ type StateError struct {
 	ID     ID
 	State  State
 	Action Action
+
+	// CompensationBegun: what keeps a service from ending this dead entry. How much of its work has been undone only a
+	// person can tell.
+	CompensationBegun bool
 }
 
 func (e *StateError) Error() string {
-	return fmt.Sprintf("compensator: %s entry %s: it is %s", e.Action, e.ID, e.State)
+	text := fmt.Sprintf("compensator: %s entry %s: it is %s", e.Action, e.ID, e.State)
+	if e.CompensationBegun {
+		text += ", and its compensation has begun: a person has to settle it"
+	}
+	return text
+}
+
+// Is reports whether this is ErrAlreadySucceeded. A cancellation that comes too late is not: to whoever cancels, that
+// the work is done is no duplicate of theirs.
+func (e *StateError) Is(target error) bool {
+	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }
 
 // StuckError reports handlers that were still running when Run gave up waiting for them. Their entries are

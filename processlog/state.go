@@ -5,7 +5,8 @@ import "fmt"
 // State is where an entry stands. The numbers are stored.
 type State int8
 
-// The states of an entry. Only a person leaves a terminal one.
+// The states of an entry. Only a person leaves a terminal one, but for a dead one that was never compensated: a service
+// may still complete or cancel that.
 const (
 	Pending       State = 0  // not attempted yet, or attempted without a recorded failure
 	Retrying      State = -1 // failed at least once, will be attempted again
@@ -32,7 +33,7 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int8(s))
 }
 
-// Terminal reports whether only a person moves an entry on from s.
+// Terminal reports whether an entry stays in s for good unless it is acted on: nothing runs any more.
 func (s State) Terminal() bool {
 	switch s {
 	case Pending, Retrying, Compensating:
@@ -48,8 +49,9 @@ type EndedBy string
 const (
 	EndedByHandler   EndedBy = "handler"   // its handler, or its compensation, returned nil
 	EndedByComplete  EndedBy = "complete"  // Complete: somebody else finished the work
+	EndedByCancel    EndedBy = "cancel"    // Cancel: the work was no longer wanted
 	EndedByPermanent EndedBy = "permanent" // a Permanent error, with no compensation registered
 	EndedByExhausted EndedBy = "exhausted" // attempts used up
 	EndedByCrash     EndedBy = "crash"     // too many leases in a row ended with no outcome
-	EndedByPerson    EndedBy = "person"    // Cancel, SettleByHand
+	EndedByPerson    EndedBy = "person"    // SettleByHand
 )

@@ -108,8 +108,9 @@ type Worker interface {
 // Keeper is what services and people ask of a store.
 type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
-	// Insert), and returns the row as it was before. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are
-	// its refusals; they change nothing and leave tx usable.
+	// Insert), and returns the row as it was before. Where Change.After leaves the version as it is, all is done already
+	// and nothing is written. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
+	// change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
 	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
@@ -174,7 +175,7 @@ type Row struct {
 	State           State
 	ProcessCount    int // failures recorded in this epoch
 	MaxProcessCount int // 0: the type's
-	CompensateCount int // failed compensations in this epoch
+	CompensateCount int // failed compensations in this epoch; of a dead entry: > 0 if one has begun
 	DeliveryCount   int // leases in a row without a recorded outcome, the present one included
 	Version         uint64
 	Epoch           uint32

@@ -131,7 +131,7 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 	now := s.nowLocked()
 	before := row.seenBy(tx).row(now)
 	after, err := change.After(before)
-	if err != nil {
+	if err != nil || after.Version == before.Version {
 		return before, err
 	}
 	var audit *processlog.AuditRecord

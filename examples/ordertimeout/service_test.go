@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 type world struct {
 	t      *testing.T
 	client *client
+	db     *sql.DB
 }
 
 func newWorld(t *testing.T) *world {
@@ -32,11 +34,14 @@ func newWorld(t *testing.T) *world {
 	case err := <-ended:
 		require.NoError(t, err, "the service ended")
 	}
-	w := &world{t: t, client: newClient(func() string { return address })}
+	db, err := s.openDB()
+	require.NoError(t, err)
+	w := &world{t: t, client: newClient(func() string { return address }), db: db}
 	t.Cleanup(func() {
 		w.client.close()
 		stop()
 		require.NoError(t, <-ended)
+		require.NoError(t, db.Close())
 	})
 	return w
 }
@@ -109,6 +114,32 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 	require.Equal(t, statePaid, again.State)
 	w.get(unpaid.ID, func(o order) bool { return o.State == stateClosed }) // due later, so the other's time has passed
 	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
+}
+
+// The handler of its closing has failed for good before the customer pays. Nobody's compensation has run: the payment is
+// as good as any.
+func TestDeadClosingKeepsNobodyFromPaying(t *testing.T) {
+	w := newWorld(t)
+	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})
+	_, err := w.db.Exec("UPDATE common_process_log SET state=-2, process_count=10, ended_by='exhausted' WHERE idempotent_id=?", string(closeKey(placed.ID)))
+	require.NoError(t, err)
+	status, paid := w.post(fmt.Sprintf("/orders/%d/pay", placed.ID), nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, statePaid, paid.State)
+	var ended string
+	require.NoError(t, w.db.QueryRow("SELECT CONCAT(state, ' ', ended_by) FROM common_process_log WHERE idempotent_id=?", string(closeKey(placed.ID))).Scan(&ended))
+	require.Equal(t, "3 cancel", ended)
+}
+
+// A person has settled the closing by hand: what becomes of the order is theirs to say.
+func TestSettledClosingIsLeftToWhoSettledIt(t *testing.T) {
+	w := newWorld(t)
+	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})
+	_, err := w.db.Exec("UPDATE common_process_log SET state=4, epoch=1, ended_by='person' WHERE idempotent_id=?", string(closeKey(placed.ID)))
+	require.NoError(t, err)
+	status, _ := w.post(fmt.Sprintf("/orders/%d/pay", placed.ID), nil)
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, stateOpen, w.get(placed.ID, func(order) bool { return true }).State)
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {

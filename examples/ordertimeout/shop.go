@@ -96,8 +96,8 @@ func takeStock(ctx context.Context, tx *sql.Tx, sku string, quantity int) error 
 	return err
 }
 
-// pay marks an open order paid and cancels its closing, both or neither. To pay a paid order is no error: the
-// client may not have heard the first answer.
+// pay marks an open order paid and cancels its closing, both or neither; a closing that is dead, because its handler failed too
+// often, as well. To pay a paid order is no error: the client may not have heard the first answer.
 func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -112,8 +112,11 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 		return s.explainUnpaid(ctx, tx, id)
 	}
 	_, err = s.closing.CancelTx(ctx, tx, closeKey(id))
-	var moved *compensator.StateError // a dead entry, say: it closes nothing any more
-	if err != nil && !errors.As(err, &moved) {
+	var late *compensator.StateError
+	if errors.As(err, &late) { // settled by hand, for one: whoever did that is to say what becomes of the order
+		err = fmt.Errorf("%w: %w", errClosed, err)
+	}
+	if err != nil {
 		return order{}, err
 	}
 	if err := tx.Commit(); err != nil {

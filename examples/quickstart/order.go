@@ -68,7 +68,7 @@ func (s *shop) reserve(ctx context.Context, tx *sql.Tx, o Order) error {
 }
 
 // pay is one transaction, too: the order is paid, so it is to be shipped, and not to be closed any more. When it
-// has been closed, the error is a *compensator.StateError, and it stays unpaid.
+// has been closed, the error is a *compensator.StateError, and it stays unpaid. Paid once more, it is not shipped once more.
 func (s *shop) pay(ctx context.Context, o Order) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *shop) pay(ctx context.Context, o Order) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'paid' WHERE id = ?", o.ID); err != nil {
 		return err
 	}
-	if _, err := s.closeUnpaid.CancelTx(ctx, tx, o.closing()); err != nil {
+	if found, err := s.closeUnpaid.CancelTx(ctx, tx, o.closing()); err != nil || found.WasAlready {
 		return err
 	}
 	shipping := s.packParcel

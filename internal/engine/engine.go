@@ -85,7 +85,7 @@ func (e *Engine) AcceptLoss(ctx context.Context, by processlog.ByHand) ([]proces
 func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
-	if err != nil {
+	if err != nil || after.Version == before.Version {
 		return
 	}
 	if ch.Action != processlog.ActionReschedule {

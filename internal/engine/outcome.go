@@ -176,6 +176,9 @@ func (t *Type) crashed(row *processlog.Row, stuck *attempt) processlog.Outcome {
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why),
 	}
+	if row.State == processlog.Compensating {
+		o.CompensateCount++ // it has begun, and nothing else in the row tells: see processlog.Change
+	}
 	if t.CompensateCrashed && t.compensates() && row.State != processlog.Compensating {
 		o.To, o.EndedBy = processlog.Compensating, ""
 	}

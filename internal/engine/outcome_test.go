@@ -180,6 +180,7 @@ func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
 		got := typ.crashed(row, nil)
 		require.Equal(t, c.want, got.To, "%+v", c)
 		require.Equal(t, 1, got.ProcessCount, "a crash is no failure of the handler's")
+		require.Equal(t, c.state == processlog.Compensating, got.CompensateCount == 1, "and tells that the compensation has begun")
 		require.Equal(t, c.want == processlog.Dead, got.EndedBy == processlog.EndedByCrash)
 		require.True(t, strings.HasPrefix(got.LastError, "3 leases in a row"), got.LastError)
 	}

@@ -294,9 +294,23 @@ func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Chan
 		return before, err
 	}
 	after, err := ch.After(before)
-	if err != nil {
+	if err != nil || after.Version == before.Version {
 		return before, err
 	}
+	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing
+		if err := s.audit(ctx, tx, ch, before, after); err != nil {
+			return before, err
+		}
+	}
+	err = s.rewrite(ctx, tx, ch.Action, before, after)
+	if ch.Audited() {
+		failpoint.Reach(failpoint.AuditWritten)
+	}
+	return before, err
+}
+
+// rewrite makes of a locked row what a Change leaves.
+func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, action processlog.Action, before, after processlog.Row) error {
 	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
 	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt
 	// that has not been told.
@@ -305,15 +319,10 @@ func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Chan
 	res, err := tx.ExecContext(ctx, query, int64(after.State), after.Version, int64(after.Epoch), int64(after.ProcessCount), int64(after.CompensateCount),
 		int64(after.DeliveryCount), string(after.EndedBy), after.Token[:], processlog.DueAfter(after.DueIn), int64(after.LeaseLeft), before.ID.Row(), before.Version)
 	if err != nil {
-		return before, fmt.Errorf("compensator: %s entry %s: %w", ch.Action, before.ID, err)
+		return fmt.Errorf("compensator: %s entry %s: %w", action, before.ID, err)
 	}
 	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return before, fmt.Errorf("compensator: %s entry %s: changed %d rows: %w", ch.Action, before.ID, n, err)
+		return fmt.Errorf("compensator: %s entry %s: changed %d rows: %w", action, before.ID, n, err)
 	}
-	if !ch.Audited() {
-		return before, nil
-	}
-	err = s.audit(ctx, tx, ch, before, after)
-	failpoint.Reach(failpoint.AuditWritten)
-	return before, err
+	return nil
 }

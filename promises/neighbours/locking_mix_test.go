@@ -212,19 +212,24 @@ func TestOfRacingActionsExactlyOneWins(t *testing.T) {
 		cfg.DB = db
 		c := w.New(cfg)
 		for _, id := range w.InsertDue("close_order", 1, 10) {
-			results := make(chan error)
+			type answer struct {
+				already bool
+				err     error
+			}
+			results := make(chan answer)
 			for range 3 {
-				go func() { results <- c.Complete(t.Context(), id) }()
-				go func() { _, err := c.Cancel(t.Context(), id); results <- err }()
+				go func() { results <- answer{err: harness.ErrOf(c.Complete(t.Context(), id))} }()
+				go func() { found, err := c.Cancel(t.Context(), id); results <- answer{found.WasAlready, err} }()
 			}
 			won := 0
 			for range 6 {
-				err := <-results
+				a := <-results
 				var late *compensator.StateError
-				if err == nil {
+				switch {
+				case a.err != nil:
+					assert.ErrorAs(t, a.err, &late)
+				case !a.already:
 					won++
-				} else {
-					assert.ErrorAs(t, err, &late)
 				}
 			}
 			assert.Equal(t, 1, won)

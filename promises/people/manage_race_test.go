@@ -69,7 +69,7 @@ func TestCompletedEntryTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
-			require.NoError(t, u.c.Complete(t.Context(), u.id))
+			require.NoError(t, harness.ErrOf(u.c.Complete(t.Context(), u.id)))
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled, "the handler is told")
 			stored := u.Row(u.id)
 			u.gate.Open()
@@ -219,7 +219,7 @@ func TestOneOfTwoRacingActionsWins(t *testing.T) {
 	for range 30 {
 		id := inState(w, orders, compensator.Pending)
 		results := make(chan error, 2)
-		go func() { results <- c.Complete(t.Context(), id) }()
+		go func() { results <- harness.ErrOf(c.Complete(t.Context(), id)) }()
 		go func() { _, err := c.Cancel(t.Context(), id); results <- err }()
 		first, second := harness.Next(t, results), harness.Next(t, results)
 		if first != nil {

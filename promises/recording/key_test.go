@@ -516,7 +516,7 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 				return err
 			},
 			"complete": func(of *compensator.Type[harness.Order], tx *sql.Tx, ref compensator.Ref) error {
-				return of.CompleteTx(t.Context(), tx, ref)
+				return harness.ErrOf(of.CompleteTx(t.Context(), tx, ref))
 			},
 		} {
 			var receipt *compensator.Receipt

@@ -39,7 +39,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					},
 					"together":   func() error { _, err := c.Record(t.Context(), tx, harness.Untyped(2)...); return err },
 					"cancel":     func() error { _, err := c.CancelTx(t.Context(), tx, ids[0]); return err },
-					"complete":   func() error { return c.CompleteTx(t.Context(), tx, ids[0]) },
+					"complete":   func() error { return harness.ErrOf(c.CompleteTx(t.Context(), tx, ids[0])) },
 					"reschedule": func() error { return c.RescheduleTx(t.Context(), tx, ids[0], time.Hour) },
 				} {
 					var refused *compensator.FieldError

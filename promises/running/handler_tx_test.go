@@ -216,7 +216,7 @@ func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 		if _, err := tx.ExecContext(ctx, "UPDATE common_process_log SET user_name='me' WHERE id=?", e.ID.Row()); err != nil {
 			return err
 		}
-		assert.ErrorIs(t, c.Complete(ctx, e.ID), compensator.ErrBusy, "its own transaction holds the row")
+		assert.ErrorIs(t, harness.ErrOf(c.Complete(ctx, e.ID)), compensator.ErrBusy, "its own transaction holds the row")
 		return nil
 	})
 	w.Run(c)

@@ -160,7 +160,7 @@ func (l *life) dueIsExact() {
 	within(entry.NextAt, before+delay, after+delay+2, "due")
 	within(entry.CreatedAt, before, after, "created")
 	within(entry.UpdatedAt, before, after, "updated")
-	require.NoError(l.t, l.c.Complete(l.t.Context(), receipt.ID()))
+	require.NoError(l.t, harness.ErrOf(l.c.Complete(l.t.Context(), receipt.ID())))
 }
 
 func (l *life) everyKindRuns() {
@@ -214,7 +214,7 @@ func (l *life) peopleAndServicesAct() {
 	later.IdempotentID = "paid"
 	l.record(l.entry("plain", "later", later))
 	l.InTx(l.db, func(tx *sql.Tx) {
-		require.NoError(l.t, l.c.CompleteTx(ctx, tx, compensator.IdempotentID("paid")))
+		require.NoError(l.t, harness.ErrOf(l.c.CompleteTx(ctx, tx, compensator.IdempotentID("paid"))))
 	})
 	later.IdempotentID = "moved"
 	moved := l.record(l.entry("plain", "later", later))

@@ -169,7 +169,7 @@ func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
 			return s
 		}
 		require.Equal(t, compensator.Pending, read())
-		require.NoError(t, c.Complete(t.Context(), receipt.ID()))
+		require.NoError(t, harness.ErrOf(c.Complete(t.Context(), receipt.ID())))
 		require.Equal(t, compensator.Pending, read(), "the snapshot is an old one")
 		_, err = c.CancelTx(t.Context(), tx, receipt.ID())
 		if isolated { // the server takes the transaction away, whose snapshot the entry has left behind

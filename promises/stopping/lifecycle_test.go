@@ -219,11 +219,11 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.Run(t.Context()), compensator.ErrClosed)
-		require.ErrorIs(t, c.Complete(t.Context(), processlog.RowID(1)), compensator.ErrClosed)
+		require.ErrorIs(t, harness.ErrOf(c.Complete(t.Context(), processlog.RowID(1))), compensator.ErrClosed)
 		tx := w.Begin(w.DB)
 		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 		require.ErrorIs(t, err, compensator.ErrClosed)
-		require.ErrorIs(t, c.CompleteTx(t.Context(), tx, processlog.RowID(1)), compensator.ErrClosed)
+		require.ErrorIs(t, harness.ErrOf(c.CompleteTx(t.Context(), tx, processlog.RowID(1))), compensator.ErrClosed)
 		require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
 	})
 	t.Run("stopped by a handler", func(t *testing.T) {

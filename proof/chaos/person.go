@@ -49,7 +49,7 @@ func (p *person) act(entry recorded) {
 		a.Compensate = a.Action == history.ActionRequeue && p.compensates(entry) && p.rand.IntN(4) == 0
 	}
 	if a.Action == history.ActionRequeue || a.Action == history.ActionSettleByHand || p.rand.IntN(2) == 0 {
-		p.told(a, func() error { return p.outright(ctx, a, ref) })
+		p.told(a, func(found *history.ActionEnd) error { return p.outright(ctx, a, ref, found) })
 		return
 	}
 	p.inTx(ctx, a, ref)
@@ -60,24 +60,28 @@ func (p *person) compensates(entry recorded) bool {
 }
 
 // told writes an action down before and after.
-func (p *person) told(a *history.Action, act func() error) error {
+func (p *person) told(a *history.Action, act func(found *history.ActionEnd) error) error {
 	a.At = history.Now()
 	p.write(a)
-	err := act()
-	end := &history.ActionEnd{At: history.Now(), Call: a.Call}
+	end := &history.ActionEnd{Call: a.Call}
+	err := act(end)
+	end.At = history.Now()
 	end.Err, end.Detail = classOf(err)
 	p.write(end)
 	return err
 }
 
-func (p *person) outright(ctx context.Context, a *history.Action, ref compensator.Ref) (err error) {
+func (p *person) outright(ctx context.Context, a *history.Action, ref compensator.Ref, found *history.ActionEnd) error {
 	by := compensator.ByHand{Actor: p.cfg.Name, Reason: "chaos"}
 	delay := time.Duration(a.DelayMS) * time.Millisecond
 	switch a.Action {
 	case history.ActionComplete:
-		return p.c.Complete(ctx, ref)
+		result, err := p.c.Complete(ctx, ref)
+		found.Dead = result.WasDead
+		return err
 	case history.ActionCancel:
-		_, err = p.c.Cancel(ctx, ref)
+		result, err := p.c.Cancel(ctx, ref)
+		found.Already, found.Dead = result.WasAlready, result.WasDead
 		return err
 	case history.ActionReschedule:
 		return p.c.Reschedule(ctx, ref, delay)
@@ -95,12 +99,15 @@ func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Re
 	}
 	defer tx.Rollback()
 	a.Tx = p.txs.Add(1)
-	err = p.told(a, func() error {
+	err = p.told(a, func(found *history.ActionEnd) error {
 		switch a.Action {
 		case history.ActionComplete:
-			return p.c.CompleteTx(ctx, tx, ref)
+			result, err := p.c.CompleteTx(ctx, tx, ref)
+			found.Dead = result.WasDead
+			return err
 		case history.ActionCancel:
-			_, err := p.c.CancelTx(ctx, tx, ref)
+			result, err := p.c.CancelTx(ctx, tx, ref)
+			found.Already, found.Dead = result.WasAlready, result.WasDead
 			return err
 		}
 		return p.c.RescheduleTx(ctx, tx, ref, time.Duration(a.DelayMS)*time.Millisecond)

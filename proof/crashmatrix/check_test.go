@@ -200,9 +200,10 @@ func (l *log) badEnd(f follower) string {
 		good = end.state == compensator.Compensated && end.failed == refundFailures && end.undoFailed == undoFailures
 	case hand:
 		good = good && end.epoch > 0 || end.state == compensator.SettledByHand && end.epoch > 0 ||
-			end.state == compensator.Dead && end.endedBy == compensator.EndedByPermanent && end.failed == 1
+			end.state == compensator.Dead && end.endedBy == compensator.EndedByPermanent && end.failed == 1 ||
+			end.state == compensator.Cancelled && end.endedBy == compensator.EndedByCancel && end.failed == 1
 	case later:
-		good = good || end.endedBy == compensator.EndedByComplete || end.state == compensator.Cancelled
+		good = good || end.endedBy == compensator.EndedByComplete || end.state == compensator.Cancelled && end.endedBy == compensator.EndedByCancel
 	}
 	if good {
 		return ""

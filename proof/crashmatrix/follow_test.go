@@ -53,7 +53,7 @@ func (f *follower) step(was, s step) string {
 	f.claimed = false
 	moved := s.state != was.state || s.failed != was.failed || s.undoFailed != was.undoFailed
 	switch {
-	case was.state.Terminal() && s.epoch == was.epoch:
+	case was.state.Terminal() && s.epoch == was.epoch && !serviceEnds(was, s):
 		return "moved on from a terminal state by no person"
 	case s.epoch == was.epoch+1:
 		f.lost = 0
@@ -70,7 +70,7 @@ func (f *follower) step(was, s step) string {
 		return ""
 	case s.delivered != 0 && moved:
 		return "moved on, and deliveries are still counted"
-	case s.state == compensator.Cancelled, s.endedBy == compensator.EndedByComplete:
+	case s.endedBy == compensator.EndedByCancel, s.endedBy == compensator.EndedByComplete:
 		f.lost = 0
 		return f.ended(was, s)
 	case !moved && s.delivered == was.delivered && s.leased == was.leased:
@@ -103,9 +103,16 @@ func (f *follower) claim(s step) string {
 	return ""
 }
 
+// serviceEnds reports whether a service ended what was dead, and never compensated.
+func serviceEnds(was, s step) bool {
+	ended := s.state == compensator.Cancelled && s.endedBy == compensator.EndedByCancel ||
+		s.state == compensator.Succeeded && s.endedBy == compensator.EndedByComplete
+	return ended && was.state == compensator.Dead && was.undoFailed == 0
+}
+
 // ended: by the service, whether or not an attempt was under way.
 func (f *follower) ended(was, s step) string {
-	if was.state != compensator.Pending && was.state != compensator.Retrying || s.failed != was.failed {
+	if was.state != compensator.Pending && was.state != compensator.Retrying && !serviceEnds(was, s) || s.failed != was.failed || s.undoFailed != was.undoFailed {
 		return fmt.Sprintf("from %s to %s", was.state, s.state)
 	}
 	return ""
@@ -116,7 +123,8 @@ func (f *follower) outcome(was, s step, held bool) string {
 	lost := f.lost - 1
 	f.lost = 0
 	if s.endedBy == compensator.EndedByCrash {
-		if lost <= crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed {
+		undone := s.undoFailed - was.undoFailed // a compensation that has begun counts
+		if lost <= crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed || (undone == 1) != (was.state == compensator.Compensating) {
 			return fmt.Sprintf("taken out after %d lost leases", lost)
 		}
 		return ""

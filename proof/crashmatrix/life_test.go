@@ -272,17 +272,23 @@ func (l *life) actOnLater(ctx context.Context) error {
 	_, cancelled := l.p.Cancel(ctx, compensator.IdempotentID(keys[0]))
 	moved := l.p.Reschedule(ctx, compensator.IdempotentID(keys[1]), 200*time.Millisecond)
 	completed := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		return l.p.CompleteTx(ctx, tx, compensator.IdempotentID(keys[2]))
+		_, err := l.p.CompleteTx(ctx, tx, compensator.IdempotentID(keys[2]))
+		return err
 	})
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
 }
 
 // actByHand has a person requeue a dead entry and settle another.
 func (l *life) actByHand(ctx context.Context) error {
-	page, err := l.p.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: hand, Limit: 2})
+	page, err := l.p.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: hand, Limit: 4})
 	for i, e := range page.Entries {
 		switch {
 		case e.EndedBy != compensator.EndedByPermanent:
+		case e.Epoch == 0 && e.ID.Row()%3 == 0: // the work is not wanted any more, whatever became of it
+			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := l.p.CancelTx(ctx, tx, e.ID)
+				return err
+			}))
 		case i == 0:
 			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "again"}}))
 		default:

@@ -28,6 +28,38 @@ func managing() []mutant {
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
 		},
 		{
+			name: "undone-is-cancelled", oracle: safety,
+			what: "a service cancels or completes a dead entry whose compensation has begun: half undone, and nobody is asked",
+			edits: []edit{
+				{"processlog/change.go", "	case before.State == Dead && before.CompensateCount > 0 && !ch.Audited():\n", "	case before.State == Dead && before.CompensateCount < 0:\n"},
+			},
+			sees: tests("TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun").and(simulation, "300").and(model, "m:ends-the-undone"),
+		},
+		{
+			name: "crashed-undo-uncounted", oracle: safety,
+			what: "a compensation that killed its processes leaves no trace in the row: a service may cancel what is half undone",
+			edits: []edit{
+				{"internal/engine/outcome.go", "		o.CompensateCount++ // it has begun, and nothing else in the row tells: see processlog.Change\n", ""},
+			},
+			sees: tests("TestCrashedEntryIsTakenOutUncounted", "TestCompensationThatCrashedHasBegun").and(model, "m:undo-crash-uncounted"),
+		},
+		{
+			name: "already-succeeded-is-nil", oracle: duplicates,
+			what: "to complete what has succeeded is no error: a consumer that reads a message twice does the work twice",
+			edits: []edit{
+				{"processlog/change.go", "	case ch.Action == ActionCancel && before.State == Cancelled:\n", "	case before.State == rule.to && rule.to.Terminal() && !ch.Audited():\n"},
+			},
+			sees: tests("TestWorkThatHasSucceededIsNotDoneAgain"),
+		},
+		{
+			name: "cancelled-again-and-written", oracle: safety,
+			what: "the cancellation of what is cancelled writes the row once more",
+			edits: []edit{
+				{"processlog/change.go", "	case ch.Action == ActionCancel && before.State == Cancelled:\n		return before, nil\n", "	case ch.Action == ActionCancel && before.State == Cancelled:\n"},
+			},
+			sees: tests("TestCancelledEntryCanBeCancelledAgain").and(simulation, "1000"),
+		},
+		{
 			name: "change-of-any-type", oracle: safety,
 			what: "what a service cancels or completes as one type's is done to another type's entry",
 			edits: []edit{
@@ -63,7 +95,7 @@ func managing() []mutant {
 			name: "audit-apart", oracle: safety,
 			what: "what a person did is not kept",
 			edits: []edit{
-				{"internal/sqlstore/settle.go", "	if !ch.Audited() {\n", "	if true || !ch.Audited() {\n"},
+				{"internal/sqlstore/settle.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n", "	if ch.Audited() && ch.Actor == \"\" {\n"},
 			},
 			sees: tests("TestWhatPeopleDoIsKeptWithTheChange"),
 		},

@@ -250,7 +250,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
 	}
 	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {
-		o.failLocked("G3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+		o.endedAnewLocked(l, op, before, after)
 	}
 	if l.kind == strayType && op.kind != opChange {
 		o.failLocked("G18: entry %s of a type nobody handles was touched", after.ID)
@@ -278,6 +278,21 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	case before.State.Terminal() && !after.State.Terminal():
 		o.countLocked(l.kind, 1)
 	}
+}
+
+// endedAnewLocked: G3, of what has ended a service may complete and cancel dead entries, in whose epoch no compensation
+// has run. What has run is known from the attempts, whatever the row counts.
+func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
+	ends := op.kind == opChange && (op.change.Action == compensator.ActionComplete || op.change.Action == compensator.ActionCancel)
+	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
+		o.failLocked("G3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+	}
+	for _, a := range l.attempts {
+		if a.compensate && a.epoch == before.Epoch {
+			o.failLocked("G3: a service made entry %s %s, which had begun to be compensated in version %d", after.ID, after.State, a.version)
+		}
+	}
+	o.sights[sawRescued]++
 }
 
 // countLocked counts the rows that are not at rest.
@@ -334,8 +349,8 @@ var actions = map[compensator.Action]struct {
 	from  map[compensator.State]bool
 	epoch uint32
 }{
-	compensator.ActionComplete:   {from: states(compensator.Pending, compensator.Retrying)},
-	compensator.ActionCancel:     {from: states(compensator.Pending, compensator.Retrying)},
+	compensator.ActionComplete:   {from: states(compensator.Pending, compensator.Retrying, compensator.Dead)},
+	compensator.ActionCancel:     {from: states(compensator.Pending, compensator.Retrying, compensator.Dead)},
 	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
 	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
 		compensator.SettledByHand, compensator.Retrying)},

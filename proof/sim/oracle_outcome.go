@@ -94,6 +94,14 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 	if lost <= crashBudget {         // and one more, for a success that waits to be stored
 		o.failLocked("G7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
 	}
+	undone := 0
+	if before.State == compensator.Compensating { // the row must tell that it has begun
+		undone = 1
+	}
+	if after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount+undone {
+		o.failLocked("G4: a crash changed the failures of entry %s from %d/%d to %d/%d", after.ID,
+			before.ProcessCount, before.CompensateCount, after.ProcessCount, after.CompensateCount)
+	}
 	if after.State == compensator.Compensating && !o.w.plan.compensateCrashed {
 		o.failLocked("G12: the crashed entry %s is compensated, and nobody asked for that", after.ID)
 	}

@@ -54,6 +54,19 @@ func (w *world) do(d deed) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	n.act(ctx, d, compensator.IdempotentID("e"+strconv.Itoa(d.entry)))
+	if id := w.firstDead(); !id.IsZero() && (d.what == 0 || d.what == 1) {
+		n.act(ctx, d, id) // a payment whose closing is dead
+	}
+}
+
+// firstDead is an entry that waits for a person; zero: none.
+func (w *world) firstDead() (first compensator.EntryID) {
+	for _, row := range w.store.Rows() {
+		if row.State == compensator.Dead && (first.IsZero() || row.ID.Compare(first) < 0) {
+			first = row.ID
+		}
+	}
+	return first
 }
 
 // act does a deed to an entry. What it is answered is the row's to judge: every refusal is legal somewhere.
@@ -69,7 +82,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 		case 0:
 			_, _ = n.c.Cancel(ctx, ref)
 		case 1:
-			_ = n.c.Complete(ctx, ref)
+			_, _ = n.c.Complete(ctx, ref)
 		case 2:
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
@@ -95,7 +108,7 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 		case 0:
 			_, err = n.c.CancelTx(ctx, tx, ref)
 		case 1:
-			err = n.c.CompleteTx(ctx, tx, ref)
+			_, err = n.c.CompleteTx(ctx, tx, ref)
 		case 2:
 			err = n.c.RescheduleTx(ctx, tx, ref, d.delay)
 		}

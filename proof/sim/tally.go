@@ -35,6 +35,7 @@ const (
 	sawRefused
 	sawSlept
 	sawLoss
+	sawRescued
 	sights
 )
 
@@ -48,7 +49,7 @@ var sightNames = [sights]string{
 	sawRestored: "types rebuilt by themselves", sawWhole: "waiting entries of types that became whole",
 	sawSuspects: "attempts of suspects", sawWaited: "outcomes stored after the end of their lease", sawKept: "claims refused for what the instance holds",
 	sawRefused: "events refused as another type's", sawSlept: "waits of months",
-	sawLoss: "instances that stopped in a database that had gone back",
+	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
 }
 
 // tally counts faults and sights.

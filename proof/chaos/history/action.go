@@ -18,6 +18,9 @@ type ActionEnd struct {
 	Call   uint64 `json:"call"`
 	Err    string `json:"err,omitempty"` // an Err… class; ErrState, ErrNotFound and ErrBusy: nothing was changed
 	Detail string `json:"detail,omitempty"`
+
+	Already bool `json:"already,omitempty"` // cancel: it was cancelled before, nothing was changed
+	Dead    bool `json:"dead,omitempty"`    // cancel, complete: it was dead
 }
 
 // The actions, as the library spells them.

@@ -21,7 +21,7 @@ func main() {
 		_, err := c.Record(ctx, tx, compensator.NewEntry{})
 		return err
 	})
-	_ = c.Complete(ctx, processlog.RowID(1))
+	_, _ = c.Complete(ctx, processlog.RowID(1))
 	_, _ = c.Purge(ctx, 0)
 	_ = c.Run(ctx)
 }

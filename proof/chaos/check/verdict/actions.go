@@ -14,6 +14,8 @@ type action struct {
 	tx       *transaction // nil: its own
 	answered int64        // At of its ActionEnd; 0: never
 	err      string
+	already  bool // it has found its work done
+	dead     bool // it has found its entry dead
 	undone   bool
 	place    Place
 }
@@ -22,7 +24,7 @@ type action struct {
 func (a *action) took() certainty {
 	did := failed(a.err)
 	switch {
-	case a.undone:
+	case a.undone, a.already:
 		return never
 	case a.answered == 0:
 		did = maybe
@@ -115,6 +117,9 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 			ids = []uint64{a.ID}
 		}
 		took := a.took()
+		if a.already && !l.cancelledBefore(a, rows[a.Key]) {
+			c.violate(nil, []Place{a.place}, "%s of %q found it cancelled, and it was not", a.Action.Action, a.Key)
+		}
 		if took == surely && len(ids) == 0 {
 			c.violate(nil, []Place{a.place}, "%s of %q was answered, and no such entry was ever there", a.Action.Action, a.Key)
 		}
@@ -127,13 +132,31 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 	return calls
 }
 
-// does reports whether a step may be what a call did: it is of the time of the call, and makes the entry due as was
-// asked for.
+// cancelledBefore reports whether an entry that an action may mean was cancelled by the time of its answer.
+func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
+	if e := l.Entries[a.ID]; e != nil {
+		named = append(slices.Clone(named), e)
+	}
+	return slices.ContainsFunc(named, func(e *Entry) bool {
+		return slices.ContainsFunc(e.steps, func(s step) bool {
+			return s.move == moveCancel && (s.wall <= a.answered+jump || !l.compares(&s, a.answered))
+		})
+	})
+}
+
+// does reports whether a step may be what a call did: it is of the time of the call, from the state that the call was told
+// of, and makes the entry due as was asked for.
 func (l *Ledger) does(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
+	if answered && ends(s.move) && a.dead != (s.old.state == dead) {
+		return false
+	}
 	return (inTime || !l.compares(s, a.At)) && (!delays(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
 }
+
+// ends reports whether a move is a service's that ends its entry.
+func ends(move string) bool { return move == moveComplete || move == moveCancel }
 
 // delays reports whether a move of a person's makes its entry due at a time they name.
 func delays(move string) bool {

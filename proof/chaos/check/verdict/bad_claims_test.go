@@ -76,7 +76,7 @@ var wrongClaims = []wrongHistory{
 		e := s.committed("close").claim()
 		e.run("app1").end(history.OutcomePermanent).exhaust()
 		e.act(history.ActionCancel, history.ErrState)
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 	}},
 	{"a delivery to another process is not counted", []string{"linear history"}, func(s *story) {
 		s.bornClaimed(2500).ownClaim().run("app1").end(history.OutcomeOK).succeed()

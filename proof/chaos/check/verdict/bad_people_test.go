@@ -9,7 +9,7 @@ var wrongPeople = []wrongHistory{
 		e.act(history.ActionCancel, "")
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
-	{"a cancellation that nobody made", []string{"actions"}, func(s *story) { s.committed("ship").settle(cancelled, "person", nil) }},
+	{"a cancellation that nobody made", []string{"actions"}, func(s *story) { s.committed("ship").settle(cancelled, "cancel", nil) }},
 	{"a refused completion took place", []string{"actions"}, func(s *story) {
 		e := s.committed("ship")
 		e.act(history.ActionComplete, history.ErrBusy)
@@ -21,7 +21,7 @@ var wrongPeople = []wrongHistory{
 		s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, ID: e.id, Tx: x.n})
 		s.write("producer", &history.ActionEnd{At: s.now, Call: n})
 		x.rollback()
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 	}},
 	{"one requeue that happened twice", []string{"actions"}, func(s *story) {
 		e := s.committed("ship").claim()
@@ -51,15 +51,72 @@ var wrongPeople = []wrongHistory{
 	}},
 	{"a cancellation before anybody asked for it", []string{"actions"}, func(s *story) {
 		e := s.committed("ship")
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 		s.wait(1000)
 		e.act(history.ActionCancel, history.ErrConnection)
+	}},
+	{"dead after its compensation failed, and cancelled by a service", []string{"actions", "linear history"}, func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust().claim()
+		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", undone1)
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+	}},
+	{"dead after its compensation failed, and completed by a service", []string{"actions", "linear history"}, func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust().claim()
+		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", undone1)
+		e.act(history.ActionComplete, "")
+		e.settle(succeeded, "complete", nil)
+	}},
+	{"a compensation that crashed, and does not count", []string{"linear history"}, func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust()
+		for range 3 {
+			e.claim().run("app1")
+			s.fault("kill", "app1", 2500, history.TouchesApp)
+		}
+		e.claim()
+		s.wait(2 * storyLease)
+		e.claim().crash()
+	}},
+	{"compensated, and cancelled by a service", []string{"actions", "linear history"}, func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust().claim()
+		e.run("app1").end(history.OutcomeOK).compensate()
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+	}},
+	{"cancelled by a service, and a person is said to have done it", []string{"actions", "linear history"}, func(s *story) {
+		e := s.committed("ship")
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "person", nil)
+	}},
+	{"cancelled, and cancelled again", []string{"actions", "linear history"}, func(s *story) {
+		e := s.committed("ship")
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+	}},
+	{"a cancellation that found nothing cancelled", []string{"actions"}, func(s *story) {
+		e := s.committed("ship")
+		e.cancelAgain()
+		e.claim().run("app1").end(history.OutcomeOK).succeed()
+	}},
+	{"a dead entry was cancelled, and nobody told", []string{"actions"}, func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
+		n := s.next()
+		s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, ID: e.id})
+		s.write("producer", &history.ActionEnd{At: s.now, Call: n})
+		e.settle(cancelled, "cancel", nil)
 	}},
 	{"a cancellation that comes long after its answer", []string{"actions"}, func(s *story) {
 		e := s.committed("ship")
 		e.act(history.ActionCancel, "")
 		s.wait(1000)
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 	}},
 
 	{"a producer deadlocks with the library", []string{"producers"}, func(s *story) {

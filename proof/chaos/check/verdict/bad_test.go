@@ -21,7 +21,7 @@ var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeopl
 // act has somebody settle what a story leaves open, so that only its own fault is found.
 func (s *story) act(e *subject) {
 	e.act(history.ActionCancel, "")
-	e.settle(cancelled, "person", nil)
+	e.settle(cancelled, "cancel", nil)
 }
 
 func TestEveryWrongHistoryIsCaughtByItsCheck(t *testing.T) {

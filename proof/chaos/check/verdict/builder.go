@@ -322,7 +322,7 @@ func (b *builder) actionEnd(p int32, r *history.ActionEnd) error {
 		return fmt.Errorf("the end of call %d, which was not made", r.Call)
 	}
 	a := &b.l.actions[n]
-	a.answered, a.err = r.At, b.text(r.Err)
+	a.answered, a.err, a.already, a.dead = r.At, b.text(r.Err), r.Already, r.Dead
 	if a.tx != nil {
 		a.tx.aborted = a.tx.aborted || aborts(r.Err)
 	}

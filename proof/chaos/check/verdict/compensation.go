@@ -3,15 +3,17 @@ package verdict
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
 // checkCompensation: the undo runs only while its entry is compensating, after a failure was recorded in the same
-// epoch or a person asked for it, and never in an epoch with a success.
+// epoch or a person asked for it, and never in an epoch with a success or a cancellation.
 func checkCompensation(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
-		success, begun := make(map[uint32]Place), make(map[uint32]bool)
+		success, begun, ended := make(map[uint32]Place), make(map[uint32]bool), make(map[uint32]Place)
 		for i := range e.steps {
 			s := &e.steps[i]
 			switch s.move {
 			case moveSuccess, moveComplete:
 				success[s.new.epoch] = s.place
+			case moveCancel:
+				ended[s.new.epoch] = s.place
 			case moveExhausted, moveCrashedUndo, moveRequeueUndo:
 				begun[s.new.epoch] = true
 			}
@@ -25,6 +27,9 @@ func checkCompensation(l *Ledger, c *Check) {
 			c.Looked++
 			if at, ok := success[a.epoch]; ok {
 				c.violate(e, append(a.places(), at), "was compensated in epoch %d, which succeeded", a.epoch)
+			}
+			if at, ok := ended[a.epoch]; ok {
+				c.violate(e, append(a.places(), at), "was compensated in epoch %d, which was cancelled", a.epoch)
 			}
 			if !begun[a.epoch] {
 				c.violate(e, a.places(), "was compensated in epoch %d, which no failure, crash or person brought there", a.epoch)

@@ -15,7 +15,7 @@ var strangePeople = map[string]func(s *story){
 		e := s.committed("ship").claim()
 		r := e.run("app1")
 		e.act(history.ActionCancel, "")
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 		r.end(history.OutcomeOK)
 	},
 	"cancelled in a transaction that commits": func(s *story) {
@@ -24,7 +24,7 @@ var strangePeople = map[string]func(s *story){
 		s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, Key: e.key, Tx: x.n})
 		s.write("producer", &history.ActionEnd{At: s.now, Call: n})
 		x.ask()
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 		x.answer(history.CommitOK)
 	},
 	"cancelled in a transaction that is rolled back": func(s *story) {
@@ -43,7 +43,7 @@ var strangePeople = map[string]func(s *story){
 	"an action whose answer was lost": func(s *story) {
 		e := s.committed("ship")
 		e.act(history.ActionCancel, history.ErrConnection)
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 		other := s.committed("ship")
 		other.act(history.ActionCancel, history.ErrConnection)
 		other.claim().run("app1").end(history.OutcomeOK).succeed()
@@ -78,18 +78,69 @@ var strangePeople = map[string]func(s *story){
 		e.act(history.ActionSettleByHand, "")
 		e.settle(byHand, "person", func(r *history.Image) { r.Epoch++ })
 	},
+	"dead, and cancelled by a service": func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+	},
+	"dead, and completed by a service": func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
+		e.act(history.ActionComplete, "")
+		e.settle(succeeded, "complete", nil)
+	},
+	"dead after crashes of its handler, and cancelled by a service": func(s *story) {
+		e := s.committed("close")
+		for range 3 {
+			e.claim().run("app1")
+			s.fault("kill", "app1", 2500, history.TouchesApp)
+		}
+		e.claim()
+		s.wait(2 * storyLease)
+		e.claim().crash()
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+	},
+	"dead after crashes of its compensation": func(s *story) {
+		e := s.committed("close").claim()
+		e.run("app1").end(history.OutcomePermanent).exhaust()
+		for range 3 {
+			e.claim().run("app1")
+			s.fault("kill", "app1", 2500, history.TouchesApp)
+		}
+		e.claim()
+		s.wait(2 * storyLease)
+		e.claim().undoCrash()
+		e.act(history.ActionCancel, history.ErrState)
+	},
+	"requeued, dead again, and cancelled": func(s *story) {
+		e := s.committed("ship").claim()
+		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
+		e.act(history.ActionRequeue, "")
+		e.requeue(pending).claim().run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+	},
+	"cancelled again and again": func(s *story) {
+		e := s.committed("ship")
+		e.act(history.ActionCancel, "")
+		e.settle(cancelled, "cancel", nil)
+		e.cancelAgain()
+		e.cancelAgain()
+	},
 	"of a type that nobody serves": func(s *story) {
 		s.committed("nobody")
 		e := s.committed("nobody")
 		e.act(history.ActionCancel, "")
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 	},
 	"a cancellation that waited for a lock, answered late": func(s *story) {
 		e := s.committed("ship")
 		n := s.next()
 		s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, ID: e.id})
 		s.wait(1900)
-		e.settle(cancelled, "person", nil)
+		e.settle(cancelled, "cancel", nil)
 		s.write("producer", &history.ActionEnd{At: s.now, Call: n})
 	},
 	"a deadlock between the library's own statements": func(s *story) {

@@ -13,13 +13,15 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, byHand}
 	later := image{version: 5, token: 1, nextAt: at - 1000, epoch: 2, processCount: 1, compensateCount: 1, deliveryCount: 2}
+	whole := later
+	whole.compensateCount = 0
 	born := image{token: 1, nextAt: at - 1000, deliveryCount: 1}
 	fitted := make(map[string]int)
 	for _, from := range states {
 		for _, to := range states {
-			for n := range 1 << 11 {
+			for n := range 3 << 10 {
 				bit := func(i int) int32 { return int32(n >> i & 1) }
-				o := []image{later, born}[n>>10]
+				o := []image{later, born, whole}[n>>10]
 				o.state, o.leaseUntil = from, int64(bit(0))*(at+500)
 				w := o
 				w.state = to
@@ -31,7 +33,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 				w.deliveryCount = [...]int32{o.deliveryCount, o.deliveryCount + 1, o.deliveryCount - 1, 0}[bit(7)+2*bit(8)]
 				w.nextAt = [...]int64{o.nextAt, at}[bit(9)]
 				for _, lease := range []int64{o.leaseUntil, 0, at + 2000} {
-					for _, by := range []string{"", "handler", "complete", "permanent", "exhausted", "crash", "person"} {
+					for _, by := range []string{"", "handler", "complete", "cancel", "permanent", "exhausted", "crash", "person"} {
 						w.leaseUntil, w.endedBy = lease, by
 						s := step{old: o, new: w, now: at * 1000}
 						var fit []string

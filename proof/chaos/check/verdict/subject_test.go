@@ -148,6 +148,7 @@ func (e *subject) compensate() *subject { return e.settle(compensated, "handler"
 func (e *subject) undoFail() *subject   { return e.settle(compensating, "", undone1) }
 func (e *subject) undoDie() *subject    { return e.settle(dead, "exhausted", undone1) }
 func (e *subject) crash() *subject      { return e.settle(dead, "crash", nil) }
+func (e *subject) undoCrash() *subject  { return e.settle(dead, "crash", undone1) }
 func (e *subject) pause() *subject      { return e.settle(e.row.State, "", nil) }
 
 func (e *subject) requeue(state int8) *subject {
@@ -226,7 +227,16 @@ func (e *subject) actAs(action, class string, change func(a *history.Action)) {
 	a := &history.Action{At: s.now, Call: s.next(), Action: action, ID: e.id}
 	change(a)
 	s.write("producer", a)
-	s.write("producer", &history.ActionEnd{At: s.now, Call: a.Call, Err: class})
+	dead := class == "" && e.row.State == dead && (action == history.ActionCancel || action == history.ActionComplete)
+	s.write("producer", &history.ActionEnd{At: s.now, Call: a.Call, Err: class, Dead: dead})
+}
+
+// cancelAgain is a call that is told that it was cancelled before.
+func (e *subject) cancelAgain() {
+	s := e.s
+	n := s.next()
+	s.write("producer", &history.Action{At: s.now, Call: n, Action: history.ActionCancel, ID: e.id, Key: e.key})
+	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
 // reschedule is a person's, for ms from now.

@@ -1,0 +1,115 @@
+package suite
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// serviceEnds are a service's actions that end an entry.
+var serviceEnds = map[processlog.Action]struct {
+	to processlog.State
+	by processlog.EndedBy
+}{
+	processlog.ActionCancel:   {processlog.Cancelled, processlog.EndedByCancel},
+	processlog.ActionComplete: {processlog.Succeeded, processlog.EndedByComplete},
+}
+
+// dead makes an entry that was ended so, after so many compensations, and returns it with its last claim.
+func (t *storeTest) dead(by processlog.EndedBy, undone int) (row, claimed processlog.Row) {
+	t.Helper()
+	claimed = t.claim(t.insertOne("dead").ID, token(9), time.Minute)
+	o := outcome(claimed, processlog.Dead)
+	o.EndedBy, o.ProcessCount, o.CompensateCount, o.LastError = by, 1, undone, "failed"
+	require.True(t, t.settle(token(10), o).Applied)
+	return t.load(claimed.ID), claimed
+}
+
+func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
+	for action, want := range serviceEnds {
+		for _, by := range []processlog.EndedBy{processlog.EndedByPermanent, processlog.EndedByExhausted, processlog.EndedByCrash} {
+			begun, _ := t.dead(by, 1)
+			_, err := t.Store.Change(t.ctx, nil, false, newChange(begun.ID, action))
+			var refused *processlog.StateError
+			require.ErrorAs(t, err, &refused, "%s, dead by %s", action, by)
+			assert.Equal(t, processlog.StateError{ID: begun.ID, State: processlog.Dead, Action: action, CompensationBegun: true}, *refused)
+			assert.Equal(t, begun.Version, t.load(begun.ID).Version, "a refusal changes nothing")
+
+			before, _ := t.dead(by, 0)
+			was, err := t.Store.Change(t.ctx, nil, false, newChange(before.ID, action))
+			require.NoError(t, err, "%s, dead by %s", action, by)
+			assert.Equal(t, processlog.Dead, was.State, "the row as it was is returned")
+			after := t.load(before.ID)
+			t.follows(before, after)
+			assert.Equal(t, []any{want.to, want.by, before.Epoch, before.ProcessCount, before.LastError},
+				[]any{after.State, after.EndedBy, after.Epoch, after.ProcessCount, after.LastError})
+			assert.GreaterOrEqual(t, after.NextAt, before.NextAt, "it has ended now")
+			history, err := t.Store.History(t.ctx, before.ID)
+			require.NoError(t, err)
+			assert.Empty(t, history, "no person did it")
+		}
+	}
+}
+
+// An attempt that was taken for dead may still come to something: all kinds of outcomes, of the claim it ran under, in
+// one call.
+func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
+	for action, want := range serviceEnds {
+		var late []processlog.Outcome
+		var rows []processlog.Row
+		for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Compensating, processlog.Dead, processlog.Compensated} {
+			row, claimed := t.dead(processlog.EndedByCrash, 0)
+			t.change(row.ID, action)
+			o := outcome(claimed, to)
+			o.Absorb = to == processlog.Succeeded || to == processlog.Compensated
+			late, rows = append(late, o), append(rows, t.load(row.ID))
+			for _, version := range []uint64{claimed.Version, row.Version, row.Version + 1} {
+				o.Version = version
+				tx := t.begin()
+				assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(11), o), processlog.ErrLeaseLost, "%s after %s", to, action)
+				require.NoError(t, tx.Rollback())
+			}
+		}
+		answers, err := t.Store.Settle(t.ctx, token(12), late)
+		require.NoError(t, err)
+		for i, answer := range answers {
+			assert.Equal(t, processlog.Settled{State: want.to}, answer, "%s after %s", late[i].To, action)
+			assert.Equal(t, rows[i].Version, t.load(rows[i].ID).Version)
+		}
+	}
+}
+
+func (t *storeTest) whatIsCancelledCanBeCancelledAgain() {
+	for _, row := range []processlog.Row{t.inState(processlog.Cancelled), t.insertOne("twice")} {
+		if row.State == processlog.Pending {
+			t.change(row.ID, processlog.ActionCancel)
+			row = t.load(row.ID)
+		}
+		tx := t.begin()
+		for _, in := range []processlog.Tx{nil, tx} {
+			was, err := t.Store.Change(t.ctx, in, false, newChange(row.ID, processlog.ActionCancel))
+			require.NoError(t, err)
+			assert.Equal(t, processlog.Cancelled, was.State, "which tells that it was")
+		}
+		require.NoError(t, tx.Commit())
+		after := t.load(row.ID)
+		assert.Equal(t, []any{row.Version, row.Token, row.NextAt, row.UpdatedAt}, []any{after.Version, after.Token, after.NextAt, after.UpdatedAt}, "nothing is written")
+	}
+}
+
+func (t *storeTest) whatHasSucceededIsNotCompletedAgain() {
+	completed := t.insertOne("completed")
+	t.change(completed.ID, processlog.ActionComplete)
+	for _, row := range []processlog.Row{t.load(completed.ID), t.inState(processlog.Succeeded)} {
+		_, err := t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionComplete))
+		assert.ErrorIs(t, err, processlog.ErrAlreadySucceeded)
+		assert.ErrorAs(t, err, new(*processlog.StateError))
+		_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionCancel))
+		assert.ErrorAs(t, err, new(*processlog.StateError))
+		assert.NotErrorIs(t, err, processlog.ErrAlreadySucceeded, "a cancellation that comes too late is no duplicate")
+		assert.Equal(t, row.Version, t.load(row.ID).Version)
+	}
+}
