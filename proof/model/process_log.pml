@@ -256,7 +256,12 @@ inline write_outcome(who) {
   :: out == crashed ->
      PROMISE(HELD_FIRST, !LOSES_HELD);
      if
-     :: put(dead)
+#ifndef UNDO_CRASH_UNCOUNTED
+     :: undo -> undos = MY_UNDOS + 1; put(dead)               /* the row tells that it has begun */
+#else
+     :: undo -> put(dead)
+#endif
+     :: !undo -> put(dead)
      :: !undo -> put(compensating)                            /* CompensateCrashed */
      fi
   fi;
@@ -838,14 +843,21 @@ inline move() {
   if :: atomic { in_queue = true; ripe = true; queue_lease = 0 } :: skip fi
 }
 
+/* A dead entry that a service may still end: no compensation of its epoch has begun. */
+#ifdef ENDS_THE_UNDONE
+#define UNDEAD (state == dead)
+#else
+#define UNDEAD (state == dead && undos == 0)
+#endif
+
 proctype Person() {
   do
 #ifndef ONLY_PEOPLE
-  :: atomic { persons < PERSON && (state == pending || state == retrying) -> change(); new_lease_count();
+  :: atomic { persons < PERSON && (state == pending || state == retrying || UNDEAD) -> change(); new_lease_count();
        PROMISE(EFFECT_ONCE, effects[gen] == 0);
        if
        :: PROMISE(UNDO_OR_DONE, !undoing[gen]); state = succeeded              /* Complete */
-       :: state = cancelled                                                     /* Cancel */
+       :: PROMISE(UNDO_OR_DONE, !undoing[gen]); state = cancelled              /* Cancel */
        fi }
   :: atomic { persons < PERSON && (state == pending || state == retrying) ->    /* Reschedule */
        if
