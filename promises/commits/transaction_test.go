@@ -54,7 +54,7 @@ var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensato
 		var id int64
 		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&id))
 		w.Exec(fmt.Sprintf("KILL %d", id)) // a server may refuse to prepare it
-		w.Eventually(func() bool { return w.Count("information_schema.processlist WHERE id=?", id) == 0 }, "the connection is gone")
+		w.Eventually(func() bool { return !w.Connected(id) }, "the connection is gone")
 		require.Error(t, tx.Commit())
 	},
 	"closure fails": func(t *testing.T, _ *harness.World, c *compensator.Compensator, _ *sql.DB, record recorder) {
