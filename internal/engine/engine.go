@@ -89,7 +89,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 		return
 	}
 	if ch.Action != processlog.ActionReschedule {
-		e.holdings.cancel(before.ID, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
+		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
 	if !after.State.Terminal() {
 		e.announcer.move(before.BusinessType, before.ID, ch.Delay)

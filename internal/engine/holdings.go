@@ -106,13 +106,14 @@ func (h *holdings) whenIdle() <-chan struct{} {
 	return h.idle
 }
 
-// cancel ends the context of an entry's running attempts.
-func (h *holdings) cancel(id processlog.ID, cause error) {
+// cancel ends the context of the attempts that a change has overtaken; before is the row it has found. Its answer may come so
+// late that the entry, requeued, runs here again (G7).
+func (h *holdings) cancel(before *processlog.Row, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range h.held {
 		// In every epoch: a person may have requeued it while a handler of the one before ran on.
-		if a.row.ID == id {
+		if a.row.ID == before.ID && a.row.Version <= before.Version {
 			a.endLocked(cause)
 		}
 	}

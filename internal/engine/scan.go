@@ -31,6 +31,7 @@ const (
 // scan is what the scanner knows of one type; agenda.mu guards it.
 type scan struct {
 	due      time.Time        // the next moment worth a claim; far away when nothing is known
+	later    time.Time        // the next one that was heard of besides; zero: none
 	closed   time.Time        // no claim before, because the database refused one; zero: it did not
 	pace     groupcommit.Pace // of the claims' transactions
 	heard    int              // how often due may have changed: an answer that was asked for before is out of date
@@ -91,10 +92,19 @@ func (scan *scan) sooner(due time.Time) bool {
 		due = scan.closed
 	}
 	if !due.Before(scan.due) {
+		scan.keep(due)
 		return false
 	}
+	scan.keep(scan.due)
 	scan.due = due
 	return true
+}
+
+// keep remembers a moment behind the next one, for as long as nobody else may: see next.
+func (scan *scan) keep(due time.Time) {
+	if scan.later.IsZero() || due.Before(scan.later) {
+		scan.later = due
+	}
 }
 
 // ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
@@ -139,7 +149,14 @@ func (scan *scan) next(got claimResult) {
 	default:
 		scan.vain = 0
 	}
-	scan.sooner(time.Now().Add(wait))
+	due := time.Now().Add(wait)
+	// A queue that was asked says again what comes next. One that is away, or has lost it, does not, and the database
+	// tells only what is due (G17).
+	if got.blind && !scan.later.IsZero() && scan.later.Before(due) {
+		due = scan.later
+	}
+	scan.later = time.Time{}
+	scan.sooner(due)
 }
 
 var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
@@ -151,6 +168,7 @@ type claimResult struct {
 	full    bool          // as many were due as asked for
 	lost    bool          // the queue has lost entries of the type
 	drained bool          // the database was asked and had less than asked for
+	blind   bool          // the database was asked, which does not say when the next one comes
 	next    time.Duration // until the queue has another one due; Never: it was not asked, or has said so already
 	err     error         // of the database
 }

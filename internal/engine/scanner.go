@@ -229,7 +229,7 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 	})
 	s.agenda.free(t, max(0, n-len(share.ids)))
 	if err != nil || len(share.ids) == 0 {
-		return claimResult{next: processlog.Never, drained: err == nil, err: err}
+		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
 	// It may ask for more than there are slots, and takes n at most: what stands in front may not be to be had.
@@ -242,5 +242,5 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 	}
 	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
 	beaten := share.fresh && len(found.Mine) == 0
-	return claimResult{full: share.more && !beaten, beaten: share.more && beaten, drained: !share.more, next: processlog.Never}
+	return claimResult{blind: true, full: share.more && !beaten, beaten: share.more && beaten, drained: !share.more, next: processlog.Never}
 }

@@ -185,3 +185,19 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	e.agenda.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, scan.claimBegan)
 	require.False(t, e.agenda.hasBacklog(typ))
 }
+
+// A queue that is away, or has lost a type, does not say again when the next entry comes; whoever was told of it has to keep
+// it beside the claims that come before.
+func TestMomentThatNobodySaysAgainIsKept(t *testing.T) {
+	for _, blind := range []bool{true, false} {
+		e, typ := waiting(t, 0)
+		scan := e.agenda.scans[typ.Name]
+		far, heard := time.Now().Add(2*peekInterval), time.Now().Add(peekInterval)
+		scan.due = far
+		e.agenda.expect(typ.Name, time.Until(heard))
+		e.agenda.expect(typ.Name, 0)
+		scan.claiming, scan.due = 1, far // as step begins a claim
+		e.agenda.claimEnded(typ, claimResult{blind: blind, next: processlog.Never}, scan.claimBegan)
+		require.Equal(t, blind, scan.due.Before(far), "the queue has been asked, or not")
+	}
+}

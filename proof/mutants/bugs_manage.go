@@ -4,6 +4,14 @@ package main
 func managing() []mutant {
 	return []mutant{
 		{
+			name: "changes-end-later-attempts", oracle: safety,
+			what: "a requeue whose answer comes late ends the attempt that it has made possible: a false failure",
+			edits: []edit{
+				{"internal/engine/holdings.go", "a.row.ID == before.ID && a.row.Version <= before.Version", "a.row.ID == before.ID"},
+			},
+			sees: tests("TestChangeEndsOnlyTheAttemptsThatItHasOvertaken"),
+		},
+		{
 			name: "requeue-keeps-epoch", oracle: safety,
 			what: "a person's requeue starts no new generation: a late success of the one before ends it",
 			edits: []edit{
@@ -71,7 +79,7 @@ func managing() []mutant {
 			name: "cancellation-untold", oracle: duplicates,
 			what: "a running handler is not told that its entry was cancelled",
 			edits: []edit{
-				{"internal/engine/engine.go", "		e.holdings.cancel(before.ID, fmt.Errorf(\"%w: %s\", processlog.ErrCancelled, ch.Action))\n", "		_ = fmt.Errorf\n"},
+				{"internal/engine/engine.go", "		e.holdings.cancel(&before, fmt.Errorf(\"%w: %s\", processlog.ErrCancelled, ch.Action))\n", "		_ = fmt.Errorf\n"},
 			},
 			sees: tests("TestCancelledEntryTakesNoOutcomeOfTheAttemptThatRan"),
 		},

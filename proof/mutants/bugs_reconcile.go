@@ -232,6 +232,14 @@ func reconciling() []mutant {
 			sees: tests("TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf"),
 		},
 		{
+			name: "displaced-moment-forgotten", oracle: lateness,
+			what: "a due moment that was heard of is forgotten for an earlier one while the queue, which would say it again, has lost it",
+			edits: []edit{
+				{"internal/engine/scan.go", "	scan.keep(scan.due)\n", ""},
+			},
+			sees: tests("TestMomentThatNobodySaysAgainIsKept"),
+		},
+		{
 			name: "drained-hides-overflow", oracle: lateness,
 			what: "a claim that finds the database drained forgets the backlog that others have found since it read",
 			edits: []edit{

@@ -1,0 +1,26 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// The answer to a person's requeue may come after the entry has begun to run again in the same process.
+func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
+	h := newHoldings(newAgenda(newTypes(time.Second)))
+	hold := func(epoch uint32, version uint64) *attempt {
+		a := &attempt{row: processlog.Row{ID: processlog.RowID(1), Epoch: epoch, Version: version}}
+		a.ctx, a.cancel = context.WithCancelCause(t.Context())
+		h.held[a.holding()] = a
+		return a
+	}
+	overtaken, anew := hold(0, 5), hold(1, 7)
+	h.cancel(&processlog.Row{ID: processlog.RowID(1), Version: 5}, processlog.ErrCancelled)
+	require.ErrorIs(t, context.Cause(overtaken.ctx), processlog.ErrCancelled)
+	require.NoError(t, anew.ctx.Err())
+}
