@@ -119,11 +119,12 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	cfg := w.Quick()
 	never := harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "0"})
 	cfg.DB = w.Open(harness.Plain(never))
-	_, err := compensator.New(t.Context(), cfg)
+	c, err := compensator.New(t.Context(), cfg)
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
 		require.ErrorContains(t, err, "innodb_lock_wait_timeout")
 	} else {
 		require.NoError(t, err)
+		require.NoError(t, c.Close())
 	}
 	cfg.DB = w.Open(harness.Watched(never))
 	w.New(cfg) // connections of our own wait
