@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -154,4 +155,22 @@ func harmOf(t *testing.T, p promise) string {
 	}
 	t.Fatalf("no sabotage of %q", p.text)
 	return ""
+}
+
+func TestOrderPaidTwiceIsShippedOnce(t *testing.T) {
+	t.Setenv(redisVariable, "")
+	db, err := openSQLite(filepath.Join(t.TempDir(), "shop.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.clear(t.Context()))
+	s, err := openShop(t.Context(), db)
+	require.NoError(t, err)
+	defer s.Close()
+	o := newOrder(1)
+	require.NoError(t, s.place(t.Context(), o, false))
+	require.NoError(t, s.pay(t.Context(), o))
+	require.NoError(t, s.pay(t.Context(), o), "the customer did not hear the first answer")
+	parcels, err := s.List(t.Context(), compensator.Filter{BusinessID: o.number(), BusinessType: s.packParcel.Name()})
+	require.NoError(t, err)
+	require.Len(t, parcels.Entries, 1)
 }
