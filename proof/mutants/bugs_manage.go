@@ -108,6 +108,15 @@ func managing() []mutant {
 			sees: tests("TestWhatPeopleDoIsKeptWithTheChange"),
 		},
 		{
+			name: "audit-swallowed", oracle: safety,
+			what: "what a person does in the caller's transaction is done, and commits, although its record could not be written",
+			edits: []edit{
+				{"internal/sqlstore/settle.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n		if err := s.audit(ctx, tx, ch, before, after); err != nil {\n			return before, err\n		}\n	}\n	err = s.rewrite(ctx, tx, ch.Action, before, after)\n",
+					"	err = s.rewrite(ctx, tx, ch.Action, before, after)\n	if err == nil && ch.Audited() {\n		err = s.audit(ctx, tx, ch, before, after)\n	}\n"},
+			},
+			sees: tests("TestSettlingByHandThatCannotBeKeptChangesNothing"),
+		},
+		{
 			name: "purge-takes-what-moved-on", oracle: safety,
 			what: "a purge deletes rows that a person has set in motion since it found them",
 			edits: []edit{
