@@ -48,12 +48,12 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.holdings = newHoldings(e.agenda)
 	e.debts = newDebts(b)
 	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts}
-	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness}).open()
+	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness}).withLanes()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings}
 	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
 	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness,
-		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).open()
+		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
 	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, claims: e.claims,
 		settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,

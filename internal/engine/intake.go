@@ -39,7 +39,8 @@ type intake struct {
 	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
 }
 
-func (in *intake) open() *intake {
+// withLanes makes what it hands entries to.
+func (in *intake) withLanes() *intake {
 	// What is read back or claimed holds slots, which bound it. What is resolved is bounded by nothing but the users'
 	// commits.
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh

@@ -38,7 +38,8 @@ type settler struct {
 // for it.
 const settlePace = 5 * time.Millisecond
 
-func (s *settler) open() *settler {
+// withLanes makes what it hands outcomes to.
+func (s *settler) withLanes() *settler {
 	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
 	return s

@@ -51,7 +51,7 @@ func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (
 	return err
 }
 
-// DDL is the statements that migrateLog runs on a kind of database.
+// DDL is the statements that Migrate runs on a kind of database.
 func DDL(database, table string) (string, error) {
 	statements, err := ddl(dialectNamed(database), table)
 	return strings.Join(statements, "\n"), err

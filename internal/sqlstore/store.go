@@ -30,7 +30,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Store is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect.
+// Store is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect;
+// what all three agree on (placeholders, quoting, byte literals) is not.
 //
 // In the caller's transaction values travel as placeholders. In our own statements they are written into
 // the text, numbers as digits and bytes as hexadecimal literals: that is one round trip where a prepared
