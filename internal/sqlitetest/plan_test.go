@@ -38,11 +38,11 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		assert.Len(t, claimed.Mine, 2)
 		assert.Len(t, claimed.Gone, 1)
 		first, second := claimed.Mine[0], claimed.Mine[1]
-		lost, err := s.Renew(t.Context(), []processlog.Held{{ID: first.ID, Version: first.Version}, {ID: second.ID, Version: 99}}, time.Minute)
+		left, err := s.Renew(t.Context(), []processlog.Held{{ID: first.ID, Version: first.Version}, {ID: second.ID, Version: 99}}, time.Minute)
 		if err != nil {
 			return err
 		}
-		assert.Equal(t, []compensator.EntryID{second.ID}, lost)
+		assert.Equal(t, processlog.Unrenewed{Lost: []compensator.EntryID{second.ID}}, left)
 		settled, err := s.Settle(t.Context(), token, []processlog.Outcome{
 			{ID: first.ID, IdempotentID: first.IdempotentID, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
 			{ID: second.ID, IdempotentID: second.IdempotentID, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},

@@ -42,7 +42,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 			if s.d.fault(err) == faultOutsideTx {
 				err = errors.Join(s.elsewhere(ctx, tx), err)
 			}
-			return nil, s.insertError(err)
+			return nil, s.insertError(s.keptReadOnly(err))
 		}
 	}
 	return in.result, nil

@@ -142,13 +142,25 @@ func openOwn(inner driver.Connector, opened *atomic.Int64) *sql.DB {
 }
 
 // dropReadOnly closes our idle connections to a server that has become read-only: the next are opened to where writes
-// go now. One that is in use meets its own error.
+// go now. One that is in use meets its own error. The user's pool is not ours to close: its error says what would help.
 func (s *Store) dropReadOnly(err error) error {
-	if s.own != nil && mysqlerr.IsReadOnly(err) {
+	if s.own == nil {
+		return s.keptReadOnly(err)
+	}
+	if mysqlerr.IsReadOnly(err) {
 		s.own.SetMaxIdleConns(0)
 		s.own.SetMaxIdleConns(ownPoolSize)
 	}
 	return err
+}
+
+// keptReadOnly names the remedy where the user's pool hands out connections to a server that takes no writes any more. A
+// transaction that was begun as READ ONLY is the user's own word.
+func (s *Store) keptReadOnly(err error) error {
+	if s.own != nil || !mysqlerr.IsReadOnly(err) || mysqlerr.Number(err) == mysqlerr.ReadOnlyTx {
+		return err
+	}
+	return fmt.Errorf("%w (the pool keeps its connections to this server; after a switchover set rejectReadOnly=true in the DSN, or open the database on Connector)", err)
 }
 
 type ownConnector struct {

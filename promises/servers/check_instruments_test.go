@@ -180,7 +180,7 @@ func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	var log strings.Builder // slog takes turns
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var starting sync.WaitGroup
-	for i := range 40 {
+	for i := range 100 {
 		cfg := w.Quick()
 		cfg.Logger = logger
 		cfg.DB = w.Open([]func(string) func() (*sql.DB, error){harness.Watched, harness.Plain}[i%2](w.DSN))

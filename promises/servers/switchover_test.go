@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,4 +132,33 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 		w.New(cfg)
 		assert.Equal(t, test.want, strings.Contains(log.String(), "rejectReadOnly"), name)
 	}
+}
+
+// A plain pool that was not told to reject read-only servers stays with one. That is its user's to mend, so the library says
+// so in whatever fails by it: the error of Record, the log and Health.
+func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
+	t.Parallel()
+	w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
+	cfg := w.Quick()
+	log := harness.LogInto(&cfg)
+	cfg.DB = w.Open(harness.Plain(asService(w)))
+	c := w.New(cfg)
+	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.Backlog("close_order", 10)
+	w.WaitAllEnded()
+	w.Exec("SET GLOBAL read_only=1")
+	w.InsertDue("close_order", 1001, 10)
+	const remedy = "rejectReadOnly=true"
+	w.Eventually(func() bool {
+		return slices.ContainsFunc(c.Health(t.Context()).Troubles, func(trouble compensator.Trouble) bool { return strings.Contains(trouble.Error, remedy) })
+	}, "Health says what would help")
+	log.Contains(w, "WARN", remedy)
+	err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+		return err
+	})
+	require.ErrorContains(t, err, remedy)
+	w.Exec("SET GLOBAL read_only=0")
+	w.WaitAllEnded()
 }

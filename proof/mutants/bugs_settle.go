@@ -165,7 +165,7 @@ func settling() []mutant {
 			name: "former-primary-kept", oracle: lateness,
 			what: "the library's own connections stay on a server that has become read-only",
 			edits: []edit{
-				{"internal/sqlstore/mysql.go", "if s.own != nil && mysqlerr.IsReadOnly(err) {", "if false {"},
+				{"internal/sqlstore/mysql.go", "	if mysqlerr.IsReadOnly(err) {\n		s.own", "	if false {\n		s.own"},
 			},
 			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
 		},
