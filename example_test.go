@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 )
 
 // CloseOrder asks for an unpaid order to be closed.
@@ -373,4 +374,29 @@ func ExamplePropagator() {
 		log.Fatal(err)
 	}
 	defer c.Close()
+}
+
+// An idempotent id stands for one event of one type. Under the id of another type's entry nothing would run, and nobody would
+// know: put the type into the id.
+func ExampleOtherTypeError() {
+	ctx := context.Background()
+	c, err := compensator.New(ctx, compensator.Config{Store: compensatortest.NewMemoryStore()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	closing, _ := compensator.Declare[CloseOrder](c, "close", compensator.TypeConfig{})
+	mail, _ := compensator.Declare[Mail](c, "mail", compensator.TypeConfig{})
+	err = c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := closing.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "order-42"}); err != nil {
+			return err
+		}
+		_, err := mail.Record(ctx, tx, Mail{To: "buyer"}, compensator.Options{IdempotentID: "order-42"}) // better: "mail-42"
+		return err
+	})
+	var other *compensator.OtherTypeError
+	if errors.As(err, &other) {
+		fmt.Println(other.IdempotentID, "stands for", other.Recorded, "and not for", other.Asked)
+	}
+	// Output: order-42 stands for close and not for mail
 }
