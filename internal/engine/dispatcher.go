@@ -197,6 +197,8 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
 	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
 	a.returned.Store(true)
+	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
+	d.agenda.free(a.t, 1)
 	switch {
 	case end.unstarted:
 		d.claims.release(a.row.Token, processlog.Announcement{BusinessType: a.t.Name, ID: a.row.ID})
@@ -208,10 +210,9 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	case end.err == errFenceLost:
 		d.settler.settled(s, processlog.Settled{})
 	default:
-		d.settler.lane.Add(s) // before the slot is free, so that a drain cannot miss it
+		d.settler.lane.Add(s)
 	}
-	d.holdings.handlerReturned()
-	d.agenda.free(a.t, 1)
+	d.holdings.handlerReturned() // after it is in the lane: a drain that finds no handler waits for what the lane holds
 }
 
 // drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.

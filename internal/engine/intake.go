@@ -65,7 +65,7 @@ func (in *intake) route(fresh []freshEntry) {
 		case f.credit != nil:
 			verify = append(verify, f)
 		// With no slot, or outcomes waiting, it is the queue's: whoever is free claims it.
-		case !in.settler.behind() && t.slots.take(1) == 1:
+		case !in.settler.behind() && t.slots.takeFresh():
 			claim = append(claim, f)
 		default:
 			announce = append(announce, f)
@@ -188,7 +188,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
 	case slot && intime:
 		in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
-	case slot || t.slots.take(1) == 1:
+	case slot || t.slots.takeFresh():
 		// Claimed under the token it was born with, it is not counted again: that lease has run nothing.
 		in.claim.Add(f)
 	default:

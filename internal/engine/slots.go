@@ -15,7 +15,7 @@ type slots struct {
 	running   int        // claims that are under way, and handlers; more than size where some were overdrawn
 	reserved  int
 	open      []*credit // in the order they were given, so that the first lapses first
-	lastFresh time.Time // when an entry was last born claimed
+	lastFresh time.Time // when an entry last was to be born claimed
 }
 
 // credit is slots an open transaction has reserved for entries born claimed. It lapses: a transaction that
@@ -26,7 +26,7 @@ type credit struct {
 	spent   bool // used, given back, or lapsed
 }
 
-// freshShare is how long after a born-claimed entry a part of the slots is kept for the next ones.
+// freshShare is how long after an entry that was recorded to run at once a part of the slots is kept for the next ones.
 const freshShare = 10 * time.Second
 
 // reserve sets aside up to n slots for entries about to be born claimed. Open transactions hold at most half
@@ -36,6 +36,7 @@ func (s *slots) reserve(n int) *credit {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.lapseLocked(now)
+	s.lastFresh = now // also where none is free: what a backlog leaves free next is for its successors
 	// A type of one slot has it to reserve as well.
 	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
 	if n <= 0 {
@@ -43,7 +44,6 @@ func (s *slots) reserve(n int) *credit {
 	}
 	c := &credit{n: n, expires: now.Add(s.credit)}
 	s.reserved += n
-	s.lastFresh = now
 	s.open = append(s.open, c)
 	return c
 }
@@ -91,6 +91,18 @@ func (s *slots) take(n int) int {
 	}
 	s.running += n
 	return n
+}
+
+// takeFresh occupies a slot for an entry that has just been recorded, also one that is kept for such.
+func (s *slots) takeFresh() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lapseLocked(time.Now())
+	if s.running+s.reserved >= s.size {
+		return false
+	}
+	s.running++
+	return true
 }
 
 // freeLocked is how many slots there are for what is found due; below zero where they are overdrawn, or kept.

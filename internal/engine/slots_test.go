@@ -17,7 +17,7 @@ func TestSlotsGiveNoMoreThanTheyHave(t *testing.T) {
 	require.Zero(t, s.take(1))
 	require.Nil(t, s.reserve(1), "no credit on slots that run")
 	s.release(3)
-	require.Equal(t, 3, s.free())
+	require.Equal(t, 2, s.free(), "the next new one shall have one")
 	require.Zero(t, s.take(0))
 }
 
@@ -77,6 +77,22 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 	require.Equal(t, 1, small.take(1), "a single slot is never kept from the backlog")
 }
 
+// The transaction before it was under way still, or its own end is not seen: it is a new entry all the same.
+func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slots{size: 5, credit: time.Minute}
+		require.Equal(t, 5, s.take(5))
+		require.Nil(t, s.reserve(1))
+		s.release(1)
+		require.Zero(t, s.take(1), "one has arrived, and goes before what has waited for long")
+		require.True(t, s.takeFresh())
+		require.False(t, s.takeFresh(), "a slot runs one")
+		s.release(1)
+		require.Equal(t, 1, s.reserve(1).n)
+		require.False(t, s.takeFresh(), "nor what another transaction has reserved")
+	})
+}
+
 // slotStep is one call, or a wait; n is how many, or how many milliseconds.
 type slotStep struct {
 	call string
@@ -85,7 +101,7 @@ type slotStep struct {
 
 func TestSlotsNeverCountBeyondTheirSizeOrBelowZero(t *testing.T) {
 	step := rapid.Custom(func(t *rapid.T) slotStep {
-		return slotStep{rapid.SampledFrom([]string{"reserve", "take", "use", "release", "wait"}).Draw(t, "call"), rapid.IntRange(0, 15).Draw(t, "n")}
+		return slotStep{rapid.SampledFrom([]string{"reserve", "take", "takeFresh", "use", "release", "wait"}).Draw(t, "call"), rapid.IntRange(0, 15).Draw(t, "n")}
 	})
 	rapid.Check(t, func(r *rapid.T) {
 		size := rapid.IntRange(1, 12).Draw(r, "size")
@@ -111,6 +127,10 @@ func runSlots(size int, steps []slotStep) string {
 			}
 		case "take":
 			taken += s.take(step.n)
+		case "takeFresh":
+			if s.takeFresh() {
+				taken++
+			}
 		case "use":
 			if len(open) > 0 {
 				c := open[step.n%len(open)]

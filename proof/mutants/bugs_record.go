@@ -228,6 +228,30 @@ func recording() []mutant {
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},
 		{
+			name: "share-not-for-new-ones", oracle: lateness,
+			what: "a new entry that found no slot to be born into waits behind a backlog, and the slots kept for new ones stay empty",
+			edits: []edit{
+				{"internal/engine/slots.go", "	if s.running+s.reserved >= s.size {\n		return false\n	}", "	if s.freeLocked() <= 0 {\n		return false\n	}"},
+			},
+			sees: tests("TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes"),
+		},
+		{
+			name: "share-for-the-lucky", oracle: lateness,
+			what: "a part of the slots is kept for new entries only once one of them has found a free slot: a backlog that has all leaves none",
+			edits: []edit{
+				{"internal/engine/slots.go", "	s.lastFresh = now // also", "	if s.running+s.reserved < s.size {\n		s.lastFresh = now\n	} // also"},
+			},
+			sees: tests("TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes"),
+		},
+		{
+			name: "slot-freed-after-its-outcome", oracle: lateness,
+			what: "an entry ends in the database while its slot is taken still: the next one finds none",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	d.agenda.free(a.t, 1)\n	switch {\n	case end.unstarted", "	defer d.agenda.free(a.t, 1)\n	switch {\n	case end.unstarted"},
+			},
+			sees: tests("TestSlotIsFreeBeforeTheOutcomeIsStored"),
+		},
+		{
 			name: "credits-never-lapse", oracle: leak,
 			what: "a transaction that stays open keeps the slots it reserved for ever",
 			edits: []edit{

@@ -1,0 +1,29 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Who sees an entry ended records the next one at once: without a slot that one would stand behind a whole backlog.
+func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
+	e, typ := waiting(t, 1)
+	stored := make(chan int, 1)
+	e.settler.lane.Flush = func([]settlement) { stored <- typ.slots.free() }
+	a := &attempt{t: typ, row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
+	a.ctx, a.cancel = context.WithCancelCause(t.Context())
+	// What comes after the outcome is on its way takes its time.
+	e.holdings.mu.Lock()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		e.dispatcher.finish(a, ending{})
+	}()
+	require.Equal(t, 2, <-stored)
+	e.holdings.mu.Unlock()
+	<-finished
+}
