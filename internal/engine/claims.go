@@ -58,11 +58,11 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging
 	if err != nil {
 		// Its COMMIT may have arrived, whatever the error says: nothing runs, and no lease is left behind to count as
 		// lost.
-		p.settle(nil)
+		p.keepOnly(nil)
 		c.releaseUnknown(want, token)
 		return claimed{}, err
 	}
-	p.settle(found.Mine)
+	p.keepOnly(found.Mine)
 	found = p.leave(found)
 	found.Waiting = append(found.Waiting, owed...)
 	// Nothing is wrong with what came when there was no room left. It stands last, for room never grows again.

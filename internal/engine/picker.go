@@ -81,8 +81,8 @@ func (p *picker) admit(id processlog.ID, lost int) bool {
 	return true
 }
 
-// settle gives the places of those back that were not claimed after all.
-func (p *picker) settle(mine []processlog.Row) {
+// keepOnly gives the places of those back that were not claimed after all.
+func (p *picker) keepOnly(mine []processlog.Row) {
 	for _, s := range p.suspects {
 		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.id }) {
 			p.holdings.quarantine.leave(p.t, s.lost)

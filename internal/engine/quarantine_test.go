@@ -63,7 +63,7 @@ func TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine(t *testing.T) {
 	others := picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID}}, room: 1}
 	require.True(t, others.accept(&row))
 	require.Equal(t, 1, h.quarantine.total, "whoever recorded it has died")
-	others.settle(nil)
+	others.keepOnly(nil)
 	require.Zero(t, h.quarantine.total, "it was not claimed after all")
 	row.Token = processlog.Token{} // a row that nobody's Record has written
 	require.True(t, (&picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID}}, room: 1}).accept(&row))

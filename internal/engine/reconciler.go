@@ -296,8 +296,8 @@ func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild
 	return announced + n, complete
 }
 
-// tell announces a page.
-func (r *reconciler) tell(ctx context.Context, businessType string, page []processlog.Scheduled) error {
+// announcePage tells the queue of a page.
+func (r *reconciler) announcePage(ctx context.Context, businessType string, page []processlog.Scheduled) error {
 	items := make([]processlog.Announcement, len(page))
 	for i, e := range page {
 		items[i] = processlog.Announcement{BusinessType: businessType, ID: e.ID, In: e.In}
@@ -317,7 +317,7 @@ func (r *reconciler) announceWindow(ctx context.Context, w processlog.Window, li
 	edge := time.Now().Add(w.To)
 	for announced < limit {
 		page, err := r.scan(ctx, w)
-		if err != nil || r.tell(ctx, w.BusinessType, page) != nil {
+		if err != nil || r.announcePage(ctx, w.BusinessType, page) != nil {
 			return announced, false
 		}
 		announced += len(page)

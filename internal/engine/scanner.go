@@ -70,25 +70,30 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	}
 	next := a.peek
 	for _, name := range a.names {
-		scan, t := a.scans[name], s.types.named(name)
-		for scan.wants(t, now) {
-			// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass,
-			// and that counts (G16).
-			n := t.slots.take(processlog.MaxRows)
-			if n == 0 {
-				break
-			}
-			scan.claiming++
-			// What is known to be due is this claim's. A second one is for what is heard from here on.
-			scan.due = now.Add(2 * peekInterval)
-			began := scan.claimBegan
-			claims.Go(func() { s.claim(t, n, began) })
-		}
+		scan := a.scans[name]
+		s.beginLocked(s.types.named(name), scan, now, claims)
 		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
 		}
 	}
 	return max(0, time.Until(next))
+}
+
+// beginLocked starts as many claims of a type as are worth it now.
+func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.WaitGroup) {
+	for scan.wants(t, now) {
+		// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass, and
+		// that counts (G16).
+		n := t.slots.take(processlog.MaxRows)
+		if n == 0 {
+			return
+		}
+		scan.claiming++
+		// What is known to be due is this claim's. A second one is for what is heard from here on.
+		scan.due = now.Add(2 * peekInterval)
+		began := scan.claimBegan
+		claims.Go(func() { s.claim(t, n, began) })
+	}
 }
 
 // look asks the queue when each type's next entry is due, all in one: types at rest cost no call of their own.

@@ -41,25 +41,34 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 	if err := tx.Over(); err != nil { // and the handler did not say so
 		return ending{err: fmt.Errorf("handler returned nil: %w", err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
 	token := processlog.NewToken()
-	outcome := a.t.outcomeOf(&a.row, nil, nil)
-	outcome.Absorb = false
-	switch err := d.Store.SettleTx(ctx, tx, token, outcome); {
-	case errors.Is(err, processlog.ErrLeaseLost):
-		return ending{err: errFenceLost}
-	case errors.Is(err, processlog.ErrTxAborted):
-		return ending{err: transient(err)}
-	case errors.Is(err, processlog.ErrNoTransaction):
-		return ending{err: err} // the handler ended it
-	case err != nil:
-		return ending{err: transient(err)}
+	if err := d.succeedIn(ctx, tx, a, token); err != nil {
+		return ending{err: err}
 	}
-	failpoint.Reach(failpoint.OutcomeInTransaction)
 	open = false
 	asked := time.Now()
 	return d.committed(a, tx.Commit(), token, asked)
+}
+
+// succeedIn writes the success, under a token that tells it from another's, as a transaction's last statement.
+func (d *dispatcher) succeedIn(ctx context.Context, tx Transaction, a *attempt, token processlog.Token) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	outcome := a.t.outcomeOf(&a.row, nil, nil)
+	outcome.Absorb = false
+	err := d.Store.SettleTx(ctx, tx, token, outcome)
+	switch {
+	case err == nil:
+		failpoint.Reach(failpoint.OutcomeInTransaction)
+		return nil
+	case errors.Is(err, processlog.ErrLeaseLost):
+		return errFenceLost
+	case errors.Is(err, processlog.ErrTxAborted):
+		return transient(err)
+	case errors.Is(err, processlog.ErrNoTransaction):
+		return err // the handler ended it
+	}
+	return transient(err)
 }
 
 // committed makes sure how a handler's transaction ended: where the reply to COMMIT was lost, the row's

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"strings"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
@@ -212,62 +211,6 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}
-}
-
-// askServer settles a doubt about the transaction. On an error the doubt remains.
-//
-// In a session with autocommit=0 a savepoint lives always. Where a transaction was open before the doubt, it is asked for
-// in another way, too: only one that has not begun yet is taken for open.
-func (c *watchedConn) askServer(ctx context.Context) error {
-	wasOpen := c.ours != nil || c.urgent
-	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
-		c.proven(true)
-		return nil
-	}
-	err := c.send(ctx, DoubtSavepoint)
-	if err == nil {
-		err = c.send(ctx, DoubtRelease)
-	}
-	switch {
-	case err == nil && wasOpen:
-		return c.askAutocommit(ctx)
-	case err == nil:
-		c.proven(true)
-	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
-		c.proven(false)
-	// SQLite, which has set no savepoint: there it would have begun a transaction.
-	case strings.Contains(err.Error(), sqliteBadToken):
-		return c.askSQLite(ctx)
-	default:
-		c.failed(err)
-		return err
-	}
-	return nil
-}
-
-// askAutocommit tells apart who takes both for an answer: a session with autocommit=0 outside a transaction, and TiDB or
-// Vitess inside one.
-func (c *watchedConn) askAutocommit(ctx context.Context) error {
-	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	value := make([]driver.Value, 1)
-	if err := rows.Next(value); err != nil {
-		return err
-	}
-	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1") // a number or a text, as the driver has it
-	return nil
-}
-
-// askSQLite is askServer in SQLite's words.
-func (c *watchedConn) askSQLite(ctx context.Context) error {
-	open, err := SQLiteInside(c.send(ctx, SQLiteProbe))
-	if err == nil {
-		c.proven(open)
-	}
-	return err
 }
 
 // send executes a statement of ours, which nobody follows.

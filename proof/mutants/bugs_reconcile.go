@@ -7,7 +7,7 @@ func reconciling() []mutant {
 			name: "loss-unnoticed", oracle: safety,
 			what: "a database that has gone back is taken for itself",
 			edits: []edit{
-				{"internal/engine/witness.go", "if s.refutes(v, exists) && (", "if false && s.refutes(v, exists) && ("},
+				{"internal/engine/loss.go", "if s.refutes(v, exists) && (", "if false && s.refutes(v, exists) && ("},
 			},
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "500"),
 		},
@@ -58,7 +58,7 @@ func reconciling() []mutant {
 			name: "stale-read-is-a-loss", oracle: lateness,
 			what: "what a lagging copy answers to a plain read is taken for a loss: everything stops",
 			edits: []edit{
-				{"internal/engine/witness.go", "	case !newest.refutes(versionOf(&row), exists):", "	case false && !newest.refutes(versionOf(&row), exists):"},
+				{"internal/engine/loss.go", "	case !newest.refutes(versionOf(&row), exists):", "	case false && !newest.refutes(versionOf(&row), exists):"},
 			},
 			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
 		},
@@ -66,7 +66,7 @@ func reconciling() []mutant {
 			name: "old-go-ahead-made-young", oracle: safety,
 			what: "a database's clock that is set back makes a person's old word a new one, and what has stopped goes on",
 			edits: []edit{
-				{"internal/engine/witness.go", "r.Action == processlog.ActionAcceptLoss && !known {", "r.Action == processlog.ActionAcceptLoss && (!known || known) {"},
+				{"internal/engine/loss.go", "r.Action == processlog.ActionAcceptLoss && !known {", "r.Action == processlog.ActionAcceptLoss && (!known || known) {"},
 			},
 			sees: tests("TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss"),
 		},

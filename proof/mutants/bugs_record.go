@@ -57,7 +57,7 @@ func recording() []mutant {
 			name: "left-open-session-drawn-again", oracle: lateness,
 			what: "a pooled session that was left inside a transaction goes back to its pool as if it were sound",
 			edits: []edit{
-				{"internal/txwatch/conn.go", "	if mysqlerr.IsInsideTransaction(err) && !c.touched {\n", "	if false {\n"},
+				{"internal/txwatch/conn.go", "	if mysqlerr.IsInsideTransaction(err) && !c.touched {\n", "	if false && mysqlerr.IsInsideTransaction(err) {\n"},
 			},
 			sees: tests("TestSessionsLeftInsideATransactionHoldNothingUp/begin"),
 		},
@@ -113,7 +113,7 @@ func recording() []mutant {
 			name: "savepoint-is-proof", oracle: safety,
 			what: "in a session with autocommit=0 a savepoint is taken for the proof that the transaction goes on",
 			edits: []edit{
-				{"internal/txwatch/conn.go", "	case err == nil && wasOpen:\n", "	case false:\n"},
+				{"internal/txwatch/doubt.go", "	case err == nil && wasOpen:\n", "	case false:\n"},
 			},
 			sees: tests("TestRollbackIsSeenInSessionsThatBeginByThemselves"),
 		},

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// loss is what the database has lost.
+type loss struct {
+	processlog.LossError
+	newest time.Time // of the testimonies that are lost
+}
+
+// lostOf lists what is not there any more and was not purged, as far as the log's notes say.
+func lostOf(asked []testimony, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []testimony) {
+	for _, s := range asked {
+		v, exists := found[s.ID]
+		if s.refutes(v, exists) && (exists || !purgedSince(notes, s.at)) {
+			lost = append(lost, s)
+		}
+	}
+	return lost
+}
+
+// purgedSince reports whether there is a note of a purge from after a moment.
+func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+	since := time.Since(moment)
+	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool { return r.Action == processlog.ActionPurge && r.Ago < since })
+}
+
+// examine makes sure of what looks lost: a plain read may have been answered elsewhere than where the log is written. What
+// a database loses is the end of its history: where the note is by which a person has accepted a loss, all that was
+// there before the note is there still, or is the loss that he meant.
+func (w *witness) examine(ctx context.Context, asked []testimony, found map[processlog.ID]processlog.Version) error {
+	notes, err := w.notes(ctx)
+	if err != nil {
+		return err
+	}
+	lost := lostOf(asked, found, notes)
+	if len(lost) == 0 {
+		return nil
+	}
+	// A database loses the end of its history: unless the newest is lost none is, and one locking read tells.
+	newest := slices.MaxFunc(lost, func(a, b testimony) int { return a.at.Compare(b.at) })
+	row, err := w.Store.Resolve(ctx, newest.ID)
+	exists := !errors.Is(err, processlog.ErrNotFound)
+	switch {
+	case err != nil && exists:
+		return err
+	case !newest.refutes(versionOf(&row), exists):
+		return nil
+	}
+	loss := &loss{processlog.LossError{Lost: w.list(ctx, lost, found, notes)}, newest.at}
+	// Another process has noticed the same loss before, and a person has spoken already.
+	if w.acceptedSince(notes, newest.at) {
+		w.goOn(loss)
+	} else {
+		w.stop(loss)
+	}
+	return nil
+}
+
+// list names all that is remembered and lost, by id; at least what is known to be.
+func (w *witness) list(ctx context.Context, known []testimony, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
+	all := slices.Concat(known, w.memory.all())
+	if now, err := w.read(ctx, all); err == nil {
+		known, found = lostOf(all, now, notes), now
+	}
+	slices.SortStableFunc(known, func(a, b testimony) int { return b.at.Compare(a.at) }) // of one entry, the last word
+	listed := make(map[processlog.ID]bool, len(known))
+	for _, s := range known {
+		if listed[s.ID] {
+			continue
+		}
+		listed[s.ID] = true
+		v := found[s.ID]
+		list = append(list, processlog.LostEntry{ID: s.ID, IdempotentID: s.IdempotentID, BusinessType: s.businessType, Seen: s.at, Was: s.State,
+			Gone: v.IdempotentID != s.IdempotentID, Is: v.State})
+	}
+	slices.SortFunc(list, func(a, b processlog.LostEntry) int { return a.ID.Compare(b.ID) })
+	return list
+}
+
+func (w *witness) stop(loss *loss) {
+	w.lost.Store(loss)
+	w.complain(loss)
+	tell(w.base, w.Observer.HistoryLost, &loss.LossError)
+}
+
+// complain tells the log, once a minute.
+func (w *witness) complain(loss *loss) {
+	if time.Since(w.told) < time.Minute {
+		return
+	}
+	w.told = time.Now()
+	w.Log.Error("compensator: stopped until a person calls AcceptLoss", "err", &loss.LossError, "lost", loss.Lost)
+}
+
+// goAhead is a note by which a person has accepted a loss, told from others by what does not change.
+type goAhead struct {
+	at            int64
+	actor, reason string
+}
+
+func goAheadOf(r processlog.AuditRecord) goAhead { return goAhead{r.At.UnixMilli(), r.Actor, r.Reason} }
+
+// notes reads the log's own history. Only when a note is first read is its age taken for that, at most: the database's
+// clock may be set, and is another one's once a replica is promoted, and an old note must not become a new one by it.
+func (w *witness) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
+	asked := time.Now()
+	notes, err := w.Store.History(ctx, processlog.ID{})
+	for _, r := range notes {
+		if _, known := w.accepted[goAheadOf(r)]; r.Action == processlog.ActionAcceptLoss && !known {
+			w.accepted[goAheadOf(r)] = asked.Add(-max(0, r.Ago))
+		}
+	}
+	return notes, err
+}
+
+// acceptedSince reports whether a person has said go on after a moment.
+func (w *witness) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool {
+		return r.Action == processlog.ActionAcceptLoss && w.accepted[goAheadOf(r)].After(moment)
+	})
+}
+
+// seekAcceptance looks whether a person has said go on since what is lost was seen.
+func (w *witness) seekAcceptance(ctx context.Context, _ []testimony) error {
+	loss := w.stopped()
+	w.memory.look()
+	w.complain(loss)
+	notes, err := w.notes(ctx)
+	if err == nil && w.acceptedSince(notes, loss.newest) {
+		w.goOn(loss)
+	}
+	return err
+}
+
+// goOn forgets everything, and starts again.
+func (w *witness) goOn(loss *loss) {
+	// What is remembered is of a history that is no more: kept, it would stop the process again.
+	w.memory.forget()
+	w.lost.Store(nil)
+	w.told = time.Time{}
+	w.Log.Warn("compensator: a person has accepted what the database lost; going on", "lost", loss.Lost)
+	w.agenda.poke()
+}
+
+// acceptLoss keeps a person's go-ahead and goes on. It returns what is lost, as far as this process remembers it.
+func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]processlog.LostEntry, error) {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	if w.stopped() == nil {
+		w.ask(nil) // it may not have been noticed here yet
+	}
+	if err := w.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
+		return nil, err
+	}
+	// His own note is read at once, so that its age is known from now on, whatever the database's clock does.
+	_, err := w.notes(ctx)
+	w.saw(troubleWitness, err)
+	loss := w.stopped()
+	if loss == nil {
+		return nil, nil
+	}
+	w.goOn(loss)
+	return loss.Lost, nil
+}

@@ -1,0 +1,61 @@
+package servers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		params map[string]string
+		alter  string
+		want   string
+	}{
+		"autocommit off":             {params: map[string]string{"autocommit": "0"}, want: "autocommit"},
+		"chained transactions":       {params: map[string]string{"completion_type": "1"}, want: "completion_type"},
+		"lenient sql_mode":           {params: map[string]string{"sql_mode": "''"}, want: "sql_mode"},
+		"key of equal letters":       {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL", want: "idempotent_id"},
+		"key too short":              {alter: "MODIFY idempotent_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", want: "idempotent_id"},
+		"key without four-byte text": {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL", want: "idempotent_id"},
+		"id too small":               {alter: "MODIFY id INT UNSIGNED NOT NULL AUTO_INCREMENT", want: "column id"},
+		"key not unique":             {alter: "DROP INDEX uk_idempotent_id", want: "UNIQUE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			if test.alter != "" {
+				w.Exec("ALTER TABLE common_process_log " + test.alter)
+			}
+			for _, pool := range harness.Pools {
+				cfg := w.Quick()
+				cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, test.params)))
+				_, err := compensator.New(t.Context(), cfg)
+				require.ErrorContains(t, err, test.want)
+			}
+		})
+	}
+}
+
+// MySQL has no such setting below 1, and takes 0 for that.
+func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	never := harness.WithParams(t, w.DSN, map[string]string{"innodb_lock_wait_timeout": "0"})
+	cfg.DB = w.Open(harness.Plain(never))
+	c, err := compensator.New(t.Context(), cfg)
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		require.ErrorContains(t, err, "innodb_lock_wait_timeout")
+	} else {
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	cfg.DB = w.Open(harness.Watched(never))
+	w.New(cfg) // connections of our own wait
+}
