@@ -204,17 +204,26 @@ func refusePanic(field string, err *error) {
 
 // draft validates an entry and fills in what it leaves open.
 func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
-	var problems []error
-	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
-	if err := validateType(e.BusinessType); err != nil {
-		problems = append(problems, err)
-	}
 	delay, err := e.delay()
+	if e.IdempotentID == "" {
+		e.IdempotentID = newIdempotentID()
+	}
+	problems := e.problems(c.cfg.MaxContent)
 	if err != nil {
 		problems = append(problems, err)
 	}
-	if e.IdempotentID == "" {
-		e.IdempotentID = newIdempotentID()
+	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
+	return processlog.Draft{
+		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
+		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay,
+	}, errors.Join(problems...)
+}
+
+// problems lists all that is wrong with an entry at once, but for when it is due.
+func (e *NewEntry) problems(maxContent int) (problems []error) {
+	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
+	if err := validateType(e.BusinessType); err != nil {
+		problems = append(problems, err)
 	}
 	if strings.HasSuffix(e.IdempotentID, " ") {
 		refuse("idempotent id", "ends with a space, which databases ignore when they compare")
@@ -230,17 +239,13 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 			refuse(f.name, reason)
 		}
 	}
-	if len(e.Content) > c.cfg.MaxContent {
-		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), c.cfg.MaxContent))
+	if len(e.Content) > maxContent {
+		refuse("content", fmt.Sprintf("%d bytes, at most %d", len(e.Content), maxContent))
 	}
 	if e.MaxProcessCount < 0 || e.MaxProcessCount > processlog.MaxCount {
 		refuse("max process count", fmt.Sprintf("%d: want 0 (the type's) or more", e.MaxProcessCount))
 	}
-	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
-	return processlog.Draft{
-		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
-		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay,
-	}, errors.Join(problems...)
+	return problems
 }
 
 func (o Options) delay() (time.Duration, error) {

@@ -225,7 +225,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if limit == 0 {
 		return 0
 	}
-	overdue, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit})
+	overdue, err := r.overdue(ctx, t, state, limit)
 	if err != nil {
 		return 0
 	}
@@ -233,11 +233,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if n == 0 {
 		return 0
 	}
-	want := make([]processlog.Wanted, n)
-	for i, o := range overdue[:n] {
-		want[i] = processlog.Wanted{ID: o.ID}
-	}
-	found, err := r.claims.claim(t, want, n)
+	found, err := r.claims.claim(t, unleased(overdue[:n]), n)
 	failpoint.Reach(failpoint.OverdueClaimed)
 	r.agenda.free(t, n-len(found.Mine))
 	if err != nil {
@@ -250,17 +246,27 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	return len(found.Mine)
 }
 
+// overdue lists entries of a type and state that are due for longer than the grace, and leased by nobody.
+func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
+	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit})
+	ids := make([]processlog.ID, len(page))
+	for i, e := range page {
+		ids[i] = e.ID
+	}
+	return ids, err
+}
+
 // countHanging claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
 // its last. Nothing of it runs.
 func (r *reconciler) countHanging() {
 	hanging := grouped.By(r.holdings.hanging(), func(a *attempt) *Type { return a.t })
 	for _, t := range hanging.Order {
-		var want []processlog.Wanted
+		var ids []processlog.ID
 		for _, a := range hanging.Groups[t] {
-			want = append(want, processlog.Wanted{ID: a.row.ID})
+			ids = append(ids, a.row.ID)
 		}
 		// No slot is asked for: the stuck handlers have them all, and no claim would ever meet their entries.
-		found, err := r.claims.claimOnly(t, want, len(want), true)
+		found, err := r.claims.claimOnly(t, unleased(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again
 		}

@@ -143,21 +143,7 @@ func checkRedisVersion(info string) error {
 }
 
 func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
-	var calls []scriptCall
-	var types []string // of each call
-	byType := grouped.By(items, func(a processlog.Announcement) string { return a.BusinessType })
-	for _, businessType := range byType.Order {
-		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
-			args := make([]any, 0, 3+2*len(chunk))
-			args = append(args, processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
-			for _, a := range chunk {
-				// As text: Lua's numbers are floats, in which great ids run together.
-				args = append(args, a.ID.String(), processlog.Remaining(a.In))
-			}
-			calls = append(calls, scriptCall{announceScript, []string{q.keys.due(businessType)}, args})
-			types = append(types, businessType)
-		}
-	}
+	calls, types := q.announcements(items, rules)
 	replies, err := q.run(ctx, calls)
 	left := &processlog.LeftOutError{}
 	for i, reply := range replies {
@@ -177,6 +163,24 @@ func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 		err = left
 	}
 	return newHeads, lost, wrapQueueError("announce", err)
+}
+
+// announcements are the calls that announce items, and the type of each call.
+func (q *Queue) announcements(items []processlog.Announcement, rules processlog.AnnounceRules) (calls []scriptCall, types []string) {
+	byType := grouped.By(items, func(a processlog.Announcement) string { return a.BusinessType })
+	for _, businessType := range byType.Order {
+		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
+			args := make([]any, 0, 3+2*len(chunk))
+			args = append(args, processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
+			for _, a := range chunk {
+				// As text: Lua's numbers are floats, in which great ids run together.
+				args = append(args, a.ID.String(), processlog.Remaining(a.In))
+			}
+			calls = append(calls, scriptCall{announceScript, []string{q.keys.due(businessType)}, args})
+			types = append(types, businessType)
+		}
+	}
+	return calls, types
 }
 
 // addIf adds a type, unless it is the one added last.
