@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/groupcommit"
@@ -22,6 +23,10 @@ const (
 	// database had for it; twice as long each time that happens again.
 	beatenPause = 50 * time.Millisecond
 
+	// laterKept is how many moments are remembered for a queue that may have lost them. An entry that is announced again has
+	// several.
+	laterKept = 16
+
 	// claimPace is how long a claim waits at most after the transaction of another has begun, unless there is more due than
 	// one takes. Claims of an entry or two that follow each other at once are each a transaction with a synced write, which
 	// the commits of the business wait for.
@@ -31,7 +36,7 @@ const (
 // scan is what the scanner knows of one type; agenda.mu guards it.
 type scan struct {
 	due      time.Time        // the next moment worth a claim; far away when nothing is known
-	later    time.Time        // the next one that was heard of besides; zero: none
+	later    []time.Time      // what was heard of, ahead, in order, laterKept at most
 	closed   time.Time        // no claim before, because the database refused one; zero: it did not
 	pace     groupcommit.Pace // of the claims' transactions
 	heard    int              // how often due may have changed: an answer that was asked for before is out of date
@@ -78,6 +83,7 @@ func (scan *scan) holdBack() time.Duration {
 // hear takes note of a due moment, and reports whether it is the earliest so far.
 func (scan *scan) hear(due time.Time) bool {
 	scan.heard++
+	scan.keep(due)
 	return scan.sooner(due)
 }
 
@@ -92,19 +98,26 @@ func (scan *scan) sooner(due time.Time) bool {
 		due = scan.closed
 	}
 	if !due.Before(scan.due) {
-		scan.keep(due)
 		return false
 	}
-	scan.keep(scan.due)
 	scan.due = due
 	return true
 }
 
-// keep remembers a moment behind the next one, for as long as nobody else may: see next.
+// keep remembers a moment, for as long as nobody else may: see next.
 func (scan *scan) keep(due time.Time) {
-	if scan.later.IsZero() || due.Before(scan.later) {
-		scan.later = due
+	place, _ := slices.BinarySearchFunc(scan.later, due, time.Time.Compare)
+	if place < laterKept {
+		scan.later = slices.Insert(scan.later[:min(len(scan.later), laterKept-1)], place, due)
 	}
+}
+
+// begin takes note of a claim that begins: what is known to be due is its own. Another one is for what is heard from here on.
+func (scan *scan) begin(now time.Time) claimBegan {
+	scan.claiming++
+	scan.due = now.Add(2 * peekInterval)
+	scan.later = slices.DeleteFunc(scan.later, func(due time.Time) bool { return !now.Before(due) })
+	return scan.claimBegan
 }
 
 // ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
@@ -152,10 +165,9 @@ func (scan *scan) next(got claimResult) {
 	due := time.Now().Add(wait)
 	// A queue that was asked says again what comes next. One that is away, or has lost it, does not, and the database
 	// tells only what is due (G17).
-	if got.blind && !scan.later.IsZero() && scan.later.Before(due) {
-		due = scan.later
+	if got.blind && len(scan.later) > 0 && scan.later[0].Before(due) {
+		due = scan.later[0]
 	}
-	scan.later = time.Time{}
 	scan.sooner(due)
 }
 

@@ -88,10 +88,7 @@ func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.W
 		if n == 0 {
 			return
 		}
-		scan.claiming++
-		// What is known to be due is this claim's. A second one is for what is heard from here on.
-		scan.due = now.Add(2 * peekInterval)
-		began := scan.claimBegan
+		began := scan.begin(now)
 		claims.Go(func() { s.claim(t, n, began) })
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -186,18 +187,60 @@ func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *test
 	require.False(t, e.agenda.hasBacklog(typ))
 }
 
-// A queue that is away, or has lost a type, does not say again when the next entry comes; whoever was told of it has to keep
-// it beside the claims that come before.
-func TestMomentThatNobodySaysAgainIsKept(t *testing.T) {
-	for _, blind := range []bool{true, false} {
-		e, typ := waiting(t, 0)
-		scan := e.agenda.scans[typ.Name]
-		far, heard := time.Now().Add(2*peekInterval), time.Now().Add(peekInterval)
-		scan.due = far
-		e.agenda.expect(typ.Name, time.Until(heard))
-		e.agenda.expect(typ.Name, 0)
-		scan.claiming, scan.due = 1, far // as step begins a claim
-		e.agenda.claimEnded(typ, claimResult{blind: blind, next: processlog.Never}, scan.claimBegan)
-		require.Equal(t, blind, scan.due.Before(far), "the queue has been asked, or not")
+// A queue that is away, or has lost a type, does not say again when the next entries come; whoever was told of them has to
+// keep it beside the claims that come before.
+func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
+	const moments = 16
+	const apart = peekInterval / moments
+	e, typ := waiting(t, 0)
+	scan := e.agenda.scans[typ.Name]
+	start := time.Now()
+	for i := moments; i > 0; i-- { // each before the last one, which gives way to it
+		e.agenda.expect(typ.Name, time.Duration(i)*apart)
 	}
+	scan.begin(start)
+	ended := func(blind bool) {
+		e.agenda.claimEnded(typ, claimResult{blind: blind, next: processlog.Never}, scan.claimBegan)
+	}
+	ended(false)
+	require.True(t, scan.due.After(start.Add(peekInterval)), "a queue that was asked has the last word")
+	for i := range moments {
+		next := start.Add(time.Duration(i+1) * apart)
+		ended(true)
+		require.False(t, scan.due.Before(next))
+		require.True(t, scan.due.Before(next.Add(apart)), "moment %d is forgotten", i)
+		scan.begin(scan.due)
+	}
+}
+
+func TestMoreMomentsThanAreKeptLeaveTheNextOnes(t *testing.T) {
+	scan := &scan{}
+	now := time.Now()
+	for i := range 3 * laterKept {
+		scan.keep(now.Add(time.Duration(i*7%(3*laterKept)) * time.Second))
+	}
+	require.Len(t, scan.later, laterKept)
+	for i, due := range scan.later {
+		require.Equal(t, now.Add(time.Duration(i)*time.Second), due)
+	}
+}
+
+// forgetful is a Queue that has lost its entries.
+type forgetful struct{ processlog.Queue }
+
+func (forgetful) Peek(_ context.Context, types []string) ([]time.Duration, []string, error) {
+	return slices.Repeat([]time.Duration{processlog.Never}, len(types)), types, nil
+}
+
+func TestQueueThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
+	e, typ := waitingOn(t, 0, Config{Queue: forgetful{}})
+	e.announcer.health.probed(nil)
+	scan := e.agenda.scans[typ.Name]
+	scan.begin(time.Now())
+	scan.claiming = 0
+	e.agenda.expect(typ.Name, peekInterval)
+	e.scanner.look(t.Context()) // has the database asked now
+	scan.begin(time.Now())
+	e.agenda.claimEnded(typ, claimResult{blind: true, next: processlog.Never}, scan.claimBegan)
+	require.LessOrEqual(t, time.Until(scan.due), peekInterval)
 }

@@ -235,9 +235,18 @@ func reconciling() []mutant {
 			name: "displaced-moment-forgotten", oracle: lateness,
 			what: "a due moment that was heard of is forgotten for an earlier one while the queue, which would say it again, has lost it",
 			edits: []edit{
-				{"internal/engine/scan.go", "	scan.keep(scan.due)\n", ""},
+				{"internal/engine/scan.go", "	scan.keep(due)\n	return scan.sooner(due)", "	return scan.sooner(due)"},
 			},
-			sees: tests("TestMomentThatNobodySaysAgainIsKept"),
+			sees: tests("TestMomentsThatNobodySaysAgainAreKept"),
+		},
+		{
+			name: "one-moment-kept", oracle: lateness,
+			what: "of the due moments that were heard of while the queue has lost them only the next one is remembered",
+			edits: []edit{
+				{"internal/engine/scan.go", "laterKept = 16\n", "laterKept = 1\n"},
+				{"internal/engine/scan.go", "	if place < laterKept {", "	if place < 1 {"},
+			},
+			sees: tests("TestMomentsThatNobodySaysAgainAreKept"),
 		},
 		{
 			name: "drained-hides-overflow", oracle: lateness,

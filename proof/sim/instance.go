@@ -31,7 +31,8 @@ type instance struct {
 	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
 
-	lossSeen time.Time      // when it stopped because the database had gone back; guarded by oracle.mu, as the next
+	compared time.Time      // when the database last answered what it keeps; guarded by oracle.mu, as the next ones
+	lossSeen time.Time      // of that, by what it stopped because the database had gone back
 	newest   processlog.Row // what it was last told it had claimed
 	owed     processlog.Row // what the database has lost of that, until it notices
 

@@ -85,7 +85,8 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 		o.failLocked("G19: instance %d stopped: %v; the database has lost nothing", n.number, loss)
 	}
 	o.sights[sawLoss]++
-	n.lossSeen, n.owed = time.Now(), processlog.Row{}
+	// What it was answered may have been long on its way: of a loss since then it says nothing.
+	n.lossSeen, n.owed = n.compared, processlog.Row{}
 }
 
 // noted takes note of what a person says.

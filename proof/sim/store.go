@@ -142,6 +142,7 @@ func (s *gatedStore) Load(ctx context.Context, ids []compensator.EntryID) (rows 
 func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (versions []processlog.Version, err error) {
 	err = s.from.step(ctx, classRead, "versions", string(make(args, 0, 32).ids(ids)), func() (err error) {
 		versions, err = s.store.Versions(ctx, ids)
+		s.from.w.oracle.note(func(*oracle) { s.from.compared = time.Now() })
 		return err
 	})
 	if err != nil {

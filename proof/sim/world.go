@@ -316,13 +316,21 @@ func (w *world) hangUpTheDead() {
 
 // someoneWorks starts an instance if none is left that runs, and handles every type.
 func (w *world) someoneWorks() {
-	for _, n := range w.living() {
-		if n.runs && n.handlesAll() {
-			return
-		}
+	if w.worker() != nil {
+		return
 	}
 	for !w.launch(true).handlesAll() {
 	}
+}
+
+// worker is the last instance that runs, and handles every type; nil: none does.
+func (w *world) worker() (last *instance) {
+	for _, n := range w.living() {
+		if n.runs && n.handlesAll() {
+			last = n
+		}
+	}
+	return last
 }
 
 // asWorld has the world's own goroutine do something at its next turn.
@@ -407,14 +415,10 @@ func (w *world) end() {
 // fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
 // it may.
 func (w *world) fillEverySlot() {
-	runners := w.living()
 	var last *instance
-	for _, n := range runners {
-		if n.runs && n.handlesAll() {
-			last = n
-		}
-	}
-	for _, n := range runners {
+	// A handler that kills its process may have returned this instant: somebody starts another one.
+	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
+	for _, n := range w.living() {
 		if n != last {
 			n.mustEndWell.Store(true)
 			w.retire(n)
