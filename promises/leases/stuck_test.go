@@ -37,7 +37,7 @@ func TestSuspectHoldsItsLaneUntilItsOutcomeIsStored(t *testing.T) {
 // stuckOn registers a type whose handler never returns in time, and runs an instance with one entry of it.
 func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *harness.Calls, g *harness.Gate) {
 	t.Helper()
-	cfg.Lease, cfg.StopTimeout = time.Second, 300*time.Millisecond
+	cfg.StopTimeout = 300 * time.Millisecond
 	c = w.New(cfg)
 	g, ran = harness.NewGate(), new(harness.Calls)
 	g.OpenAtEnd(t)
@@ -57,6 +57,7 @@ func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compens
 func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
 		c, id, ran, _ := stuckOn(t, w, cfg)
 		w.WaitState(id, compensator.Dead) // nobody else is there to run it
 		require.Equal(t, 1, ran.Of(id), "no second goroutine hangs")
@@ -98,6 +99,7 @@ func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Second
 		_, id, ran, g := stuckOn(t, w, cfg)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count=2") == 1 }, "a lease is lost")
 		g.Open()
@@ -135,6 +137,7 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		other := w.New(cfg)
 		_, ranElsewhere := harness.Numbered(t, other, "close_order", compensator.TypeConfig{}, nil)
+		cfg.Lease = time.Second
 		_, id, ran, _ := stuckOn(t, w, cfg)
 		w.Run(other)
 		w.WaitState(id, compensator.Succeeded)
@@ -262,6 +265,7 @@ func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	stop := w.Run(other)
 	w.WaitState(id, compensator.Retrying)
 	require.NoError(t, stop())
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE next_at<"+harness.NowMillis) == 1 }, "it is due again")
 	w.AwaitMoreClaims(proxy)
 	require.Zero(t, w.Count("common_process_log WHERE delivery_count>0"), "it is left to others for a lease")
 	w.Run(other)
