@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -217,6 +219,93 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	assert.EqualValues(t, recorded, ran.Load())
 	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // the table is dropped there
 	require.NoError(t, err)
+}
+
+// TestKillCommits: on Galera KILL commits the transaction it is sent in, also one that fails. It is to the library as DDL is:
+// what was recorded before stands, and nothing follows.
+func TestKillCommits(t *testing.T) {
+	for pool, watched := range pools {
+		t.Run(pool, func(t *testing.T) {
+			db := open(t, nodes(t)[0], watched)
+			log := table(t, db)
+			effects := log + "_effects"
+			_, err := db.Exec("CREATE TABLE " + effects + " (what VARCHAR(20) PRIMARY KEY)")
+			require.NoError(t, err)
+			t.Cleanup(func() { _, _ = db.Exec("DROP TABLE " + effects) })
+			c, err := compensator.New(t.Context(), compensator.Config{DB: db, Table: log})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, c.Close()) })
+			record := func(ctx context.Context, tx compensator.Tx) error {
+				_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Options: compensator.Options{Delay: time.Hour}})
+				return err
+			}
+			rollback := errors.New("roll back")
+			kill := func(ctx context.Context, tx compensator.Tx, what string) error {
+				assert.NoError(t, record(ctx, tx))
+				_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" VALUES (?)", what)
+				assert.NoError(t, err)
+				_, err = tx.ExecContext(ctx, "KILL QUERY 0") // there is none
+				assert.EqualValues(t, 1094, mysqlerr.Number(err))
+				assert.ErrorIs(t, record(ctx, tx), compensator.ErrNoTransaction)
+				return rollback
+			}
+			require.ErrorIs(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				err := kill(ctx, tx, "ours")
+				_, after := tx.ExecContext(ctx, "INSERT INTO "+effects+" VALUES ('after')")
+				assert.ErrorIs(t, after, compensator.ErrNoTransaction)
+				return err
+			}), rollback)
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			require.ErrorIs(t, kill(t.Context(), tx, "the caller's"), rollback)
+			_ = tx.Rollback()
+			var entries, before, after int
+			require.NoError(t, db.QueryRow("SELECT (SELECT COUNT(*) FROM "+log+"), COUNT(*), COALESCE(SUM(what='after'), 0) FROM "+effects).Scan(&entries, &before, &after))
+			assert.Equal(t, []int{2, 2, 0}, []int{entries, before, after}, "what came before is committed, although it was rolled back")
+		})
+	}
+}
+
+// TestReadOnlyMemberTellsTransactionsAndTakesNothing: a secondary of Group Replication answers the probe as any server does,
+// and a Record that reaches it fails, on a plain pool naming the remedy.
+func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
+	primary, member := open(t, nodes(t)[0], false), nodes(t)[1]
+	log := table(t, primary)
+	replicated(t, member, log)
+	for pool, watched := range pools {
+		t.Run(pool, func(t *testing.T) {
+			db := open(t, member, watched)
+			store, err := compensator.OpenStore(t.Context(), db, log)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			defer conn.Close()
+			draft := processlog.Draft{BusinessType: "plain", IdempotentID: "1"}
+			require.ErrorIs(t, store.Probe(t.Context(), conn), processlog.ErrNoTransaction)
+			_, err = store.Insert(t.Context(), conn, []processlog.Draft{draft}, false)
+			require.ErrorIs(t, err, processlog.ErrNoTransaction)
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			for range 2 {
+				require.NoError(t, store.Probe(t.Context(), tx))
+			}
+			_, err = store.Insert(t.Context(), tx, []processlog.Draft{draft}, false)
+			require.True(t, mysqlerr.IsReadOnly(err), "%v", err)
+			assert.Equal(t, !watched, strings.Contains(err.Error(), "rejectReadOnly=true"), "%v: a Connector gives the connection up by itself", err)
+			_ = tx.Rollback()
+			_, err = compensator.New(t.Context(), compensator.Config{DB: db, Table: log})
+			require.ErrorContains(t, err, "read-only replica")
+		})
+	}
+}
+
+func replicated(t *testing.T, dsn, name string) {
+	db := open(t, dsn, false)
+	require.Eventually(t, func() bool {
+		var n int
+		return db.QueryRow("SELECT COUNT(*) FROM "+name+"_meta").Scan(&n) == nil && n > 0
+	}, time.Minute, 20*time.Millisecond)
 }
 
 func serverUUID(t *testing.T, db *sql.DB) (uuid string) {
