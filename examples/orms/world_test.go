@@ -63,15 +63,20 @@ func newWorld(t *testing.T, db *sql.DB, o orm) *world {
 }
 
 func openPlain(t *testing.T) *sql.DB {
-	return openDB(t, func(c driver.Connector) driver.Connector { return c })
+	return openDB(t, unwatched)
 }
+
+func unwatched(c driver.Connector) driver.Connector { return c }
 
 func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector) }
 
-func openDB(t *testing.T, wrap func(driver.Connector) driver.Connector) *sql.DB {
+func openDB(t *testing.T, wrap func(driver.Connector) driver.Connector, change ...func(*mysql.Config)) *sql.DB {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
+	for _, c := range change {
+		c(cfg)
+	}
 	connector, err := mysql.NewConnector(cfg)
 	require.NoError(t, err)
 	db := sql.OpenDB(wrap(connector))
