@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,8 +194,18 @@ func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row
 }
 
 // caughtUp is inOwn on a node that shows all that was committed on any other before. Inside a transaction nothing would
-// be waited for.
-func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) error {
+// be waited for, so a connection is held for both; each that has broken in the pool is thrown away, which package sql does
+// by itself for a transaction alone.
+func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
+	for range s.pool().Stats().OpenConnections + 1 {
+		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transaction) error) error {
 	conn, err := s.pool().Conn(ctx)
 	if err != nil {
 		return err

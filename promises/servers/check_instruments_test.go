@@ -27,6 +27,7 @@ type lie struct {
 	begin  func(driver.TxOptions) driver.TxOptions                  // what it makes of a BEGIN
 	result func(insert bool, id, rows int64) (gotID, gotRows int64) // what it answers
 	fail   func(query string) error                                 // what it refuses
+	breaks func(query string) bool                                  // what meets a connection that has broken in the pool
 }
 
 type liar struct {
@@ -67,6 +68,9 @@ func (c liar) ExecContext(ctx context.Context, query string, args []driver.Named
 }
 
 func (c liar) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.lie.breaks != nil && c.lie.breaks(query) {
+		_ = c.Conn.Close()
+	}
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.retell(query), args)
 }
 
@@ -319,5 +323,34 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 		_, err := compensator.New(t.Context(), cfg)
 		require.ErrorContains(t, err, "once")
 		w.New(cfg)
+	}
+}
+
+// TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool: it is asked after a COMMIT whose answer was lost, when more than
+// that connection may have broken. The server is one that passes for a node.
+func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
+	t.Parallel()
+	for pool, watched := range map[string]bool{"connector": true, "plain": false} {
+		t.Run(pool, func(t *testing.T) {
+			t.Parallel()
+			const wait = "SET STATEMENT wsrep_sync_wait=15 FOR SELECT 1"
+			var broken atomic.Bool
+			node := replies("SHOW VARIABLES WHERE Variable_name IN ('log_bin'", "SELECT 'wsrep_on', 'ON' FROM DUAL WHERE 'log_bin' IN ('log_bin'", wait, "SELECT 1")
+			node.breaks = func(query string) bool { return query == wait && broken.CompareAndSwap(true, false) }
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(lying(w.DSN, node, watched))
+			c := w.New(cfg)
+			var receipt *compensator.Receipt
+			w.InTx(w.DB, func(tx *sql.Tx) {
+				var err error
+				receipt, err = c.Record(t.Context(), tx, harness.Untyped(1)...)
+				require.NoError(t, err)
+			})
+			broken.Store(true)
+			_, err := c.Resolve(t.Context(), receipt.ID())
+			require.NoError(t, err)
+			require.False(t, broken.Load(), "the node was waited for")
+		})
 	}
 }
