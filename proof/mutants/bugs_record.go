@@ -196,6 +196,14 @@ func recording() []mutant {
 			sees: tests("TestUnknownCommitIsResolvedToWhatHappened"),
 		},
 		{
+			name: "resolve-on-one-connection", oracle: producers,
+			what: "Resolve on Galera gives up at the first connection of the pool that has broken unseen",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "!errors.Is(err, driver.ErrBadConn) {\n			break", "!errors.Is(err, driver.ErrBadConn) || true {\n			break"},
+			},
+			sees: tests("TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool"),
+		},
+		{
 			name: "other-type-is-a-duplicate", oracle: safety,
 			what: "an idempotent id that an entry of another type has counts as a duplicate: the second event has no entry, and nobody is told",
 			edits: []edit{
