@@ -27,7 +27,7 @@ func claiming() []mutant {
 				{"internal/sqlstore/claim.go", "case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):", "case row.DueIn > 0 || false:"},
 				{"compensatortest/memory/claim.go", "case before.DueIn > 0 || before.LeaseLeft > 0 && !own:", "case before.DueIn > 0 || false && !own:"},
 			},
-			sees: tests("TestEntryTwiceOnItsWayRunsOnce", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300").and(model, "m:queue-trusted"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300").and(model, "m:queue-trusted"),
 		},
 		{
 			name: "claim-without-version", oracle: duplicates,

@@ -100,7 +100,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"scanner.go", "	loops.Go(func() { c.engine.Reconcile(claiming) })\n", ""},
 			},
-			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler", "TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns").and(simulation, "300").and(model, "m:no-reconciler").and(crash, "commit-done"),
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(model, "m:no-reconciler").and(crash, "commit-done"),
 		},
 		{
 			name: "reconciler-announces-nothing", oracle: lateness,
