@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	}
 }
 
+// outcomeRetry is when what has failed comes due again.
+const outcomeRetry = time.Hour
+
 // steps notes in which order things happen.
 type steps struct {
 	mu    sync.Mutex // guards taken
@@ -58,14 +62,17 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue notes when it is told of outcomes.
+// toldQueue notes when it is told of outcomes. What a claim puts back for a moment is none: it has failed, or the database
+// does not find the entry due yet, whose clock is not the queue's.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps
 }
 
 func (q *toldQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
-	q.steps.take("queue told")
+	if slices.ContainsFunc(items, func(o processlog.QueueOutcome) bool { return o.Remove || o.In > outcomeRetry/2 }) {
+		q.steps.take("queue told")
+	}
 	return q.Queue.Settle(ctx, businessType, items)
 }
 
@@ -80,12 +87,19 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 			require.NoError(t, err)
 			var sequence steps
 			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // the queue's, not a poll's
+			var claims atomic.Int64
+			store.OnClaim = func() error { // the first one puts the entry back
+				if claims.Add(1) == 1 {
+					return errors.New("deadlock")
+				}
+				return nil
+			}
 			store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
 				defer sequence.take("outcome stored")
 				return settle()
 			}
 			c := w.New(cfg)
-			_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, func(*compensator.Entry, int) error { return verdict })
+			_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(outcomeRetry)}, func(*compensator.Entry, int) error { return verdict })
 			w.Run(c)
 			w.RecordDelayed(c, 50*time.Millisecond)
 			w.Eventually(func() bool { return len(sequence.list()) >= 2 }, "the outcome is stored and the queue told")
