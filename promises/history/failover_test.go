@@ -46,8 +46,19 @@ func newFailover(t *testing.T) *failover {
 // happens kills the primary and promotes the replica.
 func (f *failover) happens() {
 	f.T.Helper()
+	f.dies()
+	f.succeeds()
+}
+
+// dies kills the primary.
+func (f *failover) dies() {
 	f.proxy.Refuse()
 	f.primary.Kill()
+}
+
+// succeeds promotes the replica.
+func (f *failover) succeeds() {
+	f.T.Helper()
 	f.replica.Promote(f.T)
 	f.proxy.Retarget(f.replica.Addr())
 	f.proxy.Heal()

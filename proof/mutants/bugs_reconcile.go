@@ -38,6 +38,22 @@ func reconciling() []mutant {
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
 		},
 		{
+			name: "reconnected-without-asking", oracle: safety,
+			what: "what a claim has brought over a new connection, or after one that failed, starts before the database was asked what it has kept",
+			edits: []edit{
+				{"internal/engine/witness.go", "	return w.doubted.Load() || own != w.own.Load()\n", "	return false && own != w.own.Load()\n"},
+			},
+			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn"),
+		},
+		{
+			name: "claims-trusted", oracle: safety,
+			what: "what a claim has brought starts whatever is known of the database: only rounds of the reconciler ask",
+			edits: []edit{
+				{"internal/engine/claims.go", "	if err == nil && !c.witness.trusts(found.Mine, asked) {\n", "	if err == nil && false && !c.witness.trusts(found.Mine, asked) {\n"},
+			},
+			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn"),
+		},
+		{
 			name: "loss-noticed-but-records-go-on", oracle: safety,
 			what: "a process that knows that the database has gone back goes on recording there",
 			edits: []edit{

@@ -1,0 +1,121 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// lone is a process with a type of its own, in which no round of the reconciler comes after the first: what it notices
+// it notices as it claims.
+type lone struct {
+	*compensator.Compensator
+	db      *sql.DB
+	name    string // of its type
+	waiting compensator.EntryID
+	begun   chan struct{} // the first round is over
+	settled chan struct{}
+	noticed chan struct{}
+	starts  atomic.Int64
+}
+
+func (f *failover) lone(name string, db *sql.DB) *lone {
+	f.T.Helper()
+	l := &lone{db: db, name: name, settled: make(chan struct{}, 100), noticed: make(chan struct{})}
+	cfg := f.Quick()
+	cfg.DB, l.begun = db, make(chan struct{}, 100)
+	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace = time.Hour, time.Hour, time.Minute
+	cfg.Observer = compensator.Observer{
+		Reconciled:     func(compensator.ReconciledEvent) { l.begun <- struct{}{} },
+		AttemptStarted: func(compensator.AttemptEvent) { l.starts.Add(1) },
+		Settled:        func(compensator.SettledEvent) { l.settled <- struct{}{} },
+		HistoryLost:    func(*compensator.LossError) { close(l.noticed) },
+	}
+	l.Compensator = f.New(cfg)
+	_, err := compensator.Handle(l.Compensator, name, func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+	require.NoError(f.T, err)
+	return l
+}
+
+// record records an entry of its type in a transaction of its own.
+func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, error) {
+	t.Helper()
+	tx, err := l.db.Begin()
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	receipt, err := l.Record(t.Context(), tx, compensator.NewEntry{BusinessType: l.name, Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
+	if err != nil {
+		return compensator.EntryID{}, err
+	}
+	require.NoError(t, tx.Commit())
+	receipt.Committed()
+	return receipt.ID(), nil
+}
+
+// The first claim after a failover comes over a new connection, or after one that has failed: the database is asked before
+// what it brought starts, and no round of the reconciler has to come for that.
+func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
+	t.Parallel()
+	f := newFailover(t)
+	f.WithRedis()
+	person := f.service(false, false)
+	// An idle process finds its connections dead and opens new ones, with no error that it could see. On a plain pool,
+	// whose connections are not the library's, a round of the reconciler notices, and none comes here.
+	idle := f.lone("idle", f.Open(harness.Watched(f.DSN)))
+	all := []*lone{idle}
+	// A busy one claims again and again what somebody holds, until a claim fails. What is held is free once the primary
+	// has gone.
+	held := f.Begin(f.DB)
+	for name, pool := range harness.Pools {
+		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))
+		l.waiting = f.InsertDue(l.name, len(all)+1, 1)[0]
+		_, err := held.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", l.waiting.Row())
+		require.NoError(t, err)
+		all = append(all, l)
+	}
+	for _, l := range all {
+		f.Run(l.Compensator)
+		f.Wait(l.begun, "its first round")
+	}
+	var err error
+	idle.waiting, err = idle.record(t, time.Hour)
+	require.NoError(t, err)
+	f.replica.Lag(t, f.primary)
+	for _, l := range all {
+		_, err := l.record(t, 0)
+		require.NoError(t, err)
+		f.Wait(l.settled, "the success that will be lost")
+		require.EqualValues(t, 1, l.starts.Load())
+	}
+
+	f.dies()
+	for _, l := range all[1:] {
+		f.Eventually(func() bool { return len(l.Health(t.Context()).Troubles) > 0 }, "a claim of %s fails", l.name)
+	}
+	f.succeeds()
+	require.NoError(t, person.Reschedule(t.Context(), idle.waiting, 0))
+	for _, l := range all {
+		f.Wait(l.noticed, l.name+" notices the loss")
+	}
+	for _, l := range all {
+		_, err := l.record(t, 0)
+		require.ErrorIs(t, err, compensator.ErrHistoryLost)
+		require.Equal(t, compensator.Pending, f.State(l.waiting))
+		assert.EqualValues(t, 1, l.starts.Load(), "%s starts nothing from the promotion on", l.name)
+	}
+
+	for _, l := range all {
+		_, err := l.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "the old primary is gone"})
+		require.NoError(t, err)
+		f.WaitState(l.waiting, compensator.Succeeded)
+		assert.EqualValues(t, 2, l.starts.Load(), l.name)
+	}
+}
