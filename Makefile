@@ -54,6 +54,7 @@ check: ## format, vet, lint and build every module
 		(cd $$dir && $(GO) build -o /dev/null ./... && $(GO) vet ./... && $(staticcheck) ./...); \
 	done
 	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
+	$(GO) vet -tags engines ./... && $(staticcheck) -tags engines ./...
 
 .PHONY: demo
 demo: ## run the quickstart

@@ -146,7 +146,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 	},
 	"value that cannot be encoded": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
 		channels, err := compensator.Declare[chan int](c, "close_order", compensator.TypeConfig{})
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		_, err = channels.Record(t.Context(), tx, nil, compensator.Options{})
 		return err
 	},
@@ -158,21 +158,34 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB, cfg.MaxContent = db, 1000
+		ended := make(chan error, 1)
+		cfg.Observer.AttemptEnded = func(e compensator.AttemptEvent) { ended <- e.Err }
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+		require.NoError(t, err)
+		handled := make(chan func(tx compensator.Tx) error, 1)
+		pays, err := compensator.HandleTx(c, "pay_order", func(_ context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
+			return (<-handled)(tx)
+		}, compensator.TypeConfig{MaxProcessCount: 1})
+		require.NoError(t, err)
+		w.Run(c)
 		for name, refused := range refusedEntries {
 			for _, savepoint := range []bool{false, true} {
 				work := func(tx compensator.Tx) error {
-					w.Effect(tx, name)
-					_, err := tx.ExecContext(t.Context(), "SAVEPOINT before_the_entry")
-					require.NoError(t, err)
-					require.ErrorAs(t, refused(t, c, orders, tx), new(*compensator.FieldError))
+					_, err := tx.ExecContext(t.Context(), "INSERT INTO effects (what) VALUES (?)", name)
+					assert.NoError(t, err)
+					_, err = tx.ExecContext(t.Context(), "SAVEPOINT before_the_entry")
+					assert.NoError(t, err)
+					assert.ErrorAs(t, refused(t, c, orders, tx), new(*compensator.FieldError))
 					if savepoint {
 						_, err = tx.ExecContext(t.Context(), "ROLLBACK TO before_the_entry")
 					}
 					return err
 				}
 				errs := map[string]error{"closure": c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })}
+				handled <- work
+				w.PutThrough(db, pays, 1, compensator.Options{})
+				errs["handler"] = harness.Next(t, ended)
 				if strings.HasSuffix(t.Name(), "/connector") {
 					tx := w.Begin(db)
 					require.NoError(t, work(tx))
@@ -192,7 +205,7 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 				}
 			}
 		}
-		assert.Zero(t, w.Count("common_process_log"))
+		assert.Zero(t, w.Count("common_process_log WHERE business_type<>'pay_order'"))
 	})
 }
 

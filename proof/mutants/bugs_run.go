@@ -115,7 +115,7 @@ func running() []mutant {
 				{"internal/engine/picker.go", "	case held != nil && !stuck, stuck &&", "	case held != nil && stuck &&"},
 				{"internal/engine/holdings.go", "if run.Err() != nil || h.held[a.holding()] != nil ||", "if run.Err() != nil ||"},
 			},
-			sees: tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),
+			sees: tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300").and(model, "m:holder-claims-again"),
 		},
 		{
 			name: "lease-counted-from-its-answer", oracle: duplicates,
@@ -131,7 +131,7 @@ func running() []mutant {
 			edits: []edit{
 				{"internal/engine/dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.holdings.leaveQuarantine(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
 			},
-			sees: tests("TestSuspectHoldsItsLaneUntilItsOutcomeIsStored").and(simulation, "1000"),
+			sees: tests("TestSuspectHoldsItsLaneUntilItsOutcomeIsStored").and(simulation, "1000").and(model, "m:lane-left-at-return"),
 		},
 		{
 			name: "suspects-run-with-all", oracle: safety,
@@ -242,7 +242,7 @@ func running() []mutant {
 				{"internal/engine/picker.go", "	case stuck, row.DeliveryCount == crashBudget:\n", "	case row.DeliveryCount == crashBudget:\n"},
 				{"internal/engine/holdings.go", "|| h.held[a.holding()] != nil ||", "|| h.held[a.holding()] != nil && !h.held[a.holding()].stuck ||"},
 			},
-			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
+			sees: tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300").and(model, "m:stuck-claims-again"),
 		},
 		{
 			name: "cancelled-after-timeout-run-again", oracle: duplicates,

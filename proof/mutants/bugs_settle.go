@@ -178,6 +178,14 @@ func settling() []mutant {
 			sees: tests("TestEntriesRunOnTheNewPrimaryAfterASwitchover/connector"),
 		},
 		{
+			name: "remedy-untold", oracle: lateness,
+			what: "where a plain pool stays on a server that has become read-only nothing says what would help",
+			edits: []edit{
+				{"internal/sqlstore/mysql.go", "	if s.own != nil || !mysqlerr.IsReadOnly(err) ||", "	if err != nil || !mysqlerr.IsReadOnly(err) ||"},
+			},
+			sees: tests("TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp"),
+		},
+		{
 			name: "dead-loans-returned", oracle: lateness,
 			what: "a borrowed connection that turned out dead goes back into the user's pool, and is lent again",
 			edits: []edit{
