@@ -1,0 +1,178 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// breakable is a process some of whose statements can be broken.
+type breakable struct {
+	*harness.World
+	c       *compensator.Compensator
+	proxy   *faultproxy.MySQL
+	queue   *muteQueue
+	held    *harness.Gate
+	plain   *compensator.Type[harness.Order]
+	holding *compensator.Type[harness.Order]
+	inTx    *compensator.Type[harness.Order]
+}
+
+// muteQueue notifies nobody while it is broken.
+type muteQueue struct {
+	processlog.Queue
+	broken atomic.Bool
+}
+
+func (q *muteQueue) Notify(ctx context.Context, businessTypes []string) error {
+	if q.broken.Load() {
+		return errors.New("the channel is forbidden")
+	}
+	return q.Queue.Notify(ctx, businessTypes)
+}
+
+func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
+	b := &breakable{World: harness.NewWorld(t).WithRedis(), held: harness.NewGate()}
+	queue, err := redisqueue.Open(b.Redis, b.Name)
+	require.NoError(t, err)
+	b.queue = &muteQueue{Queue: queue}
+	cfg := b.Quick()
+	b.proxy, cfg.DB = b.Proxied(watched)
+	cfg.Redis, cfg.Queue = nil, b.queue
+	lines := harness.LogInto(&cfg)
+	b.c = b.New(cfg)
+	b.plain, _ = harness.Numbered(t, b.c, "plain", compensator.TypeConfig{}, nil)
+	b.holding, err = compensator.Handle(b.c, "holding", func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return b.held.PassDeaf(e) }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	b.inTx = harness.Transactional(t, b.c, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+	b.Run(b.c)
+	b.held.OpenAtEnd(t)
+	return b, lines
+}
+
+// breaks makes requests fail from now on.
+func (b *breakable) breaks(matches ...faultproxy.Match) {
+	for _, match := range matches {
+		b.proxy.Arm(faultproxy.Rule{Match: match, Fault: faultproxy.DropRequest})
+	}
+}
+
+// record records an entry in a transaction of the library's own, whose end is seen on every pool.
+func (b *breakable) record(businessType string, delay time.Duration) {
+	b.T.Helper()
+	require.NoError(b.T, b.c.InTx(b.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := b.c.Record(ctx, tx, compensator.NewEntry{BusinessType: businessType, Content: []byte("{}"), Options: compensator.Options{Delay: delay}})
+		return err
+	}))
+}
+
+var releases = faultproxy.Contains("delivery_count=delivery_count-1")
+
+// claims and readsBack match the reading of whole rows, locked and as they are.
+func claims(r faultproxy.Request) bool { return readsRows(r) && strings.Contains(r.Text, "FOR UPDATE") }
+func readsBack(r faultproxy.Request) bool {
+	return readsRows(r) && !strings.Contains(r.Text, "FOR UPDATE")
+}
+
+func readsRows(r faultproxy.Request) bool {
+	return r.Runs() && strings.Contains(r.Text, "content") && strings.Contains(r.Text, "WHERE id IN (")
+}
+
+// troubles are the ways in which the library's own work fails, by a name.
+var troubles = map[string]struct {
+	what    string
+	breaks  func(b *breakable)
+	provoke func(b *breakable, n int) // again and again
+	watched bool                      // not to be told from others on a plain pool
+}{
+	"claim": {what: "entries could not be claimed", breaks: func(b *breakable) {
+		b.breaks(claims)
+		b.record("plain", 100*time.Millisecond)
+	}},
+	"release": {what: "leases could not be given back", breaks: func(b *breakable) {
+		b.breaks(claims, releases)
+		b.record("plain", 100*time.Millisecond)
+	}},
+	"renew": {what: "leases could not be renewed", breaks: func(b *breakable) {
+		b.breaks(faultproxy.Contains("SET lease_until="))
+		b.Put(b.holding, 1, compensator.Options{})
+	}},
+	"store": {what: "outcomes could not be stored", breaks: func(b *breakable) {
+		b.breaks(faultproxy.Contains("delivery_count=0, lease_until=0"))
+		b.Put(b.plain, 1, compensator.Options{})
+	}},
+	"read-back": {what: "new entries could not be read back", breaks: func(b *breakable) { b.breaks(readsBack) },
+		provoke: func(b *breakable, _ int) { b.record("plain", 0) }},
+	"witness": {what: "what the database has kept so far could not be read back", breaks: func(b *breakable) {
+		b.WaitState(b.Put(b.plain, 1, compensator.Options{}), compensator.Succeeded)
+		b.breaks(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
+	}},
+	"notify": {what: "other processes could not be notified", breaks: func(b *breakable) { b.queue.broken.Store(true) },
+		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // the first of its type each time
+	"begin": {what: "attempts end with nothing counted: something they need is not available", watched: true, breaks: func(b *breakable) {
+		b.breaks(faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"))
+		for i := range 3 {
+			b.Put(b.inTx, i, compensator.Options{})
+		}
+	}},
+}
+
+// Nobody has asked for what fails here: the log is told once, Health for as long as it lasts.
+func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range troubles {
+		for pool, watched := range map[string]bool{"connector": true, "plain": false} {
+			if trouble.watched && !watched {
+				continue
+			}
+			t.Run(name+"/"+pool, func(t *testing.T) {
+				t.Parallel()
+				b, lines := newBreakable(t, watched)
+				n := 0
+				until := func(check func(times int) bool, what string) {
+					t.Helper()
+					for deadline := time.Now().Add(harness.Patience); ; n++ {
+						if trouble.provoke != nil {
+							trouble.provoke(b, n)
+						}
+						times := 0
+						for _, open := range b.c.Health(t.Context()).Troubles {
+							if open.What == trouble.what {
+								times = open.Times
+								assert.NotEmpty(t, open.Error)
+							}
+						}
+						if check(times) {
+							return
+						}
+						require.True(t, time.Now().Before(deadline), what)
+						harness.Elapse(20 * time.Millisecond)
+					}
+				}
+				trouble.breaks(b)
+				until(func(times int) bool { return times >= 3 }, "Health has it, and that it goes on")
+				line := lines.Contains(b.World, trouble.what)
+				assert.Contains(t, line, "level=WARN")
+				b.proxy.Heal()
+				b.queue.broken.Store(false)
+				until(func(times int) bool { return times == 0 }, "it is over")
+				for len(lines) > 0 {
+					assert.NotContains(t, <-lines, trouble.what, "one line a minute")
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+// telling: what fails, with no caller to hear of it.
+func telling() []mutant {
+	return []mutant{
+		untold("claim", "troubleClaim", "claims that fail"),
+		untold("read-back", "troubleReadBack", "new entries that cannot be read back"),
+		untold("release", "troubleRelease", "leases that cannot be given back"),
+		untold("renew", "troubleRenew", "leases that cannot be renewed"),
+		untold("store", "troubleStore", "outcomes that cannot be stored"),
+		untold("witness", "troubleWitness", "what is remembered and cannot be read back"),
+		untold("notify", "troubleNotify", "other processes that cannot be notified"),
+		{
+			name: "trouble-untold-begin", oracle: lateness,
+			what: "attempts whose transaction cannot begin are put off without a word",
+			edits: []edit{
+				{"internal/engine/transactional.go", "		return ending{err: Unavailable(err)}\n", "		return ending{err: Snooze(unavailablePause)}\n"},
+			},
+			sees: tests(everyTrouble + "begin"),
+		},
+		{
+			name: "trouble-never-over", oracle: lateness,
+			what: "what has failed once stands in Health for good",
+			edits: []edit{
+				{"internal/engine/trouble.go", "	delete(t.open, troubleKey{what, businessType})\n", ""},
+			},
+			sees: tests(everyTrouble+"store", "TestWhatFailsIsLoggedAndShownInHealth"),
+		},
+		{
+			name: "trouble-told-each-time", oracle: leak,
+			what: "what fails again and again fills the log",
+			edits: []edit{
+				{"internal/engine/trouble.go", "	quiet := known && now.Sub(last) < report.Interval\n", "	quiet := known && now.Sub(last) < 0*report.Interval\n"},
+			},
+			sees: tests(everyTrouble+"store", "TestWhatFailsIsLoggedAndShownInHealth"),
+		},
+	}
+}
+
+const everyTrouble = "TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver/"
+
+// untold is the silence about one kind of trouble.
+func untold(name, constant, what string) mutant {
+	return mutant{
+		name: "trouble-untold-" + name, oracle: lateness,
+		what: "nobody is told of " + what + ": neither the log nor Health",
+		edits: []edit{
+			{"internal/engine/base.go", "	if err != nil {\n		b.troubles.failed(", "	if err != nil && what != " + constant + " {\n		b.troubles.failed("},
+		},
+		sees: tests(everyTrouble + name),
+	}
+}
