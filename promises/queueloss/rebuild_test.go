@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -135,6 +136,84 @@ type blindStore struct{ processlog.Store }
 
 func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Scheduled, error) {
 	return nil, errors.New("gone away")
+}
+
+// blindLater is a store that is blind once it is told to be.
+type blindLater struct {
+	processlog.Store
+	blind atomic.Bool
+}
+
+func (s *blindLater) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	if s.blind.Load() {
+		return blindStore{}.Scan(ctx, w)
+	}
+	return s.Store.Scan(ctx, w)
+}
+
+// farsighted is a queue that says, once it is told to, that nothing is due for long and nothing lost: whoever asks it hears of
+// a loss from others, or with his next claim.
+type farsighted struct {
+	processlog.Queue
+	calm  atomic.Bool
+	asked chan struct{}
+}
+
+func (q *farsighted) Peek(ctx context.Context, businessTypes []string) ([]time.Duration, []string, error) {
+	waits, lost, err := q.Queue.Peek(ctx, businessTypes)
+	if q.calm.Load() && err == nil {
+		lost = nil
+		for i := range waits {
+			waits[i] = processlog.Never
+		}
+		select {
+		case q.asked <- struct{}{}:
+		default:
+		}
+	}
+	return waits, lost, err
+}
+
+// Whoever begins to rebuild a type tells all, before anything is announced again: processes that are idle ask the database
+// from then on, also where the rebuilding comes to nothing.
+func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	cfg := rarely(w)
+	first := make(chan struct{}, 10)
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { first <- struct{}{} }
+	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	blind := &blindLater{Store: store}
+	cfg.DB, cfg.Store = nil, blind
+	busy := w.New(cfg)
+	_, gate := harness.Held(t, busy, "close_order", compensator.TypeConfig{Concurrency: 1, Timeout: 2 * harness.Patience}, nil)
+	gate.OpenAtEnd(t)
+	w.Run(busy)
+	w.Wait(first, "the first round of the process that is busy")
+	w.WaitWhole("close_order")
+	w.RecordDelayed(w.New(w.Quick()), 50*time.Millisecond)
+	gate.Await(t) // it has no slot left, and looks after its queue all the same
+
+	queue, err := redisqueue.Open(w.Redis, w.Name)
+	require.NoError(t, err)
+	calm := &farsighted{Queue: queue, asked: make(chan struct{}, 1)}
+	cfg.DB, cfg.Store, cfg.Redis, cfg.Queue = w.DB, nil, nil, calm
+	idle := w.New(cfg)
+	_, ran := harness.Numbered(t, idle, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(idle)
+	w.Wait(first, "the first round of the idle one")
+	calm.calm.Store(true)
+	w.Wait(calm.asked, "it has heard that nothing is due")
+	blind.blind.Store(true)
+	ids := w.InsertDue("close_order", 1000, 10) // nobody announces them
+	evict(w, "close_order")
+	for _, id := range ids {
+		w.WaitState(id, compensator.Succeeded)
+	}
+	assert.Equal(t, len(ids), ran.Total())
+	gate.Open()
 }
 
 // oneOnly is an instance in a bubble that looks for what the queue has lost once, at its start.

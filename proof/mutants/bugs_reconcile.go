@@ -161,6 +161,14 @@ func reconciling() []mutant {
 			sees: tests("TestTypeThatRedisLostIsRebuiltAlone", "TestRecordingNoticesThatRedisLostAType"),
 		},
 		{
+			name: "loss-of-type-untold", oracle: lateness,
+			what: "who rebuilds a type tells nobody: idle processes leave its entries to him until they look by themselves",
+			edits: []edit{
+				{"internal/engine/rebuild.go", "		r.base.saw(troubleNotify, r.Queue.Notify(ctx, b.types)) //", "		_ = troubleNotify //"},
+			},
+			sees: tests("TestIdleProcessIsToldOfALossByTheOneThatRebuilds"),
+		},
+		{
 			name: "whole-before-announced", oracle: lateness,
 			what: "a type is called whole before everything of it has been announced: if that fails, nobody announces the rest",
 			edits: []edit{
