@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,4 +62,33 @@ func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
 		return err
 	}))
 	return files, tests
+}
+
+var (
+	failureRow    = regexp.MustCompile(`(?m)^\| [A-Z]+\d+[a-z]? \|`)
+	failuresKnown = regexp.MustCompile(`(\d+) known ways to fail`)
+	planned       = regexp.MustCompile(`(?m)^[^#\n|]+\|[^|\n]+\|([^|\n]+)\|`)
+	searches      = regexp.MustCompile(`(\d+) searches`)
+)
+
+// TestDocsCountWhatThereIs: a row is added, and the figure on another page stays.
+func TestDocsCountWhatThereIs(t *testing.T) {
+	reliability := page(t, "docs/reliability.md")
+	failures := len(failureRow.FindAllString(page(t, "docs/failures.md"), -1))
+	require.Equal(t, strconv.Itoa(failures), failuresKnown.FindStringSubmatch(reliability)[1], "rows of failures.md")
+	planned, promises := planned.FindAllStringSubmatch(page(t, "proof/model/plan"), -1), 0
+	for _, line := range planned {
+		promises += len(strings.Fields(line[1]))
+	}
+	for _, text := range []string{reliability, page(t, "proof/model/README.md")} {
+		said := searches.FindStringSubmatch(text)
+		require.Equal(t, strconv.Itoa(promises), said[1], "searches of the model")
+	}
+}
+
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
 }
