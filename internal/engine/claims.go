@@ -50,9 +50,9 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging
 	c.saw(troubleClaim, err)
 	// Before anything starts: the claim may have been answered by another server than the last one, which knows less
 	// (G19).
-	if err == nil && !c.witness.trusts(found.Mine, asked) {
-		err = c.witness.refusal()
-	} else if err != nil {
+	if err == nil {
+		err = c.witness.vouch(found.Mine, asked)
+	} else {
 		c.witness.doubt()
 	}
 	if err != nil {

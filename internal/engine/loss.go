@@ -155,7 +155,7 @@ func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]proce
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	if w.stopped() == nil {
-		w.ask(nil) // it may not have been noticed here yet
+		_ = w.ask(nil) // it may not have been noticed here yet
 	}
 	if err := w.Store.Note(ctx, processlog.ActionAcceptLoss, by); err != nil {
 		return nil, err

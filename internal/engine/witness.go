@@ -44,7 +44,7 @@ type connected interface {
 func newWitness(b *base, t *types, a *agenda, m *missing) *witness {
 	w := &witness{base: b, types: t, agenda: a, missing: m, turn: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
 	w.memory.part = trailRounds * b.ReconcileInterval / trailParts
-	w.lane.Max, w.lane.Workers, w.lane.Flush = 1000, 1, func([]struct{}) { w.check(nil) }
+	w.lane.Max, w.lane.Workers, w.lane.Flush = 1000, 1, func([]struct{}) { _ = w.check(nil) }
 	return w
 }
 
@@ -68,20 +68,24 @@ func (w *witness) recorded(fresh []freshEntry) {
 	}
 }
 
-// trusts reports whether rows that were just claimed may run, and remembers them. A claim is the first that is sent
-// over a new connection, and the first to be told of an outcome that is forgotten.
-func (w *witness) trusts(rows []processlog.Row, asked time.Time) bool {
+// vouch tells why rows that were just claimed may not run, or remembers them. A claim is the first that is sent over a new
+// connection, and the first to be told of an outcome that is forgotten.
+func (w *witness) vouch(rows []processlog.Row, asked time.Time) error {
 	// Seen without a question: the row is older than what this process has seen of it.
 	if refuted := w.memory.refuted(rows); len(refuted) > 0 {
-		w.check(refuted)
+		if err := w.check(refuted); err != nil {
+			return err
+		}
 	}
-	// And with one, where the server may not be the one that was asked last.
-	w.checkIf(w.unsure)
-	if w.stopped() != nil {
-		return false
+	// And with one, where the server may not be the one that was asked last. With no answer nothing starts.
+	if err := w.checkIf(w.unsure); err != nil {
+		return err
+	}
+	if err := w.refusal(); err != nil {
+		return err
 	}
 	w.memory.sawRows(rows, asked)
-	return true
+	return nil
 }
 
 // doubt has the database asked before the next claim's entries start: its last answer was an error.
@@ -132,37 +136,38 @@ func (w *witness) refusesRecords() error {
 		if len(w.memory.trailNow()) > 0 { // with nothing remembered nothing is asked
 			defer w.met.Store(time.Now().UnixNano())
 		}
-		w.checkIf(w.strange)
+		_ = w.checkIf(w.strange) // refusing what may be well is worse: the business would stand still
 	}
 	return w.refusal()
 }
 
 // round is a round of the reconciler.
 func (w *witness) round() {
-	w.checkIf(func() bool { return w.stopped() != nil || w.unsure() || w.memory.due(w.ReconcileInterval) })
+	_ = w.checkIf(func() bool { return w.stopped() != nil || w.unsure() || w.memory.due(w.ReconcileInterval) })
 }
 
 // checkIf checks unless somebody else just has.
-func (w *witness) checkIf(needed func() bool) {
+func (w *witness) checkIf(needed func() bool) error {
 	if !needed() {
-		return
+		return nil
 	}
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	if needed() { // whoever had the turn before has asked, perhaps
-		w.ask(nil)
+		return w.ask(nil)
 	}
+	return nil
 }
 
 // check asks the database for what is remembered, and for more.
-func (w *witness) check(more []testimony) {
+func (w *witness) check(more []testimony) error {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
-	w.ask(more)
+	return w.ask(more)
 }
 
 // ask is check by whoever has the turn; when stopped it asks whether a person has said go on.
-func (w *witness) ask(more []testimony) {
+func (w *witness) ask(more []testimony) error {
 	ctx, cancel := w.statement()
 	defer cancel()
 	// Counted before the question, and kept only after its answer: a connection that is opened meanwhile, and a doubt
@@ -177,10 +182,11 @@ func (w *witness) ask(more []testimony) {
 	w.saw(troubleWitness, err)
 	if err != nil {
 		w.doubt()
-		return
+		return err
 	}
 	w.own.Store(own)
 	w.users.Store(users)
+	return nil
 }
 
 // compare reads back.

@@ -33,7 +33,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"internal/engine/claims.go", "	if err := c.witness.refusal(); err != nil {\n		return claimed{}, err\n	}\n", ""},
 				{"internal/engine/scanner.go", "	if s.witness.stopped() != nil {\n		return peekInterval\n	}\n", ""},
-				{"internal/engine/witness.go", "	if w.stopped() != nil {\n		return false\n	}\n	w.memory.sawRows(", "	w.memory.sawRows("},
+				{"internal/engine/witness.go", "	if err := w.refusal(); err != nil {\n		return err\n	}\n	w.memory.sawRows(", "	w.memory.sawRows("},
 			},
 			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
 		},
@@ -49,9 +49,17 @@ func reconciling() []mutant {
 			name: "claims-trusted", oracle: safety,
 			what: "what a claim has brought starts whatever is known of the database: only rounds of the reconciler ask",
 			edits: []edit{
-				{"internal/engine/claims.go", "	if err == nil && !c.witness.trusts(found.Mine, asked) {\n", "	if err == nil && false && !c.witness.trusts(found.Mine, asked) {\n"},
+				{"internal/engine/claims.go", "		err = c.witness.vouch(found.Mine, asked)\n", "		_ = c.witness.vouch(nil, asked)\n"},
 			},
 			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn"),
+		},
+		{
+			name: "unanswered-question-starts", oracle: safety,
+			what: "what was claimed starts although the database was asked what it has kept, and gave no answer",
+			edits: []edit{
+				{"internal/engine/witness.go", "	if err := w.checkIf(w.unsure); err != nil {\n", "	if err := w.checkIf(w.unsure); false {\n"},
+			},
+			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack"),
 		},
 		{
 			name: "loss-noticed-but-records-go-on", oracle: safety,
@@ -116,7 +124,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"scanner.go", "	loops.Go(func() { c.engine.Reconcile(claiming) })\n", ""},
 			},
-			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(model, "m:no-reconciler").and(crash, "commit-done"),
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(model, "m:no-reconciler"),
 		},
 		{
 			name: "reconciler-announces-nothing", oracle: lateness,
