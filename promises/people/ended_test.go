@@ -31,29 +31,31 @@ var endings = map[string]struct {
 	end func(ctx context.Context, c *compensator.Compensator, of *compensator.Type[harness.Order], tx *sql.Tx, id compensator.EntryID) (wasDead bool, err error)
 }{
 	"Cancel": {compensator.Cancelled, compensator.EndedByCancel, func(ctx context.Context, c *compensator.Compensator, _ *compensator.Type[harness.Order], _ *sql.Tx, id compensator.EntryID) (bool, error) {
-		found, err := c.Cancel(ctx, id)
-		return found.WasDead, err
+		return cancelled(c.Cancel(ctx, id))
 	}},
 	"CancelTx": {compensator.Cancelled, compensator.EndedByCancel, func(ctx context.Context, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx *sql.Tx, id compensator.EntryID) (bool, error) {
-		found, err := c.CancelTx(ctx, tx, id)
-		return found.WasDead, err
+		return cancelled(c.CancelTx(ctx, tx, id))
 	}},
 	"Type.CancelTx": {compensator.Cancelled, compensator.EndedByCancel, func(ctx context.Context, _ *compensator.Compensator, of *compensator.Type[harness.Order], tx *sql.Tx, id compensator.EntryID) (bool, error) {
-		found, err := of.CancelTx(ctx, tx, id)
-		return found.WasDead, err
+		return cancelled(of.CancelTx(ctx, tx, id))
 	}},
 	"Complete": {compensator.Succeeded, compensator.EndedByComplete, func(ctx context.Context, c *compensator.Compensator, _ *compensator.Type[harness.Order], _ *sql.Tx, id compensator.EntryID) (bool, error) {
-		found, err := c.Complete(ctx, id)
-		return found.WasDead, err
+		return completed(c.Complete(ctx, id))
 	}},
 	"CompleteTx": {compensator.Succeeded, compensator.EndedByComplete, func(ctx context.Context, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx *sql.Tx, id compensator.EntryID) (bool, error) {
-		found, err := c.CompleteTx(ctx, tx, id)
-		return found.WasDead, err
+		return completed(c.CompleteTx(ctx, tx, id))
 	}},
 	"Type.CompleteTx": {compensator.Succeeded, compensator.EndedByComplete, func(ctx context.Context, _ *compensator.Compensator, of *compensator.Type[harness.Order], tx *sql.Tx, id compensator.EntryID) (bool, error) {
-		found, err := of.CompleteTx(ctx, tx, id)
-		return found.WasDead, err
+		return completed(of.CompleteTx(ctx, tx, id))
 	}},
+}
+
+func cancelled(found compensator.CancelResult, err error) (wasDead bool, _ error) {
+	return found.WasDead, err
+}
+
+func completed(found compensator.CompleteResult, err error) (wasDead bool, _ error) {
+	return found.WasDead, err
 }
 
 func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {

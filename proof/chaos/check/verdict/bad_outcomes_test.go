@@ -146,21 +146,12 @@ var wrongOutcomes = []wrongHistory{
 	}},
 	{"quarantined with no lease left to a success that waits", []string{"outcome"}, func(s *story) {
 		e := s.committed("ship")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
+		e.killThree()
 		e.claim().crash()
 	}},
 	{"quarantined by a claim that ran it", []string{"outcome"}, func(s *story) {
 		e := s.committed("ship")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().run("app2")
+		e.counted().claim().run("app2")
 		e.crash()
 	}},
 	{"a success that is recorded before its handler returned", []string{"outcome"}, func(s *story) {
@@ -214,10 +205,7 @@ var wrongOutcomes = []wrongHistory{
 	}},
 	{"ran once more after its crashes were used up", []string{"outcome"}, func(s *story) {
 		e := s.committed("ship")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
+		e.killThree()
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 
@@ -350,23 +338,11 @@ var wrongOutcomes = []wrongHistory{
 	}},
 	{"compensated after crashes that its type would not have compensated", []string{"compensation"}, func(s *story) {
 		e := s.committed("close")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().settle(compensating, "", nil)
+		e.counted().claim().settle(compensating, "", nil)
 		e.claim().run("app2").end(history.OutcomeOK).compensate()
 	}},
 	{"dead after crashes, and its type asks for the compensation", []string{"compensation"}, func(s *story) {
 		e := s.committed("bomb")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().crash()
+		e.counted().claim().crash()
 	}},
 }

@@ -72,13 +72,7 @@ var wrongPeople = []wrongHistory{
 	{"a compensation that crashed, and does not count", []string{"linear history"}, func(s *story) {
 		e := s.committed("close").claim()
 		e.run("app1").end(history.OutcomePermanent).exhaust()
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().crash()
+		e.counted().claim().crash()
 	}},
 	{"compensated, and cancelled by a service", []string{"actions", "linear history"}, func(s *story) {
 		e := s.committed("close").claim()

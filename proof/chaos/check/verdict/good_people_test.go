@@ -92,26 +92,14 @@ var strangePeople = map[string]func(s *story){
 	},
 	"dead after crashes of its handler, and cancelled by a service": func(s *story) {
 		e := s.committed("close")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().crash()
+		e.counted().claim().crash()
 		e.act(history.ActionCancel, "")
 		e.settle(cancelled, "cancel", nil)
 	},
 	"dead after crashes of its compensation": func(s *story) {
 		e := s.committed("close").claim()
 		e.run("app1").end(history.OutcomePermanent).exhaust()
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().undoCrash()
+		e.counted().claim().undoCrash()
 		e.act(history.ActionCancel, history.ErrState)
 	},
 	"requeued, dead again, and cancelled": func(s *story) {

@@ -167,23 +167,11 @@ var strangeRuns = map[string]func(s *story){
 	},
 	"quarantined": func(s *story) {
 		e := s.committed("ship")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().crash()
+		e.counted().claim().crash()
 	},
 	"quarantined to its compensation": func(s *story) {
 		e := s.committed("bomb")
-		for range 3 {
-			e.claim().run("app1")
-			s.fault("kill", "app1", 2500, history.TouchesApp)
-		}
-		e.claim()
-		s.wait(2 * storyLease)
-		e.claim().settle(compensating, "", nil)
+		e.counted().claim().settle(compensating, "", nil)
 		e.claim().run("app2").end(history.OutcomeOK).compensate()
 	},
 	"a batch without a verdict runs alone": func(s *story) {

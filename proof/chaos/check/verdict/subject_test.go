@@ -110,6 +110,22 @@ func (e *subject) claim() *subject {
 	return e.update(func(r *history.Image) { r.DeliveryCount++; r.LeaseUntil = e.s.dbMS() + storyLease })
 }
 
+// killThree has the entry's handler run three times, each of which kills its process.
+func (e *subject) killThree() *subject {
+	for range 3 {
+		e.claim().run("app1")
+		e.s.fault("kill", "app1", 2500, history.TouchesApp)
+	}
+	return e
+}
+
+// counted is killThree and the claim that runs nothing: for its lease another process may have a success to store.
+func (e *subject) counted() *subject {
+	e.killThree().claim()
+	e.s.wait(2 * storyLease)
+	return e
+}
+
 // ownClaim is a claim of what the insert leased, by the process that recorded it.
 func (e *subject) ownClaim() *subject {
 	return e.update(func(r *history.Image) { r.LeaseUntil = e.s.dbMS() + storyLease })
