@@ -227,6 +227,9 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 		defer cancel()
 		due, err := s.Store.Due(ctx, t.Name, limit)
 		s.saw(troubleClaim, err)
+		if err != nil {
+			s.witness.doubt() // as a claim that failed: what answers next may be another server (G19)
+		}
 		return due, err
 	})
 	s.agenda.free(t, max(0, n-len(share.ids)))

@@ -65,3 +65,19 @@ func TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack(t *testi
 	require.NoError(t, err)
 	require.Equal(t, asked, store.asked, "it is asked no more than there is a reason")
 }
+
+func (s *evasive) Due(context.Context, string, int) ([]processlog.ID, error) {
+	return nil, errors.New("gone away")
+}
+
+// With no queue a claim begins with a reading, and ends with it where the server is gone.
+func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
+	e := New(t.Context(), Config{Store: &evasive{}, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
+	e.agenda.prepare()
+	typ := e.types.named("close_order")
+	require.Equal(t, 1, typ.slots.take(1))
+	require.False(t, e.witness.unsure())
+	require.Error(t, e.scanner.claimFromStore(typ, 1).err)
+	require.True(t, e.witness.unsure())
+}

@@ -62,6 +62,14 @@ func reconciling() []mutant {
 			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack"),
 		},
 		{
+			name: "failed-reading-trusted", oracle: safety,
+			what: "a reading of what is due that failed is no reason to ask what the database has kept, although the next server may be another one",
+			edits: []edit{
+				{"internal/engine/scanner.go", "		if err != nil {\n			s.witness.doubt() //", "		if false {\n			s.witness.doubt() //"},
+			},
+			sees: tests("TestReadingOfWhatIsDueThatFailedIsAReasonToAsk"),
+		},
+		{
 			name: "loss-noticed-but-records-go-on", oracle: safety,
 			what: "a process that knows that the database has gone back goes on recording there",
 			edits: []edit{
