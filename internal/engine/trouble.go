@@ -46,6 +46,7 @@ type cause struct {
 
 // What fails. Each is the key of a Trouble, and stands in the log.
 const (
+	troubleDue      = "due entries could not be found in the database"
 	troubleClaim    = "entries could not be claimed"
 	troubleReadBack = "new entries could not be read back"
 	troubleRelease  = "leases could not be given back"

@@ -65,7 +65,7 @@ func reconciling() []mutant {
 			name: "failed-reading-trusted", oracle: safety,
 			what: "a reading of what is due that failed is no reason to ask what the database has kept, although the next server may be another one",
 			edits: []edit{
-				{"internal/engine/scanner.go", "		if err != nil {\n			s.witness.doubt() //", "		if false {\n			s.witness.doubt() //"},
+				{"internal/engine/scanner.go", "		s.witness.doubt() // as a claim that failed", "		// as a claim that failed"},
 			},
 			sees: tests("TestReadingOfWhatIsDueThatFailedIsAReasonToAsk"),
 		},
