@@ -52,7 +52,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.Engine {
 	return engine.New(ctx, engine.Config{
 		Store: c.store, Queue: c.queue, Local: c.local(), QueueDown: !queueAnswers, Fingerprint: c.fingerprint,
-		Log: c.log, Observer: c.cfg.Observer.forEngine(),
+		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
 		Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number,

@@ -72,7 +72,6 @@ var (
 	ErrClosed  = processlog.ErrClosed
 )
 
-// The types of errors that say more, found with errors.As.
 type (
 	FieldError     = processlog.FieldError     // a value that was refused before anything was sent to a server
 	OtherTypeError = processlog.OtherTypeError // an idempotent id that stands for an event of another business type
