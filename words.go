@@ -60,7 +60,7 @@ const (
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )
 
-// The actions. Requeue and SettleByHand are a person's and start a new epoch; the last two are on the log as a whole.
+// The actions. The last two are on the log as a whole.
 const (
 	ActionComplete     = processlog.ActionComplete
 	ActionCancel       = processlog.ActionCancel
