@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config says where the process log lives and how fast it is worked off. Only DB is required. New fills in a copy, and
-// reports all that is wrong at once.
+// Config says where the process log lives and how fast it is worked off. Only DB is required. New fills the defaults
+// into a copy, and reports all that is wrong at once.
 type Config struct {
 	// DB holds the process log beside the business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite from 3.35. Open
 	// it on Connector and plain transactions announce their entries by themselves. The caller keeps and closes it.
@@ -34,14 +34,14 @@ type Config struct {
 	// the entry even if our handler still runs. Default 30 s; at least 1 s. A type may have its own.
 	Lease time.Duration
 
-	Grace             time.Duration // overdue for so long, an entry is forgotten by the queue. Default 3 s
+	Grace             time.Duration // an entry overdue for longer counts as forgotten by the queue. Default 3 s
 	ReconcileInterval time.Duration // between two looks for what the queue lost, or up to a fifth more. Default 10 s
-	PollInterval      time.Duration // replaces it while there is no Redis, or none that answers. Default 1 s
+	PollInterval      time.Duration // replaces it while no Redis answers, or there is none; the same fifth. Default 1 s
 
 	// What is due later than Horizon when it is recorded, or when the queue is filled again, and what is beyond QueueLimit
-	// members of one type, stays in the database until it is due within four times ReconcileInterval.
+	// members of one type, stays in the database until it is due within four times ReconcileInterval: then the queue takes it.
 	Horizon    time.Duration // default 10 min
-	QueueLimit int           // default 100,000; at least 1,000. The queue always takes what is due so soon
+	QueueLimit int           // default 100,000; at least 1,000
 
 	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
 	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s

@@ -39,7 +39,7 @@
 // [Compensator.Run] works entries off until its context ends and returns when what it had begun is stored. A
 // process that only records never calls it. Any number of processes may run on one database; claims decide.
 // Losing Redis costs latency and nothing else: the database is polled until it is back, and the queue is rebuilt.
-// Without Redis the queue is a timing wheel in this process, and entries of others are found by polling.
+// Without Redis the queue is a timing wheel in this process, and entries of others are found every Config.PollInterval.
 //
 // # Time
 //
@@ -56,6 +56,6 @@
 //   - Everything rests on a database that keeps what it has acknowledged: innodb_flush_log_at_trx_commit=1,
 //     no failover to a replica that lags.
 //
-// Packages processlog and observe describe the types that are only named here; compensatortest is for tests of
-// yours. Every promise, with its conditions, stands in docs/guarantees.md; docs/operations.md is for who runs it.
+// Types that are only named here stand in packages processlog and observe; compensatortest is for tests of yours.
+// Promises and their conditions are in docs/guarantees.md; for whoever runs it there is docs/operations.md.
 package compensator

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Entry is one row of the process log, as read. A handler gets its own copy; changing it changes nothing that is
-// stored.
+// Entry is one row of the process log, as read from the database. A handler gets its own copy; changing it changes
+// nothing that is stored.
 type Entry struct {
 	ID                                 EntryID
 	IdempotentID, BusinessType         string

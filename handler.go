@@ -11,7 +11,7 @@ import (
 )
 
 // HandlerFunc does the work of one entry. nil is success; else see Permanent, RetryAfter, Snooze, Unavailable. It may
-// run again, at the same time only after a pause longer than the lease: give Entry.Key to what it calls.
+// run more than once, at a time only after a pause longer than the lease: give Entry.Key to what it calls.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 // TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: exactly once, in this
@@ -57,8 +57,8 @@ type TypeConfig struct {
 	// other content of the same event, too. A codec that writes a value in several ways, as maps in any order, never matches.
 	RefuseOtherContent bool
 
-	Middleware      []Middleware // wraps the handler and Compensate of this type
-	BatchMiddleware []BatchMiddleware
+	Middleware      []Middleware      // wraps the handler and Compensate of this type
+	BatchMiddleware []BatchMiddleware // wraps a batch handler
 }
 
 func (cfg TypeConfig) withDefaults(lease time.Duration) TypeConfig {
@@ -111,7 +111,7 @@ func Handle[T any](c *Compensator, businessType string, handler func(ctx context
 }
 
 // HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit together,
-// exactly once, with no idempotency of its own.
+// exactly once. Effects in this database need no idempotency.
 func HandleTx[T any](c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}

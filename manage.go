@@ -29,7 +29,7 @@ func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, er
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
 
-// CompleteTx is Complete, exactly if the caller's open transaction commits.
+// CompleteTx is Complete, if and when the caller's open transaction commits.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
@@ -44,8 +44,8 @@ func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error)
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
 
-// CancelTx is Cancel, exactly if the caller's open transaction commits. Until then an attempt may start; its success is
-// dropped if its handler is transactional or the cancellation commits first.
+// CancelTx is Cancel, if and when the caller's open transaction commits. Until then an attempt may start; its success
+// is dropped if its handler is transactional or the cancellation commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
@@ -69,8 +69,8 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel}))
 }
 
-// Reschedule makes a pending or retrying entry due after delay from now. A failure of an attempt under way is then
-// dropped, and the entry waits for the end of its lease, which is renewed no more.
+// Reschedule makes a pending or retrying entry due after delay from now, sooner or later than it was. A failure of an
+// attempt under way is then dropped, and the entry waits for the end of that lease, which is renewed no more.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 	return err
 }
 
-// RescheduleTx is Reschedule, exactly if the caller's transaction commits.
+// RescheduleTx is Reschedule, if and when the caller's transaction commits.
 func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -111,8 +111,8 @@ type RequeueOptions struct {
 	Compensate bool // run the compensation (again) instead of the handler
 }
 
-// Requeue starts an entry of any state but pending and compensating afresh: in a new epoch, which takes no result of
-// the one before, with all its attempts.
+// Requeue starts an entry afresh, from any state but pending and compensating: with all its attempts, in a new epoch,
+// which takes no result of the one before.
 func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
 	if err := validateByHand(opts.ByHand); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) erro
 	return err
 }
 
-// SettleByHandTx is SettleByHand and its audit record, exactly if tx commits.
+// SettleByHandTx is SettleByHand, with its audit record, if and when tx commits.
 func (c *Compensator) SettleByHandTx(ctx context.Context, tx Tx, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
 		return err

@@ -95,7 +95,7 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	return nil
 }
 
-// ResolveIDs fills in ids Record could not tell. Give tx inside it, then nil.
+// ResolveIDs fills in ids that Record could not tell. Before the commit give tx.
 func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	var keys []string
 	for _, e := range r.Entries {

@@ -35,8 +35,7 @@ func Steps(delays ...time.Duration) Retry {
 // RocketMQLevels are the 18 delay levels of Apache RocketMQ.
 const RocketMQLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-// ParseDelayLevels reads delays as RocketMQ's messageDelayLevel spells them, in s, m, h and d. Level n follows the n-th
-// failure.
+// ParseDelayLevels reads delays spelt like RocketMQLevels, in s, m, h and d. Level n follows the n-th failure.
 func ParseDelayLevels(levels string) (Retry, error) {
 	var delays []time.Duration
 	for _, level := range strings.Fields(levels) {

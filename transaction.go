@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ScopedTx is a transaction the library begins and ends, for InTx's closure and transactional handlers, until they
-// return. Its methods are those that GORM, bun, sqlc and squirrel ask of a connection.
+// ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
+// until they return. Its methods are those that GORM, bun, sqlc and squirrel ask of a connection.
 //
 // Once the server has rolled it back nothing more is sent: every statement, also through a *sql.Stmt prepared before,
 // returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended (COMMIT, DDL) answers
