@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config says where the process log lives and how fast it is worked off. Only DB is required. New fills the defaults
-// into a copy, and reports all that is wrong at once.
+// Config says where the process log lives and how fast it is worked off. Only DB is required. New fills a copy with
+// defaults, and names all that is wrong.
 type Config struct {
 	// DB holds the process log beside the business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite from 3.35. Open
 	// it on Connector and plain transactions announce their entries by themselves. The caller keeps and closes it.
@@ -55,7 +55,7 @@ type Config struct {
 }
 
 // Propagator carries values from Record's context to the handler's; it is called concurrently. Record refuses more than
-// 2,048 bytes of them as JSON. If Extract panics or returns nil, a line is logged, and the handler runs without them.
+// 2,048 bytes of them as JSON. A panic or nil of Extract is logged, and the handler runs without them.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context

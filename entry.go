@@ -79,7 +79,7 @@ func (e *Entry) Key() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
 
-// Decode reads Content into v with its type's codec; JSON where that is unknown.
+// Decode reads Content into v with its type's codec, or JSON if that is not known.
 func (e *Entry) Decode(v any) error {
 	codec := e.codec
 	if codec == nil {

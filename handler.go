@@ -11,7 +11,7 @@ import (
 )
 
 // HandlerFunc does the work of one entry. nil is success; else see Permanent, RetryAfter, Snooze, Unavailable. It may
-// run more than once, at a time only after a pause longer than the lease: give Entry.Key to what it calls.
+// run more than once, at the same time only after a pause longer than the lease: give Entry.Key to what it calls.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 // TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: exactly once, in this
@@ -101,8 +101,8 @@ func (cfg TypeConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Handle registers a type's handler, before Run, and returns the handle to record with. Its errors name a bad or
-// repeated type, a nil handler, or a field.
+// Handle registers a type's handler, before Run, and returns the handle to record with. Its errors name what is wrong:
+// the type, the handler, a field.
 func Handle[T any](c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}

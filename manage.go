@@ -70,7 +70,7 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 }
 
 // Reschedule makes a pending or retrying entry due after delay from now, sooner or later than it was. A failure of an
-// attempt under way is then dropped, and the entry waits for the end of that lease, which is renewed no more.
+// attempt under way is then dropped, and the entry waits until that lease ends, which is renewed no more.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -111,8 +111,8 @@ type RequeueOptions struct {
 	Compensate bool // run the compensation (again) instead of the handler
 }
 
-// Requeue starts an entry afresh, from any state but pending and compensating: with all its attempts, in a new epoch,
-// which takes no result of the one before.
+// Requeue starts an entry afresh, from any state but pending and compensating: with all attempts, in a new epoch, which
+// takes no result of the one before.
 func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
 	if err := validateByHand(opts.ByHand); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) erro
 	return err
 }
 
-// SettleByHandTx is SettleByHand, with its audit record, if and when tx commits.
+// SettleByHandTx is SettleByHand, its audit record included, if and when the caller's open transaction commits.
 func (c *Compensator) SettleByHandTx(ctx context.Context, tx Tx, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
 		return err
@@ -179,8 +179,8 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 }
 
 // Resolve tells whether a transaction that recorded under ref happened, after ErrCommitUnknown. It waits for one in
-// flight, so ErrNotFound means: rolled back, for good. On Galera ask the node that got the COMMIT, or any once that is
-// gone.
+// flight, so ErrNotFound means: rolled back, for good. On Galera ask the node that got the COMMIT, or, once that is
+// gone, any.
 func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.store.Resolve(ctx, ref)
 	if err != nil {
@@ -189,9 +189,8 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	return c.entry(&row), nil
 }
 
-// AcceptLoss says that work is to go on after ErrHistoryLost. All processes find it in the audit table with their next
-// round. It returns what this one remembers and the database has lost; the others log theirs. Later losses it does not
-// cover.
+// AcceptLoss lets work go on after ErrHistoryLost. All processes find it in the audit table with their next round. It
+// returns what this one remembers and the database has lost; the others log theirs. It covers no later loss.
 func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, error) {
 	if err := validateByHand(by); err != nil {
 		return nil, err

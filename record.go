@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Options say how an entry is processed. Zero: as soon as the entry is committed.
+// Options say how an entry is processed. Zero: at once, after the commit.
 type Options struct {
 	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and its receipt says
 	// Duplicate. It stands for one event of one business type, so put the type into it: "close-42" and "notify-42". Empty
