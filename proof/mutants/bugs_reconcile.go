@@ -148,7 +148,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"scanner.go", "	loops.Go(func() { c.engine.Reconcile(claiming) })\n", ""},
 			},
-			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(model, "m:no-reconciler"),
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(crash, "commit-done,recorders|announce-next,recorders").and(model, "m:no-reconciler"),
 		},
 		{
 			name: "reconciler-announces-nothing", oracle: lateness,
