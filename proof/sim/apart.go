@@ -20,6 +20,7 @@ type apart struct {
 	former int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
 	leases []time.Duration // of one instance after the other, in place of the configured one
 	sleepy bool            // some handlers ask for months
+	midway bool            // some instances are told to stop while they run a batch, which breaks; see drawMidway
 }
 
 // longWait is longer than anything but a sleepy handler's wish.

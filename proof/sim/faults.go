@@ -55,6 +55,8 @@ const (
 	outcomesDown // the database takes neither outcomes nor renewals for a while, but claims
 	storeBack    // after an outage the database is what it was a while before; see drawLoss
 
+	stoppedMidway // an instance is stopped in order while it runs a batch that breaks, and another one started; see drawMidway
+
 	faults // how many
 )
 
@@ -65,6 +67,7 @@ var faultNames = [faults]string{
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
 	outcomesDown: "outcomes refused", storeBack: "database rolled back",
+	stoppedMidway: "orderly restart midway",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -161,6 +164,8 @@ func (w *world) fire(e event) {
 			w.retire(n)
 			w.launch(true)
 		}
+	case stoppedMidway:
+		w.stopMidway(e.whom)
 	case queueLost:
 		w.queue.Lose()
 	case queueBack:

@@ -179,11 +179,18 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 		attempts[i] = a
 	}
 	first := n.w.behaviour(items[0].Entry, attempts[0].start)
+	if len(items) > 1 {
+		first = n.midway(items[0].Entry, attempts[0].start, first)
+	}
 	cut := n.work(ctx, items[0].Entry, first, len(items))
 	ends := make([]ending, len(items))
 	for i, a := range attempts {
-		b := n.w.behaviour(items[i].Entry, a.start)
+		b := first
+		if i > 0 {
+			b = n.w.behaviour(items[i].Entry, a.start)
+		}
 		if len(items) > 1 && (b.manner == panicked || b.manner == goexited) {
+			n.w.oracle.broke(n)
 			for _, other := range attempts {
 				other.void()
 			}

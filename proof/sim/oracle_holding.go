@@ -15,6 +15,13 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 	}
 }
 
+// broke takes note of a batch that comes to nothing although its Run was told to stop: nothing of it may run any more.
+func (o *oracle) broke(n *instance) {
+	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
+		o.note(func(o *oracle) { o.sights[sawBroken]++ })
+	}
+}
+
 // overran reports whether a handler has not returned, or had not, when its timeout was long past: such an attempt holds
 // its entry no more, but for itself.
 func (a *attempt) overran() bool {

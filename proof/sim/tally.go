@@ -36,6 +36,7 @@ const (
 	sawSlept
 	sawLoss
 	sawRescued
+	sawBroken
 	sights
 )
 
@@ -50,6 +51,7 @@ var sightNames = [sights]string{
 	sawSuspects: "attempts of suspects", sawWaited: "outcomes stored after the end of their lease", sawKept: "claims refused for what the instance holds",
 	sawRefused: "events refused as another type's", sawSlept: "waits of months",
 	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
+	sawBroken: "batches that broke while their instance stopped",
 }
 
 // tally counts faults and sights.

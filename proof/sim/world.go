@@ -99,6 +99,7 @@ func newWorld(seed uint64) *world {
 	w.drawApart()
 	w.drawLosses()
 	w.drawLoss()
+	w.drawMidway()
 	return w
 }
 
