@@ -55,6 +55,7 @@ const (
 	outcomesDown // the database takes neither outcomes nor renewals for a while, but claims
 	storeBack    // after an outage the database is what it was a while before; see drawLoss
 
+	questionsDown // the database does not say what it has kept, but claims; see drawConnections
 	stoppedMidway // an instance is stopped in order while it runs a batch that breaks, and another one started; see drawMidway
 
 	faults // how many
@@ -67,7 +68,7 @@ var faultNames = [faults]string{
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
 	outcomesDown: "outcomes refused", storeBack: "database rolled back",
-	stoppedMidway: "orderly restart midway",
+	questionsDown: "questions refused", stoppedMidway: "orderly restart midway",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -121,6 +122,8 @@ func (w *world) outage(c class, op string) fault {
 		until = w.queueDown
 	case (op == "settle" || op == "renew") && w.outcomesDown.After(until):
 		until = w.outcomesDown
+	case op == "versions" && w.questionsDown.After(until):
+		until = w.questionsDown
 	}
 	if time.Now().Before(until) {
 		return errBefore
@@ -179,14 +182,19 @@ func (w *world) fire(e event) {
 		w.storeShift += e.span
 		w.store.ShiftClock(e.span)
 	case storeCrash:
+		w.outages.Add(1)
 		w.store.Crash()
 	case storeDown:
+		w.outages.Add(1)
 		w.storeDown, w.storeReads = now.Add(e.span), e.reads
 	case storeBack:
+		w.outages.Add(1)
 		w.storeDown, w.storeReads = now.Add(e.span), false
 		w.goBack()
 	case queueDown:
 		w.queueDown = now.Add(e.span)
+	case questionsDown:
+		w.questionsDown = now.Add(e.span)
 	case outcomesDown:
 		w.outcomesDown = now.Add(e.span)
 	case lockStorm:

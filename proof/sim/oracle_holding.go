@@ -7,12 +7,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// called judges that a handler is called. G15: no more once Run's context has ended.
+// called judges that a handler is called. G15: no more once Run's context has ended; G19: see asks.
 func (o *oracle) called(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
 		o.fail("G15: the handler of entry %s is called on instance %d, whose Run was told to stop %v before", e.ID, n.number, time.Since(time.Unix(0, stopped)))
 	}
+	o.asks(n, e)
 }
 
 // broke takes note of a batch that comes to nothing although its Run was told to stop: nothing of it may run any more.
