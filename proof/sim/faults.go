@@ -56,6 +56,9 @@ const (
 	storeBack    // after an outage the database is what it was a while before; see drawLoss
 
 	questionsDown // the database does not say what it has kept, but claims; see drawConnections
+	queueFull     // the queue has no memory for more; see drawKeys
+	keyTaken      // somebody uses the key of a type
+	keyRenamed    // somebody puts a type's entries under the key of another one
 	stoppedMidway // an instance is stopped in order while it runs a batch that breaks, and another one started; see drawMidway
 
 	faults // how many
@@ -68,7 +71,7 @@ var faultNames = [faults]string{
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
 	outcomesDown: "outcomes refused", storeBack: "database rolled back",
-	questionsDown: "questions refused", stoppedMidway: "orderly restart midway",
+	questionsDown: "questions refused", queueFull: "queue full", keyTaken: "key taken in the queue", keyRenamed: "key renamed in the queue", stoppedMidway: "orderly restart midway",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -205,6 +208,8 @@ func (w *world) fire(e event) {
 		if e.fault == rebuildLost {
 			w.loseAgain, w.loseAfter = name, e.span
 		}
+	case queueFull, keyTaken, keyRenamed:
+		w.misuse(e)
 	case wholeLost:
 		w.queue.LoseWhole(handledTypes[e.whom%len(handledTypes)])
 	}

@@ -16,6 +16,13 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 	o.asks(n, e)
 }
 
+// handles judges that a type's handler is given its own entries only (G10), whatever stands under the type's key in the queue.
+func (o *oracle) handles(businessType string, e *compensator.Entry) {
+	if e.BusinessType != businessType {
+		o.fail("G10: entry %s of %s runs in the handler of %s", e.ID, e.BusinessType, businessType)
+	}
+}
+
 // broke takes note of a batch that comes to nothing although its Run was told to stop: nothing of it may run any more.
 func (o *oracle) broke(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {

@@ -40,6 +40,7 @@ type world struct {
 	storeDown, queueDown   time.Time
 	loseAgain              string        // the type that the queue loses when it is being rebuilt,
 	loseAfter              time.Duration // so long after that has begun
+	taken                  string        // the type whose key in the queue somebody else uses
 	storeReads             bool          // all the same
 	outcomesDown           time.Time
 	questionsDown          time.Time
@@ -104,6 +105,7 @@ func newWorld(seed uint64) *world {
 	w.drawLoss()
 	w.drawMidway()
 	w.drawConnections()
+	w.drawKeys()
 	return w
 }
 
@@ -288,6 +290,8 @@ func (w *world) heal() {
 	w.asWorld(func() {
 		now := time.Now()
 		w.storeDown, w.queueDown, w.outcomesDown, w.questionsDown = now, now, now, now
+		w.queue.Fill(false)
+		w.giveKeyBack()
 		w.calmed()
 		w.hangUpTheDead()
 		answered = w.answered
