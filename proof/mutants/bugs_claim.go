@@ -9,7 +9,7 @@ func claiming() []mutant {
 			edits: []edit{
 				{"internal/engine/picker.go", "	if row.BusinessType != p.t.Name || row.State", "	if row.State"},
 			},
-			sees: selection{simulation: "1000"},
+			sees: selection{simulation: "2000"},
 		},
 		{
 			name: "claimed-early", oracle: safety,

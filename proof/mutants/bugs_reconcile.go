@@ -59,7 +59,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"internal/engine/witness.go", "	if err := w.checkIf(w.unsure); err != nil {\n", "	if err := w.checkIf(w.unsure); false {\n"},
 			},
-			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack").and(simulation, "1000"),
+			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack").and(simulation, "2000"),
 		},
 		{
 			name: "unanswered-claim-forgotten", oracle: safety,
