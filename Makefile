@@ -9,13 +9,14 @@ PACKAGES_AT_ONCE ?= 3 # test packages; each has servers of its own, and waits mo
 
 go_test := $(GO) test -race -shuffle=on -count=1 -timeout 30m -p $(strip $(PACKAGES_AT_ONCE))
 build := $(CURDIR)/build
-staticcheck := $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod staticcheck
+# Its path, as a workspace takes no -modfile.
+staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
 
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# The modules beside the root one whose tests need no other servers than the root's.
-tested := $(wildcard internal/testservers/docker internal/sqlitetest internal/migratetest examples)
+# The modules beside the root one that make test tests as a whole.
+tested := $(wildcard internal/testservers/docker internal/sqlitetest internal/migratetest relay/rabbitmq examples)
 
 .PHONY: help
 help: ## list the targets

@@ -21,3 +21,6 @@ func Snooze(d time.Duration) error { return engine.Snooze(d) }
 // Unavailable says that something the handler needs is down. It spends no attempt, so the type's schedule
 // does not grow: the next attempt comes as after Snooze(0), but not before 2 to 4 seconds have passed.
 func Unavailable(err error) error { return engine.Unavailable(err) }
+
+// IsPermanent reports whether err asks for what Permanent does: for code between a handler and the library.
+func IsPermanent(err error) bool { return engine.IsPermanent(err) }
