@@ -98,8 +98,10 @@ func (p *Publisher) serve(ctx context.Context, l *link) error {
 			return err
 		case <-ctx.Done():
 			p.set(nil, ErrClosed)
+			if line.reads() {
+				l.close()
+			}
 			line.end()
-			l.close()
 			return ErrClosed
 		}
 	}
