@@ -460,6 +460,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	t.Parallel()
 	b := ownBroker(t)
 	queue := b.queue(nil)
+	b.keepDeclared()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	n := *messages / 2

@@ -24,6 +24,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	c := w.New(w.Quick())
 	p := open(t, Config{URL: b.URL()})
 	queue := b.queue(nil)
+	b.keepDeclared()
 	cfg := compensator.TypeConfig{MaxProcessCount: 1, Timeout: testPatience}
 	single, err := Handle[harness.Order](c, "single_message", p, To("", queue), cfg)
 	require.NoError(t, err)
