@@ -57,6 +57,10 @@ check: ## format, vet, lint and build every module
 	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
 	$(GO) vet -tags engines ./... && $(staticcheck) -tags engines ./...
 
+.PHONY: relay
+relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it
+	cd relay/rabbitmq && $(go_test) -run WhileTheBrokerIsKilled -v . -messages=$(or $(MESSAGES),20000)
+
 .PHONY: demo
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
