@@ -55,7 +55,8 @@ type Config struct {
 }
 
 // Propagator carries values from Record's context to the handler's; it is called concurrently. Record refuses more than
-// 2,048 bytes of them as JSON. A panic or nil of Extract is logged, and the handler runs without them.
+// 2,048 bytes of them and Options.Headers as JSON; Extract is given both. A panic or nil of Extract is logged, and the
+// handler runs without them.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context

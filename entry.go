@@ -17,7 +17,7 @@ type Entry struct {
 	BatchID, BusinessID, BusinessExtID string
 	UserID, UserName                   string
 	Content                            []byte
-	Headers                            map[string]string // what Config.Propagator put in when the entry was recorded
+	Headers                            map[string]string // Options.Headers, and what Config.Propagator put in
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch

@@ -19,3 +19,6 @@ func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
 // Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least.
 func Unavailable(err error) error { return engine.Unavailable(err) }
+
+// IsPermanent reports whether err asks for what Permanent does: for code between a handler and the library.
+func IsPermanent(err error) bool { return engine.IsPermanent(err) }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,6 +29,10 @@ type Options struct {
 	At    time.Time // turned into a delay with this process's clock
 
 	BatchID, BusinessID, BusinessExtID, UserID, UserName string // at most 64 characters each
+
+	// Headers travel with the entry, also through a requeue: to Entry.Headers, a relay's message, Propagator.Extract. With
+	// what the propagator puts in at most 2,048 bytes as JSON, in valid UTF-8; a name that both set is refused.
+	Headers map[string]string
 
 	MaxProcessCount int  // caps the failures of this entry. 0: the type's, read when an attempt is settled
 	FailOnDuplicate bool // makes Record return ErrDuplicate. Its other entries are recorded, and tx stays usable
@@ -133,7 +136,7 @@ type recording struct {
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
-	headers, err := c.headers(ctx)
+	carried, err := c.headers(ctx)
 	problems := []error{err}
 	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
@@ -141,11 +144,12 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
-		if err != nil {
+		stored, badHeaders := carried.with(e.Headers)
+		if err = errors.Join(err, badHeaders); err != nil {
 			problems = append(problems, nameEntry(i, len(entries), err))
 			continue
 		}
-		draft.Headers, draft.Token = headers, token
+		draft.Headers, draft.Token = stored, token
 		if first, found := seen[draft.IdempotentID]; found {
 			rec.place[i], rec.repeated[i] = first, true
 			continue
@@ -166,22 +170,6 @@ func nameEntry(i, n int, err error) error {
 		return err
 	}
 	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
-}
-
-func (c *Compensator) headers(ctx context.Context) (_ []byte, err error) {
-	defer refusePanic("headers", &err)
-	if c.cfg.Propagator == nil {
-		return nil, nil
-	}
-	values := c.cfg.Propagator.Inject(ctx)
-	if len(values) == 0 {
-		return nil, nil
-	}
-	encoded, err := json.Marshal(values)
-	if err == nil && len(encoded) > processlog.MaxHeaders {
-		err = &FieldError{Field: "headers", Reason: fmt.Sprintf("%d bytes as JSON, at most %d", len(encoded), processlog.MaxHeaders)}
-	}
-	return encoded, err
 }
 
 // refusePanic makes the panic of a codec or a propagator an error: one that somebody recovers from would otherwise let the

@@ -23,6 +23,12 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
 
+// IsPermanent reports whether that is what err asks for.
+func IsPermanent(err error) bool {
+	var v *verdict
+	return errors.As(err, &v) && v.kind == permanent
+}
+
 // unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
 const unavailablePause = 2 * time.Second
 

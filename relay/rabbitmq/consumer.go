@@ -1,0 +1,182 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Work does what a message asks for. nil: it is done, and so it is when the error is compensator.ErrAlreadySucceeded.
+// Any other error makes the message an entry of the log, which calls the same function again, by the type's schedule;
+// there the error says the same as a handler's: see compensator.Permanent and its like.
+//
+// It may run more than once for a message, and is called concurrently. Its context ends with ErrDeliveryLost when the connection
+// breaks, and with compensator.ErrStopping when Run has waited long enough.
+type Work func(ctx context.Context, d *Delivery) error
+
+// ConsumerConfig says which queue is consumed, and how. URL and Queue are required.
+type ConsumerConfig struct {
+	// URL and AMQP: as in Config.
+	URL  string
+	AMQP amqp091.Config
+
+	// Queue is consumed; it is not declared here, and waited for when it does not exist.
+	Queue string
+
+	// Declare, if given, is called on a channel of its own after each connect, before the queue is consumed: to declare
+	// queues, exchanges and bindings.
+	Declare func(ch *amqp091.Channel) error
+
+	// Prefetch is how many messages are worked on at once, and held here unacknowledged at most. Default 32; at most 65,535.
+	Prefetch int
+
+	// Type is how the entries of failed messages are run. A failed message comes due after Type.Retry(1).
+	Type compensator.TypeConfig
+
+	// Propagator, if given, extracts what travels in a message's string headers, a trace for example, into the context
+	// of the function. Give the one of compensator.Config.
+	Propagator compensator.Propagator
+
+	// StopTimeout is how long Run waits for functions once its context has ended; then their contexts end. Default 30 s.
+	StopTimeout time.Duration
+
+	// Logger: as in Config.
+	Logger *slog.Logger
+}
+
+func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
+	setDefault(&cfg.Prefetch, 32)
+	setDefault(&cfg.StopTimeout, 30*time.Second)
+	setDefault(&cfg.Logger, slog.Default())
+	if cfg.Type.Retry == nil {
+		cfg.Type.Retry = compensator.Exponential(time.Second, 10*time.Minute)
+	}
+	return cfg
+}
+
+func (cfg ConsumerConfig) validate() error {
+	problems := urlProblems(cfg.URL)
+	refuse := func(bad bool, field, reason string) { problems = append(problems, fieldProblem(bad, field, reason)) }
+	refuse(cfg.Queue == "", "Queue", "is missing")
+	refuse(len(cfg.Queue) > maxShort, "Queue", fmt.Sprintf("%d bytes, at most %d", len(cfg.Queue), maxShort))
+	refuse(cfg.Prefetch < 1 || cfg.Prefetch > 65_535, "Prefetch", fmt.Sprintf("%d: want 1 to 65,535", cfg.Prefetch))
+	refuse(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "cannot be kept: a message that is delivered again may have other headers")
+	refuse(cfg.StopTimeout < time.Millisecond, "StopTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.StopTimeout))
+	return errors.Join(problems...)
+}
+
+// Consumer works off one queue. Run does it.
+type Consumer struct {
+	c            *compensator.Compensator
+	businessType string
+	work         Work
+	cfg          ConsumerConfig
+	slots        chan struct{} // one for each function that runs, whatever became of its connection
+	running      atomic.Bool
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+// Consume registers the business type under which failed messages of a queue are recorded, and returns the Consumer,
+// whose Run works the queue off. It must come before c's Run, which works off the entries: in this process, or in
+// another that registers the same type. Errors name the field that is wrong.
+//
+// An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64. A larger
+// one that fails cannot be recorded: it is told in the log and put back every half minute.
+func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
+	cfg = cfg.withDefaults()
+	if work == nil {
+		return nil, &compensator.FieldError{Field: "work", Reason: "is nil"}
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch), err: errConnecting}
+	if _, err := compensator.Handle(c, businessType, k.again, cfg.Type); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Err is nil while the queue is being consumed, and otherwise why it is not: it does not exist, or wrong credentials.
+func (k *Consumer) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+func (k *Consumer) set(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
+// IdempotentID is the key under which a message is recorded: of its queue, its message id and the business type. Empty
+// for a message without an id.
+func (k *Consumer) IdempotentID(d *Delivery) string { return idempotentID(k.businessType, d) }
+
+// again is the handler of the entries.
+func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
+	d.Entry = e
+	if d.Parked != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+		return compensator.Permanent(errors.New(d.Parked))
+	}
+	return k.call(ctx, &d)
+}
+
+// call runs the function. Its panic is a failure: the message of a broken function must not end the process.
+func (k *Consumer) call(ctx context.Context, d *Delivery) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	if err := k.work(ctx, d); err != nil && !errors.Is(err, compensator.ErrAlreadySucceeded) {
+		return err
+	}
+	return nil
+}
+
+// Park records a message that nobody should work on as an entry that is dead, or compensated if Type says how, as soon
+// as Run of the Compensator sees it: with its content as it came and the reason as LastError. It commits before it
+// returns nil; then acknowledge the message. Requeued by a person, it goes to the function. A message that was
+// recorded before is left as it is.
+//
+// A Consumer parks by itself what its function answers with compensator.Permanent.
+func (k *Consumer) Park(ctx context.Context, d *Delivery, reason error) error {
+	parked := *d
+	parked.Parked = "parked: no reason given"
+	if reason != nil && reason.Error() != "" {
+		parked.Parked = reason.Error()
+	}
+	return k.record(ctx, &parked, 0)
+}
+
+// record commits an entry of a message. That of one recorded before changes nothing.
+func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
+	codec := k.cfg.Type.Codec
+	if codec == nil {
+		codec = compensator.JSON
+	}
+	content, err := codec.Marshal(*d)
+	if err != nil {
+		return &compensator.FieldError{Field: "content", Reason: err.Error()}
+	}
+	entry := compensator.NewEntry{BusinessType: k.businessType, Content: content, Options: compensator.Options{
+		IdempotentID: k.IdempotentID(d), Delay: delay,
+	}}
+	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := k.c.Record(ctx, tx, entry)
+		return err
+	})
+}

@@ -1,0 +1,165 @@
+package rabbitmq
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Delivery is a message of a queue, as its function is given it, and as it is kept in an entry: the body byte for
+// byte. It looks the same from either.
+type Delivery struct {
+	Queue           string    `json:"queue"`
+	Exchange        string    `json:"exchange,omitempty"`
+	Key             string    `json:"key,omitempty"` // the routing key
+	MessageID       string    `json:"message_id,omitempty"`
+	Type            string    `json:"type,omitempty"`
+	ContentType     string    `json:"content_type,omitempty"`
+	ContentEncoding string    `json:"content_encoding,omitempty"`
+	CorrelationID   string    `json:"correlation_id,omitempty"`
+	ReplyTo         string    `json:"reply_to,omitempty"`
+	AppID           string    `json:"app_id,omitempty"`
+	Timestamp       time.Time `json:"timestamp,omitzero"` // seconds
+
+	// Headers in JSON's terms: integers are int64, other numbers float64; bytes and times, as RFC 3339, are strings.
+	Headers map[string]any `json:"headers,omitempty"`
+	Body    []byte         `json:"body"`
+
+	// Parked is why the message was put aside: nobody has worked on it since. Empty when it was not. See Consumer.Park.
+	Parked string `json:"parked,omitempty"`
+
+	// Entry is nil when the message comes from its queue, and otherwise what it has become.
+	Entry *compensator.Entry `json:"-"`
+}
+
+// DeliveryOf reads the message back from an entry that a Consumer has recorded.
+func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
+	d := new(Delivery)
+	if err := e.Decode(d); err != nil {
+		return nil, failure("read the message of entry "+e.ID.String(), err)
+	}
+	d.Entry = e
+	return d, nil
+}
+
+// UnmarshalJSON keeps integers of headers whole.
+func (d *Delivery) UnmarshalJSON(text []byte) error {
+	type plain Delivery
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode((*plain)(d)); err != nil {
+		return err
+	}
+	if d.Headers != nil {
+		d.Headers = inJSON(d.Headers).(map[string]any)
+	}
+	return nil
+}
+
+func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
+	d := &Delivery{
+		Queue: queue, Exchange: from.Exchange, Key: from.RoutingKey, MessageID: from.MessageId, Type: from.Type,
+		ContentType: from.ContentType, ContentEncoding: from.ContentEncoding, CorrelationID: from.CorrelationId,
+		ReplyTo: from.ReplyTo, AppID: from.AppId, Timestamp: from.Timestamp.UTC(), Body: from.Body,
+	}
+	if from.Timestamp.IsZero() {
+		d.Timestamp = time.Time{}
+	}
+	if len(from.Headers) > 0 {
+		d.Headers = inJSON(map[string]any(from.Headers)).(map[string]any)
+	}
+	return d
+}
+
+// inJSON is a header's value as it is after a way through JSON.
+func inJSON(value any) any {
+	switch v := value.(type) {
+	case amqp091.Table:
+		return inJSON(map[string]any(v))
+	case map[string]any:
+		table := make(map[string]any, len(v))
+		for name, inner := range v {
+			table[validText(name)] = inJSON(inner)
+		}
+		return table
+	case []any:
+		list := make([]any, len(v))
+		for i, inner := range v {
+			list[i] = inJSON(inner)
+		}
+		return list
+	case string:
+		return validText(v)
+	case []byte:
+		return validText(string(v))
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	case amqp091.Decimal:
+		return float(float64(v.Value) / math.Pow10(int(v.Scale)))
+	}
+	return number(value)
+}
+
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func number(value any) any {
+	switch v := value.(type) {
+	case byte:
+		return int64(v)
+	case int8:
+		return int64(v)
+	case int16:
+		return int64(v)
+	case int32:
+		return int64(v)
+	case int:
+		return int64(v)
+	case float32:
+		return float(float64(v))
+	case float64:
+		return float(v)
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return float(f)
+	}
+	return value // bool, int64, nil
+}
+
+// float is a number that JSON has: it knows no infinity, and does not tell 2.0 from 2.
+func float(f float64) any {
+	switch {
+	case math.IsNaN(f) || math.IsInf(f, 0):
+		return nil
+	case f == math.Trunc(f) && math.Abs(f) < 1<<53:
+		return int64(f)
+	}
+	return f
+}
+
+// idempotentID is what a message is recorded under: type, queue and message id, hashed when the log has no room for
+// them or could not tell them apart. A message without an id has none.
+func idempotentID(businessType string, d *Delivery) string {
+	if d.MessageID == "" {
+		return ""
+	}
+	id := businessType + ":" + d.Queue + ":" + d.MessageID
+	plain := utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.ContainsRune(id, 0) && !strings.HasSuffix(id, " ")
+	if plain {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "rabbitmq:sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,82 @@
+package rabbitmq
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/compensator-go/compensator"
+)
+
+const (
+	maxShort   = 255      // bytes of a name in AMQP; amqp091 cuts what is longer without a word
+	maxHeaders = 64 << 10 // bytes as JSON; all headers must fit one frame, of 128 KiB, or the broker ends the connection
+)
+
+// message is an entry on its way.
+type message struct {
+	exchange, key string
+	publishing    amqp091.Publishing
+}
+
+// newMessage makes the message of an entry.
+func newMessage(e *compensator.Entry, to Destination) (*message, error) {
+	setDefault(&to.ContentType, "application/json")
+	headers := make(amqp091.Table, len(e.Headers)+len(to.Headers)+1)
+	for name, value := range e.Headers {
+		headers[name] = value
+	}
+	for name, value := range to.Headers {
+		headers[name] = value
+	}
+	headers[KeyHeader] = e.Key()
+	m := &message{exchange: to.Exchange, key: to.Key, publishing: amqp091.Publishing{
+		MessageId: messageID(e), Type: e.BusinessType, Timestamp: e.CreatedAt, DeliveryMode: amqp091.Persistent,
+		Headers: headers, ContentType: to.ContentType, Body: e.Content,
+	}}
+	if problem := m.problem(); problem != "" {
+		return nil, m.refused(0, problem)
+	}
+	return m, nil
+}
+
+// messageID is the idempotent id, or its SHA-256 when AMQP has no room for it: more than 255 bytes.
+func messageID(e *compensator.Entry) string {
+	if len(e.IdempotentID) <= maxShort {
+		return e.IdempotentID
+	}
+	sum := sha256.Sum256([]byte(e.IdempotentID))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// problem is what keeps a message from being sent as it is.
+func (m *message) problem() string {
+	for name, value := range map[string]string{
+		"Exchange": m.exchange, "Key": m.key, "ContentType": m.publishing.ContentType, "business type": m.publishing.Type,
+	} {
+		if len(value) > maxShort {
+			return fmt.Sprintf("%s: %d bytes, at most %d", name, len(value), maxShort)
+		}
+	}
+	for name := range m.publishing.Headers {
+		if len(name) > maxShort {
+			return fmt.Sprintf("Headers: a name of %d bytes, at most %d", len(name), maxShort)
+		}
+	}
+	if err := m.publishing.Headers.Validate(); err != nil {
+		return "Headers: " + err.Error()
+	}
+	if text, err := json.Marshal(m.publishing.Headers); err != nil {
+		return "Headers: " + err.Error()
+	} else if len(text) > maxHeaders {
+		return fmt.Sprintf("Headers: %d bytes as JSON, at most %d", len(text), maxHeaders)
+	}
+	return ""
+}
+
+func (m *message) refused(code int, reason string) *RefusedError {
+	return &RefusedError{Exchange: m.exchange, Key: m.key, Code: code, Reason: reason}
+}

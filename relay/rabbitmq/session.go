@@ -1,0 +1,354 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	consumerTag = "compensator"
+
+	// probeEvery is how long a queue may be quiet before the broker is asked whether it still knows this consumer.
+	probeEvery = 10 * time.Second
+
+	// unrecordablePause is how long a message that the log refuses is held before it goes back to its queue.
+	unrecordablePause = 30 * time.Second
+)
+
+// Run consumes the queue until ctx ends, over a connection of its own, which it makes again whenever connection,
+// channel or consumer is lost: with pauses of up to 3 s and jitter. When ctx has ended it takes no more messages,
+// waits for its functions, acknowledges what they have done, and returns nil; what is not acknowledged is delivered
+// again. An error says that functions did not return, or that Run is running already.
+func (k *Consumer) Run(ctx context.Context) error {
+	if k.running.Swap(true) {
+		return compensator.ErrRunning
+	}
+	defer k.running.Store(false)
+	for failures := 0; ctx.Err() == nil; {
+		consumed, err := k.session(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if consumed {
+			failures = 0
+		}
+		failures++
+		k.set(failure("not consuming "+k.cfg.Queue, err))
+		if failures == 1 {
+			k.cfg.Logger.Warn("rabbitmq: consumer is not consuming", "queue", k.cfg.Queue, "err", err)
+		}
+		pause(ctx, failures)
+	}
+	k.set(compensator.ErrStopping)
+	return k.drain()
+}
+
+// drain waits for the functions of connections that were lost. Their contexts have ended.
+func (k *Consumer) drain() error {
+	timer := time.NewTimer(k.cfg.StopTimeout)
+	defer timer.Stop()
+	taken := 0
+	defer func() {
+		for range taken {
+			<-k.slots
+		}
+	}()
+	for ; taken < cap(k.slots); taken++ {
+		select {
+		case k.slots <- struct{}{}:
+		case <-timer.C:
+			return fmt.Errorf("rabbitmq: %d functions of queue %s did not return", cap(k.slots)-taken, k.cfg.Queue)
+		}
+	}
+	return nil
+}
+
+// session is one connection of a consumer.
+type session struct {
+	*Consumer
+	link       *link
+	channel    *amqp091.Channel
+	deliveries <-chan amqp091.Delivery
+	closed     chan *amqp091.Error // of the channel
+	cancelled  chan string         // of the consumer
+	broken     chan error          // an acknowledgement could not be sent
+	ending     chan struct{}       // closed when Run takes no more
+
+	works   context.Context // of the functions
+	lose    context.CancelCauseFunc
+	working sync.WaitGroup
+}
+
+// session consumes until the connection is lost or ctx has ended. It reports whether it came to consume.
+func (k *Consumer) session(ctx context.Context) (consumed bool, err error) {
+	l, err := connect(ctx, k.cfg.URL, k.cfg.AMQP, "compensator consumer of "+k.cfg.Queue)
+	if err != nil {
+		return false, err
+	}
+	s := &session{Consumer: k, link: l, broken: make(chan error, 1), ending: make(chan struct{})}
+	s.works, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer s.lose(ErrDeliveryLost)
+	if err := s.subscribe(); err != nil {
+		l.close()
+		return false, err
+	}
+	k.set(nil)
+	k.cfg.Logger.Info("rabbitmq: consuming", "queue", k.cfg.Queue)
+	if err := s.pump(ctx); err != nil {
+		l.drop() // whatever it was that failed, nothing of this connection is trusted any more
+		return true, err
+	}
+	s.finish()
+	l.close()
+	return true, nil
+}
+
+// subscribe begins to consume. Its questions are all guarded: a broker that falls silent half-way ends the connection.
+func (s *session) subscribe() error {
+	if err := s.declare(); err != nil {
+		return failure("declare", err)
+	}
+	defer s.link.guard()()
+	var err error
+	if s.channel, err = s.link.Channel(); err != nil {
+		return err
+	}
+	s.closed = s.channel.NotifyClose(make(chan *amqp091.Error, 1))
+	s.cancelled = s.channel.NotifyCancel(make(chan string, 1))
+	if err := s.channel.Qos(s.cfg.Prefetch, 0, false); err != nil {
+		return err
+	}
+	s.deliveries, err = s.channel.Consume(s.cfg.Queue, consumerTag, false, false, false, false, nil)
+	return err
+}
+
+func (s *session) declare() error {
+	if s.cfg.Declare == nil {
+		return nil
+	}
+	defer s.link.guard()()
+	ch, err := s.link.Channel()
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+	return s.cfg.Declare(ch)
+}
+
+// pump hands out messages until something of the connection is lost, or ctx ends: nil. Every way in which a consumer
+// can be lost is listened to, and what none of them tells the probe finds.
+func (s *session) pump(ctx context.Context) error {
+	probe := time.NewTicker(probeEvery)
+	defer probe.Stop()
+	quiet := true
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case d, ok := <-s.deliveries:
+			if !ok {
+				return s.loss()
+			}
+			quiet = false
+			if err := s.hand(ctx, d); err != nil || ctx.Err() != nil {
+				return err
+			}
+		case <-probe.C:
+			if quiet {
+				if err := s.probe(); err != nil {
+					return failure("probe", err)
+				}
+			}
+			quiet = true
+		case err := <-s.link.closed:
+			return orClosed(err)
+		case err := <-s.closed:
+			return orClosed(err)
+		case <-s.cancelled:
+			return errCancelled
+		case err := <-s.broken:
+			return err
+		}
+	}
+}
+
+var errCancelled = errors.New("the broker has ended the consumer: the queue was deleted, or is unavailable")
+
+func orClosed(err *amqp091.Error) error {
+	if err == nil {
+		return amqp091.ErrClosed
+	}
+	return err
+}
+
+// loss is why there are no more deliveries.
+func (s *session) loss() error {
+	select {
+	case <-s.cancelled:
+		return errCancelled
+	case err := <-s.closed:
+		return orClosed(err)
+	case err := <-s.link.closed:
+		return orClosed(err)
+	default:
+		return amqp091.ErrClosed
+	}
+}
+
+// probe asks the broker, on a channel of its own, for the queue and its consumers.
+func (s *session) probe() error {
+	ch, err := s.link.channel()
+	if err != nil {
+		return err
+	}
+	defer s.link.guard()()
+	queue, err := ch.QueueDeclarePassive(s.cfg.Queue, false, false, false, false, nil)
+	var refused *amqp091.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == amqp091.AccessRefused:
+		return nil // it does not let us ask
+	case err != nil:
+		return err
+	case queue.Consumers == 0:
+		return errors.New("the broker knows no consumer of the queue")
+	}
+	return ch.Close()
+}
+
+// hand starts a function for a message. It waits only for functions of connections before this one.
+func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	case err := <-s.link.closed:
+		return orClosed(err)
+	case err := <-s.closed:
+		return orClosed(err)
+	}
+	s.working.Add(1)
+	go func() {
+		defer s.working.Done()
+		defer func() { <-s.slots }()
+		s.handle(&d)
+	}()
+	return nil
+}
+
+// handle works on a message and acknowledges it once it is done, or stored.
+func (s *session) handle(raw *amqp091.Delivery) {
+	ctx, d := s.works, newDelivery(s.cfg.Queue, raw)
+	if s.cfg.Propagator != nil {
+		ctx = s.extract(ctx, d)
+	}
+	if s.settled(ctx, raw, d) {
+		if err := raw.Ack(false); err != nil {
+			select {
+			case s.broken <- failure("acknowledge", err):
+			default: // told already
+			}
+		}
+	}
+}
+
+// extract is the context with what travelled in the headers.
+func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.Context) {
+	headers := make(map[string]string, len(d.Headers))
+	for name, value := range d.Headers {
+		if text, ok := value.(string); ok {
+			headers[name] = text
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil || extracted == nil {
+			extracted = ctx
+		}
+	}()
+	return s.cfg.Propagator.Extract(ctx, headers)
+}
+
+// settled reports whether nothing is left to do but to acknowledge. A message that was delivered before may have ended
+// a process: the log has ways to treat those, and knows the message if it was recorded.
+func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
+	if raw.Redelivered {
+		return s.keep(ctx, raw, d, 0)
+	}
+	err := s.call(ctx, d)
+	switch {
+	case err == nil:
+		return true
+	case s.works.Err() != nil:
+		return false // it was told to stop: that is no failure
+	case compensator.IsPermanent(err):
+		d.Parked = err.Error()
+		return s.keep(ctx, raw, d, 0)
+	}
+	return s.keep(ctx, raw, d, min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay))
+}
+
+// keep records a message, however long the database takes to be back: until then it is held.
+func (s *session) keep(ctx context.Context, raw *amqp091.Delivery, d *Delivery, delay time.Duration) bool {
+	for failures := 1; ; failures++ {
+		err := s.record(ctx, d, delay)
+		var field *compensator.FieldError
+		var other *compensator.OtherTypeError
+		switch {
+		case err == nil:
+			return true
+		case errors.As(err, &field), errors.As(err, &other):
+			s.putBack(ctx, raw, d, err)
+			return false
+		case failures == 1 && ctx.Err() == nil:
+			s.cfg.Logger.Warn("rabbitmq: message is held until it can be recorded", "queue", d.Queue, "message_id", d.MessageID, "err", err)
+		}
+		if !pause(ctx, failures) {
+			return false
+		}
+	}
+}
+
+// putBack returns a message that the log will never take to its queue, after a while: it is neither dropped, nor in
+// the way of others.
+func (s *session) putBack(ctx context.Context, raw *amqp091.Delivery, d *Delivery, err error) {
+	s.cfg.Logger.Error("rabbitmq: message cannot be recorded, and goes back to its queue", "queue", d.Queue, "message_id", d.MessageID, "err", err)
+	timer := time.NewTimer(unrecordablePause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ending:
+	case <-ctx.Done():
+		return // a connection that is lost puts it back as well
+	}
+	_ = raw.Nack(false, true)
+}
+
+// finish ends the consumer in order and waits for its functions, whose acknowledgements still go out.
+func (s *session) finish() {
+	close(s.ending)
+	stop := s.link.guard()
+	_ = s.channel.Cancel(consumerTag, false)
+	stop()
+	idle := make(chan struct{})
+	go func() {
+		s.working.Wait()
+		close(idle)
+	}()
+	timer := time.NewTimer(s.cfg.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return
+	case <-s.link.closed:
+		s.lose(ErrDeliveryLost)
+	case <-timer.C:
+		s.lose(compensator.ErrStopping)
+	}
+}
