@@ -78,6 +78,14 @@ func reconciling() []mutant {
 			sees: tests("TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered"),
 		},
 		{
+			name: "evidence-covered", oracle: safety,
+			what: "what a process has seen of a database that went back is covered by what the next one has under the same number",
+			edits: []edit{
+				{"internal/engine/memory.go", "if place.ID == s.ID && place.refutes", "if false && place.refutes"},
+			},
+			sees: tests("TestWhatRefutesWhatIsSeenLaterStaysRemembered"),
+		},
+		{
 			name: "failed-reading-trusted", oracle: safety,
 			what: "a reading of what is due that failed is no reason to ask what the database has kept, although the next server may be another one",
 			edits: []edit{
