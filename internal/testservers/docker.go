@@ -77,6 +77,11 @@ func startReplicaContainer(flags []string) (machine, string, error) {
 	})
 }
 
+// startRabbitContainer hands settings over as they are: the command writes them into a file.
+func startRabbitContainer(settings []string) (machine, string, error) {
+	return startContainer("rabbitmq", func(int) ([]string, error) { return settings, nil })
+}
+
 func startContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
 	if err := pingDocker(); err != nil {
 		return nil, "", err
@@ -220,6 +225,16 @@ func (c *container) errorLog() string {
 		return err.Error()
 	}
 	return answer.Log
+}
+
+// administer runs rabbitmqctl.
+func (c *container) administer(args []string) (string, error) {
+	encoded, err := json.Marshal(args)
+	if err != nil {
+		return "", err
+	}
+	answer, err := c.command("rabbitmqctl " + string(encoded))
+	return answer.Log, err
 }
 
 // discard closes the command's input, at which it removes the container and ends.

@@ -28,6 +28,11 @@ func aptInstall(packages ...string) error {
 	}
 	defer turn.Close()
 	fmt.Fprintf(os.Stderr, "testservers: apt-get install %s\n", strings.Join(packages, " "))
+	allow, err := denyStarts()
+	if err != nil {
+		return err
+	}
+	defer allow()
 	if err := runApt(apt, "update"); err != nil {
 		return err
 	}
@@ -41,4 +46,21 @@ func runApt(apt string, args ...string) error {
 		return fmt.Errorf("apt-get %s: %w:\n%s", args[0], err, lastLines(string(output), 10))
 	}
 	return nil
+}
+
+// policy is asked by Debian's packages whether they may start their service.
+const policy = "/usr/sbin/policy-rc.d"
+
+// denyStarts keeps what is installed from being started as a service, until the returned function is called. A machine
+// that has a policy keeps it.
+func denyStarts() (allow func(), err error) {
+	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = file.WriteString("#!/bin/sh\nexit 101\n")
+	return func() { _ = os.Remove(policy) }, errors.Join(err, file.Close())
 }

@@ -65,7 +65,7 @@ func (c *control) do(verb string, action func(machine) error) {
 
 func (c *control) mustOwn(verb string) {
 	if c.owner == nil {
-		panic("testservers: " + verb + " a shared server: other tests use it; start one with NewSQL or NewRedis")
+		panic("testservers: " + verb + " a shared server: other tests use it; start one with NewSQL, NewRedis or NewRabbitMQ")
 	}
 }
 

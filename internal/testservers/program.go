@@ -97,8 +97,8 @@ func (p *program) startFailure(child *process, answer error, before int64) error
 	}
 	log := p.errorLog()
 	log = log[min(len(log), int(before)):]
-	switch {
-	case strings.Contains(strings.ToLower(log), "address already in use"):
+	switch lower := strings.ToLower(log); {
+	case strings.Contains(lower, "address already in use"), strings.Contains(lower, "distribution port"): // that of Erlang
 		return fmt.Errorf("%s on port %d: %w", p.path, p.port, errPortTaken)
 	case ended:
 		return fmt.Errorf("%s ended at its start; its log ends:\n%s", p.path, lastLines(log, 30))

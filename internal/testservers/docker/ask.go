@@ -64,3 +64,25 @@ func (s *server) askRedis(ctx context.Context) error {
 	}
 	return err
 }
+
+// askRabbit wants the first frame of the protocol.
+func (s *server) askRabbit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(askLimit)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "AMQP\x00\x00\x09\x01"); err != nil {
+		return err
+	}
+	kind, err := bufio.NewReader(conn).ReadByte()
+	if err == nil && kind != 1 {
+		err = fmt.Errorf("the protocol's header is answered by %q", kind)
+	}
+	return err
+}

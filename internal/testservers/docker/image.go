@@ -77,6 +77,18 @@ func startRedis(ctx context.Context, s *server, options ...customizer) (running,
 	return created.Container, err
 }
 
+func runRabbit(ctx context.Context, s *server, options ...customizer) (running, error) {
+	file := testcontainers.ContainerFile{
+		Reader:            strings.NewReader(strings.Join(s.settings, "\n") + "\n"),
+		ContainerFilePath: "/etc/rabbitmq/conf.d/90-test.conf", FileMode: 0o644,
+	}
+	created, err := testcontainers.Run(ctx, s.image, append(options, testcontainers.WithFiles(file), exposeOnly("5672/tcp"), s.publish("5672/tcp"), waitLater)...)
+	if created == nil {
+		return nil, err
+	}
+	return created, err
+}
+
 // command is what the image runs by itself, with our flags. It pulls the image when it is not here.
 func (s *server) command(ctx context.Context) ([]string, error) {
 	image, err := s.provider.Client().ImageInspect(ctx, s.image)

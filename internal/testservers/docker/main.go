@@ -1,13 +1,15 @@
 // Command docker runs one server in a container for package testservers, through testcontainers-go.
 //
 //	docker mysql|redis|redis-on-host port [server flags…]
+//	docker rabbitmq port [lines of rabbitmq.conf…]
 //
 // The server becomes reachable on that port of the Docker host, and stays so across restarts. The first
 // line of standard output tells where it answers. Then each line of standard input is a command: kill,
-// stop, restart, pause, resume or log, and each is answered by one line. Lines of output are JSON. When the
+// stop, restart, pause, resume, log, or rabbitmqctl with a JSON list of its arguments, and each is answered by one line. Lines of output are JSON. When the
 // input ends or SIGTERM comes, the container is removed and the command ends.
 //
-// COMPENSATOR_MYSQL_IMAGE and COMPENSATOR_REDIS_IMAGE replace the official images; any image will do whose
+// COMPENSATOR_MYSQL_IMAGE, COMPENSATOR_REDIS_IMAGE and COMPENSATOR_RABBITMQ_IMAGE replace the official images; for the
+// first two any image will do whose
 // own command, with the flags appended, starts a server that root may enter from outside: with the password
 // in MYSQL_ROOT_PASSWORD or none.
 //
@@ -91,7 +93,7 @@ func readCommands(ctx context.Context, cancel context.CancelFunc) <-chan string 
 
 func newServer(args []string) (*server, error) {
 	if len(args) < 2 {
-		return nil, errors.New("usage: docker mysql|redis|redis-on-host port [server flags…]")
+		return nil, errors.New("usage: docker mysql|redis|redis-on-host|rabbitmq port [server flags…]")
 	}
 	port, err := strconv.ParseUint(args[1], 10, 16)
 	if err != nil {
@@ -106,8 +108,11 @@ func newServer(args []string) (*server, error) {
 		s.image, s.run, s.ask = imageOr("COMPENSATOR_REDIS_IMAGE", "redis:7"), runRedis, s.askRedis
 	case "redis-on-host":
 		s.image, s.run, s.ask = imageOr("COMPENSATOR_REDIS_IMAGE", "redis:7"), runRedisOnHost, s.askRedis
+	case "rabbitmq":
+		s.image, s.run, s.ask = imageOr("COMPENSATOR_RABBITMQ_IMAGE", "rabbitmq:4"), runRabbit, s.askRabbit
+		s.settings, s.flags = s.flags, nil
 	default:
-		return nil, fmt.Errorf("%q is none of mysql, redis, redis-on-host", args[0])
+		return nil, fmt.Errorf("%q is none of mysql, redis, redis-on-host, rabbitmq", args[0])
 	}
 	return s, nil
 }

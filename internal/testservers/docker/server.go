@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/exec"
 )
 
 const (
@@ -27,11 +29,12 @@ const (
 
 // server is one container.
 type server struct {
-	image string
-	port  int // on the Docker host
-	flags []string
-	run   func(ctx context.Context, s *server, options ...customizer) (running, error)
-	ask   func(ctx context.Context) error // nil when the server is ready
+	image    string
+	port     int // on the Docker host
+	flags    []string
+	settings []string // lines of a configuration file; only RabbitMQ
+	run      func(ctx context.Context, s *server, options ...customizer) (running, error)
+	ask      func(ctx context.Context) error // nil when the server is ready
 
 	provider  *testcontainers.DockerProvider
 	container running // nil: not created
@@ -123,9 +126,13 @@ func (s *server) obey(ctx context.Context, verb string) answer {
 		log, err := s.log(ctx)
 		return answer{Log: log, Error: text(err)}
 	}
+	if args, isControl := strings.CutPrefix(verb, "rabbitmqctl "); isControl {
+		output, err := s.administer(ctx, args)
+		return answer{Log: output, Error: text(err)}
+	}
 	action, known := actions[verb]
 	if !known {
-		return answer{Error: fmt.Sprintf("%q is none of kill, stop, restart, pause, resume, log", verb)}
+		return answer{Error: fmt.Sprintf("%q is none of kill, stop, restart, pause, resume, log, rabbitmqctl", verb)}
 	}
 	return answer{Error: text(action(ctx))}
 }
@@ -211,6 +218,23 @@ func (s *server) log(ctx context.Context) (string, error) {
 	defer reader.Close()
 	log, err := io.ReadAll(bufio.NewReader(reader))
 	return string(log), err
+}
+
+// administer runs rabbitmqctl in the container.
+func (s *server) administer(ctx context.Context, encoded string) (string, error) {
+	var args []string
+	if err := json.Unmarshal([]byte(encoded), &args); err != nil {
+		return "", err
+	}
+	code, reader, err := s.container.Exec(ctx, append([]string{"rabbitmqctl"}, args...), exec.Multiplexed())
+	if err != nil {
+		return "", err
+	}
+	output, err := io.ReadAll(reader)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("rabbitmqctl ends with %d: %s", code, output)
+	}
+	return string(output), err
 }
 
 func (s *server) logEnd() string {

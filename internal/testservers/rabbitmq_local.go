@@ -1,0 +1,162 @@
+package testservers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// rabbitNode is a broker of this machine's packages, on data, ports and a port mapper of its own: the system's broker,
+// if there is one, is not looked at.
+type rabbitNode struct {
+	*program
+	scripts string   // the directory of rabbitmq-server and rabbitmqctl
+	env     []string // of both
+	mapper  *process // epmd; a node cannot begin without one, and would leave behind the one it started
+}
+
+func startLocalRabbit(settings []string) (machine, string, error) {
+	script, err := findRabbit()
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err := serverDir()
+	if err != nil {
+		return nil, "", err
+	}
+	name := newPrefix()
+	n := &rabbitNode{scripts: filepath.Dir(script)}
+	if err := n.startMapper(dir); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, "", err
+	}
+	if err := n.prepare(dir, name); err != nil {
+		n.discardMapper(dir)
+		return nil, "", err
+	}
+	n.program = &program{
+		path: "/usr/bin/env", dir: dir,
+		args: func(port int) ([]string, error) { return n.argv(dir, name, port, script, settings) },
+		ask:  func(address string, _ int) error { return askRabbit(address, name) },
+	}
+	if err := n.launch(); err != nil {
+		n.discardMapper(dir)
+		return nil, "", err
+	}
+	return n, n.version(), nil
+}
+
+// findRabbit prefers the script itself to Debian's wrapper, which becomes the user rabbitmq and forgets the
+// environment.
+func findRabbit() (string, error) {
+	if found, err := findProgram("/usr/lib/rabbitmq/bin/rabbitmq-server"); err == nil {
+		return found, nil
+	}
+	return findProgram("rabbitmq-server")
+}
+
+// startMapper starts an epmd in the foreground.
+func (n *rabbitNode) startMapper(dir string) error {
+	path, err := findProgram("epmd")
+	if err != nil {
+		return err
+	}
+	for range 10 {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command(path, "-port", strconv.Itoa(port))
+		cmd.Env = append(cmd.Environ(), "ERL_EPMD_ADDRESS=127.0.0.1")
+		cmd.Dir = dir
+		if n.mapper, err = startProcess(cmd); err != nil {
+			return err
+		}
+		n.env = []string{"ERL_EPMD_PORT=" + strconv.Itoa(port), "ERL_EPMD_ADDRESS=127.0.0.1"}
+		await(startLimit, func() bool { return n.mapper.exited() || answers(localAddr(port)) })
+		if !n.mapper.exited() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s ends at its start", path)
+}
+
+func answers(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+// prepare writes what the scripts would otherwise look for in /etc/rabbitmq.
+func (n *rabbitNode) prepare(dir, name string) error {
+	place := func(file string) string { return filepath.Join(dir, file) }
+	n.env = append(n.env,
+		"HOME="+dir, // of the cookie
+		"RABBITMQ_NODENAME="+name+"@localhost",
+		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+place("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
+		"RABBITMQ_PID_FILE="+place("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+place("enabled_plugins"),
+		"RABBITMQ_CONF_ENV_FILE="+place("env.conf"), "RABBITMQ_CONFIG_FILE="+place("rabbitmq.conf"),
+		"RABBITMQ_CONFIG_FILES="+place("conf.d"), "RABBITMQ_ADVANCED_CONFIG_FILE="+place("advanced.config"),
+		"RABBITMQ_ALLOW_INPUT=1", // the script becomes the broker instead of its parent
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none", // idle threads do not spin
+	)
+	for file, text := range map[string]string{"enabled_plugins": "[].\n", "env.conf": ""} {
+		if err := os.WriteFile(place(file), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir(place("conf.d"), 0o700)
+}
+
+// argv is the broker's command line for a port; what stands in its configuration is written first.
+func (n *rabbitNode) argv(dir, name string, port int, script string, settings []string) ([]string, error) {
+	other, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	conf := slices.Concat([]string{
+		"listeners.tcp.1 = " + localAddr(port), "cluster_name = " + name, "disk_free_limit.absolute = 1MB", "log.console.level = warning",
+	}, settings)
+	if err := os.WriteFile(filepath.Join(dir, "rabbitmq.conf"), []byte(strings.Join(conf, "\n")+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	ports := []string{"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1", "RABBITMQ_NODE_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(other)}
+	return slices.Concat(n.env, ports, []string{script, "-noinput", "-kernel", "inet_dist_use_interface", "{127,0,0,1}"}), nil
+}
+
+// administer runs rabbitmqctl.
+func (n *rabbitNode) administer(args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(n.scripts, "rabbitmqctl"), args...)
+	cmd.Env = append(cmd.Environ(), n.env...)
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+func (n *rabbitNode) version() string {
+	target, err := filepath.EvalSymlinks(n.scripts + "/rabbitmq-server")
+	if err != nil {
+		return n.scripts
+	}
+	return filepath.Base(filepath.Dir(filepath.Dir(target)))
+}
+
+func (n *rabbitNode) discard() {
+	n.program.discard()
+	_ = n.mapper.kill()
+}
+
+func (n *rabbitNode) discardMapper(dir string) {
+	_ = n.mapper.kill()
+	_ = os.RemoveAll(dir)
+}
