@@ -96,15 +96,16 @@ func (s *scene) stop() (err error) {
 func (s *scene) day(ctx context.Context) (*books, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.uploading()+restAtMost, fmt.Errorf("not at rest after %v", s.uploading()+restAtMost))
 	defer cancel()
-	var striking error
-	var struck sync.WaitGroup
-	struck.Go(func() { striking = s.strike(ctx, s.db, s.instances, s.uploading()+s.delay) })
-	acknowledged, err := s.upload(ctx)
-	struck.Wait()
+	var acknowledged int
+	var uploading error
+	var operators sync.WaitGroup
+	operators.Go(func() { acknowledged, uploading = s.upload(ctx) })
+	err := s.strike(ctx, s.db, s.instances, s.uploading()+s.delay)
+	operators.Wait()
 	if s.watched != nil && !s.byHand {
 		s.watched(s.instances[0].address())
 	}
-	if err = errors.Join(err, striking); err != nil {
+	if err = errors.Join(err, uploading); err != nil {
 		return nil, err
 	}
 	if err := s.awaitRest(ctx); err != nil {

@@ -14,16 +14,23 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The flags of TestWholeScene, which make usersync runs.
+// The scene as make usersync asks for it. What stands here is a small one.
 var (
-	whole      = flag.Bool("whole", false, "run TestWholeScene: minutes")
-	users      = flag.Int("users", 2500, "users to upload")
-	kills      = flag.Int("kills", 3, "kill instances so many times")
-	seed       = flag.Uint64("seed", 1, "of the users' bad luck")
-	rate       = flag.Float64("rate", 150, "users a second")
-	wheel      = flag.Bool("wheel", false, "give the library no Redis")
+	asked      scene
+	yours      = flag.Bool("yours", false, "use the servers that the environment names")
+	restarts   = flag.Bool("restart-broker", false, "restart RabbitMQ in the middle")
 	screenshot = flag.String("screenshot", "", "write a picture of the page here")
 )
+
+func init() {
+	asked.settings.define(flag.CommandLine)
+	flag.IntVar(&asked.users, "users", 300, "users to upload")
+	flag.IntVar(&asked.perBatch, "per-batch", 20, "users in a batch")
+	flag.Float64Var(&asked.rate, "rate", 200, "users a second")
+	flag.IntVar(&asked.kills, "kills", 1, "kill instances so many times")
+	flag.BoolVar(&asked.wheel, "wheel", false, "give the library no Redis")
+	asked.settings = quick
+}
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-addr" {
@@ -33,14 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// quick makes a scene of seconds. The shortest delay still gives consumers time to be first.
-func quick(servers servers) scene {
-	return scene{
-		servers:  servers,
-		settings: settings{delay: 2 * time.Second, again: 500 * time.Millisecond, most: 6, limit: time.Second, workers: 8, lease: time.Second, seed: 1},
-		perBatch: 20, rate: 200,
-	}
-}
+// quick lets a test take seconds. The shortest delay still gives consumers time to be first.
+var quick = settings{delay: 2 * time.Second, again: 500 * time.Millisecond, most: 6, limit: time.Second, workers: 8, lease: time.Second, seed: 1}
 
 func (s scene) books(t *testing.T) *books {
 	t.Helper()
@@ -57,29 +58,35 @@ func requireRight(t *testing.T, b *books) {
 	require.Zero(t, wrong)
 }
 
-func TestEveryUserIsSyncedOnceWhateverIsKilled(t *testing.T) {
-	servers := throwAway(t)
-	s := quick(servers)
-	s.users, s.kills, s.flushRedis = 300, 1, flush(servers)
-	b := s.books(t)
-	requireRight(t, b)
-	require.NotZero(t, b.hopeless())
+// TestScene is make usersync, or a small one: both ways, the same users, the same faults. What its own algorithm does by
+// hand to users who have bad luck twice is no matter of chance.
+func TestScene(t *testing.T) {
+	s := asked
+	s.servers = s.place(t)
+	if *screenshot != "" {
+		s.watched = func(address string) { photograph(t, address, *screenshot) }
+	}
+	ours := s.books(t)
+	s.byHand = true
+	byHand := s.books(t)
+	var report bytes.Buffer
+	wrong := ours.report(&report)
+	compare(&report, ours, byHand)
+	t.Log("\n" + report.String())
+	require.Zero(t, wrong, "checks that are WRONG")
+	require.NotZero(t, ours.hopeless())
+	require.Equal(t, s.users, byHand.acknowledged)
+	require.NotZero(t, byHand.never())
+	require.NotZero(t, byHand.lied())
 }
 
 func TestEveryUserIsSyncedOnceWithoutRedis(t *testing.T) {
-	s := quick(throwAway(t))
-	s.users, s.kills, s.wheel = 60, 1, true
-	requireRight(t, s.books(t))
-}
-
-// What its own algorithm does to users who have bad luck twice is no matter of chance.
-func TestByHandUsersAreForgotten(t *testing.T) {
-	s := quick(throwAway(t))
-	s.users, s.byHand = 100, true
-	b := s.books(t)
-	require.Equal(t, 100, b.acknowledged)
-	require.NotZero(t, b.never())
-	require.NotZero(t, b.lied())
+	t.Parallel()
+	s := scene{servers: throwAway(t), settings: quick, users: 60, perBatch: 20, rate: 100, wheel: true, faults: faults{kills: 1}}
+	var report bytes.Buffer
+	wrong := s.books(t).report(&report)
+	t.Log("\n" + report.String())
+	require.Zero(t, wrong, "checks that are WRONG")
 }
 
 func TestWrongBooksAreFound(t *testing.T) {
@@ -94,60 +101,43 @@ func TestWrongBooksAreFound(t *testing.T) {
 	require.Contains(t, out.String(), "ok     users acknowledged")
 }
 
-// TestWholeScene is make usersync: both ways, the same users, the same faults. Servers that the environment names are
-// used as they are: nothing of them is restarted or emptied but what the scene has made itself.
-func TestWholeScene(t *testing.T) {
-	if !*whole {
-		return // make usersync runs it
-	}
-	s := scene{
-		settings: settings{delay: 10 * time.Second, again: 5 * time.Second, most: 4, limit: 2 * time.Second, workers: 16, lease: 5 * time.Second, seed: *seed},
-		users:    *users, perBatch: 50, rate: *rate, wheel: *wheel,
-	}
-	if *screenshot != "" {
-		s.watched = func(address string) { photograph(t, address, *screenshot) }
-	}
-	s.kills = *kills
-	s.servers = givenOrThrowAway(t, &s.faults)
-	ours := s.books(t)
-	s.byHand = true
-	byHand := s.books(t)
-	out := os.Stdout
-	wrong := ours.report(out)
-	compare(out, ours, byHand)
-	require.Zero(t, wrong)
-}
-
-// throwAway are servers that one test may do with as it likes.
+// throwAway are servers that other tests use as well, and names of this test's own on them.
 func throwAway(t *testing.T) servers {
 	t.Helper()
-	return servers{dsn: testservers.Database(t), redis: testservers.NewRedis(t).Addr(), amqp: testservers.NewRabbitMQ(t).URL()}
+	rdb, broker := testservers.SharedRedis(t), testservers.SharedRabbitMQ(t)
+	s := servers{dsn: testservers.Database(t), redis: rdb.Addr(), amqp: broker.URL(), name: rdb.Prefix(t)}
+	t.Cleanup(func() { require.NoError(t, s.deleteQueue()) })
+	return s
+}
+
+// place gives the scene its servers, and says what may be done to them: what is somebody's own is not restarted, and
+// loses only what the scene has put there.
+func (s *scene) place(t *testing.T) servers {
+	on := servers{name: "usersync"}
+	if *yours {
+		on = serversGiven()
+	}
+	s.flushRedis = func(ctx context.Context) error { return on.forget(ctx) }
+	if on.dsn == "" {
+		on.dsn = testservers.NewSQL(t).Database(t)
+	}
+	if on.redis == "" {
+		on.redis = testservers.NewRedis(t).Addr()
+		s.flushRedis = func(ctx context.Context) error { return flush(ctx, on.redis) }
+	}
+	if on.amqp == "" && *restarts {
+		broker := testservers.NewRabbitMQ(t)
+		on.amqp, s.restartBroker = broker.URL(), func() { broker.Restart(t) }
+	}
+	if on.amqp == "" {
+		on.amqp = testservers.SharedRabbitMQ(t).URL()
+	}
+	return on
 }
 
 // flush empties a Redis.
-func flush(s servers) func(context.Context) error {
-	return func(ctx context.Context) error {
-		rdb := redis.NewClient(&redis.Options{Addr: s.redis})
-		defer rdb.Close()
-		return rdb.FlushAll(ctx).Err()
-	}
-}
-
-// givenOrThrowAway also says what faults the servers may be given.
-func givenOrThrowAway(t *testing.T, f *faults) servers {
-	s := serversGiven()
-	if s.dsn == "" {
-		s.dsn = testservers.NewSQL(t).Database(t)
-	}
-	f.flushRedis = s.forget
-	if s.redis == "" {
-		s.redis = testservers.NewRedis(t).Addr()
-		f.flushRedis = flush(s)
-	}
-	if s.amqp == "" {
-		broker := testservers.NewRabbitMQ(t)
-		s.amqp = broker.URL()
-		f.restartBroker = func() error { broker.Restart(); return nil }
-	}
-	return s
+func flush(ctx context.Context, address string) error {
+	rdb := redis.NewClient(&redis.Options{Addr: address})
+	defer rdb.Close()
+	return rdb.FlushAll(ctx).Err()
 }

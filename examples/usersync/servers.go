@@ -104,11 +104,14 @@ func (s servers) clear(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	dropQueue := s.onBroker(func(channel *amqp091.Channel) error {
+	return errors.Join(dropTables(ctx, db), s.deleteQueue(), s.forget(ctx))
+}
+
+func (s servers) deleteQueue() error {
+	return s.onBroker(func(channel *amqp091.Channel) error {
 		_, err := channel.QueueDelete(s.queue(), false, false, false)
 		return err
 	})
-	return errors.Join(dropTables(ctx, db), dropQueue, s.forget(ctx))
 }
 
 // forget removes the service's keys from Redis: the log's queue, and locks.

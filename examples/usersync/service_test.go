@@ -24,7 +24,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, servers: throwAway(t)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	s := service{servers: w.servers, settings: quick(w.servers).settings, address: "127.0.0.1:0"}
+	s := service{servers: w.servers, settings: quick, address: "127.0.0.1:0"}
 	lines, ended := make(lineWriter, 1), make(chan error, 1)
 	go func() { ended <- s.run(ctx, lines) }()
 	select {
@@ -132,7 +132,7 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 // A process that is told to stop finishes what it has begun: nothing is left for others to find out.
 func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 	servers := throwAway(t)
-	one := &child{servers: servers, settings: quick(servers).settings}
+	one := &child{servers: servers, settings: quick}
 	require.NoError(t, one.start(t.Context()))
 	client := newClient(one.address)
 	defer client.close()
