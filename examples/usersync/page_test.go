@@ -40,6 +40,7 @@ func text(selector, is string) chromedp.Action {
 func submit(form string) chromedp.Action { return chromedp.Click(form + " button[type=submit]") }
 
 func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tab := browse(t, 360, 740)
 	w.do(tab, chromedp.Navigate("http://"+w.address+"/?lang=en"), text("h1", english.Title))
@@ -65,13 +66,16 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 	require.True(t, fits, "no scrolling sideways at 360 px")
 	require.True(t, stayed, "the page was not loaded again")
 
-	w.do(tab, chromedp.Click("nav a"), text("h1", chinese.Title), text("#persons-title", chinese.ForPerson))
+	_, err := chromedp.RunResponse(tab, chromedp.Click("nav a"))
+	require.NoError(t, err)
+	w.do(tab, text("h1", chinese.Title), text("#persons-title", chinese.ForPerson))
 	w.do(tab, chromedp.Evaluate(`document.documentElement.scrollWidth <= 360`, &fits))
 	require.True(t, fits, "no scrolling sideways at 360 px, in Chinese")
 }
 
 // What an operator types is shown as text: no page of another's is made of it.
 func TestPageShowsNamesAsText(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.client.upload(t.Context(), "b1", `<img src=x onerror="window.broken=1">`, "t", []byte(goodCSV))
 	require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // world is a service in this process, with a client.
@@ -76,6 +78,7 @@ func (w *world) awaitSynced(user string) {
 }
 
 func TestBatchUploadedTwiceIsSyncedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.upload("b1", "op", goodCSV)
 	require.Equal(t, http.StatusCreated, first.Status)
@@ -92,6 +95,7 @@ func TestBatchUploadedTwiceIsSyncedOnce(t *testing.T) {
 }
 
 func TestRefusedUploadLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for users, field := range map[string]string{
 		"user,name,email,phone\nu1,Ann,a@b.org,1\n":        "phone",
@@ -112,6 +116,7 @@ func TestRefusedUploadLeavesNothing(t *testing.T) {
 }
 
 func TestLargestBatchIsTaken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	got := w.upload("large", "op", string(writeUsers(sample("large", mostUsers, 1))))
 	require.Equal(t, http.StatusCreated, got.Status, got.Error)
@@ -120,6 +125,7 @@ func TestLargestBatchIsTaken(t *testing.T) {
 }
 
 func TestUnknownBatchIsNotFound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	got, err := w.client.progress(t.Context(), "nothing")
 	require.NoError(t, err)
@@ -131,7 +137,9 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 
 // A process that is told to stop finishes what it has begun: nothing is left for others to find out.
 func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
+	t.Parallel()
 	servers := throwAway(t)
+	servers.dsn = testservers.NewSQL(t).Database(t) // where no other test has transactions
 	one := &child{servers: servers, settings: quick}
 	require.NoError(t, one.start(t.Context()))
 	client := newClient(one.address)
@@ -146,6 +154,9 @@ func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 		require.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_locked > 0`).Scan(&n))
 		return n
 	}
+	watched, err := http.Get("http://" + one.address() + "/live") // somebody looks at the page, and does not go away
+	require.NoError(t, err)
+	defer watched.Body.Close()
 	require.Eventually(t, func() bool { return locked() == len(slow) }, time.Minute, time.Millisecond, "all are worked on")
 	require.NoError(t, one.stop(), "it ends in order")
 
