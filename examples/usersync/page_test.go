@@ -14,15 +14,15 @@ import (
 // browse opens a browser's tab of a telephone's width.
 func browse(t *testing.T, width, height int64) context.Context {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
-	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	allocated, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(stop)
-	tab, leave := chromedp.NewContext(allocated)
-	t.Cleanup(leave)
-	tab, cancel := context.WithTimeout(tab, 2*time.Minute)
+	tab, _ := chromedp.NewContext(allocated)
+	t.Cleanup(func() { require.NoError(t, chromedp.Cancel(tab)) }) // it returns when the browser has ended and its files are gone
+	require.NoError(t, chromedp.Run(tab, chromedp.EmulateViewport(width, height)), "is chromium installed?") // the browser lives as long as this context
+	timed, cancel := context.WithTimeout(tab, 2*time.Minute)
 	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Run(tab, chromedp.EmulateViewport(width, height)), "is chromium installed?")
-	return tab
+	return timed
 }
 
 func (w *world) do(tab context.Context, actions ...chromedp.Action) {
