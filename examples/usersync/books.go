@@ -41,7 +41,7 @@ const (
 
 // checks are those that need no knowledge of the users' fates. A ? is the delay.
 func (b *books) checks() []check {
-	few := fmt.Sprintf("(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)")
+	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{
 		{"entries on their way, or leased", `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3) OR lease_until > 0`, 0},
 		{"entries that ended in another way than completed by a consumer, or with a person", `SELECT COUNT(*)` + ofEntry + `(l.state NOT IN (1, -2) OR l.state = 1 AND l.ended_by <> 'complete')`, 0},

@@ -18,7 +18,7 @@ func browse(t *testing.T, width, height int64) context.Context {
 	allocated, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(stop)
 	tab, _ := chromedp.NewContext(allocated)
-	t.Cleanup(func() { require.NoError(t, chromedp.Cancel(tab)) }) // it returns when the browser has ended and its files are gone
+	t.Cleanup(func() { require.NoError(t, chromedp.Cancel(tab)) })                                           // it returns when the browser has ended and its files are gone
 	require.NoError(t, chromedp.Run(tab, chromedp.EmulateViewport(width, height)), "is chromium installed?") // the browser lives as long as this context
 	timed, cancel := context.WithTimeout(tab, 2*time.Minute)
 	t.Cleanup(cancel)
@@ -77,7 +77,7 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 func TestPageShowsNamesAsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, err := w.client.upload(t.Context(), "b1", `<img src=x onerror="window.broken=1">`, "t", []byte(goodCSV))
+	_, err := w.client.upload(w.ctx, "b1", `<img src=x onerror="window.broken=1">`, "t", []byte(goodCSV))
 	require.NoError(t, err)
 	tab := browse(t, 800, 600)
 	var images int

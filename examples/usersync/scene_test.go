@@ -50,14 +50,6 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-func requireRight(t *testing.T, b *books) {
-	t.Helper()
-	var out bytes.Buffer
-	wrong := b.report(&out)
-	t.Log("\n" + out.String())
-	require.Zero(t, wrong)
-}
-
 // TestScene is make usersync, or a small one: both ways, the same users, the same faults. What its own algorithm does by
 // hand to users who have bad luck twice is no matter of chance.
 func TestScene(t *testing.T) {
@@ -151,7 +143,7 @@ func (s *scene) place(t *testing.T) servers {
 	}
 	s.flushRedis = func(ctx context.Context) error { return on.forget(ctx) }
 	if on.dsn == "" {
-		on.dsn = testservers.NewSQL(t).Database(t)
+		on.dsn = testservers.Database(t)
 	}
 	if on.redis == "" {
 		on.redis = testservers.NewRedis(t).Addr()

@@ -16,6 +16,7 @@ import (
 // world is a service in this process, with a client.
 type world struct {
 	t       *testing.T
+	ctx     context.Context // of what is asked: the client asks until it is answered
 	address string
 	client  *client
 	db      *sql.DB
@@ -24,7 +25,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, servers: throwAway(t)}
+	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	w := &world{t: t, ctx: patient, servers: throwAway(t)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	s := service{servers: w.servers, settings: quick, address: "127.0.0.1:0"}
 	lines, ended := make(lineWriter, 1), make(chan error, 1)
@@ -58,7 +61,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 
 func (w *world) upload(batch, operator, users string) answered {
 	w.t.Helper()
-	got, err := w.client.upload(w.t.Context(), batch, operator, "", []byte(users))
+	got, err := w.client.upload(w.ctx, batch, operator, "", []byte(users))
 	require.NoError(w.t, err)
 	return got
 }
@@ -127,10 +130,10 @@ func TestLargestBatchIsTaken(t *testing.T) {
 func TestUnknownBatchIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	got, err := w.client.progress(t.Context(), "nothing")
+	got, err := w.client.progress(w.ctx, "nothing")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, got.Status)
-	got, err = w.client.untilAnswered(t.Context(), http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
+	got, err = w.client.untilAnswered(w.ctx, http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, got.Status)
 }
