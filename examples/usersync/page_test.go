@@ -90,6 +90,6 @@ func TestPageShowsNamesAsText(t *testing.T) {
 func photograph(t *testing.T, address, file string) {
 	tab := browse(t, 1000, 700)
 	var picture []byte
-	require.NoError(t, chromedp.Run(tab, chromedp.Navigate("http://"+address+"/?lang=en"), until(`document.querySelector(".batch")`), chromedp.FullScreenshot(&picture, 90)))
+	require.NoError(t, chromedp.Run(tab, chromedp.Navigate("http://"+address+"/?lang=en"), until(`document.querySelector(".batch")`), chromedp.FullScreenshot(&picture, 100)))
 	require.NoError(t, os.WriteFile(file, picture, 0o644))
 }
