@@ -86,6 +86,16 @@ func (m *memory) sawRows(rows []processlog.Row, asked time.Time) {
 	}
 }
 
+// sawAside is sawRows for claims of a database that did not say what it has kept. They are asked for in their turn: the
+// trail keeps what was seen before them, which they may be older than.
+func (m *memory) sawAside(rows []processlog.Row, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		m.seen[rows[i].ID.Row()%testimoniesKept] = testimonyOf(&rows[i], asked)
+	}
+}
+
 // sawStored remembers outcomes that are stored. An absorbed success may have got a higher number: it is then no lower.
 func (m *memory) sawStored(batch []settlement, results []processlog.Settled, asked time.Time) {
 	m.mu.Lock()

@@ -62,10 +62,26 @@ func reconciling() []mutant {
 			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack"),
 		},
 		{
+			name: "unanswered-claim-forgotten", oracle: safety,
+			what: "a claim that was committed, and given back because the database did not say what it has kept, is no evidence when it turns out to have gone back",
+			edits: []edit{
+				{"internal/engine/witness.go", "		w.memory.sawAside(rows, asked)\n", ""},
+			},
+			sees: tests("TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered"),
+		},
+		{
+			name: "unanswered-claim-covers", oracle: safety,
+			what: "a claim of a database that does not say what it has kept covers what was seen before, which that database may have lost",
+			edits: []edit{
+				{"internal/engine/witness.go", "		w.memory.sawAside(rows, asked)\n", "		w.memory.sawRows(rows, asked)\n"},
+			},
+			sees: tests("TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered"),
+		},
+		{
 			name: "failed-reading-trusted", oracle: safety,
 			what: "a reading of what is due that failed is no reason to ask what the database has kept, although the next server may be another one",
 			edits: []edit{
-				{"internal/engine/scanner.go", "		if err != nil {\n			s.witness.doubt() //", "		if false {\n			s.witness.doubt() //"},
+				{"internal/engine/scanner.go", "		s.witness.doubt() // as a claim that failed", "		// as a claim that failed"},
 			},
 			sees: tests("TestReadingOfWhatIsDueThatFailedIsAReasonToAsk"),
 		},

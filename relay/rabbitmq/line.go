@@ -37,19 +37,17 @@ func newLine(l *link, channels int) *line {
 	return &line{link: l, slots: make(chan struct{}, channels), dead: make(chan struct{}), open: open}
 }
 
-// block notes whether the broker has stopped to read from us.
+// block notes whether the broker has stopped to read from us. Only the supervisor calls it.
 func (l *line) block(blocked bool) {
+	if blocked != l.reads() {
+		return // told before
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.open:
-		if blocked {
-			l.open = make(chan struct{})
-		}
-	default:
-		if !blocked {
-			close(l.open)
-		}
+	if blocked {
+		l.open = make(chan struct{})
+	} else {
+		close(l.open)
 	}
 }
 
@@ -59,16 +57,26 @@ func (l *line) end() {
 	l.link.drop()
 }
 
+// reads reports whether the broker reads from us.
+func (l *line) reads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.open:
+		return true
+	default:
+		return false
+	}
+}
+
 // awaitOpen returns while the broker reads from us.
 func (l *line) awaitOpen(ctx context.Context) error {
+	if l.reads() {
+		return nil
+	}
 	l.mu.Lock()
 	open := l.open
 	l.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	default:
-	}
 	select {
 	case <-open:
 		return nil

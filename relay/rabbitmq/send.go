@@ -126,13 +126,13 @@ func (l *line) deliver(ctx context.Context, ch *channel, messages []*message) []
 			l.awaitConfirm(ctx, ch, confirm)
 		}
 	}
-	returned := ch.takeReturned()
+	returned, unconfirmed := ch.takeReturned(), l.unconfirmed(ch)
 	verdicts := make([]error, len(messages))
 	for i, m := range messages {
 		if why, unroutable := returned[m.publishing.MessageId]; unroutable {
 			verdicts[i] = m.refused(int(why.ReplyCode), "unroutable: no queue is bound for it ("+why.ReplyText+")")
 		} else if confirms[i] == nil || !confirms[i].Acked() {
-			verdicts[i] = l.unconfirmed(ch)
+			verdicts[i] = unconfirmed
 		}
 	}
 	return verdicts
@@ -181,7 +181,8 @@ func (ch *channel) takeReturned() map[string]amqp091.Return {
 	}
 }
 
-// unconfirmed is why a message has no confirm: a nack, the end of the connection, or that of the channel alone.
+// unconfirmed is why messages have no confirm, if some have none: a nack, the end of the connection, or that of the
+// channel alone.
 func (l *line) unconfirmed(ch *channel) error {
 	switch {
 	case !ch.IsClosed():
@@ -189,8 +190,7 @@ func (l *line) unconfirmed(ch *channel) error {
 	case l.link.IsClosed():
 		return errGone
 	}
-	if reason, ok := <-ch.closed; ok && reason != nil {
-		ch.closed <- reason // for the next message of this batch
+	if reason := <-ch.closed; reason != nil {
 		return &undecidedError{reason}
 	}
 	return errGone // we closed it ourselves
