@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+const (
+	longestRequest = 10 * time.Second
+	patience       = 30 * time.Second // how long an entry may be overdue before the service calls itself unwell
+)
+
+// uploadRequest is POST /batches?batch=&operator=, with the users as CSV. Whoever got no answer uploads the same again.
+func uploadRequest(up func(context.Context, *upload) (batch, error)) func(context.Context, *http.Request) (any, error) {
+	return func(ctx context.Context, r *http.Request) (any, error) {
+		users, err := readUsers(http.MaxBytesReader(nil, r.Body, mostBytes))
+		if err != nil {
+			return nil, err
+		}
+		query := r.URL.Query()
+		u := upload{Batch: query.Get("batch"), Operator: query.Get("operator"), Trace: r.Header.Get("X-Trace-Id"), Users: users}
+		if u.Trace == "" {
+			u.Trace = rand.Text()
+		}
+		if err := u.validate(); err != nil {
+			return nil, err
+		}
+		return up(ctx, &u)
+	}
+}
+
+// routes is the service's interface: CSV or a form in, JSON out. Whatever answers 5xx may be asked again.
+func (s *syncer) routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(s.upload)))
+	mux.HandleFunc("GET /batches/{batch}", answer(http.StatusOK, s.progressRequest))
+	mux.HandleFunc("POST /batches/{batch}/users/{user}/repair", answer(http.StatusOK, s.repairRequest))
+	mux.HandleFunc("GET /health", s.health)
+}
+
+func (s *syncer) progressRequest(ctx context.Context, r *http.Request) (any, error) {
+	b, err := findBatch(ctx, s.db, r.PathValue("batch"))
+	if err != nil {
+		return nil, err
+	}
+	found := batchStanding{batch: b}
+	if err := s.fillIn(ctx, &found); err != nil {
+		return nil, err
+	}
+	return map[string]any{"batch": b.Batch, "operator": b.Operator, "trace": b.Trace, "users": b.Users,
+		"synced": found.Synced, "waiting": found.Waiting, "person": found.Dead}, nil
+}
+
+func (s *syncer) repairRequest(ctx context.Context, r *http.Request) (any, error) {
+	who := repair{Batch: r.PathValue("batch"), User: r.PathValue("user"), Email: r.FormValue("email"), Operator: r.FormValue("operator")}
+	return who, s.repair(ctx, who)
+}
+
+// health is for a load balancer: the database answers, and users are synced in time.
+func (s *syncer) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
+	defer cancel()
+	health, status := s.log.Health(ctx), http.StatusOK
+	if !health.OK(patience) {
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, health) // who asked has gone if it fails
+}
+
+// answer turns what serves a request into an HTTP handler.
+func answer(success int, serve func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
+		defer cancel()
+		body, err := serve(ctx, r)
+		status := success
+		if err != nil {
+			status, body = explain(err)
+		}
+		if status == http.StatusServiceUnavailable {
+			slog.Warn("request failed", "path", r.URL.Path, "err", err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+// explain is what a client is told of an error. The details of one that is ours are ours.
+func explain(err error) (int, *refusal) {
+	var bad *refusal
+	var tooLarge *http.MaxBytesError
+	var state *compensator.StateError
+	switch {
+	case errors.Is(err, errOtherBatch), errors.As(err, &state):
+		status := http.StatusConflict
+		if errors.As(err, &bad) {
+			return status, bad
+		}
+		return status, &refusal{Field: "user", Reason: err.Error()}
+	case errors.As(err, &bad):
+		return http.StatusBadRequest, bad
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge, &refusal{Field: "users", Reason: fmt.Sprintf("more than %d bytes", tooLarge.Limit)}
+	case errors.Is(err, errNotFound):
+		return http.StatusNotFound, &refusal{Field: "batch", Reason: err.Error()}
+	}
+	return http.StatusServiceUnavailable, &refusal{Reason: "try again"} // nothing or everything happened
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// books are what a run has left behind, held against what was uploaded.
+type books struct {
+	settings
+	uploaded     map[message]user
+	acknowledged int // users, by the answers to uploads
+	retried      int // requests
+
+	toldSynced, toldPerson int // by the service, of all batches together
+
+	stored  int              // users in the database
+	synced  map[message]int  // how often each
+	said    map[message]bool // done, by the log
+	failed  map[message]bool // by the log: a person has to look
+	waits   []time.Duration  // from upload to directory, ascending
+	queued  int
+	numbers map[string]int // the library's alone: by the text of its check
+
+	again, sendings int // users sent again by the library, and in how many messages
+}
+
+// check is a number in the database, and what it must be.
+type check struct {
+	what  string
+	query string
+	want  int
+}
+
+const (
+	ofEntry = ` FROM usersync_log l WHERE l.business_type = 'sync_user' AND `
+	due     = `l.created_at + INTERVAL ? MICROSECOND`
+)
+
+// checks are those that need no knowledge of the users' fates. A ? is the delay.
+func (b *books) checks() []check {
+	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
+	return []check{
+		{"entries on their way, or leased", `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3) OR lease_until > 0`, 0},
+		{"entries that ended in another way than completed by a consumer, or with a person", `SELECT COUNT(*)` + ofEntry + `(l.state NOT IN (1, -2) OR l.state = 1 AND l.ended_by <> 'complete')`, 0},
+		{"entries with a person and no reason", `SELECT COUNT(*)` + ofEntry + `l.state = -2 AND COALESCE(l.last_error, '') = ''`, 0},
+		{"entries completed in time that ran all the same", `SELECT COUNT(DISTINCT l.id) FROM usersync_log l
+			JOIN usersync_directory d ON d.batch = l.batch_id AND d.user = l.business_id JOIN usersync_sendings s ON s.batch = d.batch AND s.user = d.user
+			WHERE l.business_type = 'sync_user' AND d.synced_at < ` + due, 0},
+		{"users sent again before their time", `SELECT COUNT(*) FROM usersync_log l JOIN usersync_sendings s ON s.batch = l.batch_id AND s.user = l.business_id
+			WHERE l.business_type = 'sync_user' AND s.sent_at < ` + due, 0},
+		{"entries with more failures than attempts", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.process_count > %d`, b.most+1), 0},
+		{"users sent again more often than allowed", fmt.Sprintf(`SELECT COUNT(*) FROM usersync_sendings WHERE sending > %d`, b.most), 0},
+		{"entries given up before all was tried", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.state = -2 AND l.ended_by = 'exhausted' AND (%s <> %d OR l.process_count <> %d)`, few, b.most, b.most+1), 0},
+		{"messages that a dead consumer left, and nobody took", `SELECT COUNT(*) FROM usersync_log WHERE business_type = 'redelivered_user' AND state <> 1`, 0},
+		{"users in the directory without their upload's trace", `SELECT COUNT(*) FROM usersync_directory d JOIN usersync_batches b ON b.batch = d.batch WHERE d.trace <> b.trace`, 0},
+	}
+}
+
+// read fills in what the database and the broker hold.
+func (s *scene) read(ctx context.Context, b *books) (err error) {
+	b.synced, b.said, b.failed, b.numbers = make(map[message]int), make(map[message]bool), make(map[message]bool), make(map[string]int)
+	if b.queued, err = s.queued(); err != nil {
+		return err
+	}
+	if err := s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM usersync_users`).Scan(&b.stored); err != nil {
+		return err
+	}
+	const latencies = `SELECT d.batch, d.user, TIMESTAMPDIFF(MICROSECOND, b.uploaded_at, d.synced_at) FROM usersync_directory d JOIN usersync_batches b ON b.batch = d.batch`
+	err = eachRow(ctx, s.db, latencies, func(scan func(...any) error) error {
+		var m message
+		var micros int64
+		err := scan(&m.Batch, &m.User, &micros)
+		b.synced[m]++
+		b.waits = append(b.waits, time.Duration(micros)*time.Microsecond)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(b.waits)
+	if err := s.readLog(ctx, b); err != nil || s.byHand {
+		return err
+	}
+	return b.readNumbers(ctx, s.db)
+}
+
+// readLog: what the log says of each user.
+func (s *scene) readLog(ctx context.Context, b *books) error {
+	query := `SELECT batch_id, business_id, state = 1, state = -2 FROM usersync_log WHERE business_type = 'sync_user'`
+	if s.byHand {
+		query = `SELECT batch, user, status = 1, status = 3 FROM usersync_hand_log`
+	}
+	return eachRow(ctx, s.db, query, func(scan func(...any) error) error {
+		var m message
+		var said, failed bool
+		err := scan(&m.Batch, &m.User, &said, &failed)
+		b.said[m], b.failed[m] = said, failed
+		return err
+	})
+}
+
+func (b *books) readNumbers(ctx context.Context, db *sql.DB) error {
+	for _, c := range b.checks() {
+		var args []any
+		if slices.Contains([]byte(c.query), '?') {
+			args = append(args, b.delay.Microseconds())
+		}
+		var n int
+		if err := db.QueryRowContext(ctx, c.query, args...).Scan(&n); err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+		b.numbers[c.what] = n
+	}
+	return db.QueryRowContext(ctx, `SELECT COUNT(DISTINCT batch, user), COUNT(*) FROM usersync_sendings`).Scan(&b.again, &b.sendings)
+}
+
+// count counts the uploaded users of whom something holds.
+func (b *books) count(holds func(m message, hopeless bool) bool) (n int) {
+	for m, u := range b.uploaded {
+		if holds(m, fateOf(u, b.seed).hopeless()) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *books) hopeless() int {
+	return b.count(func(_ message, hopeless bool) bool { return hopeless })
+}
+
+func (b *books) once() int {
+	return b.count(func(m message, hopeless bool) bool { return !hopeless && b.synced[m] == 1 })
+}
+
+func (b *books) twice() int {
+	return b.count(func(m message, _ bool) bool { return b.synced[m] > 1 })
+}
+
+func (b *books) never() int {
+	return b.count(func(m message, hopeless bool) bool { return !hopeless && b.synced[m] == 0 })
+}
+
+// lied: the log says done, and the directory knows nothing.
+func (b *books) lied() int {
+	return b.count(func(m message, _ bool) bool { return b.said[m] && b.synced[m] == 0 })
+}
+
+// handed: hopeless, and the log says so.
+func (b *books) handed() int {
+	return b.count(func(m message, hopeless bool) bool { return hopeless && b.failed[m] })
+}
+
+// report prints every check and returns how many are WRONG.
+func (b *books) report(out io.Writer) (wrong int) {
+	expect := func(what string, got, want int) {
+		verdict := "ok   "
+		if got != want {
+			verdict = "WRONG"
+			wrong++
+		}
+		fmt.Fprintf(out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
+	}
+	all, hopeless := len(b.uploaded), b.hopeless()
+	expect("users acknowledged", b.acknowledged, all)
+	expect("users stored", b.stored, all)
+	expect("entries, one a user", len(b.said), all)
+	expect("users synced exactly once", b.once(), all-hopeless)
+	expect("users synced more than once", b.twice(), 0)
+	expect("users never synced", b.never(), 0)
+	expect("entries that say done of a user who is not", b.lied(), 0)
+	expect("hopeless users with a person", b.handed(), hopeless)
+	expect("synced, as the service tells", b.toldSynced, all-hopeless)
+	expect("with a person, as the service tells", b.toldPerson, hopeless)
+	for _, c := range b.checks() {
+		expect(c.what, b.numbers[c.what], c.want)
+	}
+	expect("messages left in the queue", b.queued, 0)
+	fmt.Fprintf(out, "  users sent again: %d, in %d messages; requests tried again: %d\n", b.again, b.sendings, b.retried)
+	return wrong
+}
+
+// wait is the share p of all that were synced, at most so long after their upload.
+func (b *books) wait(p float64) time.Duration {
+	if len(b.waits) == 0 {
+		return 0
+	}
+	return b.waits[min(len(b.waits)-1, int(p*float64(len(b.waits))))].Round(10 * time.Millisecond)
+}
+
+// compare prints both ways in one table.
+func compare(out io.Writer, ours, byHand *books) {
+	fmt.Fprint(out, "| | this way | by hand |\n|---|---|---|\n")
+	row := func(what string, of func(*books) any) {
+		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(byHand))
+	}
+	row("users uploaded", func(b *books) any { return len(b.uploaded) })
+	row("of these hopeless", func(b *books) any { return b.hopeless() })
+	row("synced exactly once", func(b *books) any { return b.once() })
+	row("synced more than once", func(b *books) any { return b.twice() })
+	row("never synced, though they could be", func(b *books) any { return b.never() })
+	row("the log says done, the directory knows nothing", func(b *books) any { return b.lied() })
+	row("hopeless, and the log says so", func(b *books) any { return b.handed() })
+	row("from upload to directory: half / 99 % / the last", func(b *books) any {
+		return fmt.Sprintf("%v / %v / %v", b.wait(0.5), b.wait(0.99), b.wait(1))
+	})
+}

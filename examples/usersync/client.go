@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// client asks one instance after the other until one answers. It does not know whether an upload that failed was heard,
+// and relies on the service to make uploading twice harmless.
+type client struct {
+	http      *http.Client
+	addresses []func() string // of the instances, as they run now
+	asked     atomic.Uint64
+	retried   atomic.Int64
+}
+
+// againAfter is the pause between two tries.
+const againAfter = 50 * time.Millisecond
+
+func newClient(addresses ...func() string) *client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	return &client{http: &http.Client{Transport: transport, Timeout: 2 * longestRequest}, addresses: addresses}
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// answered is what the service says; Status is of HTTP.
+type answered struct {
+	Status int
+	Batch  string `json:"batch"`
+	Trace  string `json:"trace"`
+	Users  int    `json:"users"`
+	Synced int    `json:"synced"`
+	Person int    `json:"person"`
+	Field  string `json:"field"`
+	Error  string `json:"error"`
+}
+
+// upload returns once an instance has acknowledged the batch, or refused it.
+func (c *client) upload(ctx context.Context, batch, operator, trace string, users []byte) (answered, error) {
+	query := url.Values{"batch": {batch}, "operator": {operator}}
+	return c.untilAnswered(ctx, http.MethodPost, "/batches?"+query.Encode(), trace, users)
+}
+
+// progress asks how far a batch has come.
+func (c *client) progress(ctx context.Context, batch string) (answered, error) {
+	return c.untilAnswered(ctx, http.MethodGet, "/batches/"+url.PathEscape(batch), "", nil)
+}
+
+// untilAnswered tries until something below 500 is answered, or ctx ends.
+func (c *client) untilAnswered(ctx context.Context, method, path, trace string, body []byte) (answered, error) {
+	for {
+		got, err := c.once(ctx, method, path, trace, body)
+		if err == nil && got.Status < http.StatusInternalServerError {
+			return got, nil
+		}
+		if !pause(ctx, againAfter) {
+			return got, fmt.Errorf("%s %s: %w, last: %d %w", method, path, context.Cause(ctx), got.Status, err)
+		}
+		c.retried.Add(1)
+	}
+}
+
+func (c *client) once(ctx context.Context, method, path, trace string, body []byte) (got answered, err error) {
+	address := c.addresses[c.asked.Add(1)%uint64(len(c.addresses))]()
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return got, err
+	}
+	request.Header.Set("X-Trace-Id", trace)
+	response, err := c.http.Do(request)
+	if err != nil {
+		return got, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	got.Status = response.StatusCode
+	return got, err
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+)
+
+// scene is one run of one algorithm: three instances, operators who upload, faults, and the books at the end.
+type scene struct {
+	servers
+	settings
+	faults
+	byHand   bool
+	wheel    bool // no Redis for the library
+	users    int
+	perBatch int
+	rate     float64              // users a second
+	watched  func(address string) // called once all are uploaded, with where to look at the page
+
+	db        *sql.DB
+	instances []*child
+	client    *client
+	uploaded  map[message]user
+	batches   []string
+}
+
+const (
+	instances      = 3
+	restAtMost     = 3 * time.Minute // from the last upload until nothing moves any more
+	operatorOfLoad = "the scene"
+)
+
+// run returns the books, right or wrong. It begins and ends without tables, queue and keys.
+func (s *scene) run(ctx context.Context) (*books, error) {
+	if err := s.clear(ctx); err != nil {
+		return nil, err
+	}
+	db, err := s.openDB()
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	s.db = db
+	if err := createTables(ctx, db); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	defer s.client.close()
+	b, err := s.day(ctx)
+	stopped := s.stop()
+	if err = errors.Join(err, stopped); err != nil {
+		return nil, err
+	}
+	if err := s.read(ctx, b); err != nil {
+		return nil, err
+	}
+	return b, s.clear(ctx)
+}
+
+func (s *scene) start(ctx context.Context) error {
+	given := s.servers
+	if s.wheel && !s.byHand {
+		given.redis = ""
+	}
+	addresses := make([]func() string, instances)
+	for i := range instances {
+		one := &child{servers: given, settings: s.settings, byHand: s.byHand}
+		if err := one.start(ctx); err != nil {
+			return errors.Join(err, s.stop())
+		}
+		s.instances = append(s.instances, one)
+		addresses[i] = one.address
+	}
+	s.client = newClient(addresses...)
+	return nil
+}
+
+// stop ends all instances in order. One that cannot is an error.
+func (s *scene) stop() (err error) {
+	for _, one := range s.instances {
+		err = errors.Join(err, one.stop())
+	}
+	s.instances = nil
+	return err
+}
+
+// day uploads while faults strike, and waits until nothing moves. What only a running service tells is in the books then.
+func (s *scene) day(ctx context.Context) (*books, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.uploading()+restAtMost, fmt.Errorf("not at rest after %v", s.uploading()+restAtMost))
+	defer cancel()
+	var acknowledged int
+	var uploading error
+	var operators sync.WaitGroup
+	operators.Go(func() { acknowledged, uploading = s.upload(ctx) })
+	err := s.strike(ctx, s.db, s.instances, s.uploading()+s.delay)
+	operators.Wait()
+	if s.watched != nil && !s.byHand {
+		s.watched(s.instances[0].address())
+	}
+	if err = errors.Join(err, uploading); err != nil {
+		return nil, err
+	}
+	if err := s.awaitRest(ctx); err != nil {
+		return nil, err
+	}
+	b := &books{settings: s.settings, uploaded: s.uploaded, acknowledged: acknowledged, retried: int(s.client.retried.Load())}
+	if s.byHand {
+		return b, nil
+	}
+	for _, name := range s.batches {
+		told, err := s.client.progress(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		b.toldSynced += told.Synced
+		b.toldPerson += told.Person
+	}
+	return b, nil
+}
+
+// uploading is how long it takes to upload all users.
+func (s *scene) uploading() time.Duration {
+	return time.Duration(float64(s.users) / s.rate * float64(time.Second))
+}
+
+// upload uploads batches at the fixed rate, however long the answers take, and counts the users acknowledged.
+func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
+	var operators sync.WaitGroup
+	var mu sync.Mutex // guards acknowledged and err
+	s.uploaded, s.batches = make(map[message]user), nil
+	began := time.Now()
+	for first := 0; first < s.users; first += s.perBatch {
+		due := began.Add(time.Duration(float64(first) / s.rate * float64(time.Second)))
+		if !pause(ctx, time.Until(due)) {
+			break
+		}
+		name := fmt.Sprintf("b%03d", first/s.perBatch+1)
+		users := sample(name, min(s.perBatch, s.users-first), s.seed)
+		s.batches = append(s.batches, name)
+		for _, one := range users {
+			s.uploaded[message{Batch: name, User: one.ID}] = one
+		}
+		operators.Go(func() {
+			told, failed := s.client.upload(ctx, name, operatorOfLoad, "trace-"+name, writeUsers(users))
+			mu.Lock()
+			defer mu.Unlock()
+			acknowledged += told.Users
+			err = errors.Join(err, failed)
+		})
+	}
+	operators.Wait()
+	return acknowledged, errors.Join(err, context.Cause(ctx))
+}
+
+// awaitRest returns when the log has nothing to do, the queue is empty, and no user has been synced for a while.
+func (s *scene) awaitRest(ctx context.Context) error {
+	before, since := -1, time.Now()
+	for pause(ctx, 100*time.Millisecond) {
+		moving, err := s.moving(ctx)
+		if err != nil {
+			continue // the broker is coming back, for one
+		}
+		if moving.left > 0 || moving.synced != before {
+			before, since = moving.synced, time.Now()
+		}
+		if time.Since(since) > s.limit {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// moving is what is under way: messages and entries that are left, and a figure that changes with each user.
+type moving struct{ left, synced int }
+
+func (s *scene) moving(ctx context.Context) (m moving, err error) {
+	left := `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3)`
+	if s.byHand {
+		left = `SELECT COUNT(*) FROM usersync_hand_log WHERE status = 0`
+	}
+	queued, err := s.queued()
+	if err != nil {
+		return m, err
+	}
+	err = errors.Join(
+		s.db.QueryRowContext(ctx, left).Scan(&m.left),
+		s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM usersync_directory`).Scan(&m.synced))
+	m.left += queued
+	return m, err
+}
+
+// queued is how many messages wait.
+func (s servers) queued() (n int, err error) {
+	err = s.onBroker(func(channel *amqp091.Channel) error {
+		queue, err := channel.QueueDeclarePassive(s.queue(), true, false, false, false, nil)
+		n = queue.Messages
+		return err
+	})
+	return n, err
+}

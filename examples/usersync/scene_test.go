@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// The scene as make usersync asks for it. What stands here is a small one.
+var (
+	asked      scene
+	yours      = flag.Bool("yours", false, "use the servers that the environment names")
+	restarts   = flag.Bool("restart-broker", false, "restart RabbitMQ in the middle")
+	screenshot = flag.String("screenshot", "", "write a picture of the page here")
+)
+
+func init() {
+	asked.settings.define(flag.CommandLine)
+	flag.IntVar(&asked.users, "users", 300, "users to upload")
+	flag.IntVar(&asked.perBatch, "per-batch", 20, "users in a batch")
+	flag.Float64Var(&asked.rate, "rate", 200, "users a second")
+	flag.IntVar(&asked.kills, "kills", 1, "kill instances so many times")
+	flag.BoolVar(&asked.wheel, "wheel", false, "give the library no Redis")
+	asked.settings = quick
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-addr" {
+		main() // this process is an instance that a scene has started
+		return
+	}
+	os.Exit(testservers.Main(m))
+}
+
+// quick lets a test take seconds. The shortest delay still gives consumers time to be first.
+var quick = settings{delay: 2 * time.Second, again: 500 * time.Millisecond, most: 6, limit: time.Second, workers: 8, lease: time.Second, seed: 1}
+
+func (s scene) books(t *testing.T) *books {
+	t.Helper()
+	b, err := s.run(t.Context())
+	require.NoError(t, err)
+	return b
+}
+
+// TestScene is make usersync, or a small one: both ways, the same users, the same faults. That users whom a consumer fails
+// on are never synced by hand is no matter of chance.
+func TestScene(t *testing.T) {
+	t.Parallel()
+	s := asked
+	s.servers = s.place(t)
+	if *screenshot != "" {
+		s.watched = func(address string) { photograph(t, address, *screenshot) }
+	}
+	ours := s.books(t)
+	s.byHand = true
+	byHand := s.books(t)
+	var report bytes.Buffer
+	wrong := ours.report(&report)
+	compare(&report, ours, byHand)
+	t.Log("\n" + report.String())
+	require.Zero(t, wrong, "checks that are WRONG")
+	require.Equal(t, s.users, byHand.acknowledged)
+	if s.users >= 300 { // enough for every kind of luck
+		require.NotZero(t, ours.hopeless())
+		require.NotZero(t, byHand.never())
+	}
+}
+
+func TestEveryUserIsSyncedOnceWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := scene{servers: throwAway(t), settings: quick, users: 60, perBatch: 20, rate: 100, wheel: true, faults: faults{kills: 1}}
+	var report bytes.Buffer
+	wrong := s.books(t).report(&report)
+	t.Log("\n" + report.String())
+	require.Zero(t, wrong, "checks that are WRONG")
+}
+
+func TestSceneRemovesNothingButItsOwn(t *testing.T) {
+	t.Parallel()
+	s := throwAway(t)
+	other := s
+	other.name = testservers.SharedRedis(t).Prefix(t)
+	db, err := s.openDB()
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, execAll(t.Context(), db, `CREATE TABLE orders (id INT)`))
+	require.NoError(t, createTables(t.Context(), db))
+	rdb := s.openRedis()
+	defer rdb.Close()
+	for _, one := range []servers{s, other} {
+		require.NoError(t, one.declareQueue())
+		t.Cleanup(func() { require.NoError(t, one.deleteQueue()) })
+		for _, key := range []string{one.name + ":lock:u", "{" + one.name + ":v1:0}:due"} {
+			require.NoError(t, rdb.Set(t.Context(), key, 1, 0).Err())
+		}
+	}
+	require.NoError(t, s.clear(t.Context()))
+	w := &world{t: t, db: db}
+	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`), "orders")
+	require.Zero(t, rdb.Exists(t.Context(), s.name+":lock:u", "{"+s.name+":v1:0}:due").Val())
+	require.EqualValues(t, 2, rdb.Exists(t.Context(), other.name+":lock:u", "{"+other.name+":v1:0}:due").Val())
+	_, err = s.queued()
+	require.Error(t, err, "its queue is gone")
+	_, err = other.queued()
+	require.NoError(t, err)
+}
+
+func TestWrongBooksAreFound(t *testing.T) {
+	t.Parallel()
+	u := sample("b", 2, 1)
+	b := &books{uploaded: map[message]user{{"b", u[0].ID}: u[0], {"b", u[1].ID}: u[1]}, synced: map[message]int{{"b", u[0].ID}: 2},
+		said: map[message]bool{{"b", u[1].ID}: true}, acknowledged: 2, stored: 2, numbers: map[string]int{"entries on their way, or leased": 1}, queued: 1}
+	var out bytes.Buffer
+	require.Equal(t, 8, b.report(&out), out.String())
+	for _, wrong := range []string{"entries, one a user", "users synced more than once", "users never synced", "entries that say done", "entries on their way", "messages left"} {
+		require.Contains(t, out.String(), "WRONG  "+wrong)
+	}
+	require.Contains(t, out.String(), "ok     users acknowledged")
+}
+
+// throwAway are servers that other tests use as well, and names of this test's own on them.
+func throwAway(t *testing.T) servers {
+	t.Helper()
+	rdb, broker := testservers.SharedRedis(t), testservers.SharedRabbitMQ(t)
+	s := servers{dsn: testservers.Database(t), redis: rdb.Addr(), amqp: broker.URL(), name: rdb.Prefix(t)}
+	t.Cleanup(func() { require.NoError(t, s.deleteQueue()) })
+	return s
+}
+
+// place gives the scene its servers, and says what may be done to them: what is somebody's own is not restarted, and
+// loses only what the scene has put there.
+func (s *scene) place(t *testing.T) servers {
+	on := servers{name: "usersync"}
+	if *yours {
+		on = serversGiven()
+	}
+	s.flushRedis = func(ctx context.Context) error { return on.forget(ctx) }
+	if on.dsn == "" {
+		on.dsn = testservers.Database(t)
+	}
+	if on.redis == "" {
+		on.redis = testservers.NewRedis(t).Addr()
+		s.flushRedis = func(ctx context.Context) error { return flush(ctx, on.redis) }
+	}
+	if on.amqp == "" && *restarts {
+		broker := testservers.NewRabbitMQ(t)
+		on.amqp, s.restartBroker = broker.URL(), func() { broker.Restart(t) }
+	}
+	if on.amqp == "" {
+		on.amqp = testservers.SharedRabbitMQ(t).URL()
+	}
+	return on
+}
+
+// flush empties a Redis.
+func flush(ctx context.Context, address string) error {
+	rdb := redis.NewClient(&redis.Options{Addr: address})
+	defer rdb.Close()
+	return rdb.FlushAll(ctx).Err()
+}

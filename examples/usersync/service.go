@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// settings are what both algorithms go by.
+type settings struct {
+	delay   time.Duration // after its upload a user who is not synced is sent again
+	again   time.Duration // between two sendings; not by hand, where there is one
+	most    int           // sendings after the first, before a person gets it
+	limit   time.Duration // for a consumer's work on one user
+	workers int           // consumers in one process
+	lease   time.Duration
+	seed    uint64 // of the users' fates
+}
+
+func (s *settings) define(flags *flag.FlagSet) {
+	flags.DurationVar(&s.delay, "delay", 10*time.Second, "after its upload a user who is not synced is sent again")
+	flags.DurationVar(&s.again, "again", 5*time.Second, "between two sendings of a user")
+	flags.IntVar(&s.most, "most", 4, "sendings after the first, before a person gets it")
+	flags.DurationVar(&s.limit, "limit", 2*time.Second, "for a consumer's work on one user")
+	flags.IntVar(&s.workers, "workers", 16, "users that this process works on at once")
+	flags.DurationVar(&s.lease, "lease", 5*time.Second, "how long what a killed process was sending waits to be taken over")
+	flags.Uint64Var(&s.seed, "seed", 1, "of the bad luck that users have")
+}
+
+// arguments are the flags that define reads.
+func (s settings) arguments() []string {
+	return []string{"-delay", s.delay.String(), "-again", s.again.String(), "-most", strconv.Itoa(s.most), "-limit", s.limit.String(),
+		"-workers", strconv.Itoa(s.workers), "-lease", s.lease.String(), "-seed", strconv.FormatUint(s.seed, 10)}
+}
+
+func (s settings) validate() error {
+	switch {
+	case s.delay < time.Millisecond, s.again < 100*time.Millisecond, s.limit < time.Millisecond:
+		return errors.New("-delay and -limit want 1ms or more, -again 100ms or more")
+	case s.most < 1, s.workers < 1, s.workers > poolSize/2:
+		return fmt.Errorf("-most wants 1 or more, -workers 1 to %d", poolSize/2)
+	}
+	return nil
+}
+
+// service is one process.
+type service struct {
+	servers
+	settings
+	address  string
+	untilEOF bool
+	byHand   bool
+}
+
+func runService(ctx context.Context, args []string, out io.Writer) error {
+	s := service{servers: serversGiven()}
+	flags := flag.NewFlagSet("usersync", flag.ContinueOnError)
+	s.define(flags)
+	flags.StringVar(&s.name, "name", s.name, "of the queue, and of every key in Redis")
+	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
+	flags.BoolVar(&s.untilEOF, "until-eof", false, "stop when standard input ends")
+	flags.BoolVar(&s.byHand, "by-hand", false, "do it the way of byhand.go; it needs a Redis")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := errors.Join(s.servers.validate(), s.settings.validate()); err != nil {
+		return err
+	}
+	if s.untilEOF {
+		var stop context.CancelFunc
+		ctx, stop = context.WithCancel(ctx)
+		go func() {
+			defer stop()
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it as well
+		}()
+	}
+	return s.run(ctx, out)
+}
+
+// algorithm is one of the two ways.
+type algorithm interface {
+	routes(mux *http.ServeMux)
+	run(ctx context.Context) error // until ctx ends; it finishes what it has begun
+	close()
+}
+
+// run opens everything and works until ctx ends.
+func (s *service) run(ctx context.Context, out io.Writer) error {
+	db, err := s.openDB()
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := errors.Join(createTables(ctx, db), s.declareQueue()); err != nil {
+		return err
+	}
+	rdb := s.openRedis()
+	if rdb != nil {
+		defer rdb.Close()
+	}
+	server := &http.Server{ReadHeaderTimeout: longestRequest}
+	way, err := s.algorithm(ctx, server, db, rdb)
+	if err != nil {
+		return err
+	}
+	defer way.close()
+	listener, err := net.Listen("tcp", s.address)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
+	return serve(ctx, way, server, listener)
+}
+
+// algorithm opens one of the two, and has the server answer for it.
+func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB, rdb *redis.Client) (way algorithm, err error) {
+	mux := http.NewServeMux()
+	server.Handler = http.NewCrossOriginProtection().Handler(mux)
+	if s.byHand {
+		if rdb == nil {
+			return nil, errors.New("-by-hand needs a Redis: set REDIS_ADDR")
+		}
+		way = &byHand{servers: s.servers, settings: s.settings, db: db, redis: rdb}
+		way.routes(mux)
+		return way, nil
+	}
+	ours, err := newSyncer(ctx, s.servers, s.settings, db, rdb)
+	if err != nil {
+		return nil, err
+	}
+	looking := &page{s: ours, stopping: make(chan struct{})}
+	server.RegisterOnShutdown(func() { close(looking.stopping) })
+	looking.route(mux)
+	ours.routes(mux)
+	return ours, nil
+}
+
+// greeting comes before the address the service has got.
+const greeting = "listening on "
+
+const longestStop = 5 * time.Second
+
+// serve answers requests and works until ctx ends. It stops answering first: what the last upload has recorded is then
+// known to the queue before the work ends.
+func serve(ctx context.Context, way algorithm, server *http.Server, listener net.Listener) error {
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
+	worked, served := make(chan error, 1), make(chan error, 1)
+	go func() { worked <- way.run(working) }()
+	go func() { served <- server.Serve(listener) }()
+
+	var err error
+	select {
+	case err = <-served:
+	case err = <-worked:
+		_ = server.Close()
+		<-served
+		return err
+	case <-ctx.Done():
+		stopping, cancel := context.WithTimeout(working, longestStop)
+		defer cancel()
+		err = server.Shutdown(stopping)
+		<-served
+	}
+	stopWorking()
+	return errors.Join(err, <-worked)
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// world is a service in this process, with a client.
+type world struct {
+	t       *testing.T
+	ctx     context.Context // of what is asked: the client asks until it is answered
+	address string
+	client  *client
+	db      *sql.DB
+	servers servers
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	w := &world{t: t, ctx: patient, servers: throwAway(t)}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	s := service{servers: w.servers, settings: quick, address: "127.0.0.1:0"}
+	lines, ended := make(lineWriter, 1), make(chan error, 1)
+	go func() { ended <- s.run(ctx, lines) }()
+	select {
+	case line := <-lines:
+		w.address = strings.TrimSpace(strings.TrimPrefix(line, greeting))
+	case err := <-ended:
+		require.NoError(t, err, "the service ended")
+	}
+	var err error
+	w.db, err = s.openDB()
+	require.NoError(t, err)
+	w.client = newClient(func() string { return w.address })
+	t.Cleanup(func() {
+		w.client.close()
+		stop()
+		require.NoError(t, <-ended)
+		require.NoError(t, w.db.Close())
+	})
+	return w
+}
+
+// lineWriter sends what is written.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+func (w *world) upload(batch, operator, users string) answered {
+	w.t.Helper()
+	got, err := w.client.upload(w.ctx, batch, operator, "", []byte(users))
+	require.NoError(w.t, err)
+	return got
+}
+
+func (w *world) count(query string, args ...any) (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.QueryRow(query, args...).Scan(&n))
+	return n
+}
+
+// awaitSynced waits until the directory has a user.
+func (w *world) awaitSynced(user string) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		return w.count(`SELECT COUNT(*) FROM usersync_directory WHERE user = ?`, user) > 0
+	}, time.Minute, 20*time.Millisecond, "user %s is synced", user)
+}
+
+func TestBatchUploadedTwiceIsSyncedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.upload("b1", "op", goodCSV)
+	require.Equal(t, http.StatusCreated, first.Status)
+	again := w.upload("b1", "op", goodCSV)
+	require.Equal(t, first, again, "as if it came first, its trace as well")
+	other := w.upload("b1", "op", goodCSV+"u3,Cid,cid@example.org\n")
+	require.Equal(t, http.StatusConflict, other.Status)
+	require.Equal(t, "batch", other.Field)
+	require.Contains(t, other.Error, "uploaded before, by op, with 2 users")
+	w.awaitSynced("u1")
+	w.awaitSynced("u2")
+	require.Equal(t, 2, w.count(`SELECT COUNT(*) FROM usersync_directory WHERE trace = ?`, first.Trace))
+	require.Equal(t, 2, w.count(`SELECT COUNT(*) FROM usersync_log`))
+}
+
+func TestRefusedUploadLeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for users, field := range map[string]string{
+		"user,name,email,phone\nu1,Ann,a@b.org,1\n":        "phone",
+		"user,name,email\n":                                "users",
+		goodCSV + "u1,Ann,ann@example.org\n":               "user",
+		goodCSV + strings.Repeat("x", mostBytes):           "users",
+		string(writeUsers(sample("much", mostUsers+1, 1))): "users",
+	} {
+		got := w.upload("b1", "op", users)
+		require.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, got.Status, "%.60q", users)
+		require.Equal(t, field, got.Field)
+		require.NotEmpty(t, got.Error)
+	}
+	for _, table := range []string{"usersync_batches", "usersync_users", "usersync_log"} {
+		require.Zero(t, w.count("SELECT COUNT(*) FROM "+table), table)
+	}
+	require.Equal(t, http.StatusCreated, w.upload("b1", "op", goodCSV).Status, "and the name is free")
+}
+
+func TestLargestBatchIsTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got := w.upload("large", "op", string(writeUsers(sample("large", mostUsers, 1))))
+	require.Equal(t, http.StatusCreated, got.Status, got.Error)
+	require.Equal(t, mostUsers, got.Users)
+	require.Equal(t, mostUsers, w.count(`SELECT COUNT(*) FROM usersync_log WHERE business_type = 'sync_user'`))
+}
+
+func TestUnknownBatchIsNotFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got, err := w.client.progress(w.ctx, "nothing")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, got.Status)
+	got, err = w.client.untilAnswered(w.ctx, http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, got.Status)
+}
+
+// A process that is told to stop finishes what it has begun: nothing is left for others to find out.
+func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
+	t.Parallel()
+	servers := throwAway(t)
+	servers.dsn = testservers.NewSQL(t).Database(t) // where no other test has transactions
+	one := &child{servers: servers, settings: quick}
+	require.NoError(t, one.start(t.Context()))
+	client := newClient(one.address)
+	defer client.close()
+	db, err := servers.openDB()
+	require.NoError(t, err)
+	defer db.Close()
+	slow := slowUsers(4)
+	_, err = client.upload(t.Context(), "b1", "op", "t", writeUsers(slow))
+	require.NoError(t, err)
+	locked := func() (n int) { // consumers inside their transactions
+		require.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_locked > 0`).Scan(&n))
+		return n
+	}
+	watched, err := http.Get("http://" + one.address() + "/live") // somebody looks at the page, and does not go away
+	require.NoError(t, err)
+	defer watched.Body.Close()
+	require.Eventually(t, func() bool { return locked() == len(slow) }, time.Minute, time.Millisecond, "all are worked on")
+	require.NoError(t, one.stop(), "it ends in order")
+
+	w := &world{t: t, db: db}
+	require.Equal(t, len(slow), w.count(`SELECT COUNT(*) FROM usersync_directory`))
+	require.Equal(t, len(slow), w.count(`SELECT COUNT(*) FROM usersync_log WHERE state = 1 AND ended_by = 'complete'`))
+	left, err := servers.queued()
+	require.NoError(t, err)
+	require.Zero(t, left, "and nothing goes back to the queue")
+}
+
+// slowUsers are some whom nothing befalls but work that takes long.
+func slowUsers(n int) (slow []user) {
+	for _, u := range sample("slow", 1000, 1) {
+		f := fateOf(u, 1)
+		if f.slow > 400*time.Millisecond && f == (fate{slow: f.slow}) {
+			slow = append(slow, u)
+		}
+		if len(slow) == n {
+			return slow
+		}
+	}
+	panic("no slow users")
+}

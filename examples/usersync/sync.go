@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/relay/rabbitmq"
+)
+
+// syncer syncs users. upload, consume and sendAgain are all there is to it; what they are made of stands in wiring.go.
+type syncer struct {
+	servers
+	settings
+	db       *sql.DB
+	log      *compensator.Compensator
+	entries  *compensator.Type[message]
+	messages *rabbitmq.Publisher
+	consumer *rabbitmq.Consumer
+
+	publishFirst compensator.BatchFunc
+	publishAgain compensator.HandlerFunc
+}
+
+// message is what goes through the queue, and the content of an entry: consumers read the rest where it may be repaired.
+type message struct {
+	Batch string `json:"batch"`
+	User  string `json:"user"`
+}
+
+// key is the idempotent id of a user's entry, and the id of each message about it.
+func (m message) key() compensator.IdempotentID {
+	return compensator.IdempotentID("sync/" + m.Batch + "/" + m.User)
+}
+
+// upload stores users and, in the same transaction, an entry for each that comes due unless somebody completes it
+// before. Then the messages go out the ordinary way: what becomes of them is nothing to wait for.
+func (s *syncer) upload(ctx context.Context, u *upload) (batch, error) {
+	ctx = withTrace(ctx, u.Trace)
+	err := s.record(ctx, u)
+	if isDuplicate(err) {
+		return sameBatch(ctx, s.db, u)
+	}
+	if err != nil {
+		return batch{}, err
+	}
+	s.send(ctx, u)
+	return findBatch(ctx, s.db, u.Batch)
+}
+
+func (s *syncer) record(ctx context.Context, u *upload) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	if err := insertBatch(ctx, tx, u); err != nil {
+		return err
+	}
+	entries := make([]compensator.NewEntry, len(u.Users))
+	for i, one := range u.Users {
+		m := message{Batch: u.Batch, User: one.ID}
+		entries[i], err = s.entries.Entry(m, compensator.Options{
+			IdempotentID: string(m.key()), Delay: s.delay, BatchID: u.Batch, BusinessID: one.ID, UserName: u.Operator})
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := s.log.Record(ctx, tx, entries...); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// consume is called for each message. Its own failure is no reason to have the broker deliver it again: the entry is not
+// completed, so the user will be sent again, and whoever does that is told why.
+func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
+	var m message
+	if err := json.Unmarshal(d.Body, &m); err != nil {
+		return compensator.Permanent(err) // parked: a person sees it
+	}
+	sending, _ := d.Headers[sendingHeader].(int64)
+	err := s.sync(ctx, m, int(sending))
+	if err == nil || errors.Is(err, compensator.ErrAlreadySucceeded) || errors.Is(err, errForgotten) {
+		return nil
+	}
+	slog.Debug("not synced", "batch", m.Batch, "user", m.User, "sending", sending, "err", err)
+	return noteFailure(ctx, s.db, m, err)
+}
+
+// sync does the work and completes the entry, both or neither. To complete it comes first: it locks the entry's row, so
+// that of two consumers with the same user one waits, and then finds the work done. The lock ends with the transaction,
+// whoever is killed, and not after 30 s.
+func (s *syncer) sync(ctx context.Context, m message, sending int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
+	defer cancel()
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := s.entries.CompleteTx(ctx, tx, m.key()); err != nil {
+		return err
+	}
+	u, err := findUser(ctx, tx, m)
+	if err != nil {
+		return err
+	}
+	if err := s.meet(ctx, u, sending); err != nil {
+		return err
+	}
+	if err := enter(ctx, tx, m, traceOf(ctx)); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// sendAgain is the handler of an entry that is due: nobody has completed it in time. That the message is in the queue
+// is no success yet, so the attempt counts as a failure and the next one comes later; one more than there are sendings
+// is the verdict, and a person gets the entry, with the reason. A consumer that is late still completes that.
+func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message) error {
+	refused, reason, err := findFailure(ctx, s.db, m)
+	switch {
+	case err != nil:
+		return err
+	case refused:
+		return compensator.Permanent(errors.New(reason))
+	case e.Attempt() > s.most:
+		return fmt.Errorf("sent %d times and not synced: %s", s.most+1, reason)
+	}
+	if err := noteSending(ctx, s.db, m, e.Attempt()); err != nil {
+		return err
+	}
+	if err := s.publishAgain(ctx, e); err != nil {
+		return err
+	}
+	return compensator.RetryAfter(s.again, fmt.Errorf("sent again, not synced yet: %s", reason))
+}
+
+// repair is what a person does for a user whom the directory refuses: a new address, and everything from the start.
+type repair struct {
+	Batch    string `json:"batch"`
+	User     string `json:"user"`
+	Email    string `json:"email"`
+	Operator string `json:"operator"`
+}
+
+func (s *syncer) repair(ctx context.Context, r repair) error {
+	if !isText(r.Operator) {
+		return refuse("operator", "%q: want 1 to %d characters", r.Operator, mostText)
+	}
+	if err := (user{ID: r.User, Name: "?", Email: r.Email}).validate(0); err != nil {
+		return err
+	}
+	m := message{Batch: r.Batch, User: r.User}
+	if err := changeEmail(ctx, s.db, m, r.Email); err != nil {
+		return err
+	}
+	return s.log.Requeue(ctx, m.key(), compensator.RequeueOptions{
+		ByHand: compensator.ByHand{Actor: r.Operator, Reason: "address set to " + r.Email}})
+}
+
+// longestSend is how long a broker that is away may hold up the answer to an upload.
+const longestSend = 2 * time.Second
+
+// send publishes the first messages of a batch. One that is not sent is sent when its entry is due.
+func (s *syncer) send(ctx context.Context, u *upload) {
+	ctx, cancel := context.WithTimeout(ctx, longestSend)
+	defer cancel()
+	var first []*compensator.Entry
+	for _, one := range u.Users {
+		if fateOf(one, s.seed).vanishes(0) {
+			continue
+		}
+		first = append(first, s.firstMessage(message{Batch: u.Batch, User: one.ID}, u.Trace))
+	}
+	for _, err := range s.publishFirst(ctx, first) {
+		if err != nil {
+			slog.Warn("a first message is not sent; its entry will send it", "batch", u.Batch, "err", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/relay/rabbitmq"
+)
+
+const (
+	syncType = "sync_user"
+
+	// redeliveredType is of messages that the broker delivers again, because their first consumer died: the log gives
+	// them to a consumer, and knows what to do with one that kills each.
+	redeliveredType = "redelivered_user"
+
+	sendingHeader = "sending" // which message about its user it is; the first one is 0
+	traceHeader   = "trace"
+)
+
+var (
+	errTooSlow   = errors.New("the consumer's time was up")
+	errForgotten = errors.New("the consumer has acknowledged the message and done nothing")
+)
+
+// newSyncer puts the parts together. Without rdb a timing wheel in this process takes Redis's place.
+func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *redis.Client) (s *syncer, err error) {
+	s = &syncer{servers: on, settings: cfg, db: db}
+	// A user whose upload's process dies between commit and announcement is found by the reconciler: at most grace and one
+	// interval late, so both are shorter here than the defaults.
+	config := compensator.Config{DB: db, Table: logTable, Prefix: on.name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
+	if rdb != nil {
+		config.Redis = rdb
+	}
+	if s.log, err = compensator.New(ctx, config); err != nil {
+		return nil, err
+	}
+	if s.messages, err = rabbitmq.Open(rabbitmq.Config{URL: on.amqp}); err != nil {
+		return nil, errors.Join(err, s.log.Close())
+	}
+	s.publishFirst = s.messages.BatchHandler(s.toQueue(func(*compensator.Entry) int { return 0 }))
+	s.publishAgain = s.messages.Handler(s.toQueue((*compensator.Entry).Attempt))
+	if err = s.register(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *syncer) register() (err error) {
+	s.entries, err = compensator.Handle(s.log, syncType, s.sendAgain, compensator.TypeConfig{
+		MaxProcessCount: s.most + 1, // the last one sends nothing
+		Retry:           compensator.Fixed(s.again),
+	})
+	if err != nil {
+		return err
+	}
+	s.consumer, err = rabbitmq.Consume(s.log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
+		URL: s.amqp, Queue: s.queue(), Prefetch: s.workers, Propagator: traces{},
+		Declare: s.declare,
+		Type:    compensator.TypeConfig{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
+	})
+	return err
+}
+
+// toQueue routes a message to the queue, and says which one about its user it is.
+func (s *syncer) toQueue(sending func(*compensator.Entry) int) rabbitmq.Route {
+	return func(e *compensator.Entry) (rabbitmq.Destination, error) {
+		return rabbitmq.Destination{Key: s.queue(), Headers: amqp091.Table{sendingHeader: int32(sending(e))}}, nil
+	}
+}
+
+// firstMessage looks like what the entry will send, if it has to.
+func (s *syncer) firstMessage(m message, trace string) *compensator.Entry {
+	content, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // two strings
+	}
+	return &compensator.Entry{IdempotentID: string(m.key()), BusinessType: syncType, Content: content, CreatedAt: time.Now(), Headers: traces{}.Inject(withTrace(context.Background(), trace))}
+}
+
+// meet is the user's fate: work that takes its time, and fails.
+func (s *syncer) meet(ctx context.Context, u user, sending int) error {
+	f := fateOf(u, s.seed)
+	if f.slips(sending) {
+		return errForgotten
+	}
+	return f.work(ctx, sending)
+}
+
+// run consumes and sends again until ctx ends, and finishes what it has begun: consumers first, for what they
+// complete is then known to the log.
+func (s *syncer) run(ctx context.Context) error {
+	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLog()
+	logged := make(chan error, 1)
+	go func() { logged <- s.log.Run(logging) }()
+	err := s.consumer.Run(ctx)
+	stopLog()
+	return errors.Join(err, <-logged)
+}
+
+func (s *syncer) close() { _ = errors.Join(s.messages.Close(), s.log.Close()) }
+
+// traces has the operator's trace id travel from the upload through entry and message to the directory.
+type traces struct{}
+
+type traceContext struct{}
+
+func withTrace(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, traceContext{}, id)
+}
+
+func traceOf(ctx context.Context) string {
+	id, _ := ctx.Value(traceContext{}).(string)
+	return id
+}
+
+func (traces) Inject(ctx context.Context) map[string]string {
+	if id := traceOf(ctx); id != "" {
+		return map[string]string{traceHeader: id}
+	}
+	return nil
+}
+
+func (traces) Extract(ctx context.Context, headers map[string]string) context.Context {
+	return withTrace(ctx, headers[traceHeader])
+}
