@@ -92,7 +92,7 @@ func (m *memory) sawAside(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
-		m.seen[rows[i].ID.Row()%testimoniesKept] = testimonyOf(&rows[i], asked)
+		m.keepLocked(testimonyOf(&rows[i], asked))
 	}
 }
 
@@ -114,8 +114,17 @@ func (m *memory) rememberLocked(s testimony) {
 		m.trail[m.at] = [2]testimony{s}
 	}
 	m.trail[m.at][1] = s
-	// Ids grow: these are about the newest, each entry once.
-	m.seen[s.ID.Row()%testimoniesKept] = s
+	m.keepLocked(s)
+}
+
+// keepLocked remembers s among all. Ids grow: these are about the newest, each entry once. What refutes s stays: either s
+// is older, or the database has gone back, and nothing else may show it.
+func (m *memory) keepLocked(s testimony) {
+	place := &m.seen[s.ID.Row()%testimoniesKept]
+	if place.ID == s.ID && place.refutes(s.Version, true) && time.Since(place.at) < TestimonyLife {
+		return
+	}
+	*place = s
 }
 
 // refuted lists what is remembered of rows and cannot have been, as they were claimed. It may be that the claim's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 )
@@ -23,7 +24,7 @@ var (
 // about what was sent on it.
 type line struct {
 	link  *link
-	slots chan struct{} // one is taken for each channel in use
+	slots chan struct{} // one is taken for each sender under way
 	dead  chan struct{} // closed when the connection has ended
 
 	mu   sync.Mutex // guards the fields below
@@ -87,30 +88,31 @@ func (l *line) awaitOpen(ctx context.Context) error {
 	}
 }
 
-// take returns a channel. Give it back.
-func (l *line) take(ctx context.Context) (*channel, error) {
+// take takes a slot; deliver gives it back.
+func (l *line) take(ctx context.Context) error {
 	if err := l.awaitOpen(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case l.slots <- struct{}{}:
+		return nil
 	case <-l.dead:
-		return nil, errGone
+		return errGone
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
+		return fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
 	}
+}
+
+// channel is an idle one, or a new one.
+func (l *line) channel() (*channel, error) {
 	if ch := l.idler(); ch != nil {
 		return ch, nil
 	}
 	ch, err := l.newChannel()
-	if err != nil {
-		<-l.slots
-		if l.link.IsClosed() {
-			err = errGone
-		}
-		return nil, err
+	if err != nil && l.link.IsClosed() {
+		err = errNotSent
 	}
-	return ch, nil
+	return ch, err
 }
 
 // idler is a channel that waits for work and is still there, or nil.
@@ -128,13 +130,22 @@ func (l *line) idler() *channel {
 	return nil
 }
 
-func (l *line) give(ch *channel) {
+// rest keeps a channel for the next sender.
+func (l *line) rest(ch *channel) {
 	if !ch.IsClosed() {
 		l.mu.Lock()
 		l.idle = append(l.idle, ch)
 		l.mu.Unlock()
 	}
-	<-l.slots
+}
+
+// guard is the link's, but for a blocked broker: that answers once it reads again.
+func (l *line) guard() (stop func() bool) {
+	return time.AfterFunc(setUpLimit, func() {
+		if l.reads() {
+			l.link.drop()
+		}
+	}).Stop
 }
 
 // channel is one of confirms.
@@ -145,7 +156,7 @@ type channel struct {
 }
 
 func (l *line) newChannel() (*channel, error) {
-	defer l.link.guard()()
+	defer l.guard()()
 	opened, err := l.link.Channel()
 	if err != nil {
 		return nil, failure("open a channel", err)

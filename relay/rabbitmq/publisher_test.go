@@ -312,6 +312,31 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 	})
 }
 
+// TestSilentBrokerKeepsNoHandler: the connection stands and nothing answers, not even the question for a channel.
+func TestSilentBrokerKeepsNoHandler(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	proxy, url := b.proxied()
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	p := open(t, Config{URL: url, AMQP: amqp091.Config{Heartbeat: 2 * testPatience}, Timeout: 300 * time.Millisecond})
+	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	eventually(t, func() bool { return p.Err() == nil }, "it is connected")
+	proxy.SwallowReplies()
+	id := w.Put(orders, 1, compensator.Options{IdempotentID: "m"})
+	w.Eventually(func() bool {
+		e, err := c.Get(t.Context(), id)
+		return err == nil && e.LastError != ""
+	}, "the handler returns")
+	assert.NoError(t, p.Err(), "although the connection stands")
+	assert.Equal(t, compensator.Pending, w.State(id))
+	proxy.Cut()
+	proxy.Heal()
+	w.WaitState(id, compensator.Succeeded)
+}
+
 // TestBlockedConnectionIsWaitedForAndNothingPilesUp: a broker out of memory reads no more; entries wait in the log, and
 // no more messages are under way than there are channels.
 func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
