@@ -48,6 +48,29 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	})
 }
 
+// Who completes an entry while its handler waits for something has not made that unavailable.
+func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	waiting, dropped := make(chan struct{}), make(chan struct{})
+	cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { close(dropped) }
+	c := w.New(cfg)
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		close(waiting)
+		<-ctx.Done()
+		return compensator.Unavailable(context.Cause(ctx))
+	}, compensator.TypeConfig{Concurrency: 1})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{})
+	<-waiting
+	_, err = c.Complete(t.Context(), id)
+	require.NoError(t, err)
+	<-dropped
+	assert.Empty(t, c.Health(t.Context()).Troubles)
+}
+
 func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

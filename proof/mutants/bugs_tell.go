@@ -43,6 +43,14 @@ func telling() []mutant {
 			sees: tests(everyTrouble + "begin"),
 		},
 		{
+			name: "trouble-of-the-cancelled", oracle: lateness,
+			what: "an attempt that was told to stop tells of a trouble that there is none",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	if !errors.Is(cause, processlog.ErrCancelled) { //", "	if true || !errors.Is(cause, processlog.ErrCancelled) { //"},
+			},
+			sees: tests("TestAttemptThatIsToldToStopBlamesNothing"),
+		},
+		{
 			name: "trouble-never-over", oracle: lateness,
 			what: "what has failed once stands in Health for good",
 			edits: []edit{
