@@ -1,0 +1,91 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+
+	"github.com/compensator-go/compensator"
+)
+
+// aside is a message as an entry of Config.Type, to be tried again by the log or, with a reason, for a person.
+func (in *Intake) aside(m *Message, as kind, reason string) *item {
+	kept := *m
+	kept.Parked = reason
+	it := &item{message: m, kind: as, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
+	it.entry.IdempotentID = in.IdempotentID(m)
+	if as == failed {
+		it.entry.Delay = max(0, in.cfg.Aside.Retry(1))
+	}
+	// An error leaves the content out, and nothing else: what cannot be encoded is not this package's type.
+	it.entry.Content, _ = in.cfg.Aside.Codec.Marshal(kept)
+	return it
+}
+
+// again is the handler of Config.Type: what take does, for one message.
+func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
+	m.Entry = e
+	if m.Parked != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+		return compensator.Permanent(errors.New(m.Parked))
+	}
+	entry, err := in.entry(&m)
+	if err != nil {
+		return compensator.Permanent(err)
+	}
+	entry.IdempotentID = idempotentID(in.name, m.ID, "again") // its own id is e's
+	receipt, err := in.c.Record(ctx, tx, entry)
+	if refused(err) {
+		return compensator.Permanent(err)
+	}
+	if err != nil || receipt.Entries[0].Duplicate {
+		return err
+	}
+	return in.call(ctx, tx, []*Message{&m})
+}
+
+// entry calls Config.Entry. Its panic says that the message cannot be decoded.
+func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	entry, err = in.cfg.Entry(m)
+	entry.FailOnDuplicate = false
+	return entry, err
+}
+
+// call calls Config.Work. Its panic is a failure: one message must not end the process.
+func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	if in.cfg.Work == nil {
+		return nil
+	}
+	return in.cfg.Work(ctx, tx, messages)
+}
+
+// work tells an error of Work from one of the database, whose transaction has ended or whose connection is gone.
+func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	err := in.call(ctx, tx, messages)
+	if err == nil {
+		return nil
+	}
+	if context.Cause(ctx) == errSlow {
+		return &workError{errors.Join(errSlow, err)}
+	}
+	rows, broken := tx.QueryContext(ctx, "SELECT 1")
+	if broken != nil {
+		return errors.Join(err, broken)
+	}
+	if broken = rows.Close(); broken != nil {
+		return errors.Join(err, broken)
+	}
+	return &workError{err}
+}
