@@ -68,7 +68,7 @@ func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages [
 	return in.cfg.Work(ctx, tx, messages)
 }
 
-// work tells an error of Work from one of the database, whose transaction has ended or whose connection is gone.
+// work tells an error of Work from one of the database, whose transaction has ended, or which takes no writes.
 func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -80,11 +80,7 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if context.Cause(ctx) == errSlow {
 		return &workError{errors.Join(errSlow, err)}
 	}
-	rows, broken := tx.QueryContext(ctx, "SELECT 1")
-	if broken != nil {
-		return errors.Join(err, broken)
-	}
-	if broken = rows.Close(); broken != nil {
+	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // it is rolled back
 		return errors.Join(err, broken)
 	}
 	return &workError{err}

@@ -111,22 +111,27 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 // too large for the server, for example, breaks the connection like an outage.
 const patience = 4
 
-// suspect has parts of the batch tried one by one. A lone message is set aside if the log takes that: then the database was
-// not to blame.
+// suspect has parts of the batch tried one by one. A lone message is set aside if the log takes entries right before and
+// right after it fails: then the database is not to blame.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
-	if len(items) > 1 {
+	it := items[0]
+	switch {
+	case len(items) > 1:
 		b.halve(ctx, items)
 		return true
-	}
-	it := *items[0]
-	if it.kind != meant {
+	case it.kind != meant || !b.proved(ctx):
+		return false
+	case b.try(ctx, items) == nil:
+		return true
+	case !b.proved(ctx):
 		return false
 	}
-	it = *b.aside(it.message, failed, "")
-	if b.try(ctx, []*item{&it}) != nil {
+	set := b.aside(it.message, failed, "")
+	if b.try(ctx, []*item{set}) != nil {
 		return false
 	}
-	*items[0] = it
+	*it = *set
+	b.cfg.Logger.Warn("intake: message is set aside: with it a sound connection fails", "source", b.name, "message", it.message.ID)
 	return true
 }
 

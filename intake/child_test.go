@@ -40,9 +40,11 @@ func runChild() {
 	must(err)
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
-	must(err)
+	for err != nil { // its connections are cut as well
+		harness.Elapse(10 * time.Millisecond)
+		c, err = compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
+	}
 	cfg := testConfig()
-	cfg.Timeout = 900 * time.Millisecond
 	cfg.Work = failing(func(m *Message) error {
 		switch n := m.Value.(order).N; {
 		case n == p.Killer && n > 0:
@@ -52,10 +54,9 @@ func runChild() {
 		}
 		return nil
 	})
-	in, err := Stream{
-		Redis: redis.NewClient(&redis.Options{Addr: p.Redis}), Stream: p.Stream, Group: "shop",
-		Block: 20 * time.Millisecond, Idle: time.Second,
-	}.Open(c, cfg)
+	in, err := openSoon(c, Stream{
+		Redis: redis.NewClient(&redis.Options{Addr: p.Redis}), Stream: p.Stream, Group: "shop", Block: 20 * time.Millisecond,
+	}, time.Second, cfg)
 	must(err)
 	must(in.Run(context.Background()))
 }

@@ -152,12 +152,7 @@ var errProof = errors.New("intake: only tried")
 // again and again while the database is read-only would count innocent messages out.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
-		err := in.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			if _, err := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); err != nil {
-				return err
-			}
-			return errProof
-		})
+		err := in.trial(ctx)
 		switch {
 		case errors.Is(err, errProof):
 			return nil
@@ -170,6 +165,20 @@ func (in *Intake) prove(ctx context.Context) error {
 	}
 	return nil
 }
+
+// trial records an entry and rolls it back. Its error is errProof when the log takes entries.
+func (in *Intake) trial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, in.cfg.Timeout, errSlow)
+	defer cancel()
+	return in.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); err != nil {
+			return err
+		}
+		return errProof
+	})
+}
+
+func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
 
 // waits tells why nothing goes on: the log once each time.
 func (in *Intake) waits(messages int, err error) {

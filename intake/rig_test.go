@@ -92,6 +92,21 @@ func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
 	return in
 }
 
+// openSoon is open with a consumer that is soon taken for gone: sooner than Stream.Open lets users have it, since a slow machine
+// must not make batches too slow.
+func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) *Intake {
+	r.T.Helper()
+	in, err := openSoon(c, s, idle, cfg)
+	require.NoError(r.T, err)
+	return in
+}
+
+func openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) (*Intake, error) {
+	drawn := s.Consumer == ""
+	s.Idle = idle
+	return Open(c, &group{Stream: s.withDefaults(), drawn: drawn, log: cfg.Logger, own: true}, cfg)
+}
+
 // start runs an Intake until the test ends, or the returned function is called.
 func (r *rig) start(in *Intake) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,7 +129,7 @@ func (r *rig) add(first, n int) {
 			pipe.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: []string{"order", fmt.Sprintf(`{"n":%d}`, i)}})
 		}
 		_, err := pipe.Exec(r.T.Context())
-		require.NoError(r.T, err)
+		assert.NoError(r.T, err)
 	}
 }
 
@@ -122,7 +137,7 @@ func (r *rig) add(first, n int) {
 func (r *rig) addRaw(values ...string) string {
 	r.T.Helper()
 	id, err := r.Redis.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: values}).Result()
-	require.NoError(r.T, err)
+	assert.NoError(r.T, err)
 	return id
 }
 
