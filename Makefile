@@ -61,6 +61,10 @@ check: ## format, vet, lint and build every module
 relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it
 	cd relay/rabbitmq && $(go_test) -run WhileTheBrokerIsKilled -v . -messages=$(or $(MESSAGES),20000)
 
+.PHONY: intake
+intake: ## kill intakes with -9, KILLS=20 of them, while MESSAGES=100000 flow from a Redis Stream into the log
+	$(go_test) -run TestNoMessageIsLostOrDoubledWhileIntakesAreKilled -v ./intake -messages=$(or $(MESSAGES),100000) -kills=$(or $(KILLS),20)
+
 .PHONY: demo
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart

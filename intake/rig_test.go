@@ -82,7 +82,7 @@ func testConfig() Config {
 }
 
 func (r *rig) spec() Stream {
-	return Stream{Redis: r.Redis, Stream: r.stream, Group: "shop", Block: 20 * time.Millisecond, Idle: 10 * time.Second}
+	return Stream{Redis: r.Redis, Stream: r.stream, Group: "shop", Block: 20 * time.Millisecond, Idle: 10 * time.Minute}
 }
 
 func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {

@@ -103,8 +103,11 @@ func TestSlowBatchIsHalved(t *testing.T) {
 		}
 		return effects(ctx, tx, batch)
 	}
+	var waited atomic.Int64
+	cfg.Observer.Waiting = func(WaitingEvent) { waited.Add(1) }
 	r.add(1, 20)
 	r.start(r.open(c, r.spec(), cfg))
 	r.settled("shop")
 	r.requireBooks(20, 0)
+	assert.Zero(t, waited.Load())
 }

@@ -61,6 +61,19 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	}, "the living one's are all that is left")
 }
 
+// TestConsumerThatHasMessagesIsNotRemoved: it was given them after somebody had seen that it had none.
+func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(1, 10)
+	r.given("quiet", 10)
+	g := &group{Stream: r.spec()}
+	require.NoError(t, g.forget(t.Context(), "quiet"))
+	pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+	require.NoError(t, err)
+	assert.EqualValues(t, 10, pending.Count)
+}
+
 func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
