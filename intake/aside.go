@@ -10,16 +10,36 @@ import (
 
 // aside is a message as an entry of Config.Type, to be tried again by the log or, with a reason, for a person.
 func (in *Intake) aside(m *Message, as kind, reason string) *item {
-	kept := *m
-	kept.Parked = reason
-	it := &item{message: m, kind: as, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
+	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotentID = in.IdempotentID(m)
 	if as == failed {
 		it.entry.Delay = max(0, in.cfg.Aside.Retry(1))
 	}
-	// An error leaves the content out, and nothing else: what cannot be encoded is not this package's type.
-	it.entry.Content, _ = in.cfg.Aside.Codec.Marshal(kept)
 	return it
+}
+
+// park is a message for a person. The log may hold it already: then it is only acknowledged.
+func (in *Intake) park(m *Message, reason string) *item {
+	in.cfg.Logger.Warn("intake: message is parked for a person", "source", in.name, "message", m.ID, "reason", reason)
+	return in.aside(m, parked, reason)
+}
+
+// encode gives an item set aside its content. While the codec fails, as one whose keys are away, the message is held.
+func (in *Intake) encode(it *item) (err error) {
+	if it.kind == meant || it.entry.Content != nil {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	kept := *it.message
+	kept.Parked = it.reason
+	if it.entry.Content, err = in.cfg.Aside.Codec.Marshal(kept); err != nil {
+		return failure("encode message "+kept.ID, err)
+	}
+	return nil
 }
 
 // again is the handler of Config.Type: what take does, for one message.

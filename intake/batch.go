@@ -15,6 +15,7 @@ type item struct {
 	message *Message
 	entry   compensator.NewEntry
 	kind    kind
+	reason  string // why it is parked
 	settled bool
 }
 
@@ -53,9 +54,7 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 	}
 	b.event.Took = time.Since(began)
 	in.counts.add(&b.event)
-	if tell := in.cfg.Observer.Settled; tell != nil {
-		tell(b.event)
-	}
+	tell(in, in.cfg.Observer.Settled, b.event)
 	in.acknowledge(works, done)
 	if len(left) > b.event.Refused {
 		in.release(works, left)
@@ -67,13 +66,13 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 func (in *Intake) prepare(m *Message) *item {
 	switch {
 	case m.Lost:
-		return in.aside(m, parked, "deleted from its source before it was recorded")
+		return in.park(m, "deleted from its source before it was recorded")
 	case m.Deliveries > in.cfg.MaxDeliveries:
-		return in.aside(m, parked, fmt.Sprintf("delivered %d times in vain: it may have ended the processes that had it", m.Deliveries-1))
+		return in.park(m, fmt.Sprintf("delivered %d times in vain: it may have ended the processes that had it", m.Deliveries-1))
 	}
 	entry, err := in.entry(m)
 	if err != nil {
-		return in.aside(m, parked, "cannot be decoded: "+err.Error())
+		return in.park(m, "cannot be decoded: "+err.Error())
 	}
 	entry.IdempotentID = in.IdempotentID(m)
 	return &item{message: m, entry: entry}
@@ -187,14 +186,14 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 		return
 	case errors.As(err, &work) && !compensator.IsPermanent(err):
 		*it = *b.aside(it.message, failed, "")
+		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
 	case errors.Is(err, compensator.ErrOtherContent):
 		other := digest(it.entry.Content)
-		*it = *b.aside(it.message, parked, err.Error())
+		*it = *b.park(it.message, err.Error())
 		it.entry.IdempotentID = idempotentID(b.name, it.message.ID, other)
 	default:
-		*it = *b.aside(it.message, parked, err.Error())
+		*it = *b.park(it.message, err.Error())
 	}
-	b.cfg.Logger.Warn("intake: message is set aside", "source", b.name, "message", it.message.ID, "err", err)
 	b.settle(ctx, []*item{it})
 }
 
@@ -204,6 +203,9 @@ func (b *batch) try(works context.Context, items []*item) error {
 	defer cancel()
 	entries := make([]compensator.NewEntry, len(items))
 	for i, it := range items {
+		if err := b.encode(it); err != nil {
+			return err
+		}
 		entries[i] = it.entry
 	}
 	var receipt *compensator.Receipt

@@ -244,6 +244,62 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	r.requireBooks(1000, 0)
 }
 
+// TestAcknowledgementThatIsRefusedIsMadeUpFor: by then the messages have come more often than they may.
+func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewRedis(t)
+	r := newRig(t)
+	r.on(harness.RedisClient(t, server))
+	rights := func(xack string) {
+		require.NoError(t, r.Redis.Do(t.Context(), "ACL", "SETUSER", "intake", "on", "nopass", "~*", "+@all", xack).Err())
+	}
+	rights("-xack")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "intake", Password: "any"})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	spec := r.spec()
+	spec.Redis = client
+	in := r.open(r.New(r.Quick()), spec, testConfig())
+	r.add(1, 20)
+	r.start(in)
+	r.Eventually(func() bool { return r.pendingDeliveries(t) > int64(testConfig().withDefaults().MaxDeliveries)+1 }, "they come again and again")
+	rights("+xack")
+	r.settled("shop")
+	r.requireBooks(20, 0)
+}
+
+// TestMessageThatCannotBeEncodedIsHeld: it would be lost if it were acknowledged without its content.
+func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := testConfig()
+	codec := &lockedCodec{Codec: compensator.JSON, left: patience + 3}
+	cfg.Aside.Codec = codec
+	cfg.Observer.Settled = func(SettledEvent) { panic("a bug") }
+	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	r.add(1, 10)
+	poison := r.addRaw("order", "poison")
+	r.start(in)
+	r.settled("shop")
+	r.requireBooks(10, 1)
+	var content string
+	require.NoError(t, r.DB.QueryRow("SELECT content FROM common_process_log WHERE business_type='order_aside'").Scan(&content))
+	assert.Contains(t, content, poison)
+	assert.Contains(t, content, "poison")
+}
+
+// lockedCodec is one whose keys are away for some time.
+type lockedCodec struct {
+	compensator.Codec
+	left int
+}
+
+func (k *lockedCodec) Marshal(v any) ([]byte, error) {
+	if k.left--; k.left > 0 {
+		return nil, errTest
+	}
+	return k.Codec.Marshal(v)
+}
+
 // TestTwoConsumersOfOneMessageRecordItOnce: the first was only slow.
 func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	t.Parallel()

@@ -185,9 +185,7 @@ func (in *Intake) waits(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: waiting", "source", in.name, "messages", messages, "err", err)
 	}
-	if tell := in.cfg.Observer.Waiting; tell != nil {
-		tell(WaitingEvent{Source: in.name, Messages: messages, Err: err})
-	}
+	tell(in, in.cfg.Observer.Waiting, WaitingEvent{Source: in.name, Messages: messages, Err: err})
 }
 
 func (in *Intake) well() {
@@ -210,7 +208,7 @@ func (in *Intake) measure(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if stats, err := in.Stats(ctx); err == nil {
-			in.cfg.Observer.Measured(stats)
+			tell(in, in.cfg.Observer.Measured, stats)
 		}
 	}
 }

@@ -37,6 +37,19 @@ type Stats struct {
 	Batches, Messages, Recorded, Duplicates, Failed, Parked, Refused int64
 }
 
+// tell calls a function of an Observer, whose panic is logged and harms nobody.
+func tell[E any](in *Intake, observe func(E), event E) {
+	if observe == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			in.cfg.Logger.Error("intake: observer panicked", "source", in.name, "panic", p)
+		}
+	}()
+	observe(event)
+}
+
 type counters struct {
 	batches, messages, recorded, duplicates, failed, parked, refused atomic.Int64
 }
