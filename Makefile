@@ -26,7 +26,7 @@ help: ## list the targets
 test: ## run all tests against real servers, with the race detector
 	$(go_test) ./...
 	cd proof/chaos && $(go_test) ./history/... ./check/... ./report/...
-	cd bench && $(go_test) -short -skip '^Test(Bench|Scale|Delay|Relay)$$' ./...
+	cd bench && $(go_test) -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
 
 .PHONY: test-mysql
@@ -61,6 +61,10 @@ check: ## format, vet, lint and build every module
 relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it
 	cd relay/rabbitmq && $(go_test) -run WhileTheBrokerIsKilled -v . -messages=$(or $(MESSAGES),20000)
 
+.PHONY: intake
+intake: ## kill intakes with -9, KILLS=20 of them, while MESSAGES=100000 flow from a Redis Stream into the log
+	$(go_test) -run TestNoMessageIsLostOrDoubledWhileIntakesAreKilled -v ./intake -messages=$(or $(MESSAGES),100000) -kills=$(or $(KILLS),20)
+
 .PHONY: demo
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
@@ -82,6 +86,10 @@ bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and
 .PHONY: bench-relay
 bench-relay: ## measure the relay to RabbitMQ beside bare amqp091, and what kills double; build/relay.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestRelay$$' -v .
+
+.PHONY: bench-intake
+bench-intake: ## measure the intake from a Redis Stream beside the loop by hand; build/intake.json
+	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestIntake$$' -v .
 
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery

@@ -1,0 +1,15 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestIntake measures messages a second from a stream to committed entries.
+func TestIntake(t *testing.T) {
+	n := max(2000, int(100_000**size))
+	a := newArena(t)
+	rows := []row{a.takenIn(n).hold(a, *pairs), a.poisoned(n).hold(a, *pairs)}
+	fmt.Print("\n", table(rows), "\n")
+	a.must(save("../build/intake.json", rows))
+}

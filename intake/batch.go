@@ -1,0 +1,305 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// item is a message on its way into the log.
+type item struct {
+	message *Message
+	entry   compensator.NewEntry
+	kind    kind
+	reason  string // why it is parked
+	settled bool
+}
+
+// kind is what an item's entry is.
+type kind int
+
+const (
+	meant  kind = iota // what Config.Entry says
+	failed             // of Config.Type, tried again by the log
+	parked             // of Config.Type, for a person
+)
+
+// batch is what Next has returned, being settled.
+type batch struct {
+	*Intake
+	event SettledEvent
+	fatal error
+}
+
+// take settles a batch and acknowledges it. An error ends Run.
+func (in *Intake) take(works context.Context, messages []Message) error {
+	b := &batch{Intake: in, event: SettledEvent{Source: in.name, Messages: len(messages)}}
+	began := time.Now()
+	items := make([]*item, len(messages))
+	for i := range messages {
+		items[i] = in.prepare(&messages[i])
+	}
+	b.settle(works, items)
+	var done, left []Message
+	for i, it := range items {
+		if it.settled {
+			done = append(done, messages[i])
+		} else {
+			left = append(left, messages[i])
+		}
+	}
+	b.event.Took = time.Since(began)
+	in.counts.add(&b.event)
+	tell(in, in.cfg.Observer.Settled, b.event)
+	in.acknowledge(works, done)
+	if len(left) > b.event.Refused {
+		in.release(works, left)
+	}
+	return b.fatal
+}
+
+// prepare decides what a message becomes, before anything is sent.
+func (in *Intake) prepare(m *Message) *item {
+	switch {
+	case m.Lost:
+		return in.park(m, "deleted from its source before it was recorded")
+	case m.Deliveries > in.cfg.MaxDeliveries:
+		return in.park(m, fmt.Sprintf("delivered %d times in vain: it may have ended the processes that had it", m.Deliveries-1))
+	}
+	entry, err := in.entry(m)
+	if err != nil {
+		return in.park(m, "cannot be decoded: "+err.Error())
+	}
+	entry.IdempotentID = in.IdempotentID(m)
+	return &item{message: m, entry: entry}
+}
+
+// settle goes on until all items are in the log, or ctx ends.
+func (b *batch) settle(ctx context.Context, items []*item) {
+	for failures := 0; len(items) > 0 && ctx.Err() == nil && b.fatal == nil; {
+		err := b.try(ctx, items)
+		var work *workError
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return
+		case errors.Is(err, compensator.ErrClosed):
+			b.fatal = err
+			return
+		case errors.As(err, &work), refused(err):
+			b.blame(ctx, items, err)
+			return
+		}
+		rest := b.without(items, knownElsewhere(err))
+		if len(rest) == len(items) {
+			failures++
+			b.waits(len(items), err)
+			if failures >= patience && b.suspect(ctx, items) {
+				return
+			}
+			pause(ctx, failures)
+		}
+		items = rest
+	}
+}
+
+// patience is how often a batch is tried against a database that fails, before the batch itself is suspected: a statement
+// too large for the server, for example, breaks the connection like an outage.
+const patience = 4
+
+// suspect has parts of the batch tried one by one. A lone message is set aside if the log takes entries right before and
+// right after it fails: then the database is not to blame.
+func (b *batch) suspect(ctx context.Context, items []*item) bool {
+	it := items[0]
+	switch {
+	case len(items) > 1:
+		b.halve(ctx, items)
+		return true
+	case it.kind != meant || !b.proved(ctx):
+		return false
+	case b.try(ctx, items) == nil:
+		return true
+	case !b.proved(ctx):
+		return false
+	}
+	set := b.aside(it.message, failed, "")
+	if b.try(ctx, []*item{set}) != nil {
+		return false
+	}
+	*it = *set
+	b.cfg.Logger.Warn("intake: message is set aside: with it a sound connection fails", "source", b.name, "message", it.message.ID)
+	return true
+}
+
+// refused reports whether Record says that an entry will never be taken.
+func refused(err error) bool {
+	var field *compensator.FieldError
+	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
+}
+
+// without marks items that have an entry, and returns the others.
+func (b *batch) without(items []*item, known map[string]bool) (rest []*item) {
+	for _, it := range items {
+		if it.settled = known[it.entry.IdempotentID]; it.settled {
+			b.event.Duplicates++
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	return rest
+}
+
+// blame finds the message an error is about.
+func (b *batch) blame(ctx context.Context, items []*item, err error) {
+	if len(items) == 1 {
+		b.condemn(ctx, items[0], err)
+		return
+	}
+	var fault *faultError
+	if errors.As(err, &fault) {
+		if i := slices.IndexFunc(items, func(it *item) bool { return it.kind == meant && it.message.ID == fault.id }); i >= 0 {
+			culprit := items[i]
+			b.settle(ctx, slices.Concat(items[:i], items[i+1:]))
+			b.settle(ctx, []*item{culprit})
+			return
+		}
+	}
+	b.halve(ctx, items)
+}
+
+func (b *batch) halve(ctx context.Context, items []*item) {
+	half := len(items) / 2
+	b.settle(ctx, items[:half])
+	b.settle(ctx, items[half:])
+}
+
+// condemn sets a message aside that failed alone.
+func (b *batch) condemn(ctx context.Context, it *item, err error) {
+	var work *workError
+	switch {
+	case it.kind != meant:
+		b.event.Refused++
+		b.cfg.Logger.Error("intake: message cannot be recorded in any form, and stays unacknowledged", "source", b.name, "message", it.message.ID, "err", err)
+		return
+	case errors.As(err, &work) && !compensator.IsPermanent(err):
+		*it = *b.aside(it.message, failed, "")
+		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
+	case errors.Is(err, compensator.ErrOtherContent):
+		other := digest(it.entry.Content)
+		*it = *b.park(it.message, err.Error())
+		it.entry.IdempotentID = idempotentID(b.name, it.message.ID, other)
+	default:
+		*it = *b.park(it.message, err.Error())
+	}
+	b.settle(ctx, []*item{it})
+}
+
+// try is one transaction.
+func (b *batch) try(works context.Context, items []*item) error {
+	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
+	defer cancel()
+	entries := make([]compensator.NewEntry, len(items))
+	for i, it := range items {
+		if err := b.encode(it); err != nil {
+			return err
+		}
+		entries[i] = it.entry
+	}
+	var receipt *compensator.Receipt
+	err := b.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+		if receipt, err = b.c.Record(ctx, tx, entries...); err != nil {
+			return err
+		}
+		return b.work(ctx, tx, fresh(items, receipt))
+	})
+	if errors.Is(err, compensator.ErrCommitUnknown) {
+		// Whatever came of it, the next try finds what is in the log. But not before the transaction has ended.
+		if b.resolve(works, items, receipt) {
+			return b.try(works, items)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i, it := range items {
+		b.settled(it, receipt.Entries[i].Duplicate)
+	}
+	return nil
+}
+
+// settled counts an item that is in the log.
+func (b *batch) settled(it *item, duplicate bool) {
+	it.settled = true
+	switch {
+	case duplicate:
+		b.event.Duplicates++
+	case it.kind == parked:
+		b.event.Parked++
+	case it.kind == failed:
+		b.event.Failed++
+	default:
+		b.event.Recorded++
+	}
+}
+
+// fresh are the messages that had no entry: only they are worked on.
+func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
+	for i, it := range items {
+		if it.kind == meant && !receipt.Entries[i].Duplicate {
+			messages = append(messages, it.message)
+		}
+	}
+	return messages
+}
+
+// resolve waits until the transaction whose COMMIT was not answered has ended one way or the other. It is false when ctx
+// has ended.
+func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator.Receipt) bool {
+	key := items[0].entry.IdempotentID
+	for i, recorded := range receipt.Entries {
+		if !recorded.Duplicate {
+			key = items[i].entry.IdempotentID
+			break
+		}
+	}
+	for failures := 1; ; failures++ {
+		_, err := b.c.Resolve(ctx, compensator.IdempotentID(key))
+		if err == nil || errors.Is(err, compensator.ErrNotFound) {
+			return true
+		}
+		b.waits(len(items), err)
+		if !pause(ctx, failures) {
+			return false
+		}
+	}
+}
+
+// acknowledge tells the source what is in the log. What it cannot be told comes again, and is found in the log.
+func (in *Intake) acknowledge(ctx context.Context, done []Message) {
+	for failures := 1; len(done) > 0; failures++ {
+		err := in.source.Ack(ctx, done)
+		if err == nil {
+			return
+		}
+		in.waits(len(done), failure("acknowledge to "+in.name, err))
+		if failures == 3 || !pause(ctx, failures) {
+			return
+		}
+	}
+}
+
+// release gives back what was not settled in time.
+func (in *Intake) release(ctx context.Context, left []Message) {
+	r, ok := in.source.(releaser)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err := r.release(ctx, left); err != nil {
+		in.cfg.Logger.Debug("intake: release", "source", in.name, "err", err)
+	}
+}

@@ -1,0 +1,62 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+const childEnv = "COMPENSATOR_INTAKE_CHILD"
+
+// program is what a child process runs: an Intake, until it is killed.
+type program struct {
+	DSN, Redis, Stream string
+	Killer             int // the order whose work ends the process; 0: none
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+}
+
+func runChild() {
+	var p program
+	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0) // the parent is gone
+	}()
+	db, err := harness.Watched(p.DSN)()
+	must(err)
+	quiet := slog.New(slog.DiscardHandler)
+	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
+	for err != nil { // its connections are cut as well
+		harness.Elapse(10 * time.Millisecond)
+		c, err = compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
+	}
+	cfg := testConfig()
+	cfg.Work = failing(func(m *Message) error {
+		switch n := m.Value.(order).N; {
+		case n == p.Killer && n > 0:
+			os.Exit(3)
+		case n%1000 == 500:
+			return errTest
+		}
+		return nil
+	})
+	in, err := openSoon(c, Stream{
+		Redis: redis.NewClient(&redis.Options{Addr: p.Redis}), Stream: p.Stream, Group: "shop", Block: 20 * time.Millisecond,
+	}, time.Second, cfg)
+	must(err)
+	must(in.Run(context.Background()))
+}

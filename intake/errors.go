@@ -1,0 +1,56 @@
+package intake
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/compensator-go/compensator"
+)
+
+// errSlow is the cause of a transaction's context that took longer than Config.Timeout.
+var errSlow = errors.New("intake: the batch's transaction took too long")
+
+// Fault says which message of the batch err is about, so that the batch is not halved to find it: for Work to return.
+func Fault(m *Message, err error) error {
+	if err == nil {
+		err = errors.New("no reason given")
+	}
+	return &faultError{id: m.ID, err: err}
+}
+
+type faultError struct {
+	id  string
+	err error
+}
+
+func (e *faultError) Error() string { return fmt.Sprintf("message %s: %v", e.id, e.err) }
+func (e *faultError) Unwrap() error { return e.err }
+
+// workError is an error of Work in a transaction that is alive: a message's fault, not the database's.
+type workError struct{ err error }
+
+func (e *workError) Error() string { return e.err.Error() }
+func (e *workError) Unwrap() error { return e.err }
+
+func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }
+
+// knownElsewhere are the idempotent ids in an error of Record that have an entry of another type: the same messages, which
+// were set aside before, or are no longer.
+func knownElsewhere(err error) map[string]bool {
+	known := make(map[string]bool)
+	var walk func(error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case *compensator.OtherTypeError:
+			known[e.IdempotentID] = true
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				walk(inner)
+			}
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		}
+	}
+	walk(err)
+	return known
+}

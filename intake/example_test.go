@@ -1,0 +1,129 @@
+package intake_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"log"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/intake"
+)
+
+type Order struct {
+	Buyer string `json:"buyer"`
+	SKU   string `json:"sku"`
+}
+
+// Orders that a script has put into a stream, after it has checked the stock there: rows and entries in one transaction.
+func ExampleStream() {
+	ctx := context.Background()
+	var db *sql.DB // opened on compensator.Connector
+	rdb := redis.NewClient(&redis.Options{Addr: "redis:6379"})
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	closeOrder, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
+		_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE buyer=? AND state='unpaid'", o.Buyer)
+		return err
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	orders, err := intake.Stream{Redis: rdb, Stream: "seckill:orders", Group: "shop", Trim: true}.Open(c, intake.Config{
+		Type: "order_aside",
+		Entry: func(m *intake.Message) (compensator.NewEntry, error) {
+			o := Order{Buyer: m.Fields["buyer"], SKU: m.Fields["sku"]}
+			if o.Buyer == "" || o.SKU == "" {
+				return compensator.NewEntry{}, fmt.Errorf("buyer %q, sku %q", o.Buyer, o.SKU)
+			}
+			m.Value = o
+			return closeOrder.Entry(o, compensator.Options{Delay: 30 * time.Minute})
+		},
+		Work: func(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
+			for _, m := range batch {
+				o := m.Value.(Order)
+				if _, err := tx.ExecContext(ctx, "INSERT INTO orders (buyer, sku, state) VALUES (?,?,'unpaid')", o.Buyer, o.SKU); err != nil {
+					return intake.Fault(m, err)
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go c.Run(ctx)
+	if err := orders.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// partition stands for a reader of one partition, as Kafka's clients have: the next messages, and an offset to commit.
+type partition struct {
+	records   []string
+	committed int
+	end       func() // of the example
+}
+
+func (p *partition) Name() string { return "orders/0:shop" }
+
+func (p *partition) Next(ctx context.Context, max int) ([]intake.Message, error) {
+	if p.committed == len(p.records) {
+		p.end()
+	}
+	var batch []intake.Message
+	for offset := p.committed; offset < min(p.committed+max, len(p.records)); offset++ {
+		batch = append(batch, intake.Message{ID: strconv.Itoa(offset), Body: []byte(p.records[offset])})
+	}
+	return batch, nil
+}
+
+// Ack commits as far as nothing is missing: the rest is read again.
+func (p *partition) Ack(_ context.Context, messages []intake.Message) error {
+	for _, m := range messages {
+		if m.ID == strconv.Itoa(p.committed) {
+			p.committed++
+		}
+	}
+	return nil
+}
+
+// Any source that delivers at least once does: what comes twice has one entry, and what is no order waits for a person.
+func ExampleSource() {
+	ctx, end := context.WithCancel(context.Background())
+	c, err := compensator.New(ctx, compensator.Config{Store: compensatortest.NewMemoryStore()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	source := &partition{records: []string{`{"buyer":"ann"}`, `no order`, `{"buyer":"bob"}`}, end: end}
+	orders, err := intake.Open(c, source, intake.Config{
+		Type: "order_aside",
+		Entry: func(m *intake.Message) (compensator.NewEntry, error) {
+			return compensator.NewEntry{BusinessType: "take_order", Content: m.Body}, json.Unmarshal(m.Body, new(Order))
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := orders.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	source.committed = 0 // as after a rebalance
+	ctx, source.end = context.WithCancel(context.Background())
+	if err := orders.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	stats, _ := orders.Stats(context.Background())
+	fmt.Println("recorded", stats.Recorded, "parked", stats.Parked, "known", stats.Duplicates)
+	// Output: recorded 2 parked 1 known 3
+}

@@ -1,0 +1,387 @@
+package intake
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged: whether the answer was lost or the request.
+func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	for name, rule := range harness.CommitFaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			proxy, db := r.Proxied(true)
+			quick := r.Quick()
+			quick.DB = db
+			c := r.New(quick)
+			rule.Match = harness.Following(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit())
+			rule.Nth = 2
+			trap := proxy.Arm(rule)
+			cfg := testConfig()
+			cfg.Batch = 50
+			in := r.open(c, r.spec(), cfg)
+			r.add(1, 200)
+			r.start(in)
+			r.settled("shop")
+			require.Equal(t, 1, trap.Fired())
+			r.requireBooks(200, 0)
+			stats, err := in.Stats(t.Context())
+			require.NoError(t, err)
+			duplicates := int64(0)
+			if rule.Fault == faultproxy.DropReply {
+				duplicates = 50
+			}
+			assert.Equal(t, []int64{200 - duplicates, duplicates}, []int64{stats.Recorded, stats.Duplicates})
+		})
+	}
+}
+
+// TestNothingIsAcknowledgedBeforeItIsCommitted: with the database gone in mid-commit for good, all of it comes again.
+func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy, db := r.Proxied(true)
+	quick := r.Quick()
+	quick.DB = db
+	c := r.New(quick)
+	trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
+	cfg := testConfig()
+	cfg.StopTimeout = 50 * time.Millisecond
+	in := r.open(c, r.spec(), cfg)
+	r.add(1, 100)
+	stop := r.start(in)
+	require.NoError(t, trap.Await(t.Context()))
+	proxy.Refuse()
+	stop()
+	pending, err := r.Redis.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: r.stream, Group: "shop", Start: "-", End: "+", Count: 1000}).Result()
+	require.NoError(t, err)
+	require.Len(t, pending, 100)
+	assert.Zero(t, pending[0].RetryCount, "given back: its delivery does not count")
+	assert.Greater(t, pending[0].Idle, r.spec().Idle, "for others to take at once")
+	trap.Disarm()
+	proxy.Heal()
+	r.start(r.open(c, r.spec(), otherType(testConfig())))
+	r.settled("shop")
+	r.requireBooks(100, 0)
+}
+
+// otherType is for a second Intake on the same Compensator.
+func otherType(cfg Config) Config {
+	cfg.Type += "_2"
+	return cfg
+}
+
+// TestDatabaseThatIsReadOnlyIsWaitedFor: nothing is set aside for it, and nothing read while a batch waits.
+func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewSQL(t)
+	user := harness.WorldAt(t, server.Database(t))
+	user.WithRedis()
+	r := &rig{World: user, stream: user.Name + ":orders"}
+	ordinary := ordinaryUser(t, user)
+	quick := r.Quick()
+	quick.DB = ordinary
+	c := r.New(quick)
+	waiting := make(chan WaitingEvent, 100)
+	cfg := testConfig()
+	cfg.Batch = 50
+	cfg.Observer.Waiting = func(e WaitingEvent) {
+		select {
+		case waiting <- e:
+		default:
+		}
+	}
+	in := r.open(c, r.spec(), cfg)
+	r.start(in)
+	r.add(1, 100)
+	r.settled("shop")
+	r.Exec("SET GLOBAL read_only=1")
+	r.add(101, 100)
+	for range 2 * patience { // longer than a batch is left whole
+		e := harness.Next(t, waiting)
+		require.ErrorContains(t, e.Err, "read-only")
+	}
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, stats.Pending+stats.Lag)
+	assert.LessOrEqual(t, stats.Pending, int64(50), "one batch is held, and no more is taken")
+	require.Error(t, in.Err())
+	r.Exec("SET GLOBAL read_only=0")
+	r.settled("shop")
+	r.requireBooks(200, 0)
+	r.Eventually(func() bool { return in.Err() == nil }, "all is well")
+}
+
+// ordinaryUser is a pool of somebody whom read_only binds, as it does not bind root.
+func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
+	t.Helper()
+	w.Exec("CREATE USER intake@'%' IDENTIFIED BY 'secret'")
+	w.Exec("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON *.* TO intake@'%'")
+	config, err := mysql.ParseDSN(w.DSN)
+	require.NoError(t, err)
+	config.User, config.Passwd = "intake", "secret"
+	return w.Open(harness.Watched(config.FormatDSN()))
+}
+
+// TestProcessesThatRestartDuringAnOutageCountNoMessageOut: a delivery is counted only when the log takes entries.
+func TestProcessesThatRestartDuringAnOutageCountNoMessageOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy, db := r.Proxied(true)
+	quick := r.Quick()
+	quick.DB = db
+	c := r.New(quick)
+	r.add(1, 20)
+	r.given("me", 20)
+	trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Fault: faultproxy.DropRequest})
+	spec, cfg := r.spec(), testConfig()
+	spec.Consumer = "me"
+	for i := range 8 {
+		before := trap.Fired()
+		cfg.Type = fmt.Sprint("aside_", i)
+		stop := r.start(r.open(c, spec, cfg))
+		r.Eventually(func() bool { return trap.Fired() >= before+2 }, "it tries")
+		stop()
+	}
+	trap.Disarm()
+	r.start(r.open(c, spec, testConfig()))
+	r.settled("shop")
+	r.requireBooks(20, 0)
+	assert.Zero(t, r.Count("common_process_log WHERE business_type<>'take_order'"))
+}
+
+// TestMessageThatBreaksTheConnectionIsSetAside: such a fault looks like an outage, and the log tells them apart.
+func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy, db := r.Proxied(true)
+	quick := r.Quick()
+	quick.DB = db
+	c := r.New(quick)
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("'order 7'"), Fault: faultproxy.DropRequest})
+	cfg := testConfig()
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		for _, m := range batch {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO effects (what) VALUES ('order %d')", m.Value.(order).N)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	r.add(1, 8)
+	r.start(r.open(c, r.spec(), cfg))
+	r.settled("shop")
+	r.requireBooks(7, 1)
+}
+
+func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewRedis(t)
+	r := newRig(t)
+	r.on(harness.RedisClient(t, server))
+	c := r.New(r.Quick())
+	r.start(r.open(c, r.spec(), testConfig()))
+	r.add(1, 100)
+	r.settled("shop")
+	require.NoError(t, r.Redis.XGroupDestroy(t.Context(), r.stream, "shop").Err())
+	r.add(101, 100)
+	r.settled("shop")
+	r.requireBooks(200, 0)
+	require.NoError(t, r.Redis.FlushAll(t.Context()).Err())
+	r.add(201, 100)
+	r.settled("shop")
+	r.requireBooks(300, 0)
+	require.NoError(t, r.Redis.Del(t.Context(), r.stream).Err())
+	require.NoError(t, r.Redis.Set(t.Context(), r.stream, "no stream", 0).Err())
+	require.NoError(t, r.Redis.Del(t.Context(), r.stream).Err())
+	r.add(301, 100)
+	r.settled("shop")
+	r.requireBooks(400, 0)
+}
+
+func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	r := newRig(t)
+	r.on(harness.RedisClient(t, server))
+	c := r.New(r.Quick())
+	cfg := testConfig()
+	cfg.Batch = 50
+	var batches atomic.Int64
+	held, goOn := make(chan struct{}), make(chan struct{})
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		if batches.Add(1) == 3 {
+			close(held)
+			<-goOn
+		}
+		return effects(ctx, tx, batch)
+	}
+	in := r.open(c, r.spec(), cfg)
+	r.add(1, 1000)
+	r.start(in)
+	r.Wait(held, "in mid-flow")
+	server.Kill()
+	close(goOn)
+	r.Eventually(func() bool { err := in.Err(); return err != nil }, "it knows that Redis is away")
+	server.Restart(t)
+	r.settled("shop")
+	r.requireBooks(1000, 0)
+}
+
+// TestAcknowledgementThatIsRefusedIsMadeUpFor: by then the messages have come more often than they may.
+func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewRedis(t)
+	r := newRig(t)
+	r.on(harness.RedisClient(t, server))
+	rights := func(xack string) {
+		require.NoError(t, r.Redis.Do(t.Context(), "ACL", "SETUSER", "intake", "on", "nopass", "~*", "+@all", xack).Err())
+	}
+	rights("-xack")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "intake", Password: "any"})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	spec := r.spec()
+	spec.Redis = client
+	in := r.open(r.New(r.Quick()), spec, testConfig())
+	r.add(1, 20)
+	r.start(in)
+	r.Eventually(func() bool { return r.pendingDeliveries(t) > int64(testConfig().withDefaults().MaxDeliveries)+1 }, "they come again and again")
+	rights("+xack")
+	r.settled("shop")
+	r.requireBooks(20, 0)
+}
+
+// TestMessageThatCannotBeEncodedIsHeld: it would be lost if it were acknowledged without its content.
+func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := testConfig()
+	codec := &lockedCodec{Codec: compensator.JSON, left: patience + 3}
+	cfg.Aside.Codec = codec
+	cfg.Observer.Settled = func(SettledEvent) { panic("a bug") }
+	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	r.add(1, 10)
+	poison := r.addRaw("order", "poison")
+	r.start(in)
+	r.settled("shop")
+	r.requireBooks(10, 1)
+	var content string
+	require.NoError(t, r.DB.QueryRow("SELECT content FROM common_process_log WHERE business_type='order_aside'").Scan(&content))
+	assert.Contains(t, content, poison)
+	assert.Contains(t, content, "poison")
+}
+
+// lockedCodec is one whose keys are away for some time.
+type lockedCodec struct {
+	compensator.Codec
+	left int
+}
+
+func (k *lockedCodec) Marshal(v any) ([]byte, error) {
+	if k.left--; k.left > 0 {
+		return nil, errTest
+	}
+	return k.Codec.Marshal(v)
+}
+
+// TestTwoConsumersOfOneMessageRecordItOnce: the first was only slow.
+func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	cfg := testConfig()
+	held, goOn := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		if !first.Swap(true) {
+			close(held)
+			<-goOn
+		}
+		return effects(ctx, tx, batch)
+	}
+	r.add(1, 20)
+	r.start(r.open(c, r.spec(), cfg))
+	r.Wait(held, "the first has them")
+	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	require.NoError(t, err)
+	for _, m := range all {
+		r.age("second", m.ID, 1)
+	}
+	spec := r.spec()
+	spec.Consumer = "second"
+	second := r.open(c, spec, otherType(cfg))
+	r.start(second)
+	r.Eventually(func() bool { return r.pendingDeliveries(t) >= 2 }, "the second has them too")
+	close(goOn)
+	r.settled("shop")
+	r.requireBooks(20, 0)
+	r.Eventually(func() bool { s, err := second.Stats(t.Context()); return err == nil && s.Duplicates == 20 }, "the second finds them in the log")
+}
+
+func (r *rig) pendingDeliveries(t *testing.T) int64 {
+	pending, err := r.Redis.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: r.stream, Group: "shop", Start: "-", End: "+", Count: 1}).Result()
+	if err != nil || len(pending) == 0 {
+		return 0
+	}
+	return pending[0].RetryCount
+}
+
+// TestMessageTooLargeForTheLogIsToldAndInNobodysWay: it cannot even be parked.
+func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	quick := r.Quick()
+	quick.MaxContent = 1000
+	c := r.New(quick)
+	r.add(1, 10)
+	large := r.addRaw("order", fmt.Sprintf(`{"n":11,"note":"%01000d"}`, 0))
+	r.add(12, 10)
+	in := r.open(c, r.spec(), testConfig())
+	r.start(in)
+	r.Eventually(func() bool { return r.Count("effects") == 20 }, "the others are done")
+	r.Eventually(func() bool {
+		pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+		return err == nil && pending.Count == 1 && pending.Lower == large
+	}, "it alone is not acknowledged")
+	r.add(22, 10)
+	r.Eventually(func() bool { return r.Count("effects") == 30 }, "it is in nobody's way")
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, stats.Refused)
+}
+
+func TestIDsThatComeAgainWithOtherContentAreParked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	_, err := compensator.Declare[order](c, "take_order", compensator.TypeConfig{RefuseOtherContent: true})
+	require.NoError(t, err)
+	in := r.open(c, r.spec(), testConfig())
+	add := func(text string) {
+		require.NoError(t, r.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.stream, ID: "1-1", Values: []string{"order", text}}).Err())
+	}
+	add(`{"n":1}`)
+	r.start(in)
+	r.settled("shop")
+	require.NoError(t, r.Redis.Del(t.Context(), r.stream).Err())
+	add(`{"n":2}`)
+	r.settled("shop")
+	r.requireBooks(1, 1)
+	assert.Equal(t, 1, r.Count("effects WHERE what='order 1'"))
+}

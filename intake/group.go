@@ -1,0 +1,155 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// group is the Source of a stream. All but the methods of Measurer are one goroutine's.
+type group struct {
+	Stream
+	drawn bool // the consumer's name is nobody else's, ever
+	log   *slog.Logger
+
+	made   bool      // the group is there, as far as is known
+	own    bool      // this consumer may have messages that it has left
+	after  string    // those up to this id have been looked at
+	looked time.Time // when the last look for messages left by others found none
+	untidy bool      // the last tidying up failed
+}
+
+var (
+	_ Source   = (*group)(nil)
+	_ Measurer = (*group)(nil)
+	_ releaser = (*group)(nil)
+	_ leaver   = (*group)(nil)
+)
+
+// Name keeps stream and group apart, whatever is in them.
+func (g *group) Name() string {
+	return separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
+}
+
+// Next takes what this consumer has left, then what others have left, then new messages.
+func (g *group) Next(ctx context.Context, max int) ([]Message, error) {
+	if err := g.make(ctx); err != nil {
+		return nil, err
+	}
+	messages, err := g.next(ctx, int64(max))
+	if err != nil {
+		g.doubt()
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "NOGROUP") {
+		g.log.Warn("intake: the consumer group is gone, and made again", "stream", g.Stream.Stream, "group", g.Group)
+		g.made, err = false, nil
+	}
+	return messages, err
+}
+
+func (g *group) next(ctx context.Context, max int64) ([]Message, error) {
+	if g.own {
+		if left, err := g.leftByMe(ctx, max); err != nil || len(left) > 0 {
+			return left, err
+		}
+		g.own = false
+	}
+	if g.looked.IsZero() || time.Since(g.looked) >= g.Idle/4 {
+		if left, err := g.leftByOthers(ctx, max); err != nil || len(left) > 0 {
+			return left, err
+		}
+		g.looked = time.Now()
+		g.tidy(ctx)
+	}
+	return g.read(ctx, max)
+}
+
+// doubt follows an error: messages may have been given to this consumer by an answer that was lost.
+func (g *group) doubt() { g.own, g.after = true, "" }
+
+// make makes the group. Messages that were acknowledged before it vanished come again, and are found in the log.
+func (g *group) make(ctx context.Context) error {
+	if g.made {
+		return nil
+	}
+	err := g.Redis.XGroupCreateMkStream(ctx, g.Stream.Stream, g.Group, "0").Err()
+	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
+		return fmt.Errorf("make group %s: %w", g.Group, err)
+	}
+	g.made = true
+	return nil
+}
+
+// read waits for new messages.
+func (g *group) read(ctx context.Context, max int64) ([]Message, error) {
+	streams, err := g.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: g.Group, Consumer: g.Consumer, Streams: []string{g.Stream.Stream, ">"}, Count: max, Block: g.Block,
+	}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var messages []Message
+	for _, s := range streams {
+		for i := range s.Messages {
+			messages = append(messages, newMessage(&s.Messages[i], 1))
+		}
+	}
+	return messages, nil
+}
+
+func newMessage(from *redis.XMessage, deliveries int64) Message {
+	fields := make(map[string]string, len(from.Values))
+	for name, value := range from.Values {
+		fields[name] = fmt.Sprint(value)
+	}
+	return Message{ID: from.ID, Fields: fields, Deliveries: int(deliveries)}
+}
+
+// Ack removes messages from the group's pending list.
+func (g *group) Ack(ctx context.Context, messages []Message) error {
+	err := g.Redis.XAck(ctx, g.Stream.Stream, g.Group, ids(messages)...).Err()
+	if err != nil {
+		g.doubt()
+	}
+	return err
+}
+
+func ids(messages []Message) []string {
+	list := make([]string, len(messages))
+	for i := range messages {
+		list[i] = messages[i].ID
+	}
+	return list
+}
+
+// Measure asks how much the group has not been given, and not acknowledged.
+func (g *group) Measure(ctx context.Context) (Backlog, error) {
+	pipe := g.Redis.Pipeline()
+	stream, groups := pipe.XInfoStream(ctx, g.Stream.Stream), pipe.XInfoGroups(ctx, g.Stream.Stream)
+	pending, now := pipe.XPending(ctx, g.Stream.Stream, g.Group), pipe.Time(ctx)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return Backlog{}, err
+	}
+	b := Backlog{Lag: -1, Pending: pending.Val().Count}
+	for _, info := range groups.Val() {
+		// An unknown lag reads as zero. It is zero where the group has been given the last message there was.
+		if info.Name == g.Group && (info.Lag > 0 || info.LastDeliveredID == stream.Val().LastGeneratedID || stream.Val().Length == 0) {
+			b.Lag = info.Lag
+		}
+	}
+	if b.Pending > 0 {
+		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
+		since, _ := strconv.ParseInt(ms, 10, 64) // Redis says nothing else
+		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
+	}
+	return b, nil
+}

@@ -1,0 +1,241 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Intake takes the messages of one source. Run does it.
+type Intake struct {
+	c       *compensator.Compensator
+	source  Source
+	cfg     Config
+	name    string
+	counts  counters
+	running atomic.Bool
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+// Open registers cfg.Type with c, and returns the Intake whose Run takes the source's messages. It must come before c's
+// Run, which works off the entries, those of messages set aside among them: in this process, or in another that opens the same
+// Intake without running it. Errors name the field that is wrong.
+func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
+	cfg = cfg.withDefaults()
+	if source == nil {
+		return nil, &compensator.FieldError{Field: "source", Reason: "is nil"}
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	in := &Intake{c: c, source: source, cfg: cfg, name: source.Name(), err: errNotRunning}
+	if _, err := compensator.HandleTx(c, cfg.Type, in.again, cfg.Aside); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+var errNotRunning = errors.New("intake: not running")
+
+// IdempotentID is the key under which a message is recorded: of the source's name and the message's id.
+func (in *Intake) IdempotentID(m *Message) string { return idempotentID(in.name, m.ID) }
+
+// Err is nil while messages are taken, or waited for, and otherwise why they are not: the source or the database is away.
+func (in *Intake) Err() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.err
+}
+
+func (in *Intake) set(err error) (changed bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	changed = (in.err == nil) != (err == nil) || in.err == errNotRunning
+	in.err = err
+	return changed
+}
+
+// Stats asks the source, if it is a Measurer, and adds what this Intake has counted. With an error the counts are right.
+func (in *Intake) Stats(ctx context.Context) (Stats, error) {
+	backlog := Backlog{Lag: -1}
+	var err error
+	if m, ok := in.source.(Measurer); ok {
+		if backlog, err = m.Measure(ctx); err != nil {
+			backlog, err = Backlog{Lag: -1}, failure("measure "+in.name, err)
+		}
+	}
+	return in.counts.stats(backlog), err
+}
+
+// Run takes messages until ctx ends; then it ends the batch it has begun, acknowledges it, and returns nil. What is not
+// acknowledged is delivered again. An error says that Run is running already, or that the Compensator was closed.
+func (in *Intake) Run(ctx context.Context) error {
+	if in.running.Swap(true) {
+		return compensator.ErrRunning
+	}
+	defer in.running.Store(false)
+	works, stop := in.lasting(ctx)
+	defer stop()
+	measured := make(chan struct{})
+	go func() {
+		defer close(measured)
+		in.measure(ctx)
+	}()
+	err := in.loop(ctx, works)
+	stop()
+	<-measured
+	in.leave(ctx)
+	in.set(errNotRunning)
+	return err
+}
+
+// lasting is the context of what has begun: it ends StopTimeout after ctx.
+func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	works, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	var mu sync.Mutex // guards timer
+	var timer *time.Timer
+	unhook := context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if works.Err() == nil {
+			timer = time.AfterFunc(in.cfg.StopTimeout, func() { cancel(compensator.ErrStopping) })
+		}
+	})
+	return works, func() {
+		unhook()
+		cancel(compensator.ErrStopping)
+		mu.Lock()
+		defer mu.Unlock()
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// loop takes batches, each only when the one before is settled: nothing piles up here while the database is slow.
+func (in *Intake) loop(ctx, works context.Context) error {
+	if err := in.prove(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	for failures := 0; ctx.Err() == nil; {
+		messages, err := in.source.Next(ctx, in.cfg.Batch)
+		if len(messages) > 0 {
+			if fatal := in.take(works, messages); fatal != nil {
+				return fatal
+			}
+		}
+		if err == nil {
+			failures = 0
+			in.well()
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		failures++
+		in.waits(0, failure("next messages of "+in.name, err))
+		pause(ctx, failures)
+	}
+	return nil
+}
+
+// errProof ends a transaction that is only tried.
+var errProof = errors.New("intake: only tried")
+
+// prove waits until the log takes an entry, before any message is taken: each delivery counts, and a process that restarts
+// again and again while the database is read-only would count innocent messages out.
+func (in *Intake) prove(ctx context.Context) error {
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := in.trial(ctx)
+		switch {
+		case errors.Is(err, errProof):
+			return nil
+		case errors.Is(err, compensator.ErrClosed):
+			return err
+		case ctx.Err() == nil:
+			in.waits(0, err)
+			pause(ctx, failures)
+		}
+	}
+	return nil
+}
+
+// trial records an entry and rolls it back. Its error is errProof when the log takes entries.
+func (in *Intake) trial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, in.cfg.Timeout, errSlow)
+	defer cancel()
+	return in.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); err != nil {
+			return err
+		}
+		return errProof
+	})
+}
+
+func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
+
+// waits tells why nothing goes on: the log once each time.
+func (in *Intake) waits(messages int, err error) {
+	if in.set(err) {
+		in.cfg.Logger.Warn("intake: waiting", "source", in.name, "messages", messages, "err", err)
+	}
+	tell(in, in.cfg.Observer.Waiting, WaitingEvent{Source: in.name, Messages: messages, Err: err})
+}
+
+func (in *Intake) well() {
+	if in.set(nil) {
+		in.cfg.Logger.Info("intake: taking messages", "source", in.name)
+	}
+}
+
+// measure tells the observer how far the source is behind, also while a batch waits.
+func (in *Intake) measure(ctx context.Context) {
+	if _, ok := in.source.(Measurer); !ok || in.cfg.Observer.Measured == nil {
+		return
+	}
+	ticker := time.NewTicker(in.cfg.StatsEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if stats, err := in.Stats(ctx); err == nil {
+			tell(in, in.cfg.Observer.Measured, stats)
+		}
+	}
+}
+
+// lastWords bounds what is told to a source whose Run has ended.
+const lastWords = 2 * time.Second
+
+func (in *Intake) leave(ctx context.Context) {
+	l, ok := in.source.(leaver)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err := l.leave(ctx); err != nil {
+		in.cfg.Logger.Debug("intake: leave", "source", in.name, "err", err)
+	}
+}
+
+// pause waits up to two seconds, longer after each failure, and reports whether ctx is still alive.
+func pause(ctx context.Context, failures int) bool {
+	timer := time.NewTimer(min(20*time.Millisecond<<min(failures, 10), 2*time.Second))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

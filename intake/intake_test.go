@@ -1,0 +1,228 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 1000)
+	var mu sync.Mutex
+	var told []SettledEvent
+	cfg := testConfig()
+	cfg.Observer.Settled = func(e SettledEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, e)
+	}
+	in := r.open(c, r.spec(), cfg)
+	stop := r.start(in)
+	r.add(1001, 500)
+	r.settled("shop")
+	stop()
+	r.requireBooks(1500, 0)
+
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, Stats{Batches: stats.Batches, Messages: 1500, Recorded: 1500}, stats)
+	recorded := 0
+	for _, e := range told {
+		recorded += e.Recorded
+		assert.Positive(t, e.Took)
+	}
+	assert.Equal(t, 1500, recorded)
+
+	one, err := r.Redis.XRangeN(t.Context(), r.stream, "-", "+", 1).Result()
+	require.NoError(t, err)
+	e, err := c.Get(t.Context(), compensator.IdempotentID(in.IdempotentID(&Message{ID: one[0].ID})))
+	require.NoError(t, err)
+	assert.Equal(t, "take_order", e.BusinessType)
+	assert.JSONEq(t, `{"n":1}`, string(e.Content))
+}
+
+func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 300)
+	shop := r.open(c, r.spec(), testConfig())
+	spec, cfg := r.spec(), testConfig()
+	spec.Group, cfg.Type, cfg.Work = "billing", "billing_aside", nil
+	billing := r.open(c, spec, cfg)
+	r.start(shop)
+	r.start(billing)
+	r.settled("shop")
+	r.settled("billing")
+	assert.Equal(t, 600, r.Count("common_process_log"))
+	assert.Equal(t, 300, r.Count("effects"))
+}
+
+func TestPoisonIsParkedAsItCameAndHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	cfg := testConfig()
+	var mu sync.Mutex
+	cured := false
+	cfg.Work = failing(func(m *Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		switch m.Value.(order).N {
+		case 50:
+			return compensator.Permanent(errTest)
+		case 51:
+			if !cured {
+				panic("a bug")
+			}
+		}
+		return nil
+	})
+	in := r.open(c, r.spec(), cfg)
+	r.add(1, 100)
+	raw := "not JSON \x00\xff"
+	poison := r.addRaw("order", raw, "b\xfe", "c")
+	r.add(101, 100)
+	r.start(in)
+	r.settled("shop")
+	require.Equal(t, 198, r.Count("effects"), "the others are done")
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []int64{198, 2, 1}, []int64{stats.Recorded, stats.Parked, stats.Failed})
+
+	r.Run(c)
+	dead := func() int { return r.Count("common_process_log WHERE business_type='order_aside' AND state=-2") }
+	r.Eventually(func() bool { return dead() == 3 }, "they wait for a person")
+	e, err := c.Get(t.Context(), compensator.IdempotentID(in.IdempotentID(&Message{ID: poison})))
+	require.NoError(t, err)
+	assert.Contains(t, e.LastError, "cannot be decoded")
+	m, err := MessageOf(e)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"order": raw, "b\xfe": "c"}, m.Fields)
+	assert.Equal(t, poison, m.ID)
+	assert.Equal(t, 198, r.Count("effects"))
+
+	mu.Lock()
+	cured = true
+	mu.Unlock()
+	page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}})
+	require.NoError(t, err)
+	for i := range page.Entries {
+		if strings.Contains(page.Entries[i].LastError, "a bug") {
+			require.NoError(t, c.Requeue(t.Context(), page.Entries[i].ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "test", Reason: "mended"}}))
+		}
+	}
+	r.Eventually(func() bool { return r.Count("effects WHERE what='order 51'") == 1 && dead() == 2 }, "the requeued one is worked on")
+	assert.Equal(t, 199, r.Count("common_process_log WHERE business_type='take_order'"))
+}
+
+// TestMessageThatFailsForAWhileIsDoneByTheLog: it leaves the stream at once.
+func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	cfg := testConfig()
+	var mu sync.Mutex
+	var sizes []int
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if batch[0].Entry == nil {
+			sizes = append(sizes, len(batch))
+		}
+		for _, m := range batch {
+			if m.Value.(order).N == 7 && m.Entry == nil {
+				return Fault(m, errTest)
+			}
+		}
+		return effects(ctx, tx, batch)
+	}
+	in := r.open(c, r.spec(), cfg)
+	r.add(1, 64)
+	r.start(in)
+	r.settled("shop")
+	assert.Equal(t, []int{64, 63, 1}, sizes, "an error that names its message is halved for no other")
+	r.Run(c)
+	r.Eventually(func() bool { return r.Count("effects") == 64 }, "the log has done it")
+	r.Eventually(func() bool { return r.Count("common_process_log WHERE business_type='order_aside' AND state=1") == 1 }, "its entry has succeeded")
+	r.requireBooks(64, 1)
+}
+
+func TestStoppedIntakeEndsItsBatchAndAcknowledgesIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	cfg := testConfig()
+	cfg.Batch = 10
+	began, goOn := make(chan struct{}, 10), make(chan struct{})
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		began <- struct{}{}
+		<-goOn
+		return effects(ctx, tx, batch)
+	}
+	in := r.open(c, r.spec(), cfg)
+	r.add(1, 25)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	r.Wait(began, "the first batch begins")
+	cancel()
+	assert.ErrorIs(t, in.Run(t.Context()), compensator.ErrRunning)
+	close(goOn)
+	require.NoError(t, <-ended)
+	r.requireBooks(10, 0)
+	backlog, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 0, backlog.Pending, "the batch was acknowledged")
+	assert.EqualValues(t, 15, backlog.Lag, "nothing more was taken")
+	consumers, err := r.Redis.XInfoConsumers(t.Context(), r.stream, "shop").Result()
+	require.NoError(t, err)
+	assert.Empty(t, consumers, "its name has left the group")
+}
+
+func TestConfigErrorsNameTheField(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	named := func(err error, fields ...string) {
+		t.Helper()
+		for _, field := range fields {
+			found := false
+			var walk func(error)
+			walk = func(err error) {
+				var f *compensator.FieldError
+				if many, ok := err.(interface{ Unwrap() []error }); ok {
+					for _, inner := range many.Unwrap() {
+						walk(inner)
+					}
+				} else if errors.As(err, &f) {
+					found = found || f.Field == field
+				}
+			}
+			walk(err)
+			assert.Truef(t, found, "%s is named in: %v", field, err)
+		}
+	}
+	_, err := Stream{Block: time.Hour, Idle: 5 * time.Second}.Open(c, Config{Batch: 2000, MaxDeliveries: 1, Timeout: time.Minute, StopTimeout: -1, StatsEvery: 1,
+		Aside: compensator.TypeConfig{RefuseOtherContent: true}})
+	named(err, "Redis", "Stream", "Group", "Block", "Idle", "Type", "Entry", "Batch", "MaxDeliveries", "StopTimeout", "StatsEvery", "Aside.RefuseOtherContent")
+	_, err = Open(c, nil, testConfig())
+	named(err, "source")
+	cfg := testConfig()
+	cfg.Aside.MaxProcessCount = -1
+	_, err = r.spec().Open(c, cfg)
+	named(err, "MaxProcessCount")
+	one, two := r.spec().withDefaults(), r.spec().withDefaults()
+	assert.NotEqual(t, one.Consumer, two.Consumer)
+}

@@ -1,0 +1,121 @@
+package intake
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Message is one message of a source. Set aside, it is kept in an entry byte for byte.
+type Message struct {
+	// ID names the message within its source and group, for ever: a stream's entry id; topic, partition and offset.
+	ID string
+
+	Fields map[string]string // of a stream's entry; of other sources what they have of headers
+	Body   []byte            // of sources whose messages have one
+
+	// Deliveries counts them, this one included, where the source knows. It survives the processes that die of the message.
+	Deliveries int
+
+	// Lost: the source has deleted the message before it was recorded, and knows the id alone.
+	Lost bool
+
+	// Parked is why the message was put aside unworked. Empty when it was not.
+	Parked string
+
+	// Value is for Config.Entry to leave to Config.Work what it has decoded. It is not stored.
+	Value any
+
+	// Entry is nil when the message comes from its source, and otherwise what it has become.
+	Entry *compensator.Entry
+}
+
+// MessageOf reads the message back from an entry of Config.Type.
+func MessageOf(e *compensator.Entry) (*Message, error) {
+	m := new(Message)
+	if err := e.Decode(m); err != nil {
+		return nil, failure("read the message of entry "+e.ID.String(), err)
+	}
+	m.Entry = e
+	return m, nil
+}
+
+// stored is a message in an entry. JSON has no room for bytes that are no text: fields with such stand apart.
+type stored struct {
+	ID         string            `json:"id,omitempty"`
+	RawID      []byte            `json:"raw_id,omitempty"`
+	Fields     map[string]string `json:"fields,omitempty"`
+	Binary     [][2][]byte       `json:"binary,omitempty"`
+	Body       []byte            `json:"body,omitempty"`
+	Deliveries int               `json:"deliveries,omitempty"`
+	Lost       bool              `json:"lost,omitempty"`
+	Parked     string            `json:"parked,omitempty"`
+}
+
+// MarshalJSON keeps all but Value and Entry.
+func (m Message) MarshalJSON() ([]byte, error) {
+	s := stored{Body: m.Body, Deliveries: m.Deliveries, Lost: m.Lost, Parked: m.Parked}
+	if s.ID = m.ID; !utf8.ValidString(m.ID) {
+		s.ID, s.RawID = "", []byte(m.ID)
+	}
+	for name, value := range m.Fields {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			s.Binary = append(s.Binary, [2][]byte{[]byte(name), []byte(value)})
+			continue
+		}
+		if s.Fields == nil {
+			s.Fields = make(map[string]string, len(m.Fields))
+		}
+		s.Fields[name] = value
+	}
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (m *Message) UnmarshalJSON(text []byte) error {
+	var s stored
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	*m = Message{ID: s.ID, Fields: s.Fields, Body: s.Body, Deliveries: s.Deliveries, Lost: s.Lost, Parked: s.Parked}
+	if s.RawID != nil {
+		m.ID = string(s.RawID)
+	}
+	for _, pair := range s.Binary {
+		if m.Fields == nil {
+			m.Fields = make(map[string]string, len(s.Binary))
+		}
+		m.Fields[string(pair[0])] = string(pair[1])
+	}
+	return nil
+}
+
+// maxIdempotentID is what the log has room for, in characters.
+const maxIdempotentID = 191
+
+// separated keeps the parts of an id apart: "a:b" and "c" are not "a" and "b:c".
+var separated = strings.NewReplacer("%", "%25", ":", "%3A")
+
+// idempotentID is what a message is recorded under, hashed when the log has no room for it or could not tell it apart.
+func idempotentID(parts ...string) string {
+	var id strings.Builder
+	id.WriteString("intake")
+	for _, part := range parts {
+		id.WriteByte(':')
+		_, _ = separated.WriteString(&id, part)
+	}
+	text := id.String()
+	if utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxIdempotentID && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ") {
+		return text
+	}
+	return "intake#sha256:" + digest([]byte(text))
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,43 @@
+package intake
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMessageIsKeptByteForByte(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Message{
+		{},
+		{ID: "1-1", Fields: map[string]string{"a": "b", "": "", "<&>\u2028": "é", "b\xff": "x", "x": "\x00\xfe"}, Deliveries: 3, Parked: "why"},
+		{ID: "\xff", Body: []byte("\x00\xff"), Lost: true},
+	} {
+		text, err := json.Marshal(m)
+		require.NoError(t, err)
+		var back Message
+		require.NoError(t, json.Unmarshal(text, &back))
+		assert.Equal(t, m, back)
+	}
+}
+
+func TestIdempotentIDsOfDifferentMessagesDiffer(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("k", 200)
+	seen := make(map[string][2]string)
+	for _, names := range [][2]string{{"a:b", "c"}, {"a", "b:c"}, {"a%3Ab", "c"}, {"a", "c"}, {"A", "c"}, {long, "c"}, {long + "x", "c"}, {"a\x00", "c"}, {"a\xff", "c"}, {"a", "c "}} {
+		g := &group{Stream: Stream{Stream: names[0], Group: names[1]}}
+		for _, id := range []string{"1-1", "1-11", "1-1 ", long} {
+			key := idempotentID(g.Name(), id)
+			assert.LessOrEqual(t, len(key), maxIdempotentID)
+			assert.Falsef(t, strings.HasSuffix(key, " "), "%q", key)
+			before, found := seen[key]
+			assert.Falsef(t, found, "%q is of %q and of %q", key, before, names)
+			seen[key] = names
+		}
+	}
+	assert.Contains(t, seen, "intake:a%3Ac:1-1")
+}

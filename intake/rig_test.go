@@ -1,0 +1,176 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+var errTest = errors.New("no luck")
+
+// rig is a world with a stream in it.
+type rig struct {
+	*harness.World
+	stream string
+}
+
+func newRig(t *testing.T) *rig {
+	w := harness.NewWorld(t).WithRedis()
+	return &rig{World: w, stream: w.Name + ":orders"}
+}
+
+// on puts the stream on a Redis of the test's own, for what hits the whole server.
+func (r *rig) on(client *redis.Client) *rig {
+	r.Redis = client
+	return r
+}
+
+// order is what the tests' messages say. Poison is none.
+type order struct {
+	N int `json:"n"`
+}
+
+func decode(m *Message) (compensator.NewEntry, error) {
+	var o order
+	if err := json.Unmarshal([]byte(m.Fields["order"]), &o); err != nil {
+		return compensator.NewEntry{}, err
+	}
+	m.Value = o
+	return compensator.NewEntry{BusinessType: "take_order", Content: []byte(m.Fields["order"]), Options: compensator.Options{Delay: time.Hour}}, nil
+}
+
+// effects writes a row for each message.
+func effects(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+	marks, args := make([]string, len(batch)), make([]any, len(batch))
+	for i, m := range batch {
+		marks[i], args[i] = "(?)", fmt.Sprint("order ", m.Value.(order).N)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES "+strings.Join(marks, ","), args...)
+	return err
+}
+
+// failing is effects, with an answer of its own for some messages.
+func failing(answer func(m *Message) error) func(context.Context, *compensator.ScopedTx, []*Message) error {
+	return func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		for _, m := range batch {
+			if err := answer(m); err != nil {
+				return err
+			}
+		}
+		return effects(ctx, tx, batch)
+	}
+}
+
+func testConfig() Config {
+	return Config{
+		Type: "order_aside", Entry: decode, Work: effects, Timeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Aside: compensator.TypeConfig{Retry: compensator.Fixed(50 * time.Millisecond), MaxProcessCount: 3},
+	}
+}
+
+func (r *rig) spec() Stream {
+	return Stream{Redis: r.Redis, Stream: r.stream, Group: "shop", Block: 20 * time.Millisecond, Idle: 10 * time.Minute}
+}
+
+func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
+	r.T.Helper()
+	in, err := s.Open(c, cfg)
+	require.NoError(r.T, err)
+	return in
+}
+
+// openSoon is open with a consumer that is soon taken for gone: sooner than Stream.Open lets users have it, since a slow machine
+// must not make batches too slow.
+func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) *Intake {
+	r.T.Helper()
+	in, err := openSoon(c, s, idle, cfg)
+	require.NoError(r.T, err)
+	return in
+}
+
+func openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) (*Intake, error) {
+	drawn := s.Consumer == ""
+	s.Idle = idle
+	return Open(c, &group{Stream: s.withDefaults(), drawn: drawn, log: cfg.Logger, own: true}, cfg)
+}
+
+// start runs an Intake until the test ends, or the returned function is called.
+func (r *rig) start(in *Intake) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- in.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(r.T, <-result)
+	})
+	r.T.Cleanup(stop)
+	return stop
+}
+
+// add adds orders from first on.
+func (r *rig) add(first, n int) {
+	r.T.Helper()
+	for from := first; from < first+n; from += 500 {
+		pipe := r.Redis.Pipeline()
+		for i := from; i < min(from+500, first+n); i++ {
+			pipe.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: []string{"order", fmt.Sprintf(`{"n":%d}`, i)}})
+		}
+		_, err := pipe.Exec(r.T.Context())
+		assert.NoError(r.T, err)
+	}
+}
+
+// addRaw adds a message and returns its id.
+func (r *rig) addRaw(values ...string) string {
+	r.T.Helper()
+	id, err := r.Redis.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: values}).Result()
+	assert.NoError(r.T, err)
+	return id
+}
+
+// settled waits until the group has been given everything and has acknowledged it.
+func (r *rig) settled(group string) {
+	r.T.Helper()
+	r.Eventually(func() bool { return r.atRest(group) }, "group %s has acknowledged everything", group)
+}
+
+func (r *rig) atRest(group string) bool {
+	stream, err := r.Redis.XInfoStream(r.T.Context(), r.stream).Result()
+	if err != nil {
+		return false
+	}
+	groups, err := r.Redis.XInfoGroups(r.T.Context(), r.stream).Result()
+	if err != nil {
+		return false
+	}
+	for _, g := range groups {
+		if g.Name == group {
+			return g.Pending == 0 && g.LastDeliveredID == stream.LastGeneratedID
+		}
+	}
+	return false
+}
+
+// requireBooks requires one entry and one effect of each of n orders, and so many set aside.
+func (r *rig) requireBooks(n, aside int) {
+	r.T.Helper()
+	require.Equal(r.T, n, r.Count("common_process_log WHERE business_type='take_order'"), "entries")
+	require.Equal(r.T, n, r.Count("effects"), "effects")
+	var distinct int
+	require.NoError(r.T, r.DB.QueryRow("SELECT COUNT(DISTINCT what) FROM effects").Scan(&distinct))
+	require.Equal(r.T, n, distinct, "effects of different orders")
+	require.Equal(r.T, aside, r.Count("common_process_log WHERE business_type='order_aside'"), "set aside")
+}

@@ -1,0 +1,257 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// given has a consumer take messages and never be heard of again.
+func (r *rig) given(consumer string, n int64) {
+	r.T.Helper()
+	_ = r.Redis.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // it may be there
+	taken, err := r.Redis.XReadGroup(r.T.Context(), &redis.XReadGroupArgs{
+		Group: "shop", Consumer: consumer, Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
+	require.NoError(r.T, err)
+	require.Len(r.T, taken[0].Messages, int(n))
+}
+
+// age makes a pending message look as if it had been delivered so often, long ago.
+func (r *rig) age(consumer, id string, deliveries int) {
+	r.T.Helper()
+	require.NoError(r.T, r.Redis.Do(r.T.Context(), "XCLAIM", r.stream, "shop", consumer, 0, id,
+		"IDLE", time.Hour.Milliseconds(), "RETRYCOUNT", deliveries, "JUSTID").Err())
+}
+
+func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 150)
+	r.given("dead", 100)
+	r.start(r.openSoon(c, r.spec(), 200*time.Millisecond, testConfig()))
+	r.settled("shop")
+	r.requireBooks(150, 0)
+	r.Eventually(func() bool {
+		consumers, err := r.Redis.XInfoConsumers(t.Context(), r.stream, "shop").Result()
+		return err == nil && len(consumers) == 1 && consumers[0].Name != "dead"
+	}, "the dead one's name is removed")
+}
+
+func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 50)
+	r.given("alive", 20)
+	r.start(r.open(c, r.spec(), testConfig()))
+	r.Eventually(func() bool { return r.Count("effects") == 30 }, "the others are done")
+	r.Eventually(func() bool {
+		pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+		return err == nil && maps.Equal(map[string]int64{"alive": 20}, pending.Consumers)
+	}, "the living one's are all that is left")
+}
+
+// TestConsumerThatHasMessagesIsNotRemoved: it was given them after somebody had seen that it had none.
+func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(1, 10)
+	r.given("quiet", 10)
+	g := &group{Stream: r.spec()}
+	require.NoError(t, g.forget(t.Context(), "quiet"))
+	pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+	require.NoError(t, err)
+	assert.EqualValues(t, 10, pending.Count)
+}
+
+func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 30)
+	r.given("me", 10)
+	var mu sync.Mutex
+	var order []string
+	cfg := testConfig()
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, fmt.Sprint(len(batch), " delivered ", batch[0].Deliveries))
+		return effects(ctx, tx, batch)
+	}
+	spec := r.spec()
+	spec.Consumer = "me"
+	r.start(r.open(c, spec, cfg))
+	r.settled("shop")
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, []string{"10 delivered 2", "20 delivered 1"}, order)
+}
+
+// TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot: one that ends its processes has all of its batch delivered again.
+func TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 3)
+	r.given("dead", 3)
+	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	require.NoError(t, err)
+	r.age("dead", all[0].ID, 2)
+	r.age("dead", all[1].ID, 5)
+	r.age("dead", all[2].ID, 2)
+	var mu sync.Mutex
+	var sizes []int
+	cfg := testConfig()
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		sizes = append(sizes, len(batch))
+		return effects(ctx, tx, batch)
+	}
+	in := r.open(c, r.spec(), cfg)
+	r.start(in)
+	r.settled("shop")
+	r.requireBooks(2, 1)
+	mu.Lock()
+	assert.Equal(t, []int{1, 1}, sizes, "suspects are taken one by one")
+	mu.Unlock()
+	e, err := c.Get(t.Context(), compensator.IdempotentID(in.IdempotentID(&Message{ID: all[1].ID})))
+	require.NoError(t, err)
+	m, err := MessageOf(e)
+	require.NoError(t, err)
+	assert.Equal(t, "delivered 5 times in vain: it may have ended the processes that had it", m.Parked)
+}
+
+// TestMessageThatIsInTheLogIsOnlyAcknowledged: also when it would be parked by now.
+func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 100)
+	in := r.open(c, r.spec(), testConfig())
+	stop := r.start(in)
+	r.settled("shop")
+	stop()
+	require.NoError(t, r.Redis.XGroupDestroy(t.Context(), r.stream, "shop").Err())
+	r.given("dead", 60)
+	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	require.NoError(t, err)
+	for i := range 60 {
+		r.age("dead", all[i].ID, 1+8*(i/30))
+	}
+	r.start(in)
+	r.settled("shop")
+	r.requireBooks(100, 0)
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, stats.Duplicates)
+}
+
+func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	r.add(1, 3)
+	r.given("dead", 3)
+	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	require.NoError(t, err)
+	for _, m := range all {
+		r.age("dead", m.ID, 1)
+	}
+	require.NoError(t, r.Redis.XDel(t.Context(), r.stream, all[1].ID).Err())
+	in := r.open(c, r.spec(), testConfig())
+	r.start(in)
+	r.settled("shop")
+	r.requireBooks(2, 1)
+	e, err := c.Get(t.Context(), compensator.IdempotentID(in.IdempotentID(&Message{ID: all[1].ID})))
+	require.NoError(t, err)
+	m, err := MessageOf(e)
+	require.NoError(t, err)
+	assert.True(t, m.Lost)
+}
+
+// TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged: and the backlog is told.
+func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	require.NoError(t, r.Redis.XGroupCreateMkStream(t.Context(), r.stream, "slow", "0").Err())
+	slow := func(n int64) []string {
+		taken, err := r.Redis.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "slow", Consumer: "it", Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
+		require.NoError(t, err)
+		var list []string
+		for _, m := range taken[0].Messages {
+			list = append(list, m.ID)
+		}
+		return list
+	}
+	r.add(1, 100)
+	spec, cfg := r.spec(), testConfig()
+	spec.Trim = true
+	rounds := make(chan Stats, 1000)
+	cfg.StatsEvery, cfg.Observer.Measured = 10*time.Millisecond, func(s Stats) {
+		select {
+		case rounds <- s:
+		default:
+		}
+	}
+	in := r.openSoon(c, spec, 40*time.Millisecond, cfg)
+	r.start(in)
+	r.settled("shop")
+	length := func() int64 { return r.Redis.XLen(t.Context(), r.stream).Val() }
+	awaitRounds := func() { // more than Idle/4 each
+		for len(rounds) > 0 {
+			<-rounds
+		}
+		for range 20 {
+			<-rounds
+		}
+	}
+	awaitRounds()
+	assert.EqualValues(t, 100, length(), "the other group has been given none")
+	taken := slow(60)
+	awaitRounds()
+	assert.EqualValues(t, 100, length(), "the other group has acknowledged none")
+	require.NoError(t, r.Redis.XAck(t.Context(), r.stream, "slow", append(taken[:20:20], taken[40:]...)...).Err())
+	r.Eventually(func() bool { return length() == 80 }, "what both have done is deleted")
+	awaitRounds()
+	assert.EqualValues(t, 80, length())
+	require.NoError(t, r.Redis.XAck(t.Context(), r.stream, "slow", taken...).Err())
+	r.Eventually(func() bool { return length() == 40 }, "as far as the other group has been given")
+	require.NoError(t, r.Redis.XAck(t.Context(), r.stream, "slow", slow(40)...).Err())
+	r.Eventually(func() bool { return length() == 0 }, "at rest nothing is left")
+	r.requireBooks(100, 0)
+}
+
+func TestStatsTellHowFarBehindTheGroupIs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	in := r.open(c, r.spec(), testConfig())
+	_, err := in.Stats(t.Context())
+	require.Error(t, err, "there is no stream")
+	require.ErrorIs(t, in.Err(), errNotRunning)
+	r.add(1, 100)
+	r.given("dead", 30)
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Positive(t, stats.OldestPending)
+	stats.OldestPending = 0
+	assert.Equal(t, Stats{Backlog: Backlog{Lag: 70, Pending: 30}}, stats)
+	r.start(in)
+	r.Eventually(func() bool { return in.Err() == nil && r.Count("effects") == 70 }, "it runs")
+	stats, err = in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, 30, 70}, []int64{stats.Lag, stats.Pending, stats.Recorded})
+}
