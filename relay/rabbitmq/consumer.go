@@ -78,6 +78,7 @@ func (cfg ConsumerConfig) validate() error {
 type Consumer struct {
 	c            *compensator.Compensator
 	businessType string
+	entries      *compensator.Type[Delivery]
 	work         Work
 	cfg          ConsumerConfig
 	slots        chan struct{} // one for each function that runs, whatever became of its connection
@@ -92,7 +93,8 @@ type Consumer struct {
 // another that registers the same type. Errors name the field that is wrong.
 //
 // An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64. A larger
-// one that fails cannot be recorded: it is told in the log and put back every half minute.
+// one that fails cannot be recorded: Logger is told, and the message goes back to its queue, to be tried again half a minute
+// later.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -102,7 +104,9 @@ func Consume(c *compensator.Compensator, businessType string, work Work, cfg Con
 		return nil, err
 	}
 	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch), err: errConnecting}
-	if _, err := compensator.Handle(c, businessType, k.again, cfg.Type); err != nil {
+	var err error
+	k.entries, err = compensator.Handle(c, businessType, k.again, cfg.Type)
+	if err != nil {
 		return nil, err
 	}
 	return k, nil
@@ -150,10 +154,14 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) (err error) {
 // Park records a message that nobody should work on as an entry that is dead, or compensated if Type says how, as soon
 // as Run of the Compensator sees it: with its content as it came and the reason as LastError. It commits before it
 // returns nil; then acknowledge the message. Requeued by a person, it goes to the function. A message that was
-// recorded before is left as it is.
+// recorded before is left as it is. Of one that comes from the log, Park changes nothing and returns
+// compensator.Permanent(reason), the answer that its function gives.
 //
 // A Consumer parks by itself what its function answers with compensator.Permanent.
 func (k *Consumer) Park(ctx context.Context, d *Delivery, reason error) error {
+	if d.Entry != nil {
+		return compensator.Permanent(reason)
+	}
 	parked := *d
 	parked.Parked = "parked: no reason given"
 	if reason != nil && reason.Error() != "" {
@@ -164,19 +172,9 @@ func (k *Consumer) Park(ctx context.Context, d *Delivery, reason error) error {
 
 // record commits an entry of a message. That of one recorded before changes nothing.
 func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
-	codec := k.cfg.Type.Codec
-	if codec == nil {
-		codec = compensator.JSON
-	}
-	content, err := codec.Marshal(*d)
-	if err != nil {
-		return &compensator.FieldError{Field: "content", Reason: err.Error()}
-	}
-	entry := compensator.NewEntry{BusinessType: k.businessType, Content: content, Options: compensator.Options{
-		IdempotentID: k.IdempotentID(d), Delay: delay,
-	}}
+	options := compensator.Options{IdempotentID: k.IdempotentID(d), Delay: delay}
 	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := k.c.Record(ctx, tx, entry)
+		_, err := k.entries.Record(ctx, tx, *d, options)
 		return err
 	})
 }

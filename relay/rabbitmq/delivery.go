@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type Delivery struct {
 	CorrelationID   string    `json:"correlation_id,omitempty"`
 	ReplyTo         string    `json:"reply_to,omitempty"`
 	AppID           string    `json:"app_id,omitempty"`
-	Timestamp       time.Time `json:"timestamp,omitzero"` // seconds
+	Timestamp       time.Time `json:"timestamp,omitzero"` // seconds; zero when it lies beyond the year 9999, which JSON lacks
 
 	// Headers in JSON's terms: integers are int64, other numbers float64; bytes and times, as RFC 3339, are strings.
 	Headers map[string]any `json:"headers,omitempty"`
@@ -72,7 +73,7 @@ func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
 		ContentType: from.ContentType, ContentEncoding: from.ContentEncoding, CorrelationID: from.CorrelationId,
 		ReplyTo: from.ReplyTo, AppID: from.AppId, Timestamp: from.Timestamp.UTC(), Body: from.Body,
 	}
-	if from.Timestamp.IsZero() {
+	if year := d.Timestamp.Year(); from.Timestamp.IsZero() || year < 0 || year > 9999 {
 		d.Timestamp = time.Time{}
 	}
 	if len(from.Headers) > 0 {
@@ -156,10 +157,13 @@ func idempotentID(businessType string, d *Delivery) string {
 		return ""
 	}
 	id := businessType + ":" + d.Queue + ":" + d.MessageID
-	plain := utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.ContainsRune(id, 0) && !strings.HasSuffix(id, " ")
-	if plain {
+	if isPlain(id) && !strings.Contains(businessType, ":") && !strings.Contains(d.Queue, ":") {
 		return id
 	}
-	sum := sha256.Sum256([]byte(id))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, d.Queue, d.MessageID))
 	return "rabbitmq:sha256:" + hex.EncodeToString(sum[:])
+}
+
+func isPlain(id string) bool {
+	return utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.ContainsRune(id, 0) && !strings.HasSuffix(id, " ")
 }

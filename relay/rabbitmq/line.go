@@ -33,6 +33,7 @@ type line struct {
 }
 
 func newLine(l *link, channels int) *line {
+	channels = min(channels, int(l.Config.ChannelMax)) // which the broker has limited
 	open := make(chan struct{})
 	close(open)
 	return &line{link: l, slots: make(chan struct{}, channels), dead: make(chan struct{}), open: open}
@@ -108,11 +109,7 @@ func (l *line) channel() (*channel, error) {
 	if ch := l.idler(); ch != nil {
 		return ch, nil
 	}
-	ch, err := l.newChannel()
-	if err != nil && l.link.IsClosed() {
-		err = errNotSent
-	}
-	return ch, err
+	return l.newChannel()
 }
 
 // idler is a channel that waits for work and is still there, or nil.

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxShort   = 255      // bytes of a name in AMQP; amqp091 cuts what is longer without a word
-	maxHeaders = 64 << 10 // bytes as JSON; all headers must fit one frame, of 128 KiB, or the broker ends the connection
+	maxHeaders = 24 << 10 // bytes as JSON, of which one may be five in AMQP: all must fit a frame of 128 KiB, or the broker ends the connection
 )
 
 // message is an entry on its way.

@@ -93,10 +93,7 @@ func (p *Publisher) serve(ctx context.Context, l *link) error {
 			}
 		case err := <-l.closed:
 			line.end()
-			if err == nil {
-				return amqp091.ErrClosed
-			}
-			return err
+			return orClosed(err)
 		case <-ctx.Done():
 			p.set(nil, ErrClosed)
 			if line.reads() {
@@ -134,15 +131,6 @@ func (p *Publisher) await(ctx context.Context) (*line, error) {
 		default:
 			return line, nil
 		}
-	}
-}
-
-// forget keeps a connection that has ended from being handed out until the supervisor has noticed.
-func (p *Publisher) forget(l *line) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.line == l {
-		p.line, p.err = nil, errGone
 	}
 }
 

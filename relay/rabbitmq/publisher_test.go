@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 			"long key":       {Key: strings.Repeat("k", 256)},
 			"bad header":     {Key: queue, Headers: amqp091.Table{"x": struct{}{}}},
 			"huge headers":   {Key: queue, Headers: amqp091.Table{"x": strings.Repeat("x", 70_000)}},
+			"many headers":   {Key: queue, Headers: amqp091.Table{"x": slices.Repeat([]any{int64(1)}, 30_000)}},
 			"too large":      {Key: queue}, "good": {Key: queue},
 		}
 		route := func(e *compensator.Entry) (Destination, error) { return to[e.BusinessID], nil }
@@ -140,7 +142,8 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 			"access refused": {`"forbidden"`, `key "k2"`, "refused for user 'clerk'"},
 			"long key":       {"Key: 256 bytes, at most 255"},
 			"bad header":     {queue, "Headers"},
-			"huge headers":   {queue, "Headers", "at most 65536"},
+			"huge headers":   {queue, "Headers", "at most 24576"},
+			"many headers":   {queue, "Headers", "at most 24576"},
 			"too large":      {queue, "larger than configured max size 5000"},
 		} {
 			e, err := c.Get(t.Context(), ids[name])

@@ -63,22 +63,17 @@ func refuses(code int) bool {
 // sendPart sends what fits a window. When ctx ends first, the channel stays taken until the broker has answered: a
 // broker that is slow is not given more and more. Nothing here waits for the broker longer than ctx.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
-	for {
-		line, err := p.take(ctx)
-		if err != nil {
-			return all(messages, err)
-		}
-		answers := make(chan []error, 1)
-		go func() { answers <- line.deliver(ctx, messages) }()
-		select {
-		case verdicts := <-answers:
-			if verdicts[0] != errNotSent {
-				return verdicts
-			}
-			p.forget(line)
-		case <-ctx.Done():
-			return all(messages, fmt.Errorf("rabbitmq: no confirm: %w", context.Cause(ctx)))
-		}
+	line, err := p.take(ctx)
+	if err != nil {
+		return all(messages, err)
+	}
+	answers := make(chan []error, 1)
+	go func() { answers <- line.deliver(ctx, messages) }()
+	select {
+	case verdicts := <-answers:
+		return verdicts
+	case <-ctx.Done():
+		return all(messages, fmt.Errorf("rabbitmq: no confirm: %w", context.Cause(ctx)))
 	}
 }
 
@@ -92,7 +87,6 @@ func (p *Publisher) take(ctx context.Context) (*line, error) {
 		if err = line.take(ctx); err != errGone {
 			return line, err
 		}
-		p.forget(line)
 	}
 }
 
@@ -103,9 +97,6 @@ func all(messages []*message, err error) []error {
 	}
 	return verdicts
 }
-
-// errNotSent: the connection was gone before anything was written to it.
-var errNotSent = errors.New("rabbitmq: connection lost before the message was sent")
 
 // deliver opens a channel if none is idle, publishes everything and then waits for all confirms. It gives its slot back.
 func (l *line) deliver(ctx context.Context, messages []*message) []error {
@@ -126,7 +117,11 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 	for i, m := range messages {
 		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.publishing)
 		if err != nil {
-			break // the channel has ended, and says why
+			if !ch.IsClosed() { // amqp091 would keep a connection that takes nothing
+				l.link.drop()
+				<-l.dead
+			}
+			break
 		}
 		confirms[i] = confirm
 	}
@@ -194,10 +189,10 @@ func (ch *channel) takeReturned() map[string]amqp091.Return {
 // channel alone.
 func (l *line) unconfirmed(ch *channel) error {
 	switch {
-	case !ch.IsClosed():
-		return errNack
 	case l.link.IsClosed():
 		return errGone
+	case !ch.IsClosed():
+		return errNack
 	}
 	if reason := <-ch.closed; reason != nil {
 		return &undecidedError{reason}

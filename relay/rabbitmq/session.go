@@ -276,10 +276,13 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 }
 
 // settled reports whether nothing is left to do but to acknowledge. A message that was delivered before may have ended
-// a process: the log has ways to treat those, and knows the message if it was recorded.
+// a process: the log has ways to treat those, and knows the message if it was recorded. One that the log does not take
+// has its function alone.
 func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
-		return s.keep(ctx, raw, d, 0)
+		if err := s.keep(ctx, d, 0); !refusedByTheLog(err) {
+			return err == nil
+		}
 	}
 	err := s.call(ctx, d)
 	switch {
@@ -287,32 +290,41 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 		return true
 	case s.works.Err() != nil:
 		return false // it was told to stop: that is no failure
-	case compensator.IsPermanent(err):
-		d.Parked = err.Error()
-		return s.keep(ctx, raw, d, 0)
 	}
-	return s.keep(ctx, raw, d, min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay))
+	var delay time.Duration
+	if compensator.IsPermanent(err) {
+		d.Parked = err.Error()
+	} else {
+		delay = min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
+	}
+	err = s.keep(ctx, d, delay)
+	if refusedByTheLog(err) {
+		s.putBack(ctx, raw, d, err)
+	}
+	return err == nil
 }
 
-// keep records a message, however long the database takes to be back: until then it is held.
-func (s *session) keep(ctx context.Context, raw *amqp091.Delivery, d *Delivery, delay time.Duration) bool {
+// keep records a message, however long the database takes to be back: until then it is held. An error says that the log
+// will never take it, or that ctx has ended.
+func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := s.record(ctx, d, delay)
-		var field *compensator.FieldError
-		var other *compensator.OtherTypeError
-		switch {
-		case err == nil:
-			return true
-		case errors.As(err, &field), errors.As(err, &other):
-			s.putBack(ctx, raw, d, err)
-			return false
-		case failures == 1 && ctx.Err() == nil:
+		if err == nil || refusedByTheLog(err) {
+			return err
+		}
+		if failures == 1 && ctx.Err() == nil {
 			s.cfg.Logger.Warn("rabbitmq: message is held until it can be recorded", "queue", d.Queue, "message_id", d.MessageID, "err", err)
 		}
 		if !pause(ctx, failures) {
-			return false
+			return err
 		}
 	}
+}
+
+func refusedByTheLog(err error) bool {
+	var field *compensator.FieldError
+	var other *compensator.OtherTypeError
+	return errors.As(err, &field) || errors.As(err, &other)
 }
 
 // putBack returns a message that the log will never take to its queue, after a while: it is neither dropped, nor in

@@ -1,0 +1,91 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog: producers that send milliseconds for seconds name the year 55,840.
+func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{URL: b.URL(), Queue: queue})
+	b.publish(queue, amqp091.Publishing{MessageId: "m", Timestamp: time.Unix(1_700_000_000_000, 0)})
+	consume(t, k)
+	w.Eventually(func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
+}
+
+// brokenCodec is one that was made for other values than a Delivery.
+type brokenCodec struct{ compensator.Codec }
+
+func (brokenCodec) Marshal(v any) ([]byte, error) {
+	return v.(interface{ Bytes() []byte }).Bytes(), nil
+}
+
+func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	lines := make(harness.Log, 1000)
+	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil)), Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}})
+	b.publish(queue, numbered(1)...)
+	stop := consume(t, k)
+	lines.Contains(w, "cannot be recorded", "m0")
+	require.NoError(t, stop())
+	assert.Equal(t, 1, b.depth(queue))
+}
+
+// TestMessageParkedFromTheLogHasNotSucceeded: the entry is there already, and its attempt says what becomes of it.
+func TestMessageParkedFromTheLogHasNotSucceeded(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var k *Consumer
+	k = consumer(t, c, func(ctx context.Context, d *Delivery) error {
+		if d.Entry == nil {
+			return errTest
+		}
+		return k.Park(ctx, d, errors.New("cannot be decoded"))
+	}, ConsumerConfig{URL: b.URL(), Queue: queue})
+	b.publish(queue, numbered(1)...)
+	w.Run(c)
+	consume(t, k)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state<>0 AND last_error LIKE '%decoded%'") == 1 }, "it waits for a person")
+	w.WaitAllEnded()
+	assert.Equal(t, 1, w.Ended(compensator.Dead, 1))
+}
+
+func TestEachMessageHasAnIdempotentIDOfItsOwn(t *testing.T) {
+	t.Parallel()
+	ids := make(map[string]bool)
+	of := func(businessType, queue, id string) {
+		t.Helper()
+		got := idempotentID(businessType, &Delivery{Queue: queue, MessageID: id})
+		assert.False(t, ids[got], "%q has another message, too", got)
+		ids[got] = true
+	}
+	of("t", "q", "a:b")
+	of("t", "q:a", "b")
+	of("t:q", "a", "b")
+	of("t", "q", "\xff")
+	of("t", "q", "\uFFFD")
+	of("t", "q", "a ")
+	of("t", "q", "a")
+	assert.Contains(t, ids, "t:q:a")
+}

@@ -1,0 +1,155 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// stalling makes connections whose peer can fall silent both ways: nothing is read, and what is written waits.
+type stalling struct {
+	stalled atomic.Bool
+	refused atomic.Bool // writes fail, and reads go on
+}
+
+type stallingConn struct {
+	net.Conn
+	*stalling
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (s *stalling) dial(network, addr string) (net.Conn, error) {
+	conn, err := net.Dial(network, addr)
+	return &stallingConn{Conn: conn, stalling: s, closed: make(chan struct{})}, err
+}
+
+func (c *stallingConn) Write(p []byte) (int, error) {
+	if c.refused.Load() {
+		return 0, errTest
+	}
+	if c.stalled.Load() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *stallingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for err == nil && c.stalled.Load() {
+		n, err = c.Conn.Read(p)
+	}
+	return n, err
+}
+
+func (c *stallingConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// TestConsumerComesBackFromABrokerThatReadsNothing: an acknowledgement that cannot be written holds amqp091's locks, and
+// the deliveries do not end.
+func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	network := new(stalling)
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
+		if d.MessageID == "m0" && d.Entry == nil {
+			network.stalled.Store(true)
+		}
+		calls.add(d)
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, AMQP: amqp091.Config{Heartbeat: 2 * time.Second, Dial: network.dial}})
+	w.Run(c)
+	consume(t, k)
+	b.publish(queue, numbered(1)...)
+	eventually(t, func() bool { return k.Err() != nil && calls.ids() == 1 }, "silence is noticed")
+	network.stalled.Store(false)
+	b.publish(queue, numbered(2)[1:]...)
+	eventually(t, func() bool { return calls.ids() == 2 }, "messages arrive")
+}
+
+// TestConsumerThatTheBrokerForgetsComesBack: the consumer is gone, and the word of it lost.
+func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	proxy, url := b.proxied()
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	var calls called
+	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil },
+		ConsumerConfig{URL: url, Queue: queue})
+	consume(t, k)
+	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	proxy.SwallowReplies()
+	ch := b.channel()
+	before := proxy.Swallowed()
+	_, err := ch.QueueDelete(queue, false, false, false)
+	require.NoError(t, err)
+	eventually(t, func() bool { return proxy.Swallowed() > before+8 }, "the word of it is lost") // a heartbeat has 8 bytes
+	proxy.Heal()
+	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
+	require.NoError(t, err)
+	b.publish(queue, numbered(1)...)
+	eventually(t, func() bool { return calls.ids() == 1 }, "messages arrive")
+}
+
+// TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue: and the connection, which takes nothing, is replaced.
+func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	network := new(stalling)
+	p := open(t, Config{URL: b.URL(), AMQP: amqp091.Config{Heartbeat: 2 * testPatience, Dial: network.dial}})
+	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
+	network.refused.Store(true)
+	id := w.Put(orders, 1, compensator.Options{})
+	var e *compensator.Entry
+	w.Eventually(func() bool {
+		var err error
+		e, err = c.Get(t.Context(), id)
+		return err == nil && e.LastError != ""
+	}, "the attempt says why")
+	assert.NotContains(t, e.LastError, "nack")
+	eventually(t, func() bool { return p.Err() != nil }, "the connection is given up")
+	network.refused.Store(false)
+	w.WaitState(id, compensator.Succeeded)
+}
+
+// TestBrokerOfFewChannelsIsGivenNoMoreThanThose: one too many is no failure of its entry.
+func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
+	t.Parallel()
+	b := ownBroker(t, "channel_max = 2")
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	p := open(t, Config{URL: b.URL(), CountUnavailable: true, Timeout: testPatience})
+	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1, Timeout: testPatience})
+	const n = 100
+	for i := range n {
+		w.Put(orders, i, compensator.Options{IdempotentID: fmt.Sprint("m", i)})
+	}
+	w.Run(c)
+	w.WaitAllEnded()
+	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+}
