@@ -133,6 +133,7 @@ var explanations = []struct {
 	{errBusy, http.StatusServiceUnavailable, "try_again"},
 	{errSoldOut, http.StatusConflict, "sold_out"},
 	{errAgain, http.StatusConflict, "bought_already"},
+	{errCrowded, http.StatusConflict, "crowded"},
 	{errClosed, http.StatusConflict, "order_closed"},
 	{errBad, http.StatusBadRequest, "bad_request"},
 }

@@ -125,6 +125,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	api := newAPI(db, c)
 	stopping := make(chan struct{})
 	var way algorithm
+	var beside []func(context.Context) // until the context ends
 	if s.byHand {
 		way = &byHand{settings: s.settings, db: db, redis: c.redis, name: s.Name, url: s.AMQP, queue: s.Queue(orderQueue)}
 	} else {
@@ -134,18 +135,24 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 		}
 		defer ours.end()
 		api.routesOfSale(ours)
-		newPage(ours, api, listener.Addr().String(), stopping).routes()
-		way = ours
+		p := newPage(ours, api, listener.Addr().String(), stopping)
+		p.routes()
+		way, beside = ours, []func(context.Context){p.letIn, func(ctx context.Context) { api.answers.share(ctx, c) }}
 	}
 	api.routes(way)
 	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
 	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(api.mux), ReadHeaderTimeout: longestRequest}
 	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
 	return instance.Serve(ctx, server, listener, func(ctx context.Context) error {
-		var telling sync.WaitGroup
-		telling.Go(func() { api.answers.share(ctx, c) })
-		defer telling.Wait()
-		return way.run(ctx)
+		ctx, stop := context.WithCancel(ctx)
+		var others sync.WaitGroup
+		for _, other := range beside {
+			others.Go(func() { other(ctx) })
+		}
+		err := way.run(ctx)
+		stop()
+		others.Wait()
+		return err
 	})
 }
 

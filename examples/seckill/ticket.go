@@ -24,6 +24,7 @@ var (
 	errNotFound = errors.New("no such order")
 	errClosed   = errors.New("the order is closed")
 	errBusy     = errors.New("try again")
+	errCrowded  = errors.New("a crowd is here already")
 )
 
 // errStale: Redis and the database do not agree, so the counter has to be filled again.
