@@ -37,7 +37,7 @@ func (a *api) routes(way algorithm) {
 		return sellRequest(ctx, r, way)
 	})))
 	a.mux.HandleFunc("GET /seckill/{goods}/{buyer}", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
-		return findOrder(ctx, a.db, purchase{Goods: r.PathValue("goods"), Buyer: r.PathValue("buyer")})
+		return way.find(ctx, purchase{Goods: r.PathValue("goods"), Buyer: r.PathValue("buyer")})
 	}))
 	a.mux.HandleFunc("POST /orders/{id}/pay", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)

@@ -220,7 +220,7 @@ const (
 	findUnpaid = `SELECT id, ticket, goods, buyer FROM seckill_orders WHERE state = 'open' AND due_at < UTC_TIMESTAMP(3) LIMIT 100`
 )
 
-func (h *byHand) find(ctx context.Context, query string) (found []order) {
+func (h *byHand) look(ctx context.Context, query string) (found []order) {
 	err := eachRow(ctx, h.db, query, func(scan func(...any) error) error {
 		var o order
 		err := scan(&o.ID, &o.ticket.ID, &o.Goods, &o.Buyer)
@@ -234,13 +234,13 @@ func (h *byHand) find(ctx context.Context, query string) (found []order) {
 }
 
 func (h *byHand) sendLate(ctx context.Context) {
-	for _, o := range h.find(ctx, findLate) {
+	for _, o := range h.look(ctx, findLate) {
 		h.send(ctx, o.ticket)
 	}
 }
 
 func (h *byHand) closeUnpaid(ctx context.Context) {
-	for _, o := range h.find(ctx, findUnpaid) {
+	for _, o := range h.look(ctx, findUnpaid) {
 		closed, err := setClosed(ctx, h.db, o.ID)
 		if err != nil || !closed {
 			continue
@@ -251,6 +251,12 @@ func (h *byHand) closeUnpaid(ctx context.Context) {
 		h.redis.Incr(ctx, h.key("stock", o.Goods))
 		h.redis.SRem(ctx, h.key("buyers", o.Goods), o.Buyer)
 	}
+}
+
+func (h *byHand) find(ctx context.Context, p purchase) (order, error) {
+	return findOrder(ctx, h.db, p, `SELECT l.ticket, COALESCE(o.id, 0), COALESCE(o.state, 'accepted'), o.due_at
+		FROM seckill_hand_log l LEFT JOIN seckill_orders o ON o.ticket = l.ticket
+		WHERE l.goods = ? AND l.buyer = ? ORDER BY l.created_at DESC LIMIT 1`)
 }
 
 func (h *byHand) pay(ctx context.Context, id uint64) error {

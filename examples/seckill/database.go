@@ -105,14 +105,17 @@ func setClosed(ctx context.Context, tx compensator.Tx, id uint64) (bool, error) 
 	return changed(tx.ExecContext(ctx, `UPDATE seckill_orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`, id))
 }
 
-// findOrder is what became of a buyer's latest ticket. A ticket without an order is "accepted" while it lives, and
-// "given back" when no order could be made.
-func findOrder(ctx context.Context, db *sql.DB, p purchase) (o order, err error) {
-	o.Goods, o.Buyer = p.Goods, p.Buyer
-	err = db.QueryRowContext(ctx, `SELECT t.ticket, COALESCE(o.id, 0), COALESCE(o.state, IF(t.living, 'accepted', 'given back')), o.due_at
+// find is what became of a buyer's latest ticket. A ticket without an order is "accepted" while it lives, and "given back"
+// when no order could be made.
+func (s *sale) find(ctx context.Context, p purchase) (order, error) {
+	return findOrder(ctx, s.db, p, `SELECT t.ticket, COALESCE(o.id, 0), COALESCE(o.state, IF(t.living, 'accepted', 'given back')), o.due_at
 		FROM seckill_tickets t LEFT JOIN seckill_orders o ON o.ticket = t.ticket
-		WHERE t.goods = ? AND t.buyer = ? ORDER BY t.living DESC, t.taken_at DESC LIMIT 1`, p.Goods, p.Buyer).
-		Scan(&o.ticket.ID, &o.ID, &o.State, &o.DueAt)
+		WHERE t.goods = ? AND t.buyer = ? ORDER BY t.living DESC, t.taken_at DESC LIMIT 1`)
+}
+
+func findOrder(ctx context.Context, db *sql.DB, p purchase, query string) (o order, err error) {
+	o.Goods, o.Buyer = p.Goods, p.Buyer
+	err = db.QueryRowContext(ctx, query, p.Goods, p.Buyer).Scan(&o.ticket.ID, &o.ID, &o.State, &o.DueAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errNotFound
 	}

@@ -60,11 +60,14 @@ func (s scene) books(t *testing.T) *books {
 func TestSale(t *testing.T) {
 	s := asked
 	s.place(t)
+	if *screenshot != "" {
+		s.watch = func(address string) { photograph(t, address, *screenshot) }
+	}
 	ours := s.books(t)
 	var report bytes.Buffer
 	wrong := ours.report(&report)
 	if *full {
-		s.byHand = true
+		s.byHand, s.watch = true, nil
 		compare(&report, ours, s.books(t))
 	}
 	t.Log("\n" + report.String())

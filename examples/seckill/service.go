@@ -101,6 +101,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 // algorithm is one of the two ways.
 type algorithm interface {
 	sellOne(ctx context.Context, p purchase) (ticket, error)
+	find(ctx context.Context, p purchase) (order, error)
 	pay(ctx context.Context, id uint64) error
 	run(ctx context.Context) error // until ctx ends; it finishes what it has begun
 }

@@ -173,9 +173,9 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":"ben"}`:                 {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"","goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"b n","goods":"phone"}`: {Status: http.StatusBadRequest, Code: "bad_request"},
-		`{"buyer":"ben","goods":"phone","pieces":2}`:                      {Status: http.StatusBadRequest, Code: "bad_request"},
+		`{"buyer":"ben","goods":"phone","pieces":2}`:                       {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"ben","goods":"` + strings.Repeat("x", mostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
-		`{"buyer":"ben","goods":"moon"}`:                                  {Status: http.StatusNotFound, Code: "no_such_goods"},
+		`{"buyer":"ben","goods":"moon"}`:                                   {Status: http.StatusNotFound, Code: "no_such_goods"},
 	} {
 		require.Equal(t, want, w.ask(http.MethodPost, "/seckill", body), "%.60s", body)
 	}
@@ -186,6 +186,15 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 	w.awaitStock(1)
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_tickets`))
 	require.Equal(t, http.StatusAccepted, w.buy("ben").Status)
+}
+
+func TestOneCrowdAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *settings) { s.stock = 3 })
+	require.Eventually(t, func() bool { return w.ask(http.MethodPost, "/crowd", `{"buyers":100}`).Status == http.StatusAccepted }, time.Minute, time.Millisecond)
+	w.requireRefused(w.ask(http.MethodPost, "/crowd", `{"buyers":100}`), http.StatusConflict, "crowded")
+	w.awaitStock(0)
+	require.Equal(t, 3, w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE buyer LIKE 'guest-%'`))
 }
 
 func TestUnpaidOrderGivesItsPieceBackInBothPlacesAndTheBuyerMayBuyAgain(t *testing.T) {

@@ -48,7 +48,7 @@ type ticket struct {
 	ID      string `json:"ticket"`
 	Goods   string `json:"goods"`
 	Buyer   string `json:"buyer"`
-	Edition string `json:"edition,omitempty"` // of the counter it was taken from
+	Edition string `json:"-"` // of the counter it was taken from
 }
 
 func newTicket(p purchase) ticket { return ticket{ID: rand.Text(), Goods: p.Goods, Buyer: p.Buyer} }

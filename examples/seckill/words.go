@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 )
@@ -48,10 +49,11 @@ var chinese = words{
 	Bad: "请求无法识别", CrowdIn: "人群已进场", Crowded: "已有人群在场",
 }
 
-// Outcomes has what a buyer is told by the code of the answer, for the page's script.
-func (w words) Outcomes() map[string]string {
-	return map[string]string{"accepted": w.Accepted, "sold_out": w.SoldOut, "bought_already": w.Again, "try_again": w.Busy, "bad_request": w.Bad, "too_large": w.Bad,
-		"crowd": w.CrowdIn, "crowded": w.Crowded, "lost": w.Lost, "failed": w.Failed}
+// Outcomes is what a visitor is told, by the code of the answer: JSON for the page's script.
+func (w words) Outcomes() string {
+	text, _ := json.Marshal(map[string]string{"accepted": w.Accepted, "sold_out": w.SoldOut, "bought_already": w.Again, "try_again": w.Busy, "bad_request": w.Bad, "too_large": w.Bad,
+		"crowd": w.CrowdIn, "crowded": w.Crowded, "lost": w.Lost, "failed": w.Failed})
+	return string(text)
 }
 
 // wordsFor asks the query before the browser's settings.

@@ -1,7 +1,7 @@
 "use strict";
-const said = document.body.dataset; // what is told of each outcome, in the page's language
+const { lang, goods, outcomes } = document.body.dataset;
+const told = JSON.parse(outcomes); // what to say of each, in the page's language
 const live = document.getElementById("live"), news = document.getElementById("news");
-const text = (code) => document.body.getAttribute("data-" + code);
 
 function tell(what, bad) {
   news.textContent = what;
@@ -9,10 +9,10 @@ function tell(what, bad) {
 }
 
 // The server renders all of it.
-const events = new EventSource("/live?lang=" + said.lang);
+const events = new EventSource("/live?lang=" + lang);
 events.onmessage = (event) => { live.innerHTML = JSON.parse(event.data); };
-events.onerror = () => tell(text("lost"), true);
-events.onopen = () => { if (news.textContent === text("lost")) tell(""); };
+events.onerror = () => tell(told.lost, true);
+events.onopen = () => { if (news.textContent === told.lost) tell(""); };
 
 async function post(path, body) {
   try {
@@ -25,12 +25,12 @@ async function post(path, body) {
 
 const forms = {
   buy: async (form) => {
-    const got = await post("/seckill", { buyer: form.buyer.value, goods: said.goods });
-    tell(`${got.ok ? "✓" : "✗"} ${form.buyer.value}: ${text(got.ok ? "accepted" : got.code) ?? got.error}`, !got.ok);
+    const got = await post("/seckill", { buyer: form.buyer.value, goods });
+    tell(`${got.ok ? "✓" : "✗"} ${form.buyer.value}: ${told[got.ok ? "accepted" : got.code] ?? got.error}`, !got.ok);
   },
   crowd: async (form) => {
     const got = await post("/crowd", { buyers: Number(form.buyers.value) });
-    tell(`${got.ok ? "✓" : "✗"} ${text(got.ok ? "crowd" : got.code) ?? got.error}`, !got.ok);
+    tell(`${got.ok ? "✓" : "✗"} ${told[got.ok ? "crowd" : got.code] ?? got.error}`, !got.ok);
   },
 };
 
