@@ -61,6 +61,12 @@ check: ## format, vet, lint and build every module
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
 
+.PHONY: usersync
+usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same by hand; SEED=1 WHEEL=1
+	$(GO) test -C examples -count=1 -timeout 30m -run '^TestScene$$' -v ./usersync -yours -restart-broker \
+		-users $(or $(USERS),2500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) $(if $(WHEEL),-wheel) \
+		-per-batch 50 -rate 150 -delay 10s -again 5s -most 4 -limit 2s -workers 16 -lease 5s $(USERSYNC)
+
 .PHONY: bench
 bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)

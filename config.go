@@ -82,7 +82,8 @@ type Config struct {
 }
 
 // Propagator carries chosen values from the recording context to the handler's. Both are called
-// concurrently. What Inject returns is stored with the entry: 2,048 bytes as JSON, or Record refuses.
+// concurrently. What Inject returns is stored with the entry, beside Options.Headers: together 2,048 bytes as JSON, or
+// Record refuses. Extract is given both.
 // A panic of Extract is recovered and logged, as is a nil context, and the handler runs without the values.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string

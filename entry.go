@@ -21,7 +21,7 @@ type Entry struct {
 	UserID        string
 	UserName      string
 	Content       []byte
-	Headers       map[string]string // what Config.Propagator put in when the entry was recorded
+	Headers       map[string]string // Options.Headers, and what Config.Propagator put in when the entry was recorded
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch

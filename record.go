@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,6 +35,11 @@ type Options struct {
 	BusinessExtID string
 	UserID        string
 	UserName      string
+
+	// Headers travel with the entry, for whoever reads Entry.Headers: its handler, a relay to a broker, Config.Propagator's
+	// Extract. They are kept when a person requeues it. With what the propagator puts in, 2,048 bytes as JSON at most,
+	// in valid UTF-8; a name that the propagator sets, too, is refused.
+	Headers map[string]string
 
 	// MaxProcessCount caps the failures of this entry. 0: the type's, read when an attempt is settled.
 	MaxProcessCount int
@@ -143,7 +147,7 @@ type recording struct {
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
-	headers, err := c.headers(ctx)
+	carried, err := c.headers(ctx)
 	problems := []error{err}
 	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
@@ -151,11 +155,12 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
-		if err != nil {
+		stored, badHeaders := carried.with(e.Headers)
+		if err = errors.Join(err, badHeaders); err != nil {
 			problems = append(problems, nameEntry(i, len(entries), err))
 			continue
 		}
-		draft.Headers, draft.Token = headers, token
+		draft.Headers, draft.Token = stored, token
 		if first, found := seen[draft.IdempotentID]; found {
 			rec.place[i], rec.repeated[i] = first, true
 			continue
@@ -176,22 +181,6 @@ func nameEntry(i, n int, err error) error {
 		return err
 	}
 	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
-}
-
-func (c *Compensator) headers(ctx context.Context) (_ []byte, err error) {
-	defer refusePanic("headers", &err)
-	if c.cfg.Propagator == nil {
-		return nil, nil
-	}
-	values := c.cfg.Propagator.Inject(ctx)
-	if len(values) == 0 {
-		return nil, nil
-	}
-	encoded, err := json.Marshal(values)
-	if err == nil && len(encoded) > processlog.MaxHeaders {
-		err = &FieldError{Field: "headers", Reason: fmt.Sprintf("%d bytes as JSON, at most %d", len(encoded), processlog.MaxHeaders)}
-	}
-	return encoded, err
 }
 
 // refusePanic makes the panic of a codec or a propagator an error: one that somebody recovers from would otherwise let the

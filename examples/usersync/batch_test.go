@@ -21,6 +21,7 @@ func read(text string) (upload, error) {
 }
 
 func TestUploadIsReadInAnyOrderOfItsColumns(t *testing.T) {
+	t.Parallel()
 	want, err := read(goodCSV)
 	require.NoError(t, err)
 	got, err := read("\ufeffemail, user,name\nann@example.org,u1,Ann\nben@example.org, u2,Ben\n")
@@ -33,6 +34,7 @@ func TestUploadIsReadInAnyOrderOfItsColumns(t *testing.T) {
 }
 
 func TestBadUploadIsRefusedByTheNameOfItsField(t *testing.T) {
+	t.Parallel()
 	tooMany := "user,name,email\n"
 	for i := range mostUsers + 1 {
 		tooMany += fmt.Sprintf("u%d,Ann,ann@example.org\n", i)
@@ -62,6 +64,7 @@ func TestBadUploadIsRefusedByTheNameOfItsField(t *testing.T) {
 }
 
 func TestBadNamesOfAnUploadAreRefused(t *testing.T) {
+	t.Parallel()
 	good, err := read(goodCSV)
 	require.NoError(t, err)
 	for field, spoil := range map[string]func(*upload){
@@ -79,6 +82,7 @@ func TestBadNamesOfAnUploadAreRefused(t *testing.T) {
 
 // Users of one batch meet the same fate in both algorithms, and every kind of fate is met.
 func TestFateIsDecidedBySeedAndUser(t *testing.T) {
+	t.Parallel()
 	kinds := make(map[string]int)
 	for _, u := range sample("b", 5000, 1) {
 		f := fateOf(u, 1)

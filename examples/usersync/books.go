@@ -41,7 +41,7 @@ const (
 
 // checks are those that need no knowledge of the users' fates. A ? is the delay.
 func (b *books) checks() []check {
-	few := fmt.Sprintf("(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)")
+	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{
 		{"entries on their way, or leased", `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3) OR lease_until > 0`, 0},
 		{"entries that ended in another way than completed by a consumer, or with a person", `SELECT COUNT(*)` + ofEntry + `(l.state NOT IN (1, -2) OR l.state = 1 AND l.ended_by <> 'complete')`, 0},
@@ -53,7 +53,7 @@ func (b *books) checks() []check {
 			WHERE l.business_type = 'sync_user' AND s.sent_at < ` + due, 0},
 		{"entries with more failures than attempts", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.process_count > %d`, b.most+1), 0},
 		{"users sent again more often than allowed", fmt.Sprintf(`SELECT COUNT(*) FROM usersync_sendings WHERE sending > %d`, b.most), 0},
-		{"entries given up before all was tried", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.state = -2 AND l.ended_by = 'exhausted' AND %s <> %d`, few, b.most), 0},
+		{"entries given up before all was tried", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.state = -2 AND l.ended_by = 'exhausted' AND (%s <> %d OR l.process_count <> %d)`, few, b.most, b.most+1), 0},
 		{"messages that a dead consumer left, and nobody took", `SELECT COUNT(*) FROM usersync_log WHERE business_type = 'redelivered_user' AND state <> 1`, 0},
 		{"users in the directory without their upload's trace", `SELECT COUNT(*) FROM usersync_directory d JOIN usersync_batches b ON b.batch = d.batch WHERE d.trace <> b.trace`, 0},
 	}

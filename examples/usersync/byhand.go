@@ -114,6 +114,8 @@ func (h *byHand) run(ctx context.Context) error {
 	return nil
 }
 
+func (h *byHand) close() {}
+
 // serve works with one connection until it breaks.
 func (h *byHand) serve(ctx context.Context) error {
 	conn, err := amqp091.Dial(h.amqp)

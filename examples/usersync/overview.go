@@ -27,6 +27,9 @@ type batchStanding struct {
 	standing
 }
 
+// Users is how many were uploaded.
+func (b batchStanding) Users() int { return b.batch.Users }
+
 // The bar is 1,000 wide: synced, on the way and sent again, with a person.
 func (b batchStanding) width(n int) int { return n * 1000 / max(1, b.batch.Users) }
 func (b batchStanding) GoodWidth() int  { return b.width(b.Synced) }

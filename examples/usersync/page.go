@@ -65,7 +65,9 @@ func (p *page) live(w http.ResponseWriter, r *http.Request) {
 	var last []byte
 	for {
 		html, err := p.render(r.Context(), "live", words)
-		if err == nil && !bytes.Equal(html, last) {
+		if err != nil {
+			slog.Warn("page not shown", "err", err)
+		} else if !bytes.Equal(html, last) {
 			line, _ := json.Marshal(string(html)) // one line, whatever it holds; a string always encodes
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil {
 				return

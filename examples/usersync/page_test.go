@@ -14,15 +14,15 @@ import (
 // browse opens a browser's tab of a telephone's width.
 func browse(t *testing.T, width, height int64) context.Context {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
-	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	allocated, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(stop)
-	tab, leave := chromedp.NewContext(allocated)
-	t.Cleanup(leave)
-	tab, cancel := context.WithTimeout(tab, 2*time.Minute)
+	tab, _ := chromedp.NewContext(allocated)
+	t.Cleanup(func() { require.NoError(t, chromedp.Cancel(tab)) })                                           // it returns when the browser has ended and its files are gone
+	require.NoError(t, chromedp.Run(tab, chromedp.EmulateViewport(width, height)), "is chromium installed?") // the browser lives as long as this context
+	timed, cancel := context.WithTimeout(tab, 2*time.Minute)
 	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Run(tab, chromedp.EmulateViewport(width, height)), "is chromium installed?")
-	return tab
+	return timed
 }
 
 func (w *world) do(tab context.Context, actions ...chromedp.Action) {
@@ -40,6 +40,7 @@ func text(selector, is string) chromedp.Action {
 func submit(form string) chromedp.Action { return chromedp.Click(form + " button[type=submit]") }
 
 func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tab := browse(t, 360, 740)
 	w.do(tab, chromedp.Navigate("http://"+w.address+"/?lang=en"), text("h1", english.Title))
@@ -65,15 +66,18 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 	require.True(t, fits, "no scrolling sideways at 360 px")
 	require.True(t, stayed, "the page was not loaded again")
 
-	w.do(tab, chromedp.Click("nav a"), text("h1", chinese.Title), text("#persons-title", chinese.ForPerson))
+	_, err := chromedp.RunResponse(tab, chromedp.Click("nav a"))
+	require.NoError(t, err)
+	w.do(tab, text("h1", chinese.Title), text("#persons-title", chinese.ForPerson))
 	w.do(tab, chromedp.Evaluate(`document.documentElement.scrollWidth <= 360`, &fits))
 	require.True(t, fits, "no scrolling sideways at 360 px, in Chinese")
 }
 
 // What an operator types is shown as text: no page of another's is made of it.
 func TestPageShowsNamesAsText(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	_, err := w.client.upload(t.Context(), "b1", `<img src=x onerror="window.broken=1">`, "t", []byte(goodCSV))
+	_, err := w.client.upload(w.ctx, "b1", `<img src=x onerror="window.broken=1">`, "t", []byte(goodCSV))
 	require.NoError(t, err)
 	tab := browse(t, 800, 600)
 	var images int
@@ -86,6 +90,6 @@ func TestPageShowsNamesAsText(t *testing.T) {
 func photograph(t *testing.T, address, file string) {
 	tab := browse(t, 1000, 700)
 	var picture []byte
-	require.NoError(t, chromedp.Run(tab, chromedp.Navigate("http://"+address+"/?lang=en"), until(`document.querySelector(".batch")`), chromedp.FullScreenshot(&picture, 90)))
+	require.NoError(t, chromedp.Run(tab, chromedp.Navigate("http://"+address+"/?lang=en"), until(`document.querySelector(".batch")`), chromedp.FullScreenshot(&picture, 100)))
 	require.NoError(t, os.WriteFile(file, picture, 0o644))
 }

@@ -171,7 +171,7 @@ func (s *scene) awaitRest(ctx context.Context) error {
 		if moving.left > 0 || moving.synced != before {
 			before, since = moving.synced, time.Now()
 		}
-		if time.Since(since) > s.limit+time.Second {
+		if time.Since(since) > s.limit {
 			return nil
 		}
 	}

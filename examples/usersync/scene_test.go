@@ -50,17 +50,10 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-func requireRight(t *testing.T, b *books) {
-	t.Helper()
-	var out bytes.Buffer
-	wrong := b.report(&out)
-	t.Log("\n" + out.String())
-	require.Zero(t, wrong)
-}
-
 // TestScene is make usersync, or a small one: both ways, the same users, the same faults. What its own algorithm does by
 // hand to users who have bad luck twice is no matter of chance.
 func TestScene(t *testing.T) {
+	t.Parallel()
 	s := asked
 	s.servers = s.place(t)
 	if *screenshot != "" {
@@ -89,7 +82,38 @@ func TestEveryUserIsSyncedOnceWithoutRedis(t *testing.T) {
 	require.Zero(t, wrong, "checks that are WRONG")
 }
 
+func TestSceneRemovesNothingButItsOwn(t *testing.T) {
+	t.Parallel()
+	s := throwAway(t)
+	other := s
+	other.name = testservers.SharedRedis(t).Prefix(t)
+	db, err := s.openDB()
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, execAll(t.Context(), db, `CREATE TABLE orders (id INT)`))
+	require.NoError(t, createTables(t.Context(), db))
+	rdb := s.openRedis()
+	defer rdb.Close()
+	for _, one := range []servers{s, other} {
+		require.NoError(t, one.declareQueue())
+		t.Cleanup(func() { require.NoError(t, one.deleteQueue()) })
+		for _, key := range []string{one.name + ":lock:u", "{" + one.name + ":v1:0}:due"} {
+			require.NoError(t, rdb.Set(t.Context(), key, 1, 0).Err())
+		}
+	}
+	require.NoError(t, s.clear(t.Context()))
+	w := &world{t: t, db: db}
+	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`), "orders")
+	require.Zero(t, rdb.Exists(t.Context(), s.name+":lock:u", "{"+s.name+":v1:0}:due").Val())
+	require.EqualValues(t, 2, rdb.Exists(t.Context(), other.name+":lock:u", "{"+other.name+":v1:0}:due").Val())
+	_, err = s.queued()
+	require.Error(t, err, "its queue is gone")
+	_, err = other.queued()
+	require.NoError(t, err)
+}
+
 func TestWrongBooksAreFound(t *testing.T) {
+	t.Parallel()
 	u := sample("b", 2, 1)
 	b := &books{uploaded: map[message]user{{"b", u[0].ID}: u[0], {"b", u[1].ID}: u[1]}, synced: map[message]int{{"b", u[0].ID}: 2},
 		said: map[message]bool{{"b", u[1].ID}: true}, acknowledged: 2, stored: 2, numbers: map[string]int{"entries on their way, or leased": 1}, queued: 1}
@@ -119,7 +143,7 @@ func (s *scene) place(t *testing.T) servers {
 	}
 	s.flushRedis = func(ctx context.Context) error { return on.forget(ctx) }
 	if on.dsn == "" {
-		on.dsn = testservers.NewSQL(t).Database(t)
+		on.dsn = testservers.Database(t)
 	}
 	if on.redis == "" {
 		on.redis = testservers.NewRedis(t).Addr()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,8 +11,9 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // settings are what both algorithms go by.
@@ -89,6 +91,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 type algorithm interface {
 	routes(mux *http.ServeMux)
 	run(ctx context.Context) error // until ctx ends; it finishes what it has begun
+	close()
 }
 
 // run opens everything and works until ctx ends.
@@ -105,32 +108,41 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if rdb != nil {
 		defer rdb.Close()
 	}
-	stopping := make(chan struct{})
-	mux := http.NewServeMux()
-	if s.byHand && rdb == nil {
-		return errors.New("-by-hand needs a Redis: set REDIS_ADDR")
+	server := &http.Server{ReadHeaderTimeout: longestRequest}
+	way, err := s.algorithm(ctx, server, db, rdb)
+	if err != nil {
+		return err
 	}
-	var way algorithm
-	if s.byHand {
-		way = &byHand{servers: s.servers, settings: s.settings, db: db, redis: rdb}
-	} else {
-		ours, err := newSyncer(ctx, s.servers, s.settings, db, rdb)
-		if err != nil {
-			return err
-		}
-		defer ours.close()
-		(&page{s: ours, stopping: stopping}).route(mux)
-		way = ours
-	}
-	way.routes(mux)
+	defer way.close()
 	listener, err := net.Listen("tcp", s.address)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
-	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(mux), ReadHeaderTimeout: longestRequest}
-	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
 	return serve(ctx, way, server, listener)
+}
+
+// algorithm opens one of the two, and has the server answer for it.
+func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB, rdb *redis.Client) (way algorithm, err error) {
+	mux := http.NewServeMux()
+	server.Handler = http.NewCrossOriginProtection().Handler(mux)
+	if s.byHand {
+		if rdb == nil {
+			return nil, errors.New("-by-hand needs a Redis: set REDIS_ADDR")
+		}
+		way = &byHand{servers: s.servers, settings: s.settings, db: db, redis: rdb}
+		way.routes(mux)
+		return way, nil
+	}
+	ours, err := newSyncer(ctx, s.servers, s.settings, db, rdb)
+	if err != nil {
+		return nil, err
+	}
+	looking := &page{s: ours, stopping: make(chan struct{})}
+	server.RegisterOnShutdown(func() { close(looking.stopping) })
+	looking.route(mux)
+	ours.routes(mux)
+	return ours, nil
 }
 
 // greeting comes before the address the service has got.

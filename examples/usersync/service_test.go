@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // world is a service in this process, with a client.
 type world struct {
 	t       *testing.T
+	ctx     context.Context // of what is asked: the client asks until it is answered
 	address string
 	client  *client
 	db      *sql.DB
@@ -22,7 +25,9 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, servers: throwAway(t)}
+	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	w := &world{t: t, ctx: patient, servers: throwAway(t)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	s := service{servers: w.servers, settings: quick, address: "127.0.0.1:0"}
 	lines, ended := make(lineWriter, 1), make(chan error, 1)
@@ -56,7 +61,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 
 func (w *world) upload(batch, operator, users string) answered {
 	w.t.Helper()
-	got, err := w.client.upload(w.t.Context(), batch, operator, "", []byte(users))
+	got, err := w.client.upload(w.ctx, batch, operator, "", []byte(users))
 	require.NoError(w.t, err)
 	return got
 }
@@ -76,6 +81,7 @@ func (w *world) awaitSynced(user string) {
 }
 
 func TestBatchUploadedTwiceIsSyncedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.upload("b1", "op", goodCSV)
 	require.Equal(t, http.StatusCreated, first.Status)
@@ -92,6 +98,7 @@ func TestBatchUploadedTwiceIsSyncedOnce(t *testing.T) {
 }
 
 func TestRefusedUploadLeavesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for users, field := range map[string]string{
 		"user,name,email,phone\nu1,Ann,a@b.org,1\n":        "phone",
@@ -112,6 +119,7 @@ func TestRefusedUploadLeavesNothing(t *testing.T) {
 }
 
 func TestLargestBatchIsTaken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	got := w.upload("large", "op", string(writeUsers(sample("large", mostUsers, 1))))
 	require.Equal(t, http.StatusCreated, got.Status, got.Error)
@@ -120,18 +128,21 @@ func TestLargestBatchIsTaken(t *testing.T) {
 }
 
 func TestUnknownBatchIsNotFound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	got, err := w.client.progress(t.Context(), "nothing")
+	got, err := w.client.progress(w.ctx, "nothing")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, got.Status)
-	got, err = w.client.untilAnswered(t.Context(), http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
+	got, err = w.client.untilAnswered(w.ctx, http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, got.Status)
 }
 
 // A process that is told to stop finishes what it has begun: nothing is left for others to find out.
 func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
+	t.Parallel()
 	servers := throwAway(t)
+	servers.dsn = testservers.NewSQL(t).Database(t) // where no other test has transactions
 	one := &child{servers: servers, settings: quick}
 	require.NoError(t, one.start(t.Context()))
 	client := newClient(one.address)
@@ -146,6 +157,9 @@ func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 		require.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_locked > 0`).Scan(&n))
 		return n
 	}
+	watched, err := http.Get("http://" + one.address() + "/live") // somebody looks at the page, and does not go away
+	require.NoError(t, err)
+	defer watched.Body.Close()
 	require.Eventually(t, func() bool { return locked() == len(slow) }, time.Minute, time.Millisecond, "all are worked on")
 	require.NoError(t, one.stop(), "it ends in order")
 

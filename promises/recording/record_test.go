@@ -89,12 +89,12 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 		long := strings.Repeat("ü", 65)
 		bad := compensator.NewEntry{BusinessType: " ", Content: make([]byte, 1001), Options: compensator.Options{
 			IdempotentID: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
-			Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
+			Headers: map[string]string{"": "x"}, Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
 		}}
 		tx := w.Begin(db)
 		_, err := c.Record(t.Context(), tx, harness.Untyped(1)[0], bad)
 		for _, field := range []string{
-			"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count",
+			"entry 2 of 2", "business type", "idempotent id", "batch id", "business id", "business ext id", "user id", "user name", "content", "At", "max process count", "headers",
 		} {
 			assert.ErrorContains(t, err, field)
 		}

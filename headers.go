@@ -1,0 +1,62 @@
+package compensator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// headers is what travels with the entries of one Record call.
+type headers struct {
+	carried map[string]string // by the propagator
+	encoded []byte            // of an entry that chooses none itself
+}
+
+// headers asks the propagator.
+func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
+	defer refusePanic("headers", &err)
+	if c.cfg.Propagator == nil {
+		return headers{}, nil
+	}
+	h.carried = c.cfg.Propagator.Inject(ctx)
+	h.encoded, err = encodeHeaders(h.carried)
+	return h, err
+}
+
+// with is what an entry stores that has headers of its own.
+func (h headers) with(chosen map[string]string) ([]byte, error) {
+	if len(chosen) == 0 {
+		return h.encoded, nil
+	}
+	values := make(map[string]string, len(h.carried)+len(chosen))
+	for name, value := range chosen {
+		if _, taken := h.carried[name]; taken {
+			return nil, refuseHeaders("%q is set by the propagator, too", name)
+		}
+		if name == "" || !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return nil, refuseHeaders("%q: want a name, and valid UTF-8", name)
+		}
+		values[name] = value
+	}
+	maps.Copy(values, h.carried)
+	return encodeHeaders(values)
+}
+
+func encodeHeaders(values map[string]string) ([]byte, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(values)
+	if err == nil && len(encoded) > processlog.MaxHeaders {
+		err = refuseHeaders("%d bytes as JSON, at most %d", len(encoded), processlog.MaxHeaders)
+	}
+	return encoded, err
+}
+
+func refuseHeaders(reason string, args ...any) error {
+	return &FieldError{Field: "headers", Reason: fmt.Sprintf(reason, args...)}
+}
