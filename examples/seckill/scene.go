@@ -135,8 +135,14 @@ func (s *scene) plan() (blows []faults.Blow) {
 	return append(blows, others...)
 }
 
-// tell writes a blow down for the page. A database that is being struck is told as soon as it listens.
+// tell writes a blow down for the page. It falls when there is something to buy, or soon.
 func (s *scene) tell(ctx context.Context, what string) error {
+	soon := time.Now().Add(s.span / 10)
+	for left := 0; left < s.stock/50 && time.Now().Before(soon) && pause(ctx, 5*time.Millisecond); {
+		if err := s.db.QueryRowContext(ctx, `SELECT stock FROM seckill_goods WHERE goods = ?`, s.goods).Scan(&left); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(s.out, "  %s\n", what)
 	_, err := s.db.ExecContext(ctx, `INSERT INTO seckill_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`, what)
 	return err

@@ -92,14 +92,6 @@ func (s *scene) place(t *testing.T) {
 		s.blow("Redis: all keys of the sale removed", s.Forget)
 	}
 	switch {
-	case s.AMQP == "" && *full:
-		broker := testservers.NewRabbitMQ(t)
-		s.AMQP = broker.URL()
-		s.blow("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
-	case s.AMQP == "":
-		s.AMQP = testservers.SharedRabbitMQ(t).URL()
-	}
-	switch {
 	case s.DSN == "" && *full:
 		server := testservers.NewSQL(t)
 		root := server.Database(t)
@@ -107,6 +99,14 @@ func (s *scene) place(t *testing.T) {
 		s.blow("database: read_only for 2 s", func(ctx context.Context) error { return readOnly(ctx, root, 2*time.Second) })
 	case s.DSN == "":
 		s.DSN = testservers.Database(t)
+	}
+	switch {
+	case s.AMQP == "" && *full:
+		broker := testservers.NewRabbitMQ(t)
+		s.AMQP = broker.URL()
+		s.blow("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
+	case s.AMQP == "":
+		s.AMQP = testservers.SharedRabbitMQ(t).URL()
 	}
 }
 

@@ -68,11 +68,11 @@ func Text(selector, is string) chromedp.Action {
 	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
 }
 
-// Photograph writes the whole page into a file.
+// Photograph writes the whole page into a file, as PNG.
 func (t *Tab) Photograph(file string) {
 	t.tb.Helper()
 	var picture []byte
-	t.Do(chromedp.FullScreenshot(&picture, 90))
+	t.Do(chromedp.FullScreenshot(&picture, 100))
 	if err := os.WriteFile(file, picture, 0o644); err != nil {
 		t.tb.Fatalf("browser: %v", err)
 	}

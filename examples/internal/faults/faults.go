@@ -33,11 +33,11 @@ func Kill(name string, p Process) Blow {
 	}}
 }
 
-// Strike spreads blows evenly over a span, and tells of each before it falls.
+// Strike spreads blows evenly over a span, and tells of each before it falls. Whoever is told may hold it back.
 func Strike(ctx context.Context, blows []Blow, span time.Duration, tell func(context.Context, string) error) error {
 	began := time.Now()
 	for i, b := range blows {
-		due := began.Add(span * time.Duration(i+1) / time.Duration(len(blows)+1))
+		due := began.Add(span * time.Duration(2*i+1) / time.Duration(2*len(blows)))
 		if !Pause(ctx, time.Until(due)) {
 			return context.Cause(ctx)
 		}
