@@ -41,7 +41,7 @@ var (
 
 func (c *counter) keys(goods string) []string {
 	tag := "{" + c.name + ":" + goods + "}"
-	return []string{tag + ":edition", tag + ":stock", tag + ":buyers", tag + ":open"}
+	return []string{tag + ":sale", tag + ":buyers", tag + ":open"}
 }
 
 // take takes a piece and writes the edition into the ticket. errSoldOut, errAgain; errStale: Redis knows of no sale.
@@ -103,7 +103,7 @@ func (c *counter) load(ctx context.Context, goods, edition string, stock int, li
 
 // edition is empty when Redis knows of no sale.
 func (c *counter) edition(ctx context.Context, goods string) (string, error) {
-	edition, err := c.redis.Get(ctx, c.keys(goods)[0]).Result()
+	edition, err := c.redis.HGet(ctx, c.keys(goods)[0], "edition").Result()
 	if errors.Is(err, redis.Nil) {
 		return "", nil
 	}
@@ -120,7 +120,7 @@ type counted struct {
 func (c *counter) read(ctx context.Context, goods string) (n counted, err error) {
 	keys := c.keys(goods)
 	pipe := c.redis.TxPipeline()
-	stock, buyers, open := pipe.Get(ctx, keys[1]), pipe.HGetAll(ctx, keys[2]), pipe.ZCard(ctx, keys[3])
+	stock, buyers, open := pipe.HGet(ctx, keys[0], "stock"), pipe.HGetAll(ctx, keys[1]), pipe.ZCard(ctx, keys[2])
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return n, err
 	}
