@@ -27,7 +27,7 @@ func (s *sale) sell(ctx context.Context, t ticket) error {
 		if err := insertTicket(ctx, tx, t); err != nil {
 			return err
 		}
-		if _, err := s.creating.Record(ctx, tx, t, once(t.options(t.createKey()))); err != nil {
+		if _, err := s.creating.Record(ctx, tx, t, s.together(t)); err != nil {
 			return err
 		}
 		return takeStock(ctx, tx, t)

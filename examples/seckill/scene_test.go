@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // quick lets a test take seconds.
-var quick = settings{goods: "phone", stock: 40, window: 2 * time.Second, resend: 500 * time.Millisecond, most: 4, abandon: 2 * time.Second,
+var quick = settings{goods: "phone", stock: 40, window: 2 * time.Second, gather: 20 * time.Millisecond, resend: 500 * time.Millisecond, most: 4, abandon: 2 * time.Second,
 	workers: 8, lease: time.Second, fail: 0.1, hopeless: 0.05, seed: 1}
 
 func (s scene) books(t *testing.T) *books {

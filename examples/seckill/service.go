@@ -25,6 +25,7 @@ type settings struct {
 	goods    string // on sale when the service starts, and shown by the page
 	stock    int
 	window   time.Duration // for the payment
+	gather   time.Duration // a ticket waits for others, to be sent with them
 	resend   time.Duration // between two sendings of a ticket that no consumer has confirmed
 	most     int           // sendings before it is undone
 	abandon  time.Duration // an open ticket's process is taken for dead after this
@@ -39,6 +40,7 @@ func (s *settings) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.goods, "goods", "phone", "put on sale, unless it is, and shown on the page")
 	flags.IntVar(&s.stock, "stock", 100, "pieces of it")
 	flags.DurationVar(&s.window, "window", 15*time.Second, "an order that is not paid in this time is closed")
+	flags.DurationVar(&s.gather, "gather", 100*time.Millisecond, "a ticket waits so long for others, to be sent with them: in a rush batches cost less")
 	flags.DurationVar(&s.resend, "resend", 2*time.Second, "a ticket that no consumer has confirmed is sent again after this")
 	flags.IntVar(&s.most, "most", 5, "sendings of a ticket before it is undone")
 	flags.DurationVar(&s.abandon, "abandon", 5*time.Second, "a ticket whose process tells nothing for so long is decided about by others")
@@ -52,7 +54,7 @@ func (s *settings) define(flags *flag.FlagSet) {
 // arguments are the flags that define reads.
 func (s settings) arguments() []string {
 	share := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-	return []string{"-goods", s.goods, "-stock", strconv.Itoa(s.stock), "-window", s.window.String(), "-resend", s.resend.String(),
+	return []string{"-goods", s.goods, "-stock", strconv.Itoa(s.stock), "-window", s.window.String(), "-gather", s.gather.String(), "-resend", s.resend.String(),
 		"-most", strconv.Itoa(s.most), "-abandon", s.abandon.String(), "-workers", strconv.Itoa(s.workers), "-lease", s.lease.String(),
 		"-fail", share(s.fail), "-hopeless", share(s.hopeless), "-seed", strconv.FormatUint(s.seed, 10)}
 }

@@ -95,9 +95,10 @@ func (s *sale) register(on servers.Servers) (err error) {
 	return err
 }
 
-// once refuses a ticket that somebody has given up before: see decide.
-func once(o compensator.Options) compensator.Options {
-	o.FailOnDuplicate = true
+// together has a ticket wait for others, to be sent with them, and refuses one that somebody has given up: see decide.
+func (s *sale) together(t ticket) compensator.Options {
+	o := t.options(t.createKey())
+	o.Delay, o.FailOnDuplicate = s.gather, true
 	return o
 }
 
