@@ -26,7 +26,7 @@ help: ## list the targets
 test: ## run all tests against real servers, with the race detector
 	$(go_test) ./...
 	cd proof/chaos && $(go_test) ./history/... ./check/... ./report/...
-	cd bench && $(go_test) -short -skip '^Test(Bench|Scale|Delay)$$' ./...
+	cd bench && $(go_test) -short -skip '^Test(Bench|Scale|Delay|Relay)$$' ./...
 	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
 
 .PHONY: test-mysql
@@ -57,6 +57,10 @@ check: ## format, vet, lint and build every module
 	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
 	$(GO) vet -tags engines ./... && $(staticcheck) -tags engines ./...
 
+.PHONY: relay
+relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it
+	cd relay/rabbitmq && $(go_test) -run WhileTheBrokerIsKilled -v . -messages=$(or $(MESSAGES),20000)
+
 .PHONY: demo
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
@@ -65,7 +69,7 @@ demo: ## run the quickstart
 usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same by hand; SEED=1 WHEEL=1
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestScene$$' -v ./usersync -yours -restart-broker \
 		-users $(or $(USERS),2500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) $(if $(WHEEL),-wheel) \
-		-per-batch 50 -rate 150 -delay 10s -again 5s -most 4 -limit 2s -workers 16 -lease 5s $(USERSYNC)
+		-per-batch 50 -rate 100 -delay 10s -again 5s -most 4 -limit 2s -workers 16 -lease 5s $(USERSYNC)
 
 .PHONY: seckill
 seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other faults, beside the same by hand; SEED=1
@@ -84,6 +88,10 @@ bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: 
 .PHONY: bench-delay
 bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and .svg
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestDelay$$' -v ./delay
+
+.PHONY: bench-relay
+bench-relay: ## measure the relay to RabbitMQ beside bare amqp091, and what kills double; build/relay.json
+	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestRelay$$' -v .
 
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Compensator records entries and runs their handlers. Make one per process with New; all its methods may
-// be called concurrently.
+// Compensator records entries and runs their handlers. Make one per process with New; its methods may be called
+// concurrently.
 type Compensator struct {
 	cfg       Config
 	log       *slog.Logger
@@ -32,8 +32,8 @@ type Compensator struct {
 	isClosed atomic.Bool
 }
 
-// New checks the configuration, the server and the table, and reports everything wrong with them at once.
-// A process that only records never needs Run; every process should Close.
+// New checks configuration, server and table, and reports all that is wrong at once. Who only records needs no Run;
+// every process should Close.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -52,7 +52,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.Engine {
 	return engine.New(ctx, engine.Config{
 		Store: c.store, Queue: c.queue, Local: c.local(), QueueDown: !queueAnswers, Fingerprint: c.fingerprint,
-		Log: c.log, Observer: c.cfg.Observer.forEngine(),
+		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
 		Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number,
@@ -76,20 +76,20 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// Use adds middleware around the handlers and compensations of types registered from now on.
+// Use adds middleware around handlers and compensations registered later on.
 func (c *Compensator) Use(middleware ...Middleware) {
 	c.middleware = append(c.middleware, middleware...)
 }
 
-// UseBatch adds middleware around batch handlers registered from now on.
+// UseBatch adds middleware around batch handlers registered later on.
 func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
 	c.batchMiddleware = append(c.batchMiddleware, middleware...)
 }
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits briefly for what is on its way and releases the connections the library opened. Call it after
-// Run has returned. Config.DB and Config.Redis stay open.
+// Close waits briefly for what is on its way and closes what the library opened, not Config.DB and Config.Redis. It
+// comes after Run has returned.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

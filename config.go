@@ -15,76 +15,48 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config says where the process log lives and how fast it is worked off. Only DB is required. New copies it,
-// fills in the defaults named below, and reports everything wrong with it at once.
+// Config says where the process log lives and how fast it is worked off. Only DB is required. New fills a copy with
+// defaults, and names all that is wrong.
 type Config struct {
-	// DB holds the process log beside the business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
-	// from 3.35. Open it on Connector and plain transactions announce their entries by themselves. The
-	// caller keeps and closes it.
+	// DB holds the process log beside the business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite from 3.35. Open
+	// it on Connector and plain transactions announce their entries by themselves. The caller keeps and closes it.
 	DB *sql.DB
 
-	// Redis is the delay queue several processes share: a *redis.Client (also of a failover) or a
-	// *redis.ClusterClient, of Redis 5 or newer. The library opens a client of its own from its options,
-	// without retries that could claim twice. nil: no Redis at all; a timing wheel in this process, and the
-	// database polled for what other processes recorded.
+	// Redis is the delay queue several processes share: a *redis.Client (also of a failover) or *redis.ClusterClient, of
+	// Redis 5 or newer. The library opens a client of its own from its options, without retries that could claim twice.
+	// nil: no Redis at all; a timing wheel in this process, and the database polled for what others recorded.
 	Redis redis.UniversalClient
 
-	// Table names the process log, optionally as database.table. Default "common_process_log".
-	Table string
+	Table  string // the process log, optionally as database.table. Default "common_process_log"
+	Prefix string // starts every Redis key, so that several logs share a Redis. Default "compensator"
 
-	// Prefix starts every Redis key, so that several logs share a Redis. Default "compensator".
-	Prefix string
-
-	// Lease is how long a claimed entry belongs to this process without a renewal. Once it ends, another
-	// process may take the entry even if our handler still runs. Default 30 s; at least 1 s. A type may
-	// have its own.
+	// Lease is how long a claimed entry belongs to this process without a renewal. Once it ends, another process may take
+	// the entry even if our handler still runs. Default 30 s; at least 1 s. A type may have its own.
 	Lease time.Duration
 
-	// Grace is how long an entry may be overdue before the reconciler takes it for forgotten by the queue.
-	// Default 3 s.
-	Grace time.Duration
+	Grace             time.Duration // an entry overdue for longer counts as forgotten by the queue. Default 3 s
+	ReconcileInterval time.Duration // between two looks for what the queue lost, or up to a fifth more. Default 10 s
+	PollInterval      time.Duration // replaces it while no Redis answers, or there is none; the same fifth. Default 1 s
 
-	// ReconcileInterval is the time between two looks for what the queue lost; up to a fifth more, at random.
-	// Default 10 s.
-	ReconcileInterval time.Duration
+	// What is due later than Horizon when it is recorded, or when the queue is filled again, and what is beyond QueueLimit
+	// members of one type, stays in the database until it is due within four times ReconcileInterval: then the queue takes it.
+	Horizon    time.Duration // default 10 min
+	QueueLimit int           // default 100,000; at least 1,000
 
-	// PollInterval replaces ReconcileInterval while there is no Redis, or none that answers; up to a fifth more.
-	// Default 1 s.
-	PollInterval time.Duration
+	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
+	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s
 
-	// Horizon bounds the queue: entries due later when they are recorded, or when the queue is filled again, stay in
-	// the database until they are due within four times ReconcileInterval. Default 10 min.
-	Horizon time.Duration
+	Logger     *slog.Logger // gets what an operator should know; content is never logged. Default slog.Default()
+	Observer   Observer     // sees every step, for metrics
+	Propagator Propagator   // carries values, a trace for example, from Record to the handler
 
-	// QueueLimit bounds the members the queue keeps of one type. Entries beyond it stay in the database until
-	// they are due within four times ReconcileInterval; those the queue takes always. Default 100,000.
-	QueueLimit int
-
-	// MaxContent bounds an entry's content, in bytes. Default 256 KiB; at most 8 MiB.
-	MaxContent int
-
-	// StopTimeout is how long Run waits for running handlers once its context has ended. After two thirds
-	// of it their contexts are cancelled with ErrStopping. Default 30 s.
-	StopTimeout time.Duration
-
-	// Logger gets what an operator should know; content is never logged. Default slog.Default().
-	Logger *slog.Logger
-
-	// Observer sees every step, for metrics.
-	Observer Observer
-
-	// Propagator carries values, a trace for example, from the context of Record to that of the handler.
-	Propagator Propagator
-
-	// Store and Queue replace DB and Redis in unit tests and simulations; see package compensatortest.
-	Store processlog.Store
+	Store processlog.Store // replaces DB, and Queue Redis, in unit tests and simulations; see package compensatortest
 	Queue processlog.Queue
 }
 
-// Propagator carries chosen values from the recording context to the handler's. Both are called
-// concurrently. What Inject returns is stored with the entry, beside Options.Headers: together 2,048 bytes as JSON, or
-// Record refuses. Extract is given both.
-// A panic of Extract is recovered and logged, as is a nil context, and the handler runs without the values.
+// Propagator carries values from Record's context to the handler's; it is called concurrently. Record refuses more than
+// 2,048 bytes of them and Options.Headers as JSON; Extract is given both. A panic or nil of Extract is logged, and the
+// handler runs without them.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context

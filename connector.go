@@ -6,25 +6,19 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Connector wraps a database driver's connector so that the end of every transaction on it is seen. Entries
-// recorded through such a database are announced by the transaction's own Commit: no call site changes, and
-// Committed need not be called.
+// Connector wraps a driver's connector so that the end of every transaction on it is seen: Commit itself announces what
+// was recorded, and nobody need call Committed.
 //
 //	db := sql.OpenDB(compensator.Connector(connector))
 //
-// Everything else behaves as it did: each statement costs what it cost, and every optional interface of the
-// driver is passed on. What differs:
-//   - db.Driver() and sql.Conn.Raw give the wrapper, not the driver's own types.
-//   - Commit refuses, and rolls back, a transaction in which an entry could not be written
-//     (ErrNotRecorded) or which the server has already rolled back on its own (ErrTxAborted).
-//   - Once the server has rolled such a transaction back, its statements return ErrTxAborted: sent, they
-//     would commit by themselves.
-//   - A connection on which a statement was refused because the server is read-only (1290, 1792, 1836) is closed
-//     once it comes back to the pool: after a switchover the next one leads to the new primary.
+// Each statement costs what it cost, and every optional interface of the driver is passed on. What differs, beside the
+// care of pooled connections that docs/operations.md describes:
+//   - db.Driver() and sql.Conn.Raw give the wrapper, not the driver's types.
+//   - Commit refuses, and rolls back, a transaction in which an entry could not be written (ErrNotRecorded)
+//     or which the server has rolled back by itself (ErrTxAborted).
+//   - Once the server has, its statements return ErrTxAborted: sent, they would commit by themselves.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
-//   - A pooled connection that was left inside a transaction is thrown away when a BeginTx with an isolation
-//     level finds it so.
 //
-// ErrCommitUnknown, ErrTxAborted and refusals of Commit concern only transactions an entry was recorded in. How
-// statements and errors change a transaction is known of MySQL, MariaDB and what speaks like them.
+// The errors concern only transactions an entry was recorded in. How statements and errors change a transaction is
+// known of MySQL, MariaDB and what speaks like them.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }

@@ -9,19 +9,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Entry is one row of the process log, as read from the database. A handler gets its own copy; changing it
-// changes nothing that is stored.
+// Entry is one row of the process log, as read from the database. A handler gets its own copy; changing it changes
+// nothing that is stored.
 type Entry struct {
-	ID            EntryID
-	IdempotentID  string
-	BusinessType  string
-	BatchID       string
-	BusinessID    string
-	BusinessExtID string
-	UserID        string
-	UserName      string
-	Content       []byte
-	Headers       map[string]string // Options.Headers, and what Config.Propagator put in when the entry was recorded
+	ID                                 EntryID
+	IdempotentID, BusinessType         string
+	BatchID, BusinessID, BusinessExtID string
+	UserID, UserName                   string
+	Content                            []byte
+	Headers                            map[string]string // Options.Headers, and what Config.Propagator put in
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch
@@ -30,12 +26,11 @@ type Entry struct {
 	DeliveryCount   int // leases in a row without a recorded outcome, the present one included
 	Version         uint64
 	Epoch           uint32
-	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds
+	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds, as the others
 	EndedBy         EndedBy
 	LastError       string // of the last failed attempt; a compensation reads here what went wrong. A success clears it
 
-	CreatedAt time.Time // UTC, milliseconds
-	UpdatedAt time.Time // UTC, milliseconds
+	CreatedAt, UpdatedAt time.Time
 
 	codec Codec
 	from  *Compensator // of a handler's entry
@@ -61,9 +56,8 @@ func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
 	return e
 }
 
-// Context is parent with the values that travelled with the entry, by Config.Propagator. They are extracted at each
-// call. A handler of single entries is given them already; the context of a batch carries those of none. Of an entry
-// that was not given to a handler it is parent itself.
+// Context is parent with the values that travelled with the entry, extracted at each call: a handler of single entries
+// has them already, a batch's none. Of an entry that no handler was given it is parent itself.
 func (e *Entry) Context(parent context.Context) context.Context {
 	if e.from == nil {
 		return parent
@@ -71,7 +65,7 @@ func (e *Entry) Context(parent context.Context) context.Context {
 	return e.from.extract(parent, e.Headers)
 }
 
-// Attempt counts the runs of this epoch that were recorded, this one included: 1 on the first.
+// Attempt counts the recorded runs of this epoch and this one: 1 on the first.
 func (e *Entry) Attempt() int {
 	if e.State == Compensating {
 		return e.CompensateCount + 1
@@ -79,14 +73,13 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// Key identifies this generation of the entry to other systems: give it to whatever your handler calls as
-// its idempotency key. It is the same for every attempt, and changes when a person requeues the entry.
+// Key is the idempotency key to give to whatever your handler calls. It is the same for every attempt, and changes when
+// a person requeues the entry.
 func (e *Entry) Key() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
 
-// Decode reads Content into v with the codec of the entry's type; JSON for an entry that no type of this
-// process claims.
+// Decode reads Content into v with its type's codec, or JSON if that is not known.
 func (e *Entry) Decode(v any) error {
 	codec := e.codec
 	if codec == nil {
@@ -95,7 +88,7 @@ func (e *Entry) Decode(v any) error {
 	return codec.Unmarshal(e.Content, v)
 }
 
-// Codec turns a handler's value into stored content and back. Both methods may be called concurrently.
+// Codec turns values into stored content and back. It is called concurrently.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error

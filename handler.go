@@ -10,73 +10,55 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// HandlerFunc does the work of one entry. nil records success; see Permanent, RetryAfter, Snooze and
-// Unavailable for what an error can ask for. It may run more than once for the same entry, at the same time
-// only after a pause longer than the lease: give Entry.Key to whatever it calls.
+// HandlerFunc does the work of one entry. nil is success; else see Permanent, RetryAfter, Snooze, Unavailable. It may
+// run more than once, at the same time only after a pause longer than the lease: give Entry.Key to what it calls.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
-// TxHandlerFunc does the work of one entry inside tx. The library commits it together with the outcome, so
-// that its effect in this database happens exactly once.
+// TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: exactly once, in this
+// database.
 type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
-// BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error
-// (or nil) for each entry, in their order.
+// BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error (or nil) for
+// each, in their order.
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
-// Middleware wraps a handler, as in net/http. Those given to Use run outside those of the type.
+// Middleware wraps a handler, as in net/http. Those of a type run inside Use's.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// BatchMiddleware is Middleware for batch handlers. The values that travelled with an entry are in Entry.Context.
+// BatchMiddleware is Middleware for batch handlers; see Entry.Context.
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
-// TypeConfig says how the entries of one business type are run. The zero value works.
+// TypeConfig says how entries of one type are run. The zero value works.
 type TypeConfig struct {
-	// MaxProcessCount is how many failures an entry may have: the last one makes it exhausted. Default 10.
-	// Options.MaxProcessCount overrides it for one entry.
-	MaxProcessCount int
+	MaxProcessCount int           // how many failures exhaust an entry; Options may say otherwise. Default 10
+	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
+	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
+	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
+	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
+	BatchSize       int           // how many entries a batch handler is given at most. Default 100
 
-	// Timeout bounds one attempt; its context ends with ErrTimeout. Default 30 s.
-	Timeout time.Duration
-
-	// Concurrency is how many entries of this type run at once in this process. Default 50; for
-	// transactional handlers at most the pool's MaxOpenConns − 2.
+	// Concurrency is how many entries of this type run at once in this process. Default 50; for transactional handlers at
+	// most the pool's MaxOpenConns − 2.
 	Concurrency int
 
-	// Lease replaces Config.Lease for this type. A running attempt renews it, until its Timeout.
-	Lease time.Duration
+	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; it reads in
+	// Entry.LastError why. It runs at least once, with a budget of its own, and never after a success. Use Typed for
+	// the decoded value. CompensateTx instead undoes in a transaction, exactly once.
+	Compensate         HandlerFunc
+	CompensateTx       TxHandlerFunc
+	MaxCompensateCount int // how many failures it may have before a person is needed. Default 10
 
-	// Retry is the schedule of attempts. Default Exponential(1 s, 10 min).
-	Retry Retry
-
-	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; it reads
-	// in Entry.LastError why. It runs at least once, with a budget of its own, and never after a success.
-	// Use Typed for the decoded value. CompensateTx instead undoes in a transaction, exactly once.
-	Compensate   HandlerFunc
-	CompensateTx TxHandlerFunc
-
-	// MaxCompensateCount is how many failures a compensation may have before a person is needed. Default 10.
-	MaxCompensateCount int
-
-	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of
-	// leaving it to a person. Whether its effect happened is unknown. Nothing is undone in a process whose handler is
-	// stuck on the entry: elsewhere it is.
+	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of leaving it to
+	// a person. Whether its effect happened is unknown. It is undone where no handler is stuck on it.
 	CompensateCrashed bool
 
-	// BatchSize is how many entries a batch handler is given at most. Default 100.
-	BatchSize int
-
-	// Codec reads and writes the content of a typed handler. Default JSON.
-	Codec Codec
-
-	// RefuseOtherContent makes Record return ErrOtherContent when an idempotent id comes again with other
-	// content, and the transaction unable to commit. Otherwise the receipt tells, and the log once for each
-	// type: a new field of a struct changes the content of the same event, too. A codec that writes one value
-	// in several ways, as maps in any order, never matches.
+	// RefuseOtherContent makes Record return ErrOtherContent when an idempotent id comes again with other content, and the
+	// transaction unable to commit. Otherwise the receipt tells, and the log once for each type: a new field of a struct is
+	// other content of the same event, too. A codec that writes a value in several ways, as maps in any order, never matches.
 	RefuseOtherContent bool
 
-	// Middleware wraps the handler and Compensate of this type; BatchMiddleware a batch handler.
-	Middleware      []Middleware
-	BatchMiddleware []BatchMiddleware
+	Middleware      []Middleware      // wraps the handler and Compensate of this type
+	BatchMiddleware []BatchMiddleware // wraps a batch handler
 }
 
 func (cfg TypeConfig) withDefaults(lease time.Duration) TypeConfig {
@@ -119,8 +101,8 @@ func (cfg TypeConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Handle registers the handler of a business type and returns the handle to record its entries with. It
-// must come before Run. Its errors name what is wrong: an invalid or repeated type, a nil handler, a field.
+// Handle registers a type's handler, before Run, and returns the handle to record with. Its errors name what is wrong:
+// the type, the handler, a field.
 func Handle[T any](c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -128,8 +110,8 @@ func Handle[T any](c *Compensator, businessType string, handler func(ctx context
 	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.Run = c.single(Typed(handler), cfg) })
 }
 
-// HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit
-// together, exactly once. It needs no idempotency of its own for effects in this database.
+// HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit together,
+// exactly once. Effects in this database need no idempotency.
 func HandleTx[T any](c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -145,8 +127,7 @@ type Item[T any] struct {
 	batch context.Context
 }
 
-// Context is the batch's context with the values that travelled with this entry; see Entry.Context. It ends with the
-// batch's.
+// Context is the batch's context with the values of Entry.Context.
 func (i Item[T]) Context() context.Context {
 	if i.batch == nil { // made by hand, in a test
 		return i.Entry.Context(context.Background())
@@ -154,10 +135,10 @@ func (i Item[T]) Context() context.Context {
 	return i.Entry.Context(i.batch)
 }
 
-// HandleBatch is Handle for a handler of several entries at once; nil says that all have succeeded. Its context is
-// the batch's: it carries nothing that travelled with one entry, which Item.Context has, and ends with ErrTimeout or
-// ErrStopping, but not when one of several entries is cancelled or its lease lost. A batch of several that panics, times out or answers with another number of errors spends no attempt: each
-// of its entries is run again alone, and that counts.
+// HandleBatch is Handle for several entries at once; see BatchFunc. Their context is the batch's: it carries nothing
+// that travelled with one entry, which Item.Context has, and ends with ErrTimeout or ErrStopping, but not when one of
+// several is cancelled or its lease lost. A batch of several that panics, times out or answers with another number of
+// errors spends no attempt: each entry is run again alone, and that counts.
 func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -165,8 +146,8 @@ func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx co
 	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
 }
 
-// Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only
-// Codec and RefuseOtherContent are used.
+// Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only Codec and
+// RefuseOtherContent are used.
 func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
 	if err := validateType(businessType); err != nil {
 		return nil, err
@@ -174,7 +155,7 @@ func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[
 	return newType[T](c, businessType, cfg.withDefaults(c.cfg.Lease)), nil
 }
 
-// Typed makes a HandlerFunc, for Compensate too, of a function that wants the decoded value.
+// Typed makes a HandlerFunc, for Compensate too, that gets the decoded value.
 func Typed[T any](handler func(ctx context.Context, e *Entry, v T) error) HandlerFunc {
 	return func(ctx context.Context, e *Entry) error {
 		v, err := decode[T](e)

@@ -41,8 +41,8 @@ type Page struct {
 	Next    string // the cursor of the following page; empty at the end
 }
 
-// List reads a page of entries. Pages do not shift while entries are added or move on: a cursor stands for
-// a position, not for a count.
+// List reads a page of entries. Pages do not shift while entries are added or move on: a cursor is a position, not a
+// count.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := c.store.List(ctx, filter)
 	page := Page{Next: found.Next}
@@ -52,13 +52,12 @@ func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	return page, err
 }
 
-// Count counts entries by state and type, each only up to CountFilter.AtMost: its cost does not grow with
-// the table.
+// Count counts entries by state and type, each only up to CountFilter.AtMost.
 func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 	return c.store.Count(ctx, filter)
 }
 
-// History lists what people did to an entry, oldest first; to the log as a whole, for the zero EntryID.
+// History lists what people did to an entry, oldest first; of the zero EntryID, what they and Purge did to the log.
 func (c *Compensator) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
 	return c.store.History(ctx, id)
 }
@@ -73,7 +72,7 @@ type Progress struct {
 	More      bool // the batch is larger than was counted
 }
 
-// Finished reports whether every entry of the batch has reached a terminal state.
+// Finished reports whether all entries of the batch are in a terminal state.
 func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
 
 // BatchProgress counts the entries recorded with a batch id, up to 1,000,000.
@@ -95,12 +94,11 @@ func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progre
 	return p, err
 }
 
-// Purge deletes entries that reached one of states more than age before it was called, in steps of at most 1,000 that no
-// producer waits for, and returns how many; ctx ends it between steps. An idempotent id guards against a
-// second recording only as long as its entry is kept, so age should exceed the time a repeated event may
-// take to arrive. Without states: succeeded, compensated and cancelled ones. Dead entries wait for a person,
-// so they go only when named. A purge of entries younger than an hour leaves a note in the audit table, by which other
-// processes tell it from a loss.
+// Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at
+// most 1,000 that no producer waits for, and returns how many; ctx ends it between steps. Without states: succeeded,
+// compensated and cancelled. Idempotent ids guard only as long as their entries are kept, so age should exceed the time
+// in which an event may come again. Below an hour the audit table gets a note, by which other processes tell it from a
+// loss.
 func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
 	if age < time.Minute {
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}

@@ -8,36 +8,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// CompleteResult tells what Complete found.
+// CompleteResult tells what Complete found. Effects outside the database stay.
 type CompleteResult struct {
-	// WasRunning: an attempt held the entry. Its handler's context ends with ErrCancelled in this process,
-	// and at its next renewal elsewhere; its outcome will be dropped, but what it did outside the database
-	// stays done.
+	// WasRunning: an attempt held the entry. Its handler's context ends with ErrCancelled in this process, and at its next
+	// renewal elsewhere; its outcome will be dropped.
 	WasRunning bool
-
-	// WasDead: the entry waited for a person, and does no more. What its attempts did outside the database stays done.
-	WasDead bool
+	WasDead    bool // it waited for a person, and does no more
 }
 
 // CancelResult tells what Cancel found.
 type CancelResult struct {
-	WasRunning bool // as in CompleteResult
-	WasDead    bool // as in CompleteResult
-
-	// WasAlready: it was cancelled before, and nothing has changed.
-	WasAlready bool
+	WasRunning, WasDead bool // as in CompleteResult
+	WasAlready          bool // it was cancelled before, and nothing has changed
 }
 
-// Complete records that somebody else finished the entry's work: it will not run again. An attempt under
-// way is told to stop. A dead entry can still be completed, unless a compensation of it has begun.
-//
-// ErrAlreadySucceeded: the work was done before, and must not be done twice. That is a *StateError, as for any other state
-// that cannot be completed; ErrNotFound; ErrBusy.
+// Complete records that somebody else finished the work: it will not run again, and an attempt under way is told to
+// stop. A dead entry takes it, too, unless a compensation of it has begun. A refusal is a *StateError: for work that
+// was done before, and must not be done twice, also ErrAlreadySucceeded. Others are ErrNotFound and ErrBusy.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
 
-// CompleteTx is Complete as part of the caller's open transaction: it happens exactly if that commits.
+// CompleteTx is Complete, if and when the caller's open transaction commits.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
@@ -46,14 +38,14 @@ func completed(before processlog.Row, err error) (CompleteResult, error) {
 	return CompleteResult{WasRunning: before.LeaseLeft > 0, WasDead: err == nil && before.State == Dead}, err
 }
 
-// Cancel records that the work is no longer wanted, dead entries as for Complete. *StateError: it has succeeded, or is in
-// another state that cannot be cancelled; ErrNotFound; ErrBusy.
+// Cancel records that the work is no longer wanted; otherwise as Complete. Its errors: *StateError where it has
+// succeeded, or may not be cancelled; ErrNotFound; ErrBusy.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
 
-// CancelTx is Cancel as part of the caller's open transaction. Until that commits, an attempt may start; its
-// success is then dropped if its handler is transactional or the cancellation commits first.
+// CancelTx is Cancel, if and when the caller's open transaction commits. Until then an attempt may start; its success
+// is dropped if its handler is transactional or the cancellation commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
@@ -66,8 +58,8 @@ func cancelled(before processlog.Row, err error) (CancelResult, error) {
 	return found, err
 }
 
-// CompleteTx is Compensator.CompleteTx for an entry of this type. The error for one of another is an
-// *OtherTypeError, which changes nothing and leaves the transaction usable.
+// CompleteTx is Compensator.CompleteTx for this type. An entry of another is an *OtherTypeError, which changes nothing
+// and leaves the transaction usable.
 func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionComplete}))
 }
@@ -77,9 +69,8 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel}))
 }
 
-// Reschedule makes a pending or retrying entry due after delay from now, earlier or later than before. A
-// failure of an attempt under way is then dropped, and the entry does not run again before the lease of that
-// attempt has ended, which is renewed no more.
+// Reschedule makes a pending or retrying entry due after delay from now, sooner or later than it was. A failure of an
+// attempt under way is then dropped, and the entry waits until that lease ends, which is renewed no more.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -88,7 +79,7 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 	return err
 }
 
-// RescheduleTx is Reschedule as part of the caller's open transaction.
+// RescheduleTx is Reschedule, if and when the caller's transaction commits.
 func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -120,8 +111,8 @@ type RequeueOptions struct {
 	Compensate bool // run the compensation (again) instead of the handler
 }
 
-// Requeue starts an entry afresh, with a new epoch and all its attempts, from any state but pending and
-// compensating. A result of the epoch before is never applied to the new one.
+// Requeue starts an entry afresh, from any state but pending and compensating: with all attempts, in a new epoch, which
+// takes no result of the one before.
 func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
 	if err := validateByHand(opts.ByHand); err != nil {
 		return err
@@ -133,7 +124,7 @@ func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions)
 	return err
 }
 
-// SettleByHand records that a person has done what the entry was for: dead, retrying or compensating ones.
+// SettleByHand records that a person did the work of an entry that is dead, retrying or compensating.
 func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
 		return err
@@ -142,7 +133,7 @@ func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) erro
 	return err
 }
 
-// SettleByHandTx is SettleByHand as part of the caller's open transaction, its record in the audit table included.
+// SettleByHandTx is SettleByHand, its audit record included, if and when the caller's open transaction commits.
 func (c *Compensator) SettleByHandTx(ctx context.Context, tx Tx, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
 		return err
@@ -187,9 +178,9 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	return before, nil
 }
 
-// Resolve tells whether a transaction that recorded under ref has happened, after a Commit whose outcome is
-// unknown. It waits for a transaction still in flight, so ErrNotFound means: rolled back, for good. On Galera that holds
-// on the node to which the Commit was sent, or once that node is gone: what is in flight on another is not seen.
+// Resolve tells whether a transaction that recorded under ref happened, after ErrCommitUnknown. It waits for one in
+// flight, so ErrNotFound means: rolled back, for good. On Galera ask the node that got the COMMIT, or, once that is
+// gone, any.
 func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.store.Resolve(ctx, ref)
 	if err != nil {
@@ -198,10 +189,8 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	return c.entry(&row), nil
 }
 
-// AcceptLoss says that what the database has lost is known, and that work is to go on: see ErrHistoryLost. It is kept
-// in the audit table (History of the zero EntryID), where every process that has stopped finds it with its next round.
-// It returns what this process remembers and the database has lost; the others log theirs. A loss that comes later is not
-// accepted by it.
+// AcceptLoss lets work go on after ErrHistoryLost. All processes find it in the audit table with their next round. It
+// returns what this one remembers and the database has lost; the others log theirs. It covers no later loss.
 func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, error) {
 	if err := validateByHand(by); err != nil {
 		return nil, err

@@ -7,12 +7,11 @@ import (
 	"github.com/compensator-go/compensator/internal/sqlstore"
 )
 
-// DefaultTable is the process log's name unless Config.Table says otherwise: "common_process_log".
+// DefaultTable is the default of Config.Table, "common_process_log".
 const DefaultTable = sqlstore.DefaultTable
 
-// Migrate creates the process log, its audit table and its facts table under their default names, and does
-// nothing where they exist. It needs the right to create tables, which nothing else in this package does.
-// Whoever runs goose or golang-migrate can use the files of package migrations instead; DDL prints them.
+// Migrate creates the log's three tables under their default names where they are missing. Nothing else here needs the
+// right to create tables. goose and golang-migrate can run the files of package migrations instead.
 func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
 
 // MigrateTable is Migrate for another table name.
@@ -20,5 +19,5 @@ func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 	return sqlstore.Migrate(ctx, db, table)
 }
 
-// DDL returns the statements Migrate runs, for "mysql" (also MariaDB) or "sqlite".
+// DDL is what Migrate runs, for "mysql" (also MariaDB) or "sqlite".
 func DDL(database, table string) (string, error) { return sqlstore.DDL(database, table) }

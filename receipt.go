@@ -9,28 +9,22 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Receipt tells what Record did, and takes the news that the transaction has committed. It may be used by
-// several goroutines.
+// Receipt tells what Record did. It may be used by several goroutines.
 type Receipt struct {
-	// Entries answers for each entry recorded, in their order.
-	Entries []Recorded
+	Entries []Recorded // one for each entry recorded, in their order
 
 	rec *recording
 }
 
 // Recorded answers for one entry.
 type Recorded struct {
-	// ID is zero only after a Record of several entries on MySQL, which cannot tell ids of a bulk insert:
-	// ask ResolveIDs, or use IdempotentID.
-	ID           EntryID
+	ID           EntryID // zero only after a Record of several entries on MySQL: ask ResolveIDs, or use IdempotentID
 	IdempotentID string
 
-	// Duplicate: an entry with this idempotent id exists, or stands earlier in the same call. It was left
-	// as it is; State and ContentMatches (its content equals this one's) tell about it. It is of the same
-	// business type: another is an *OtherTypeError.
+	// Duplicate: an entry with this idempotent id exists, or stands earlier in the same call, and was left as it is.
 	Duplicate      bool
-	State          State
-	ContentMatches bool
+	State          State // of that one
+	ContentMatches bool  // its content equals this one's
 }
 
 // ID is that of the first entry, for the common Record of one.
@@ -101,8 +95,7 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	return nil
 }
 
-// ResolveIDs fills in the ids of Entries that Record could not tell. Inside the transaction give tx;
-// afterwards nil.
+// ResolveIDs fills in ids that Record could not tell. Before the commit give tx.
 func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	var keys []string
 	for _, e := range r.Entries {
@@ -125,10 +118,8 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// Committed tells the library that the transaction has committed, which makes its entries run at once
-// instead of when the next reconciliation finds them. Call it only after Commit returned nil. It never
-// blocks and never fails; calling it twice, or on a Connector's or InTx's receipt, which need no call, does
-// nothing.
+// Committed says that Commit has returned nil: the entries run at once, not when a reconciliation finds them. It never
+// blocks and never fails; twice, or on a Connector or in InTx, where there is no need, it does nothing.
 func (r *Receipt) Committed() {
 	if !r.rec.Watched() {
 		r.rec.Committed()

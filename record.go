@@ -17,36 +17,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Options say how an entry is to be processed. The zero value: as soon as the transaction commits.
+// Options say how an entry is processed. Zero: at once, after the commit.
 type Options struct {
-	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and
-	// its receipt says Duplicate. It stands for one event of one business type, so put the type into it:
-	// "close-42" and "notify-42". Empty draws a unique, time-ordered one. At most 191 characters, no
-	// trailing space. It holds as long as the entry is kept: see Purge.
+	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and its receipt says
+	// Duplicate. It stands for one event of one business type, so put the type into it: "close-42" and "notify-42". Empty
+	// draws a unique, time-ordered one. At most 191 characters, no trailing space. It holds until a Purge of the entry.
 	IdempotentID string
 
-	// Delay or At, not both: when the entry comes due. Never earlier by the database's clock. At is turned
-	// into a delay with this process's clock.
+	// Delay or At, not both: when the entry comes due. Never earlier by the database's clock.
 	Delay time.Duration
-	At    time.Time
+	At    time.Time // turned into a delay with this process's clock
 
-	BatchID       string // at most 64 characters each
-	BusinessID    string
-	BusinessExtID string
-	UserID        string
-	UserName      string
+	BatchID, BusinessID, BusinessExtID, UserID, UserName string // at most 64 characters each
 
-	// Headers travel with the entry, for whoever reads Entry.Headers: its handler, a relay to a broker, Config.Propagator's
-	// Extract. They are kept when a person requeues it. With what the propagator puts in, 2,048 bytes as JSON at most,
-	// in valid UTF-8; a name that the propagator sets, too, is refused.
+	// Headers travel with the entry, also through a requeue: to Entry.Headers, a relay's message, Propagator.Extract. With
+	// what the propagator puts in at most 2,048 bytes as JSON, in valid UTF-8; a name that both set is refused.
 	Headers map[string]string
 
-	// MaxProcessCount caps the failures of this entry. 0: the type's, read when an attempt is settled.
-	MaxProcessCount int
-
-	// FailOnDuplicate makes Record return ErrDuplicate instead of telling so in the receipt only. The other
-	// entries of the call are recorded, and the transaction stays usable.
-	FailOnDuplicate bool
+	MaxProcessCount int  // caps the failures of this entry. 0: the type's, read when an attempt is settled
+	FailOnDuplicate bool // makes Record return ErrDuplicate. Its other entries are recorded, and tx stays usable
 }
 
 // NewEntry is an entry to record. Type.Entry makes one from a typed value.
@@ -56,7 +45,7 @@ type NewEntry struct {
 	Options
 }
 
-// Type records entries of one business type, with their content checked at compile time.
+// Type records entries of one business type, of content the compiler checks.
 type Type[T any] struct {
 	c     *Compensator
 	name  string
@@ -75,8 +64,8 @@ func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receip
 	return t.c.Record(ctx, tx, entry)
 }
 
-// Entry encodes v, for a Record of several entries at once. It knows no transaction: whoever swallows its error
-// commits without the entry.
+// Entry encodes v, for a Record of several entries at once. It knows no transaction: whoever swallows its error commits
+// without the entry.
 func (t *Type[T]) Entry(v T, opts Options) (_ NewEntry, err error) {
 	defer refusePanic("content", &err)
 	content, err := t.codec.Marshal(v)
@@ -86,17 +75,17 @@ func (t *Type[T]) Entry(v T, opts Options) (_ NewEntry, err error) {
 	return NewEntry{BusinessType: t.name, Content: content, Options: opts}, nil
 }
 
-// Record writes entries in the caller's open transaction, which it neither begins nor ends: they exist
-// exactly if it commits. tx is anything with ExecContext and QueryContext on an open transaction; given none
-// it returns ErrNoTransaction. All entries are checked before anything is sent.
+// Record writes entries in the caller's open transaction, which it neither begins nor ends: they exist exactly if it
+// commits. tx is anything with ExecContext and QueryContext; with no open transaction it returns ErrNoTransaction. All
+// entries are checked before anything is sent.
 //
 // After any error but ErrDuplicate roll back, also after a *FieldError, which has sent nothing: a Connector or InTx
 // makes sure of it and refuses the commit with ErrNotRecorded. To go on without the entry, go back to a savepoint set
 // before the call.
 //
-// A repeated idempotent id, in the table or among entries, is the same event told again, and no error: see Receipt.
-// That of an entry of another business type is an *OtherTypeError: it would leave this event without an entry.
-// When the database has gone back it returns ErrHistoryLost until a person calls AcceptLoss.
+// A repeated idempotent id, in the table or among entries, is the same event told again, and no error: see Recorded.
+// Another type's is an *OtherTypeError: this event would have no entry. ErrHistoryLost stays until a person calls
+// AcceptLoss.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)

@@ -10,12 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Retry is the schedule of a type's attempts: how long to wait after the failures-th failure, counted from 1.
-// It is called concurrently. Whatever it returns is kept between 100 ms and 100 years.
+// Retry is how long to wait after the failures-th failure, counted from 1; kept between 100 ms and 100 years. It is
+// called concurrently.
 type Retry func(failures int) time.Duration
 
-// Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter, which
-// spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter", 2015).
+// Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter.
 func Exponential(base, limit time.Duration) Retry {
 	return jitter.Exponential(base, min(limit, processlog.MaxDelay))
 }
@@ -36,8 +35,7 @@ func Steps(delays ...time.Duration) Retry {
 // RocketMQLevels are the 18 delay levels of Apache RocketMQ.
 const RocketMQLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-// ParseDelayLevels reads delays as RocketMQ's messageDelayLevel spells them, a number and one of s, m, h, d
-// each, separated by spaces; see RocketMQLevels. The result waits level n after the n-th failure.
+// ParseDelayLevels reads delays spelt like RocketMQLevels, in s, m, h and d. Level n follows the n-th failure.
 func ParseDelayLevels(levels string) (Retry, error) {
 	var delays []time.Duration
 	for _, level := range strings.Fields(levels) {

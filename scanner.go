@@ -7,11 +7,10 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// Run works entries off until ctx ends, and then stops in this order: it claims no more, waits for running
-// handlers (see Config.StopTimeout), stores their outcomes, and returns nil. Handlers that do not return
-// make it return a *StuckError; outcomes the database does not take, an error that says so. Either way
-// nothing is lost: those entries come due again when their leases end. It returns ErrRunning at once when
-// called while it runs, and may be called again afterwards.
+// Run works entries off until ctx ends. Then it claims no more, waits for running handlers (Config.StopTimeout), stores
+// their outcomes, and returns nil; a *StuckError when handlers do not return; another error when the database takes no
+// outcomes. Nothing is lost either way: those entries come due again when their leases end. ErrRunning: it runs
+// already. It may be called again afterwards.
 func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed

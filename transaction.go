@@ -14,13 +14,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ScopedTx is a transaction the library begins and ends: InTx's closure and transactional handlers get one.
-// It runs statements and cannot be committed or rolled back. Its four methods are those that GORM, bun,
-// sqlc and squirrel ask of a connection. It is not for use after the function it was given to has returned.
+// ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
+// until they return. Its methods are those that GORM, bun, sqlc and squirrel ask of a connection.
 //
-// Once the server has rolled the transaction back, nothing more is sent: every statement, also through a *sql.Stmt
-// prepared before, returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended
-// (COMMIT, DDL) answers ErrNoTransaction from then on.
+// Once the server has rolled it back nothing more is sent: every statement, also through a *sql.Stmt prepared before,
+// returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended (COMMIT, DDL) answers
+// ErrNoTransaction.
 type ScopedTx struct {
 	c     *Compensator // that began it
 	tx    processlog.Transaction
@@ -30,7 +29,7 @@ type ScopedTx struct {
 
 var _ Tx = (*ScopedTx)(nil)
 
-// ExecContext runs a statement in the transaction.
+// ExecContext runs a statement.
 func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if err := s.ended(); err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (
 	return res, s.see(err)
 }
 
-// QueryContext runs a query in the transaction. Close its rows before the next statement.
+// QueryContext runs a query. Close its rows before the next statement.
 func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if err := s.ended(); err != nil {
 		return nil, err
@@ -48,14 +47,14 @@ func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) 
 	return rows, s.see(err)
 }
 
-// QueryRowContext runs a query for one row in the transaction.
+// QueryRowContext runs a query for one row.
 func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return s.tx.(interface {
 		QueryRowContext(context.Context, string, ...any) *sql.Row
 	}).QueryRowContext(ctx, query, args...)
 }
 
-// PrepareContext prepares a statement in the transaction.
+// PrepareContext prepares a statement.
 func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
@@ -145,9 +144,8 @@ func (c *Compensator) beginForHandler(ctx context.Context) (engine.Transaction, 
 	return handlerTx{tx}, nil
 }
 
-// InTx runs work in a transaction at READ COMMITTED and commits it when work returns nil; entries recorded
-// through tx announce themselves. A panic rolls back. ErrCommitUnknown, ErrTxAborted and ErrNotRecorded tell
-// what a failed commit means.
+// InTx runs work in a transaction at READ COMMITTED and commits when work returns nil; entries recorded through tx
+// announce themselves. A panic rolls back. A failed commit is ErrCommitUnknown, ErrTxAborted or ErrNotRecorded.
 func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, tx *ScopedTx) error) error {
 	tx, err := c.begin(ctx)
 	if err != nil {

@@ -1,8 +1,13 @@
 package compensator
 
-import "github.com/compensator-go/compensator/processlog"
+import (
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
 
-// The words that services and people use. Package processlog has them in full.
+// The root's names for what packages processlog and observe have in full. No comment stands on a group of types: go doc would
+// repeat it at each of them.
+
 type (
 	EntryID      = processlog.ID           // names one row of the process log. Opaque: compare it, store its String, hand it back
 	IdempotentID = processlog.IdempotentID // names an entry by the key it was recorded with
@@ -14,10 +19,18 @@ type (
 
 	Filter      = processlog.Filter      // what List lists
 	CountFilter = processlog.CountFilter // what Count counts
-	Count       = processlog.Count
-	ByHand      = processlog.ByHand // who does something, and why
-	AuditRecord = processlog.AuditRecord
-	AuditState  = processlog.AuditState
+	Count       = processlog.Count       // how many entries of one state and type there are
+	ByHand      = processlog.ByHand      // who does something, and why
+	AuditRecord = processlog.AuditRecord // what was done by hand, to which entry, by whom and why
+	AuditState  = processlog.AuditState  // how it found and left the entry
+
+	Observer        = observe.Observer        // functions that are told what happens, for metrics and traces
+	AttemptEvent    = observe.AttemptEvent    // an attempt
+	SettledEvent    = observe.SettledEvent    // an outcome
+	MissingEvent    = observe.MissingEvent    // an entry that is not there
+	ReconciledEvent = observe.ReconciledEvent // a round of the reconciler
+	Health          = observe.Health          // what a readiness probe wants to know
+	Trouble         = observe.Trouble         // what of the library's own fails at present
 )
 
 // The states of an entry. Only a person leaves a terminal one, but for a dead one that was never compensated: a service
@@ -47,7 +60,7 @@ const (
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )
 
-// The actions. Requeue and SettleByHand are a person's and start a new epoch; the last two are on the log as a whole.
+// The actions. The last two are on the log as a whole.
 const (
 	ActionComplete     = processlog.ActionComplete
 	ActionCancel       = processlog.ActionCancel

@@ -18,5 +18,6 @@ var (
 
 func TestMain(m *testing.M) {
 	runVictim()
+	runRelayVictim()
 	os.Exit(testservers.Main(m))
 }

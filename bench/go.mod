@@ -2,12 +2,16 @@ module github.com/compensator-go/compensator/bench
 
 go 1.25.0
 
-replace github.com/compensator-go/compensator => ..
+replace (
+	github.com/compensator-go/compensator => ..
+	github.com/compensator-go/compensator/relay/rabbitmq => ../relay/rabbitmq
+)
 
 require (
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
-	github.com/compensator-go/compensator v0.0.0
+	github.com/compensator-go/compensator v0.1.0
+	github.com/compensator-go/compensator/relay/rabbitmq v0.0.0
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/google/uuid v1.6.0
 	github.com/hibiken/asynq v0.26.0

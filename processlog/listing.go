@@ -23,7 +23,7 @@ type Page struct {
 	Next string // the cursor of the following page; empty at the end
 }
 
-// CountFilter selects what Count counts.
+// CountFilter selects what Count counts. The cost does not grow with the table: each group is counted only up to AtMost.
 type CountFilter struct {
 	BatchID      string // one batch; any when empty
 	BusinessType string

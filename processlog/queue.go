@@ -27,7 +27,8 @@ type Queue interface {
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
 	// Settle removes or moves entries that still carry the lease token they were claimed with. All others are
-	// somebody else's by now: they are pulled in when they would come later than In, else left alone.
+	// somebody else's by now: they are pulled in when they would come later than In, else left alone. One that is not
+	// there stays away, unless its type is lost: it is added then, for whoever rebuilds may have read it as it was before.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns, per type, the time until its next entry is due (≤ 0: now), or Never; and the types that are lost.

@@ -249,17 +249,12 @@ func (q *Queue) claimLocked(businessType string, limit int, lease time.Duration)
 
 func (q *Queue) settleLocked(businessType string, items []processlog.QueueOutcome) {
 	now := q.nowLocked()
-	set := q.keys.due[businessType]
-	if set == nil {
-		return
-	}
+	set := q.setLocked(businessType)
 	for _, item := range items {
 		place, known := set.place(item.ID)
-		if !known {
-			continue
-		}
 		switch due := now.after(waitMillis(item.In)); {
-		case place != item.Token && (item.Remove || place <= due):
+		case !known && (item.Remove || set.foreign || set.whole == businessType):
+		case known && place != item.Token && (item.Remove || place <= due):
 		case item.Remove:
 			set.remove(item.ID)
 		default:

@@ -38,6 +38,7 @@ var queuePromises = []queuePromise{
 	{"SettleRemovesOnlyUnderItsOwnToken", (*queueTest).settleRemovesOnlyUnderItsOwnToken},
 	{"SettlePutsOffOnlyUnderItsOwnToken", (*queueTest).settlePutsOffOnlyUnderItsOwnToken},
 	{"SettlePullsInUnderAnyToken", (*queueTest).settlePullsInUnderAnyToken},
+	{"SettleBringsBackWhatIsLost", (*queueTest).settleBringsBackWhatIsLost},
 	{"SettledEntryComesDueAgainNotEarly", (*queueTest).settledEntryComesDueAgainNotEarly},
 	{"SettledEntryMayWaitForTheLongestTime", (*queueTest).settledEntryMayWaitForTheLongestTime},
 	{"SettledEntryMayBeDueAgainAtOnce", (*queueTest).settledEntryMayBeDueAgainAtOnce},

@@ -108,12 +108,12 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 	var striking error
 	var beside sync.WaitGroup
 	beside.Go(func() { striking = faults.Strike(ctx, s.plan(), s.span, s.tell) })
-	if s.watch != nil {
-		beside.Go(func() { s.watch(addresses[0]()) })
-	}
+	beside.Go(func() { c.run(ctx) })
 	var looks sync.WaitGroup
 	looks.Go(func() { b.moments = s.lookAtMoments(looking) })
-	c.run(ctx)
+	if s.watch != nil {
+		s.watch(addresses[len(addresses)-1]()) // the last to be killed
+	}
 	beside.Wait()
 	resting := s.awaitRest(ctx)
 	stopLooking()

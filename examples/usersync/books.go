@@ -25,6 +25,8 @@ type books struct {
 	waits   []time.Duration  // from upload to directory, ascending
 	queued  int
 	numbers map[string]int // the library's alone: by the text of its check
+
+	again, sendings int // users sent again by the library, and in how many messages
 }
 
 // check is a number in the database, and what it must be.
@@ -114,7 +116,7 @@ func (b *books) readNumbers(ctx context.Context, db *sql.DB) error {
 		}
 		b.numbers[c.what] = n
 	}
-	return nil
+	return db.QueryRowContext(ctx, `SELECT COUNT(DISTINCT batch, user), COUNT(*) FROM usersync_sendings`).Scan(&b.again, &b.sendings)
 }
 
 // count counts the uploaded users of whom something holds.
@@ -178,6 +180,7 @@ func (b *books) report(out io.Writer) (wrong int) {
 		expect(c.what, b.numbers[c.what], c.want)
 	}
 	expect("messages left in the queue", b.queued, 0)
+	fmt.Fprintf(out, "  users sent again: %d, in %d messages; requests tried again: %d\n", b.again, b.sendings, b.retried)
 	return wrong
 }
 

@@ -88,8 +88,8 @@ func TestPageShowsNamesAsText(t *testing.T) {
 
 // photograph writes what the page shows.
 func photograph(t *testing.T, address, file string) {
-	tab := browse(t, 1000, 700)
+	tab := browse(t, 1000, 1000)
 	var picture []byte
-	require.NoError(t, chromedp.Run(tab, chromedp.Navigate("http://"+address+"/?lang=en"), until(`document.querySelector(".batch")`), chromedp.FullScreenshot(&picture, 100)))
+	require.NoError(t, chromedp.Run(tab, chromedp.Navigate("http://"+address+"/?lang=en"), until(`document.querySelector(".batch")`), chromedp.CaptureScreenshot(&picture)))
 	require.NoError(t, os.WriteFile(file, picture, 0o644))
 }

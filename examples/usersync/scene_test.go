@@ -50,8 +50,8 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestScene is make usersync, or a small one: both ways, the same users, the same faults. What its own algorithm does by
-// hand to users who have bad luck twice is no matter of chance.
+// TestScene is make usersync, or a small one: both ways, the same users, the same faults. That users whom a consumer fails
+// on are never synced by hand is no matter of chance.
 func TestScene(t *testing.T) {
 	t.Parallel()
 	s := asked
@@ -67,10 +67,11 @@ func TestScene(t *testing.T) {
 	compare(&report, ours, byHand)
 	t.Log("\n" + report.String())
 	require.Zero(t, wrong, "checks that are WRONG")
-	require.NotZero(t, ours.hopeless())
 	require.Equal(t, s.users, byHand.acknowledged)
-	require.NotZero(t, byHand.never())
-	require.NotZero(t, byHand.lied())
+	if s.users >= 300 { // enough for every kind of luck
+		require.NotZero(t, ours.hopeless())
+		require.NotZero(t, byHand.never())
+	}
 }
 
 func TestEveryUserIsSyncedOnceWithoutRedis(t *testing.T) {

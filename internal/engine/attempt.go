@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -58,8 +59,8 @@ func (a *attempt) loseLocked() {
 	}
 }
 
-func (a *attempt) event(err error) AttemptEvent {
-	return AttemptEvent{
+func (a *attempt) event(err error) observe.AttemptEvent {
+	return observe.AttemptEvent{
 		ID: a.row.ID, BusinessType: a.row.BusinessType, Attempt: a.row.Attempt(), Compensation: a.compensating(),
 		Late: -a.row.DueIn, Duration: time.Since(a.started), Err: err,
 	}

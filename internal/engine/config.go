@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -17,7 +18,7 @@ type Config struct {
 
 	Fingerprint string // the store's
 	Log         *slog.Logger
-	Observer    Observer
+	Observer    observe.Observer
 
 	Lease             time.Duration // of types that have none of their own; with no types at all, how often a scanner looks
 	Grace             time.Duration

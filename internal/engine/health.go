@@ -3,27 +3,15 @@ package engine
 import (
 	"context"
 	"slices"
-	"time"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health is how the engine and its servers are; see the root's.
-type Health struct {
-	Database          error
-	Queue             error
-	History           error
-	OldestOverdue     time.Duration
-	OldestOverdueType string
-	UnknownTypes      []string
-	Stuck             []processlog.StuckAttempt
-	Troubles          []Trouble
-}
-
 // Health asks the database and the queue. It works without Run, too.
-func (e *Engine) Health(ctx context.Context) Health {
+func (e *Engine) Health(ctx context.Context) observe.Health {
 	ctx = e.reporting(ctx)
-	h := Health{Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), Queue: e.announcer.health.problem()}
+	h := observe.Health{Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), Queue: e.announcer.health.problem()}
 	if loss := e.witness.stopped(); loss != nil {
 		h.History = &loss.LossError
 	}
@@ -43,7 +31,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 	return h
 }
 
-func (e *Engine) addOverdue(ctx context.Context, h *Health, head processlog.Head) error {
+func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head processlog.Head) error {
 	oldest, err := e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: 1})
 	if err != nil || len(oldest) == 0 {
 		return err

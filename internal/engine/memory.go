@@ -86,6 +86,16 @@ func (m *memory) sawRows(rows []processlog.Row, asked time.Time) {
 	}
 }
 
+// sawAside is sawRows for claims of a database that did not say what it has kept. They are asked for in their turn: the
+// trail keeps what was seen before them, which they may be older than.
+func (m *memory) sawAside(rows []processlog.Row, asked time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rows {
+		m.keepLocked(testimonyOf(&rows[i], asked))
+	}
+}
+
 // sawStored remembers outcomes that are stored. An absorbed success may have got a higher number: it is then no lower.
 func (m *memory) sawStored(batch []settlement, results []processlog.Settled, asked time.Time) {
 	m.mu.Lock()
@@ -104,8 +114,17 @@ func (m *memory) rememberLocked(s testimony) {
 		m.trail[m.at] = [2]testimony{s}
 	}
 	m.trail[m.at][1] = s
-	// Ids grow: these are about the newest, each entry once.
-	m.seen[s.ID.Row()%testimoniesKept] = s
+	m.keepLocked(s)
+}
+
+// keepLocked remembers s among all. Ids grow: these are about the newest, each entry once. What refutes s stays: either s
+// is older, or the database has gone back, and nothing else may show it.
+func (m *memory) keepLocked(s testimony) {
+	place := &m.seen[s.ID.Row()%testimoniesKept]
+	if place.ID == s.ID && place.refutes(s.Version, true) && time.Since(place.at) < TestimonyLife {
+		return
+	}
+	*place = s
 }
 
 // refuted lists what is remembered of rows and cannot have been, as they were claimed. It may be that the claim's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -53,7 +54,7 @@ func (m *missing) idsNow(ctx context.Context, keys []string) (map[string]process
 
 // tell reports one. Where the connection has seen the commit, no error was swallowed: a savepoint is the rule.
 func (m *missing) tell(f freshEntry) {
-	event := MissingEvent{ID: f.id, BusinessType: f.businessType, IdempotentID: f.key, LikelyCause: missingUnwatched}
+	event := observe.MissingEvent{ID: f.id, BusinessType: f.businessType, IdempotentID: f.key, LikelyCause: missingUnwatched}
 	report := m.Log.Warn
 	if f.watched {
 		event.LikelyCause, report = missingWatched, m.Log.Debug

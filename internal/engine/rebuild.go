@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -112,7 +113,7 @@ func (r *reconciler) restore(ctx context.Context) bool {
 		return false // no type is whole: others take over once rebuildPeriod is past
 	}
 	heads = slices.DeleteFunc(heads, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
-	var event ReconciledEvent
+	var event observe.ReconciledEvent
 	missed := r.announceAll(ctx, heads, true, &event)
 	event.RebuiltTypes = r.end(ctx, b, missed)
 	r.report(event)

@@ -10,6 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -120,7 +121,7 @@ func (r *reconciler) round(ctx context.Context) {
 		return
 	}
 	failpoint.Reach(failpoint.HeadsRead)
-	event := ReconciledEvent{Rebuilt: leads && r.rebuild}
+	event := observe.ReconciledEvent{Rebuilt: leads && r.rebuild}
 	r.pollAll(ctx, heads, &event)
 	r.countHanging()
 	// Who does not lead announces, too, while the queue lacks what he alone was to tell it: that need not wait for
@@ -137,7 +138,7 @@ func (r *reconciler) round(ctx context.Context) {
 }
 
 // pollAll comes before anything is announced: what is overdue has waited long enough.
-func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event *ReconciledEvent) {
+func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
@@ -154,7 +155,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 }
 
 // announceAll returns the types of which not everything could be announced.
-func (r *reconciler) announceAll(ctx context.Context, heads []processlog.Head, rebuild bool, event *ReconciledEvent) (missed []string) {
+func (r *reconciler) announceAll(ctx context.Context, heads []processlog.Head, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
 	for _, head := range heads {
 		if r.Local && r.types.named(head.BusinessType) == nil {
 			continue
@@ -335,7 +336,7 @@ func (r *reconciler) announceWindow(ctx context.Context, w processlog.Window, li
 	return announced, true
 }
 
-func (r *reconciler) report(event ReconciledEvent) {
+func (r *reconciler) report(event observe.ReconciledEvent) {
 	slices.Sort(event.UnknownTypes)
 	event.UnknownTypes = slices.Compact(event.UnknownTypes)
 	if len(event.UnknownTypes) > 0 && !r.Local {

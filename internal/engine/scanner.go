@@ -138,6 +138,7 @@ func (s *scanner) claimDue(t *Type, n int) claimResult {
 	if (backlog || got.lost) && got.err == nil && !got.full {
 		return s.alsoFromStore(t, n, got)
 	}
+	s.troubles.passed(troubleDue, t.Name) // the queue has taken over, and nobody will ask the database again
 	return got
 }
 
@@ -222,16 +223,7 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found process
 // claimFromStore is the same without the queue's help.
 func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 	ahead := s.agenda.readAhead(t)
-	share, err := ahead.take(n, func(limit int) ([]processlog.ID, error) {
-		ctx, cancel := s.statement()
-		defer cancel()
-		due, err := s.Store.Due(ctx, t.Name, limit)
-		s.saw(troubleClaim, err)
-		if err != nil {
-			s.witness.doubt() // as a claim that failed: what answers next may be another server (G19)
-		}
-		return due, err
-	})
+	share, err := ahead.take(n, func(limit int) ([]processlog.ID, error) { return s.findDue(t, limit) })
 	s.agenda.free(t, max(0, n-len(share.ids)))
 	if err != nil || len(share.ids) == 0 {
 		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
@@ -248,4 +240,18 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
 	beaten := share.fresh && len(found.Mine) == 0
 	return claimResult{blind: true, full: share.more && !beaten, beaten: share.more && beaten, drained: !share.more, next: processlog.Never}
+}
+
+// findDue reads from the database what is due.
+func (s *scanner) findDue(t *Type, limit int) ([]processlog.ID, error) {
+	ctx, cancel := s.statement()
+	defer cancel()
+	due, err := s.Store.Due(ctx, t.Name, limit)
+	if err != nil {
+		s.troubles.failed(troubleDue, t.Name, err)
+		s.witness.doubt() // as a claim that failed: what answers next may be another server (G19)
+		return nil, err
+	}
+	s.troubles.passed(troubleDue, t.Name)
+	return due, nil
 }

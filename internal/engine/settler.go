@@ -10,6 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -145,7 +146,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if !r.Busy {
 		s.holdings.forget(a)
 	}
-	event := SettledEvent{ID: o.ID, BusinessType: a.t.Name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
+	event := observe.SettledEvent{ID: o.ID, BusinessType: a.t.Name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
 	switch {
 	case r.Busy:
 		s.slow.Add(done)

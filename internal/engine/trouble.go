@@ -10,17 +10,9 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
-
-// Trouble is work of the library's own that a server does not let it do, and that it tries again by itself.
-type Trouble struct {
-	What         string    // what fails
-	BusinessType string    // where it concerns one type
-	Error        string    // the last one
-	Since        time.Time // it has failed since, with no success in between
-	Times        int
-}
 
 // troubles keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
 // most once a minute for each cause, and stands in Health until the same works again.
@@ -32,7 +24,7 @@ type troubles struct {
 	some atomic.Bool // there is any: what works asks for no more than this
 
 	mu   sync.Mutex // guards the fields below
-	open map[troubleKey]*Trouble
+	open map[troubleKey]*observe.Trouble
 	said map[cause]time.Time
 }
 
@@ -46,6 +38,7 @@ type cause struct {
 
 // What fails. Each is the key of a Trouble, and stands in the log.
 const (
+	troubleDue      = "due entries could not be found in the database"
 	troubleClaim    = "entries could not be claimed"
 	troubleReadBack = "new entries could not be read back"
 	troubleRelease  = "leases could not be given back"
@@ -67,7 +60,7 @@ func (t *troubles) failed(what, businessType string, err error) {
 	key := troubleKey{what, businessType}
 	trouble := t.open[key]
 	if trouble == nil {
-		trouble = &Trouble{What: what, BusinessType: businessType, Since: time.Now()}
+		trouble = &observe.Trouble{What: what, BusinessType: businessType, Since: time.Now()}
 		setIn(&t.open, key, trouble)
 		t.some.Store(true)
 	}
@@ -106,14 +99,14 @@ func (t *troubles) complain(what string, err error, attrs ...any) {
 }
 
 // list is for Health: the oldest first.
-func (t *troubles) list() []Trouble {
+func (t *troubles) list() []observe.Trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var list []Trouble
+	var list []observe.Trouble
 	for _, trouble := range t.open {
 		list = append(list, *trouble)
 	}
-	slices.SortFunc(list, func(a, b Trouble) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.What, b.What)) })
+	slices.SortFunc(list, func(a, b observe.Trouble) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.What, b.What)) })
 	return list
 }
 

@@ -77,8 +77,10 @@ func (w *witness) vouch(rows []processlog.Row, asked time.Time) error {
 			return err
 		}
 	}
-	// And with one, where the server may not be the one that was asked last. With no answer nothing starts.
+	// And with one, where the server may not be the one that was asked last. With no answer nothing starts, but that
+	// the claim was committed is known.
 	if err := w.checkIf(w.unsure); err != nil {
+		w.memory.sawAside(rows, asked)
 		return err
 	}
 	if err := w.refusal(); err != nil {

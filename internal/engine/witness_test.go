@@ -17,23 +17,30 @@ type evasive struct {
 	processlog.Store
 	evades   bool
 	asked    int
+	last     []processlog.ID                      // what it was asked for
+	rows     map[processlog.ID]processlog.Version // as claims leave them
 	released []processlog.ID
 }
 
 func (s *evasive) Claim(_ context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, _ func(*processlog.Row) bool) (found processlog.Claimed, err error) {
 	for _, w := range want {
-		found.Mine = append(found.Mine, processlog.Row{ID: w.ID, Version: 1, Token: token, LeaseLeft: lease, State: processlog.Pending})
+		row := processlog.Row{ID: w.ID, Version: s.rows[w.ID].Number + 1, Token: token, LeaseLeft: lease, State: processlog.Pending}
+		s.rows[w.ID] = versionOf(&row)
+		found.Mine = append(found.Mine, row)
 	}
 	return found, nil
 }
 
 func (s *evasive) Versions(_ context.Context, ids []processlog.ID) (versions []processlog.Version, err error) {
 	s.asked++
+	s.last = ids
 	if s.evades {
 		return nil, errors.New("gone away")
 	}
 	for _, id := range ids {
-		versions = append(versions, processlog.Version{ID: id, Number: 1})
+		if row, exists := s.rows[id]; exists {
+			versions = append(versions, row)
+		}
 	}
 	return versions, nil
 }
@@ -43,13 +50,20 @@ func (s *evasive) Release(_ context.Context, ids []processlog.ID, _ processlog.T
 	return nil
 }
 
+// hold makes an entry that e has seen.
+func (s *evasive) hold(e *Engine, id uint64) {
+	row := processlog.Row{ID: processlog.RowID(id), Version: 1}
+	s.rows[row.ID] = versionOf(&row)
+	e.witness.memory.sawRows([]processlog.Row{row}, time.Now())
+}
+
 // After a claim that failed the next server may be another one, which knows less: without its answer nothing starts.
 func TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack(t *testing.T) {
-	store := &evasive{evades: true}
+	store := &evasive{evades: true, rows: map[processlog.ID]processlog.Version{}}
 	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
 	typ := e.types.named("close_order")
-	e.witness.memory.sawRows([]processlog.Row{{ID: processlog.RowID(7), Version: 1}}, time.Now())
+	store.hold(e, 7)
 	e.witness.doubt()
 	want := unleased([]processlog.ID{processlog.RowID(1)})
 	_, err := e.claims.claim(typ, want, 1)
@@ -64,6 +78,23 @@ func TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack(t *testi
 	_, err = e.claims.claim(typ, unleased([]processlog.ID{processlog.RowID(2)}), 1)
 	require.NoError(t, err)
 	require.Equal(t, asked, store.asked, "it is asked no more than there is a reason")
+}
+
+// That the claim was committed is evidence all the same, beside what was seen before.
+func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
+	store := &evasive{evades: true, rows: map[processlog.ID]processlog.Version{}}
+	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
+	store.hold(e, 6)
+	store.hold(e, 7)
+	trail := e.witness.memory.trailNow()
+	e.witness.doubt()
+	_, err := e.claims.claim(e.types.named("close_order"), unleased([]processlog.ID{processlog.RowID(1)}), 1)
+	require.ErrorContains(t, err, "gone away")
+	require.Equal(t, trail, e.witness.memory.trailNow())
+	store.evades = false
+	require.NoError(t, e.witness.check(nil))
+	require.Contains(t, store.last, processlog.RowID(1), "the next server is asked for it")
 }
 
 func (s *evasive) Due(context.Context, string, int) ([]processlog.ID, error) {

@@ -100,7 +100,8 @@ func answers(address string) bool {
 func (n *rabbitNode) prepare(dir, name string) error {
 	place := func(file string) string { return filepath.Join(dir, file) }
 	n.env = append(n.env,
-		"HOME="+dir, // of the cookie
+		"HOME="+dir,                    // of the cookie
+		"ERL_AFLAGS=-start_epmd false", // of every erl: one that has lost our mapper would leave a daemon behind
 		"RABBITMQ_NODENAME="+name+"@localhost",
 		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+place("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
 		"RABBITMQ_PID_FILE="+place("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+place("enabled_plugins"),

@@ -31,10 +31,17 @@ type breakable struct {
 	inTx    *compensator.Type[harness.Order]
 }
 
-// muteQueue notifies nobody while it is broken.
+// muteQueue notifies nobody while it is broken, and offers nothing while it is down.
 type muteQueue struct {
 	processlog.Queue
-	broken atomic.Bool
+	broken, down atomic.Bool
+}
+
+func (q *muteQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
+	if q.down.Load() {
+		return processlog.Leased{}, errors.New("the queue is down")
+	}
+	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
 func (q *muteQueue) Notify(ctx context.Context, businessTypes []string) error {
@@ -62,6 +69,9 @@ func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
 	b.held.OpenAtEnd(t)
 	return b, lines
 }
+
+// polls makes the database the only place to find what is due.
+func (b *breakable) polls() { b.queue.down.Store(true) }
 
 // breaks makes requests fail from now on.
 func (b *breakable) breaks(matches ...faultproxy.Match) {
@@ -100,6 +110,16 @@ var troubles = map[string]struct {
 }{
 	"claim": {what: "entries could not be claimed", breaks: func(b *breakable) {
 		b.breaks(claims)
+		b.record("plain", 100*time.Millisecond)
+	}},
+	"claim-polled": {what: "entries could not be claimed", breaks: func(b *breakable) {
+		b.polls()
+		b.breaks(claims)
+		b.record("plain", 100*time.Millisecond)
+	}},
+	"due": {what: "due entries could not be found in the database", breaks: func(b *breakable) {
+		b.polls()
+		b.breaks(faultproxy.Contains("lease_until<="))
 		b.record("plain", 100*time.Millisecond)
 	}},
 	"release": {what: "leases could not be given back", breaks: func(b *breakable) {
@@ -141,7 +161,8 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 			t.Run(name+"/"+pool, func(t *testing.T) {
 				t.Parallel()
 				b, lines := newBreakable(t, watched)
-				n := 0
+				n, healed := 0, false
+				since := map[string]time.Time{} // by type
 				until := func(check func(times int) bool, what string) {
 					t.Helper()
 					for deadline := time.Now().Add(harness.Patience); ; n++ {
@@ -153,6 +174,9 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 							if open.What == trouble.what {
 								times = open.Times
 								assert.NotEmpty(t, open.Error)
+								began, known := since[open.BusinessType]
+								assert.True(t, healed || !known || began.Equal(open.Since), "it lasts since %v, and not since %v", began, open.Since)
+								since[open.BusinessType] = open.Since
 							}
 						}
 						if check(times) {
@@ -166,8 +190,10 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 				until(func(times int) bool { return times >= 3 }, "Health has it, and that it goes on")
 				line := lines.Contains(b.World, trouble.what)
 				assert.Contains(t, line, "level=WARN")
+				healed = true
 				b.proxy.Heal()
 				b.queue.broken.Store(false)
+				b.queue.down.Store(false)
 				until(func(times int) bool { return times == 0 }, "it is over")
 				for len(lines) > 0 {
 					assert.NotContains(t, <-lines, trouble.what, "one line a minute")

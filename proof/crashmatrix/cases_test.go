@@ -17,7 +17,11 @@ const (
 	old       surroundings = "old"        // with entries to purge
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
 	unmade    surroundings = "unmade"     // the tables are not there yet
+	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
+
+// beside reports whether a healthy process works while the lives die.
+func (s surroundings) beside() bool { return s == beside || s == recorders }
 
 // crash is one line of the matrix.
 type crash struct {
@@ -37,11 +41,13 @@ var matrix = []crash{
 	{point: failpoint.EntryInserted, most: 20},
 	{point: failpoint.CommitNext, most: 20},
 	{point: failpoint.CommitDone, most: 20},
+	{point: failpoint.CommitDone, most: 6, in: recorders},
 	{point: failpoint.CommitTold, most: 12},
 	{point: failpoint.IDsResolved, most: 4, in: bulkBlind},
 	{point: failpoint.EntryReadBack, most: 8},
 	{point: failpoint.FreshClaimed, most: 4},
 	{point: failpoint.AnnounceNext, most: 10},
+	{point: failpoint.AnnounceNext, most: 6, in: recorders},
 	{point: failpoint.Announced, most: 10},
 	{point: failpoint.QueueClaimed, most: 10},
 	{point: failpoint.QueueClaimed, most: 5, in: beside},

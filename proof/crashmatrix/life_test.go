@@ -60,9 +60,20 @@ func runLife(text string) error {
 	if l.p, err = newProcess(ctx, l.Place, l.In); err != nil {
 		return err
 	}
+	return l.live(ctx)
+}
+
+// live is what the process does.
+func (l *life) live(ctx context.Context) error {
+	if l.In == recorders {
+		return l.serve(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
+	}
 	problems := make(chan error, 2)
 	go func() { problems <- l.work(ctx) }()
-	go func() { problems <- l.serve(ctx) }()
+	go func() {
+		problems <- l.serve(ctx, l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch,
+			l.recordAndTakeBack, l.recordAcrossStop, l.actOnLater, l.actByHand, l.purge)
+	}()
 	return <-problems
 }
 
@@ -91,12 +102,9 @@ func (l *life) runEnded() <-chan struct{} {
 }
 
 // serve is the service: it records, takes back, and acts, in rounds.
-func (l *life) serve(ctx context.Context) error {
+func (l *life) serve(ctx context.Context, steps ...func(context.Context) error) error {
 	for round := 0; ; round++ {
-		for _, step := range []func(context.Context) error{
-			l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch, l.recordAndTakeBack, l.recordAcrossStop,
-			l.actOnLater, l.actByHand, l.purge,
-		} {
+		for _, step := range steps {
 			if err := step(ctx); err != nil {
 				return fmt.Errorf("round %d: %w", round, err)
 			}

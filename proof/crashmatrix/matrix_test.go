@@ -76,7 +76,10 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 				return
 			}
 			w.make()
-			if c.in == beside {
+			if c.in == recorders {
+				w.makeWhole()
+			}
+			if c.in.beside() {
 				w.work(usual)
 			}
 			random := c.random()
@@ -84,7 +87,7 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 				w.prepare(c.in, n)
 				w.live(c, n, 1+random.IntN(c.most))
 			}
-			if c.in != beside {
+			if !c.in.beside() {
 				w.work(c.in)
 			}
 			w.workOff()

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // world is what one case leaves its traces in.
@@ -86,6 +88,22 @@ func (w *world) count(from string, args ...any) (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n), from)
 	return n
+}
+
+// makeWhole has the queue vouch for every kind. Of an empty log it holds everything, and says so although nobody looks for
+// what it lacks: so its word is there for a library that has lost its reconciler, too.
+func (w *world) makeWhole() {
+	w.t.Helper()
+	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
+	require.NoError(w.t, err)
+	defer func() { require.NoError(w.t, queue.Close()) }()
+	all, token := []string{pay, ship, slow, fail, refund, hand, mail, later}, processlog.NewToken()
+	mine, err := queue.Rebuild(w.t.Context(), all, token, patience)
+	require.NoError(w.t, err)
+	require.ElementsMatch(w.t, all, mine)
+	whole, err := queue.Rebuilt(w.t.Context(), all, token)
+	require.NoError(w.t, err)
+	require.ElementsMatch(w.t, all, whole)
 }
 
 // prepare makes the surroundings of a life.

@@ -53,10 +53,18 @@ func announcing() []mutant {
 			survives: tests("TestEntryTwiceOnItsWayRunsOnce", "TestManyInstancesRunEachEntryOnce").and(model, "h:announce-overwrites"),
 		},
 		{
+			name: "settle-leaves-lost-ones", oracle: lateness,
+			what: "an entry of a type that the queue has lost is settled while another process, which read it before, is about to announce the end of its lease",
+			edits: []edit{
+				{"internal/redisqueue/lua/settle.lua", "if forgotten or was and", "if was and"},
+			},
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/SettleBringsBackWhatIsLost"),
+		},
+		{
 			name: "unconditional-removal", oracle: lateness,
 			what: "a settle removes an entry from the queue that somebody else has leased since",
 			edits: []edit{
-				{"internal/redisqueue/lua/settle.lua", "if was and (was == token or wait >= 0 and was > due) then", "if was then"},
+				{"internal/redisqueue/lua/settle.lua", "if forgotten or was and (was == token or wait >= 0 and was > due) then", "if forgotten or was then"},
 			},
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/SettleRemovesOnlyUnderItsOwnToken"),
 			survives: tests("TestFrozenProcessThatComesBackChangesNothing", "TestManyInstancesRunEachEntryOnce").and(model, "h:ack-without-token"),

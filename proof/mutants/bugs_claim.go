@@ -4,6 +4,14 @@ package main
 func claiming() []mutant {
 	return []mutant{
 		{
+			name: "foreign-entry-claimed", oracle: safety,
+			what: "whatever the queue names under a type's key is claimed for that type: an entry of another one runs in its handler",
+			edits: []edit{
+				{"internal/engine/picker.go", "	if row.BusinessType != p.t.Name || row.State", "	if row.State"},
+			},
+			sees: selection{simulation: "2000"},
+		},
+		{
 			name: "claimed-early", oracle: safety,
 			what: "a claim takes entries that are not due, when the queue says they are",
 			edits: []edit{

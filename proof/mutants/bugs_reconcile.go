@@ -43,7 +43,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"internal/engine/witness.go", "	return w.doubted.Load() || own != w.own.Load()\n", "	return false && own != w.own.Load()\n"},
 			},
-			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn"),
+			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
 		},
 		{
 			name: "claims-trusted", oracle: safety,
@@ -51,7 +51,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"internal/engine/claims.go", "		err = c.witness.vouch(found.Mine, asked)\n", "		_ = c.witness.vouch(nil, asked)\n"},
 			},
-			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn"),
+			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
 		},
 		{
 			name: "unanswered-question-starts", oracle: safety,
@@ -59,13 +59,37 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"internal/engine/witness.go", "	if err := w.checkIf(w.unsure); err != nil {\n", "	if err := w.checkIf(w.unsure); false {\n"},
 			},
-			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack"),
+			sees: tests("TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack").and(simulation, "2000"),
+		},
+		{
+			name: "unanswered-claim-forgotten", oracle: safety,
+			what: "a claim that was committed, and given back because the database did not say what it has kept, is no evidence when it turns out to have gone back",
+			edits: []edit{
+				{"internal/engine/witness.go", "		w.memory.sawAside(rows, asked)\n", ""},
+			},
+			sees: tests("TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered"),
+		},
+		{
+			name: "unanswered-claim-covers", oracle: safety,
+			what: "a claim of a database that does not say what it has kept covers what was seen before, which that database may have lost",
+			edits: []edit{
+				{"internal/engine/witness.go", "		w.memory.sawAside(rows, asked)\n", "		w.memory.sawRows(rows, asked)\n"},
+			},
+			sees: tests("TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered"),
+		},
+		{
+			name: "evidence-covered", oracle: safety,
+			what: "what a process has seen of a database that went back is covered by what the next one has under the same number",
+			edits: []edit{
+				{"internal/engine/memory.go", "if place.ID == s.ID && place.refutes", "if false && place.refutes"},
+			},
+			sees: tests("TestWhatRefutesWhatIsSeenLaterStaysRemembered"),
 		},
 		{
 			name: "failed-reading-trusted", oracle: safety,
 			what: "a reading of what is due that failed is no reason to ask what the database has kept, although the next server may be another one",
 			edits: []edit{
-				{"internal/engine/scanner.go", "		if err != nil {\n			s.witness.doubt() //", "		if false {\n			s.witness.doubt() //"},
+				{"internal/engine/scanner.go", "		s.witness.doubt() // as a claim that failed", "		// as a claim that failed"},
 			},
 			sees: tests("TestReadingOfWhatIsDueThatFailedIsAReasonToAsk"),
 		},
@@ -132,7 +156,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"scanner.go", "	loops.Go(func() { c.engine.Reconcile(claiming) })\n", ""},
 			},
-			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(model, "m:no-reconciler"),
+			sees: tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(crash, "commit-done,recorders|announce-next,recorders").and(model, "m:no-reconciler"),
 		},
 		{
 			name: "reconciler-announces-nothing", oracle: lateness,

@@ -164,7 +164,7 @@ func running() []mutant {
 				{"internal/engine/batch.go", "	case stopping, errors.Is(cause, processlog.ErrStopping):\n", "	case stopping && false:\n"},
 				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
 			},
-			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain"),
+			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "300"),
 		},
 		{
 			name: "outcome-waits-while-leases-end", oracle: safety,

@@ -3,7 +3,31 @@ package main
 // telling: what fails, with no caller to hear of it.
 func telling() []mutant {
 	return []mutant{
+		{
+			name: "trouble-untold-due", oracle: lateness,
+			what: "nobody is told of readings of what is due that fail: neither the log nor Health",
+			edits: []edit{
+				{"internal/engine/scanner.go", "		s.troubles.failed(troubleDue, t.Name, err)\n", ""},
+			},
+			sees: tests(everyTrouble + "due"),
+		},
+		{
+			name: "trouble-over-unsaid-due", oracle: lateness,
+			what: "a reading of what is due that failed stands in Health for good once the queue is back",
+			edits: []edit{
+				{"internal/engine/scanner.go", "	s.troubles.passed(troubleDue, t.Name) // the queue has taken over, and nobody will ask the database again\n", ""},
+			},
+			sees: tests(everyTrouble + "due"),
+		},
 		untold("claim", "troubleClaim", "claims that fail"),
+		{
+			name: "trouble-over-by-another", oracle: lateness,
+			what: "where the database is polled, claims that go on failing are in order again as soon as what is due can be read",
+			edits: []edit{
+				{"internal/engine/scanner.go", "	s.troubles.passed(troubleDue, t.Name)\n	return due, nil\n", "	s.troubles.passed(troubleDue, t.Name)\n	s.saw(troubleClaim, nil)\n	return due, nil\n"},
+			},
+			sees: tests(everyTrouble + "claim-polled"),
+		},
 		untold("read-back", "troubleReadBack", "new entries that cannot be read back"),
 		untold("release", "troubleRelease", "leases that cannot be given back"),
 		untold("renew", "troubleRenew", "leases that cannot be renewed"),

@@ -16,10 +16,12 @@ type apart struct {
 	requeues bool // in a calm seed: a person requeues what runs again after a failure
 
 	// In the others:
-	jammed string          // idempotent id of an entry whose handlers hear nothing and return only when all is healed
-	former int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
-	leases []time.Duration // of one instance after the other, in place of the configured one
-	sleepy bool            // some handlers ask for months
+	jammed    string          // idempotent id of an entry whose handlers hear nothing and return only when all is healed
+	former    int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
+	leases    []time.Duration // of one instance after the other, in place of the configured one
+	sleepy    bool            // some handlers ask for months
+	connected bool            // instances can tell that their connections to the database are new; see drawConnections
+	midway    bool            // some instances are told to stop while they run a batch, which breaks; see drawMidway
 }
 
 // longWait is longer than anything but a sleepy handler's wish.

@@ -55,6 +55,12 @@ const (
 	outcomesDown // the database takes neither outcomes nor renewals for a while, but claims
 	storeBack    // after an outage the database is what it was a while before; see drawLoss
 
+	questionsDown // the database does not say what it has kept, but claims; see drawConnections
+	queueFull     // the queue has no memory for more; see drawKeys
+	keyTaken      // somebody uses the key of a type
+	keyRenamed    // somebody puts a type's entries under the key of another one
+	stoppedMidway // an instance is stopped in order while it runs a batch that breaks, and another one started; see drawMidway
+
 	faults // how many
 )
 
@@ -65,6 +71,7 @@ var faultNames = [faults]string{
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
 	outcomesDown: "outcomes refused", storeBack: "database rolled back",
+	questionsDown: "questions refused", queueFull: "queue full", keyTaken: "key taken in the queue", keyRenamed: "key renamed in the queue", stoppedMidway: "orderly restart midway",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -118,6 +125,8 @@ func (w *world) outage(c class, op string) fault {
 		until = w.queueDown
 	case (op == "settle" || op == "renew") && w.outcomesDown.After(until):
 		until = w.outcomesDown
+	case op == "versions" && w.questionsDown.After(until):
+		until = w.questionsDown
 	}
 	if time.Now().Before(until) {
 		return errBefore
@@ -161,6 +170,8 @@ func (w *world) fire(e event) {
 			w.retire(n)
 			w.launch(true)
 		}
+	case stoppedMidway:
+		w.stopMidway(e.whom)
 	case queueLost:
 		w.queue.Lose()
 	case queueBack:
@@ -174,14 +185,19 @@ func (w *world) fire(e event) {
 		w.storeShift += e.span
 		w.store.ShiftClock(e.span)
 	case storeCrash:
+		w.outages.Add(1)
 		w.store.Crash()
 	case storeDown:
+		w.outages.Add(1)
 		w.storeDown, w.storeReads = now.Add(e.span), e.reads
 	case storeBack:
+		w.outages.Add(1)
 		w.storeDown, w.storeReads = now.Add(e.span), false
 		w.goBack()
 	case queueDown:
 		w.queueDown = now.Add(e.span)
+	case questionsDown:
+		w.questionsDown = now.Add(e.span)
 	case outcomesDown:
 		w.outcomesDown = now.Add(e.span)
 	case lockStorm:
@@ -192,6 +208,8 @@ func (w *world) fire(e event) {
 		if e.fault == rebuildLost {
 			w.loseAgain, w.loseAfter = name, e.span
 		}
+	case queueFull, keyTaken, keyRenamed:
+		w.misuse(e)
 	case wholeLost:
 		w.queue.LoseWhole(handledTypes[e.whom%len(handledTypes)])
 	}

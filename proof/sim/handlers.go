@@ -32,23 +32,31 @@ func transactional(businessType string) bool {
 // register registers every type that the instance handles.
 func (n *instance) register(c *compensator.Compensator) error {
 	type content = json.RawMessage
-	plain := func(ctx context.Context, e *compensator.Entry, _ content) error { return n.attempt(ctx, e) }
-	inTx := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
-		return n.attemptTx(ctx, tx, e)
+	plain := func(of string) func(context.Context, *compensator.Entry, content) error {
+		return func(ctx context.Context, e *compensator.Entry, _ content) error {
+			n.w.oracle.handles(of, e)
+			return n.attempt(ctx, e)
+		}
+	}
+	inTx := func(of string) func(context.Context, *compensator.ScopedTx, *compensator.Entry, content) error {
+		return func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+			n.w.oracle.handles(of, e)
+			return n.attemptTx(ctx, tx, e)
+		}
 	}
 	cfg := n.w.plan.types
-	_, err1 := compensator.Handle(c, plainType, plain, cfg)
-	_, err2 := compensator.HandleTx(c, txType, inTx, cfg)
+	_, err1 := compensator.Handle(c, plainType, plain(plainType), cfg)
+	_, err2 := compensator.HandleTx(c, txType, inTx(txType), cfg)
 	undo := cfg
 	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
-	_, err3 := compensator.Handle(c, undoType, plain, undo)
+	_, err3 := compensator.Handle(c, undoType, plain(undoType), undo)
 	if !n.handlesAll() {
 		return errors.Join(err1, err2, err3)
 	}
 	undoTx := cfg
 	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
 	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, cfg)
-	_, err5 := compensator.HandleTx(c, undoTxType, inTx, undoTx)
+	_, err5 := compensator.HandleTx(c, undoTxType, inTx(undoTxType), undoTx)
 	return errors.Join(err1, err2, err3, err4, err5)
 }
 
@@ -172,6 +180,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	}
 	attempts := make([]*attempt, len(items))
 	for i, item := range items {
+		n.w.oracle.handles(batchType, item.Entry)
 		a, err := n.begin(item.Context(), item.Entry)
 		if err != nil {
 			return make([]error, len(items)+1)
@@ -179,11 +188,18 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 		attempts[i] = a
 	}
 	first := n.w.behaviour(items[0].Entry, attempts[0].start)
+	if len(items) > 1 {
+		first = n.midway(items[0].Entry, attempts[0].start, first)
+	}
 	cut := n.work(ctx, items[0].Entry, first, len(items))
 	ends := make([]ending, len(items))
 	for i, a := range attempts {
-		b := n.w.behaviour(items[i].Entry, a.start)
+		b := first
+		if i > 0 {
+			b = n.w.behaviour(items[i].Entry, a.start)
+		}
 		if len(items) > 1 && (b.manner == panicked || b.manner == goexited) {
+			n.w.oracle.broke(n)
 			for _, other := range attempts {
 				other.void()
 			}

@@ -23,6 +23,7 @@ type instance struct {
 
 	c       *compensator.Compensator
 	store   *gatedStore
+	link    link
 	opening bool // inside New, in front of the turnstile
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when Run has returned and the Compensator is closed
@@ -35,6 +36,9 @@ type instance struct {
 	lossSeen time.Time      // of that, by what it stopped because the database had gone back
 	newest   processlog.Row // what it was last told it had claimed
 	owed     processlog.Row // what the database has lost of that, until it notices
+	claims   map[compensator.EntryID]claimed
+	ran      processlog.Row // what it last called a handler for
+	lost     processlog.Row // what the database has lost of that, until it notices
 
 	dead        atomic.Bool
 	died        chan struct{}
@@ -50,7 +54,8 @@ type instance struct {
 // launch starts an instance, in the world's own goroutine or before it.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
-	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true}
+	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
+		claims: make(map[compensator.EntryID]claimed)}
 	n.store = &gatedStore{from: n, store: w.store}
 	cfg := w.configOf(n)
 	cfg.Store, cfg.Observer, cfg.Logger = n.store, w.oracle.observer(n), w.logger
@@ -239,6 +244,9 @@ func (n *instance) judged(ctx context.Context, c class, op, args string, do func
 		return v, errBroken
 	case v.fault == hangBefore:
 		return v, n.hang(ctx, v)
+	}
+	if c != classQueue {
+		n.connect()
 	}
 	err := do(v)
 	if v.fault == twice {

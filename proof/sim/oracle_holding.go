@@ -7,11 +7,26 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// called judges that a handler is called. G15: no more once Run's context has ended.
+// called judges that a handler is called. G15: no more once Run's context has ended; G19: see asks.
 func (o *oracle) called(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
 		o.fail("G15: the handler of entry %s is called on instance %d, whose Run was told to stop %v before", e.ID, n.number, time.Since(time.Unix(0, stopped)))
+	}
+	o.asks(n, e)
+}
+
+// handles judges that a type's handler is given its own entries only (G10), whatever stands under the type's key in the queue.
+func (o *oracle) handles(businessType string, e *compensator.Entry) {
+	if e.BusinessType != businessType {
+		o.fail("G10: entry %s of %s runs in the handler of %s", e.ID, e.BusinessType, businessType)
+	}
+}
+
+// broke takes note of a batch that comes to nothing although its Run was told to stop: nothing of it may run any more.
+func (o *oracle) broke(n *instance) {
+	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
+		o.note(func(o *oracle) { o.sights[sawBroken]++ })
 	}
 }
 

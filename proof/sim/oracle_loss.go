@@ -48,6 +48,9 @@ func (w *world) goBack() {
 			if n.runs && !o.mustStopLocked(n) && forgotten(n.newest) {
 				n.owed = n.newest
 			}
+			if n.runs && !o.mustStopLocked(n) && forgotten(n.ran) {
+				n.lost = n.ran
+			}
 		}
 	})
 }
@@ -66,11 +69,11 @@ func (w *world) forgotten() func(processlog.Row) bool {
 }
 
 // told takes note of what an instance was told it has claimed.
-func (o *oracle) told(n *instance, mine []processlog.Row) {
+func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, row := range mine {
-		n.newest = row
+		n.newest, n.claims[row.ID] = row, claimed{row, at}
 	}
 }
 
@@ -86,7 +89,7 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	}
 	o.sights[sawLoss]++
 	// What it was answered may have been long on its way: of a loss since then it says nothing.
-	n.lossSeen, n.owed = n.compared, processlog.Row{}
+	n.lossSeen, n.owed, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
 // noted takes note of what a person says.

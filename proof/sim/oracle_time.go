@@ -58,7 +58,8 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 
 // promptlyStartedLocked: what is claimed is run at once.
 func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
-	if !o.w.plan.calm || l.kind == o.w.plan.hog || len(l.attempts) > 0 && l.attempts[len(l.attempts)-1].version == claim.row.Version {
+	again := func(a *attempt) bool { return a.version == claim.row.Version } // an entry of a batch that broke runs alone
+	if !o.w.plan.calm || l.kind == o.w.plan.hog || slices.ContainsFunc(l.attempts, again) {
 		return
 	}
 	if late := time.Since(claim.at); late > promptness {

@@ -24,9 +24,13 @@ func (o *oracle) whole(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return
 	}
-	known := make(map[compensator.EntryID]bool)
+	type place struct {
+		kind string
+		id   compensator.EntryID
+	}
+	known := make(map[place]bool)
 	for _, m := range o.w.queue.Members() {
-		known[m.ID] = true
+		known[place{m.BusinessType, m.ID}] = true
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,7 +42,7 @@ func (o *oracle) whole(types []string, token processlog.Token) {
 			continue
 		}
 		o.sights[sawWhole]++
-		if !known[l.id] {
+		if !known[place{l.kind, l.id}] {
 			o.failLocked("G10: %s is called whole, and entry %s, which is %s, is not in the queue", l.kind, l.id, last.row.State)
 		}
 	}

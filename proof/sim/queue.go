@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -38,10 +39,11 @@ func (q *gatedQueue) Announce(ctx context.Context, items []processlog.Announceme
 		heads, lost, err = q.queue.Announce(ctx, items, rules)
 		return err
 	})
-	if err != nil {
+	var left *processlog.LeftOutError
+	if err != nil && !errors.As(err, &left) {
 		return nil, nil, err
 	}
-	return heads, lost, nil
+	return heads, lost, err
 }
 
 func (q *gatedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (leased processlog.Leased, err error) {

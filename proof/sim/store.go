@@ -181,7 +181,9 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 	key := idsOf(want, func(w processlog.Wanted) compensator.EntryID { return w.ID })
 	op := &operation{kind: opClaim, from: s.from, want: slices.Clone(want)}
 	s.from.w.oracle.operation(token, op)
+	var done time.Time
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
+		done = time.Now()
 		found, err = s.store.Claim(ctx, want, token, lease, func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
 		return err
 	})
@@ -190,7 +192,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 		return processlog.Claimed{}, err
 	}
 	s.from.w.oracle.read(s.from, found.Mine)
-	s.from.w.oracle.told(s.from, found.Mine)
+	s.from.w.oracle.told(s.from, found.Mine, done)
 	return found, nil
 }
 

@@ -36,6 +36,8 @@ const (
 	sawSlept
 	sawLoss
 	sawRescued
+	sawBroken
+	sawClaimedLater
 	sights
 )
 
@@ -50,6 +52,8 @@ var sightNames = [sights]string{
 	sawSuspects: "attempts of suspects", sawWaited: "outcomes stored after the end of their lease", sawKept: "claims refused for what the instance holds",
 	sawRefused: "events refused as another type's", sawSlept: "waits of months",
 	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
+	sawBroken:       "batches that broke while their instance stopped",
+	sawClaimedLater: "starts of what was claimed of a database that had gone back",
 }
 
 // tally counts faults and sights.

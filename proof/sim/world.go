@@ -40,8 +40,10 @@ type world struct {
 	storeDown, queueDown   time.Time
 	loseAgain              string        // the type that the queue loses when it is being rebuilt,
 	loseAfter              time.Duration // so long after that has begun
+	taken                  string        // the type whose key in the queue somebody else uses
 	storeReads             bool          // all the same
 	outcomesDown           time.Time
+	questionsDown          time.Time
 	storeShift, queueShift time.Duration
 	deathsSeen             int
 	answered               time.Time // when the last of the steps so far will have been
@@ -55,6 +57,7 @@ type world struct {
 	healed   atomic.Bool
 	trouble  context.Context // until everything is healed
 	calmed   context.CancelFunc
+	outages  atomic.Int64 // of the database's connections, from 1
 	hanging  atomic.Int64 // steps without an answer
 	meddling atomic.Int64 // deeds of people during an attempt, which outlive its instance
 	barrier  *barrier
@@ -91,6 +94,7 @@ func newWorld(seed uint64) *world {
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newTurnstile(), done: make(chan struct{}),
 		store: memory.NewStore(), queue: memory.NewQueue(),
 	}
+	w.outages.Store(1)
 	w.trouble, w.calmed = context.WithCancel(context.Background())
 	w.oracle = newOracle(w)
 	w.store.Watch(w.oracle.saw)
@@ -99,6 +103,9 @@ func newWorld(seed uint64) *world {
 	w.drawApart()
 	w.drawLosses()
 	w.drawLoss()
+	w.drawMidway()
+	w.drawConnections()
+	w.drawKeys()
 	return w
 }
 
@@ -282,7 +289,9 @@ func (w *world) heal() {
 	ready := make(chan struct{})
 	w.asWorld(func() {
 		now := time.Now()
-		w.storeDown, w.queueDown, w.outcomesDown = now, now, now
+		w.storeDown, w.queueDown, w.outcomesDown, w.questionsDown = now, now, now, now
+		w.queue.Fill(false)
+		w.giveKeyBack()
 		w.calmed()
 		w.hangUpTheDead()
 		answered = w.answered

@@ -90,6 +90,9 @@ type Consumer struct {
 // Consume registers the business type under which failed messages of a queue are recorded, and returns the Consumer,
 // whose Run works the queue off. It must come before c's Run, which works off the entries: in this process, or in
 // another that registers the same type. Errors name the field that is wrong.
+//
+// An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64. A larger
+// one that fails cannot be recorded: it is told in the log and put back every half minute.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {

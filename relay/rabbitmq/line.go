@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 )
@@ -23,7 +24,7 @@ var (
 // about what was sent on it.
 type line struct {
 	link  *link
-	slots chan struct{} // one is taken for each channel in use
+	slots chan struct{} // one is taken for each sender under way
 	dead  chan struct{} // closed when the connection has ended
 
 	mu   sync.Mutex // guards the fields below
@@ -37,19 +38,17 @@ func newLine(l *link, channels int) *line {
 	return &line{link: l, slots: make(chan struct{}, channels), dead: make(chan struct{}), open: open}
 }
 
-// block notes whether the broker has stopped to read from us.
+// block notes whether the broker has stopped to read from us. Only the supervisor calls it.
 func (l *line) block(blocked bool) {
+	if blocked != l.reads() {
+		return // told before
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.open:
-		if blocked {
-			l.open = make(chan struct{})
-		}
-	default:
-		if !blocked {
-			close(l.open)
-		}
+	if blocked {
+		l.open = make(chan struct{})
+	} else {
+		close(l.open)
 	}
 }
 
@@ -59,16 +58,26 @@ func (l *line) end() {
 	l.link.drop()
 }
 
+// reads reports whether the broker reads from us.
+func (l *line) reads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.open:
+		return true
+	default:
+		return false
+	}
+}
+
 // awaitOpen returns while the broker reads from us.
 func (l *line) awaitOpen(ctx context.Context) error {
+	if l.reads() {
+		return nil
+	}
 	l.mu.Lock()
 	open := l.open
 	l.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	default:
-	}
 	select {
 	case <-open:
 		return nil
@@ -79,30 +88,31 @@ func (l *line) awaitOpen(ctx context.Context) error {
 	}
 }
 
-// take returns a channel. Give it back.
-func (l *line) take(ctx context.Context) (*channel, error) {
+// take takes a slot; deliver gives it back.
+func (l *line) take(ctx context.Context) error {
 	if err := l.awaitOpen(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case l.slots <- struct{}{}:
+		return nil
 	case <-l.dead:
-		return nil, errGone
+		return errGone
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
+		return fmt.Errorf("%w: %w", context.Cause(ctx), errBusy)
 	}
+}
+
+// channel is an idle one, or a new one.
+func (l *line) channel() (*channel, error) {
 	if ch := l.idler(); ch != nil {
 		return ch, nil
 	}
 	ch, err := l.newChannel()
-	if err != nil {
-		<-l.slots
-		if l.link.IsClosed() {
-			err = errGone
-		}
-		return nil, err
+	if err != nil && l.link.IsClosed() {
+		err = errNotSent
 	}
-	return ch, nil
+	return ch, err
 }
 
 // idler is a channel that waits for work and is still there, or nil.
@@ -120,13 +130,22 @@ func (l *line) idler() *channel {
 	return nil
 }
 
-func (l *line) give(ch *channel) {
+// rest keeps a channel for the next sender.
+func (l *line) rest(ch *channel) {
 	if !ch.IsClosed() {
 		l.mu.Lock()
 		l.idle = append(l.idle, ch)
 		l.mu.Unlock()
 	}
-	<-l.slots
+}
+
+// guard is the link's, but for a blocked broker: that answers once it reads again.
+func (l *line) guard() (stop func() bool) {
+	return time.AfterFunc(setUpLimit, func() {
+		if l.reads() {
+			l.link.drop()
+		}
+	}).Stop
 }
 
 // channel is one of confirms.
@@ -137,7 +156,7 @@ type channel struct {
 }
 
 func (l *line) newChannel() (*channel, error) {
-	defer l.link.guard()()
+	defer l.guard()()
 	opened, err := l.link.Channel()
 	if err != nil {
 		return nil, failure("open a channel", err)

@@ -17,6 +17,8 @@ const (
 	// setUpLimit bounds the handshake, and any question to the broker that it should answer at once.
 	setUpLimit = 30 * time.Second
 
+	closeLimit = 5 * time.Second // for an orderly end, which is a courtesy
+
 	firstPause   = 100 * time.Millisecond
 	longestPause = 3 * time.Second // a broker that is back is not left alone for long
 )
@@ -85,8 +87,7 @@ func (l *link) drop() { _ = l.raw.Close() }
 
 // close ends the connection in order, if the broker answers.
 func (l *link) close() {
-	stop := l.guard()
-	defer stop()
+	defer time.AfterFunc(closeLimit, l.drop).Stop()
 	_ = l.Connection.Close()
 }
 

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -98,8 +99,10 @@ func (p *Publisher) serve(ctx context.Context, l *link) error {
 			return err
 		case <-ctx.Done():
 			p.set(nil, ErrClosed)
+			if line.reads() {
+				l.close()
+			}
 			line.end()
-			l.close()
 			return ErrClosed
 		}
 	}
@@ -143,7 +146,7 @@ func (p *Publisher) forget(l *line) {
 	}
 }
 
-var errConnecting = failure("not connected", context.DeadlineExceeded)
+var errConnecting = errors.New("rabbitmq: not connected yet")
 
 // timed bounds one message, or one batch.
 func (p *Publisher) timed(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -61,43 +61,36 @@ func refuses(code int) bool {
 }
 
 // sendPart sends what fits a window. When ctx ends first, the channel stays taken until the broker has answered: a
-// broker that is slow is not given more and more.
+// broker that is slow is not given more and more. Nothing here waits for the broker longer than ctx.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
-	line, ch, err := p.take(ctx)
-	if err != nil {
-		return all(messages, err)
-	}
-	answers := make(chan []error, 1)
-	go func() {
-		answers <- line.deliver(ctx, ch, messages)
-		line.give(ch)
-	}()
-	select {
-	case verdicts := <-answers:
-		return verdicts
-	case <-ctx.Done():
-	}
-	select {
-	case verdicts := <-answers:
-		return verdicts
-	default:
-		return all(messages, fmt.Errorf("rabbitmq: no confirm: %w", context.Cause(ctx)))
+	for {
+		line, err := p.take(ctx)
+		if err != nil {
+			return all(messages, err)
+		}
+		answers := make(chan []error, 1)
+		go func() { answers <- line.deliver(ctx, messages) }()
+		select {
+		case verdicts := <-answers:
+			if verdicts[0] != errNotSent {
+				return verdicts
+			}
+			p.forget(line)
+		case <-ctx.Done():
+			return all(messages, fmt.Errorf("rabbitmq: no confirm: %w", context.Cause(ctx)))
+		}
 	}
 }
 
-// take returns a channel of a connection that takes messages; it waits for one.
-func (p *Publisher) take(ctx context.Context) (*line, *channel, error) {
+// take returns a connection that takes messages, with a slot of it; it waits for one.
+func (p *Publisher) take(ctx context.Context) (*line, error) {
 	for {
 		line, err := p.await(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		ch, err := line.take(ctx)
-		if err == nil {
-			return line, ch, nil
-		}
-		if !errors.Is(err, errGone) {
-			return nil, nil, err
+		if err = line.take(ctx); err != errGone {
+			return line, err
 		}
 		p.forget(line)
 	}
@@ -111,8 +104,24 @@ func all(messages []*message, err error) []error {
 	return verdicts
 }
 
-// deliver publishes everything and then waits for all confirms.
-func (l *line) deliver(ctx context.Context, ch *channel, messages []*message) []error {
+// errNotSent: the connection was gone before anything was written to it.
+var errNotSent = errors.New("rabbitmq: connection lost before the message was sent")
+
+// deliver opens a channel if none is idle, publishes everything and then waits for all confirms. It gives its slot back.
+func (l *line) deliver(ctx context.Context, messages []*message) []error {
+	defer func() { <-l.slots }()
+	ch, err := l.channel()
+	if err != nil {
+		return all(messages, err)
+	}
+	defer l.rest(ch)
+	if ctx.Err() != nil { // its sender has given up
+		return all(messages, context.Cause(ctx))
+	}
+	return l.publish(ctx, ch, messages)
+}
+
+func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []error {
 	confirms := make([]*amqp091.DeferredConfirmation, len(messages))
 	for i, m := range messages {
 		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.publishing)
@@ -126,13 +135,13 @@ func (l *line) deliver(ctx context.Context, ch *channel, messages []*message) []
 			l.awaitConfirm(ctx, ch, confirm)
 		}
 	}
-	returned := ch.takeReturned()
+	returned, unconfirmed := ch.takeReturned(), l.unconfirmed(ch)
 	verdicts := make([]error, len(messages))
 	for i, m := range messages {
 		if why, unroutable := returned[m.publishing.MessageId]; unroutable {
 			verdicts[i] = m.refused(int(why.ReplyCode), "unroutable: no queue is bound for it ("+why.ReplyText+")")
 		} else if confirms[i] == nil || !confirms[i].Acked() {
-			verdicts[i] = l.unconfirmed(ch)
+			verdicts[i] = unconfirmed
 		}
 	}
 	return verdicts
@@ -157,7 +166,7 @@ func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.D
 	case <-timer.C:
 	}
 	if l.awaitOpen(context.Background()) == nil { // a blocked broker reads no Close
-		stop := l.link.guard()
+		stop := l.guard()
 		_ = ch.Close()
 		stop()
 	}
@@ -181,7 +190,8 @@ func (ch *channel) takeReturned() map[string]amqp091.Return {
 	}
 }
 
-// unconfirmed is why a message has no confirm: a nack, the end of the connection, or that of the channel alone.
+// unconfirmed is why messages have no confirm, if some have none: a nack, the end of the connection, or that of the
+// channel alone.
 func (l *line) unconfirmed(ch *channel) error {
 	switch {
 	case !ch.IsClosed():
@@ -189,8 +199,7 @@ func (l *line) unconfirmed(ch *channel) error {
 	case l.link.IsClosed():
 		return errGone
 	}
-	if reason, ok := <-ch.closed; ok && reason != nil {
-		ch.closed <- reason // for the next message of this batch
+	if reason := <-ch.closed; reason != nil {
 		return &undecidedError{reason}
 	}
 	return errGone // we closed it ourselves

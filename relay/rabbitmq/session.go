@@ -55,15 +55,18 @@ func (k *Consumer) Run(ctx context.Context) error {
 func (k *Consumer) drain() error {
 	timer := time.NewTimer(k.cfg.StopTimeout)
 	defer timer.Stop()
-	for taken := range cap(k.slots) {
+	taken := 0
+	defer func() {
+		for range taken {
+			<-k.slots
+		}
+	}()
+	for ; taken < cap(k.slots); taken++ {
 		select {
 		case k.slots <- struct{}{}:
 		case <-timer.C:
 			return fmt.Errorf("rabbitmq: %d functions of queue %s did not return", cap(k.slots)-taken, k.cfg.Queue)
 		}
-	}
-	for range cap(k.slots) {
-		<-k.slots
 	}
 	return nil
 }
@@ -77,6 +80,7 @@ type session struct {
 	closed     chan *amqp091.Error // of the channel
 	cancelled  chan string         // of the consumer
 	broken     chan error          // an acknowledgement could not be sent
+	ending     chan struct{}       // closed when Run takes no more
 
 	works   context.Context // of the functions
 	lose    context.CancelCauseFunc
@@ -89,7 +93,7 @@ func (k *Consumer) session(ctx context.Context) (consumed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s := &session{Consumer: k, link: l, broken: make(chan error, 1)}
+	s := &session{Consumer: k, link: l, broken: make(chan error, 1), ending: make(chan struct{})}
 	s.works, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer s.lose(ErrDeliveryLost)
 	if err := s.subscribe(); err != nil {
@@ -319,13 +323,16 @@ func (s *session) putBack(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		_ = raw.Nack(false, true) // a connection that is lost puts it back as well
+	case <-s.ending:
 	case <-ctx.Done():
+		return // a connection that is lost puts it back as well
 	}
+	_ = raw.Nack(false, true)
 }
 
 // finish ends the consumer in order and waits for its functions, whose acknowledgements still go out.
 func (s *session) finish() {
+	close(s.ending)
 	stop := s.link.guard()
 	_ = s.channel.Cancel(consumerTag, false)
 	stop()

@@ -18,7 +18,7 @@ function show(html) {
     const html = section.outerHTML;
     if (shown.get(section.id) === html || (old?.contains(typed) && typed.tagName === "INPUT")) continue;
     shown.set(section.id, html);
-    old ? old.replaceWith(section) : live.append(section);
+    old?.replaceWith(section);
   }
 }
 

@@ -1,7 +1,9 @@
 -- Ends leases: removes each entry, or makes it due again. An entry that no longer carries the token it was
--- claimed with belongs to somebody else: it is not removed and not put off, only pulled in.
+-- claimed with belongs to somebody else: it is not removed and not put off, only pulled in. One that is not here has
+-- ended, unless the type is lost: then it is put here, for whoever rebuilds may have read it as it was before.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
+--         and 'whole ' + the key, while nothing that was announced since has been lost
 -- ARGV[1] entry id   ARGV[2] token   ARGV[3] time until due again, ms, 0: now, -1: remove   … in triples
 -- Returns how many entries still carried their token: none under a key that holds something else.
 
@@ -10,6 +12,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
 local settled = 0
 local touched, place = {}, {} -- ids, and where each is now; an id may come twice
+local whole -- as ZSCORE answers, once it is asked
 
 for i = 1, #ARGV, 3 do
   local id, token, wait = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -22,7 +25,11 @@ for i = 1, #ARGV, 3 do
     end
     was = tonumber(was)
   end
-  if was and (was == token or wait >= 0 and was > due) then
+  if not was and wait >= 0 and whole == nil then
+    whole = redis.call('ZSCORE', KEYS[1], 'whole ' .. KEYS[1])
+  end
+  local forgotten = not was and wait >= 0 and not whole
+  if forgotten or was and (was == token or wait >= 0 and was > due) then
     if place[id] == nil then
       touched[#touched + 1] = id
     end

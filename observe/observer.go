@@ -1,9 +1,9 @@
-package compensator
+package observe
 
 import (
 	"time"
 
-	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Observer is told what happens, for metrics and traces. Any field may be nil. The functions are called
@@ -40,8 +40,8 @@ type Observer struct {
 	EntryMissing func(MissingEvent)
 
 	// HistoryLost comes once when the database has gone back, and nothing is started and recorded here any more; see
-	// ErrHistoryLost.
-	HistoryLost func(*LossError)
+	// processlog.ErrHistoryLost.
+	HistoryLost func(*processlog.LossError)
 
 	// Reconciled comes after each round, and when types were rebuilt by themselves, with what the queue did not know
 	// or could not say.
@@ -50,7 +50,7 @@ type Observer struct {
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
-	ID           EntryID
+	ID           processlog.ID
 	BusinessType string
 	Attempt      int
 	Compensation bool
@@ -61,16 +61,16 @@ type AttemptEvent struct {
 
 // SettledEvent describes a stored outcome.
 type SettledEvent struct {
-	ID           EntryID
+	ID           processlog.ID
 	BusinessType string
-	State        State
-	EndedBy      EndedBy
+	State        processlog.State
+	EndedBy      processlog.EndedBy
 	Attempt      int
 }
 
 // MissingEvent describes an entry that is not there.
 type MissingEvent struct {
-	ID           EntryID // zero after a bulk Record on MySQL
+	ID           processlog.ID // zero after a bulk Record on MySQL
 	BusinessType string
 	IdempotentID string
 	LikelyCause  string
@@ -83,31 +83,4 @@ type ReconciledEvent struct {
 	Rebuilt      bool     // the queue had lost its memory: everything within the horizon was announced
 	RebuiltTypes []string // the queue had lost entries of these types alone: the same, of them; each type's first time counts
 	UnknownTypes []string // types with overdue entries that this process has no handler for
-}
-
-// forEngine makes the engine's of it.
-func (o Observer) forEngine() engine.Observer {
-	told := engine.Observer{QueueDown: o.QueueDown, QueueUp: o.QueueUp, HistoryLost: o.HistoryLost}
-	if o.AttemptStarted != nil {
-		told.AttemptStarted = func(e engine.AttemptEvent) { o.AttemptStarted(AttemptEvent(e)) }
-	}
-	if o.AttemptEnded != nil {
-		told.AttemptEnded = func(e engine.AttemptEvent) { o.AttemptEnded(AttemptEvent(e)) }
-	}
-	if o.Settled != nil {
-		told.Settled = func(e engine.SettledEvent) { o.Settled(SettledEvent(e)) }
-	}
-	if o.OutcomeDropped != nil {
-		told.OutcomeDropped = func(e engine.SettledEvent) { o.OutcomeDropped(SettledEvent(e)) }
-	}
-	if o.Stuck != nil {
-		told.Stuck = func(e engine.AttemptEvent) { o.Stuck(AttemptEvent(e)) }
-	}
-	if o.EntryMissing != nil {
-		told.EntryMissing = func(e engine.MissingEvent) { o.EntryMissing(MissingEvent(e)) }
-	}
-	if o.Reconciled != nil {
-		told.Reconciled = func(e engine.ReconciledEvent) { o.Reconciled(ReconciledEvent(e)) }
-	}
-	return told
 }

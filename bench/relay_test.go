@@ -1,0 +1,28 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestRelay measures messages a second into a durable queue, with confirms, and what kills double.
+func TestRelay(t *testing.T) {
+	n := func(full int) int { return max(200, int(float64(full)**size)) }
+	a := newArena(t)
+	p := a.newPost()
+	var rows []row
+	for _, batch := range []int{1, relayBatch} {
+		rows = append(rows, p.relayed(n(50_000), batch).hold(a, *pairs))
+	}
+	fmt.Print("\n", table(rows), "\n", doubledHead, "\n")
+	var kills []doubled
+	for _, batch := range []int{1, relayBatch} {
+		d := p.doubled(n(50_000), 10, batch)
+		kills = append(kills, d)
+		fmt.Println(d)
+		if d.Lost > 0 {
+			t.Errorf("%d messages were lost", d.Lost)
+		}
+	}
+	a.must(save("../build/relay.json", map[string]any{"relayed": rows, "killed": kills}))
+}

@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// midwayStream is the stream of what stops instances midway: the other seeds stay the lives they were. It is the first of its
+// kind that leaves all seeds kept until then alone.
+const midwayStream = 46
+
+// drawMidway draws whether instances are told to stop while they run a batch, which breaks then, and what batches are made
+// of. By themselves the two hardly ever meet: few claims bring several of one type, for a moment, and few batches break.
+func (w *world) drawMidway() {
+	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
+	p := &w.plan
+	if p.calm || rng.IntN(8) > 0 {
+		return
+	}
+	w.apart.midway = true
+	p.types.Concurrency, p.types.BatchSize = max(2, p.types.Concurrency), max(2, p.types.BatchSize)
+	for i := range 1 + rng.IntN(3) {
+		o := order{at: time.Duration(rng.Int64N(int64(p.chaos * 7 / 10))), whom: rng.IntN(8), way: way(rng.IntN(int(ways)))}
+		for j := range 2 + rng.IntN(4) {
+			key := fmt.Sprintf("m%d.%d", i, j)
+			o.entries = append(o.entries, compensator.NewEntry{BusinessType: batchType, Content: strconv.AppendQuote(nil, key),
+				Options: compensator.Options{IdempotentID: key}})
+		}
+		p.orders = append(p.orders, o)
+	}
+	p.ordered, p.untold = inHowMany(p.orders)
+}
+
+// midway is what a batch does, which is what its first entry's attempt b is to do, unless it is one to be stopped midway: that
+// has its instance told to stop, goes on beyond that, and breaks.
+func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
+	w := n.w
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(e.IdempotentID))
+	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), midwayStream<<32|uint64(start)))
+	if !w.apart.midway || w.healed.Load() || b.kills || b.jams || rng.IntN(2) == 0 {
+		return b
+	}
+	stop := time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
+	w.asWorld(func() { w.schedule(event{at: time.Now().Add(stop), fault: stoppedMidway, whom: n.number}) })
+	b.took = stop + 1 + time.Duration(rng.Int64N(int64(w.plan.config.StopTimeout)))
+	switch rng.IntN(3) {
+	case 0: // it answers too late, unless Run has lost its patience before
+		b.took, b.deaf = 2*w.plan.types.Timeout, false
+	case 1:
+		b.manner = panicked
+	case 2: // of a batch, an answer of the wrong length
+		b.manner = goexited
+	}
+	return b
+}
+
+// stopMidway stops the instance with a number in order, if it lives, and starts another one.
+func (w *world) stopMidway(number int) {
+	for _, n := range w.living() {
+		if n.number == number {
+			w.retire(n)
+			w.launch(true)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// patience is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+const testPatience = 4 * time.Minute
+
+// broker is a broker as a test sees it: by bare amqp091.
+type broker struct {
+	*testservers.RabbitMQServer
+	t *testing.T
+}
+
+func sharedBroker(t *testing.T) broker {
+	return broker{RabbitMQServer: testservers.SharedRabbitMQ(t), t: t}
+}
+
+func ownBroker(t *testing.T, settings ...string) broker {
+	return broker{RabbitMQServer: testservers.NewRabbitMQ(t, settings...), t: t}
+}
+
+// channel is open until the test ends.
+func (b broker) channel() *amqp091.Channel {
+	b.t.Helper()
+	conn, err := amqp091.Dial(b.URL())
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	require.NoError(b.t, err)
+	return ch
+}
+
+// queue declares a durable queue, which goes with the test.
+func (b broker) queue(args amqp091.Table) string {
+	b.t.Helper()
+	name := b.Name()
+	conn, err := amqp091.Dial(b.URL())
+	require.NoError(b.t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	require.NoError(b.t, err)
+	_, err = ch.QueueDeclare(name, true, false, false, false, args)
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { b.deleteQueue(name) })
+	return name
+}
+
+// keepDeclared has what was declared written to disk. RabbitMQ answers a declaration before that: killed within the next
+// moments it has forgotten the durable queue, and with it every message it has confirmed.
+func (b broker) keepDeclared() { b.Control(b.t, "eval", "mnesia:sync_log().") }
+
+func (b broker) deleteQueue(name string) {
+	conn, err := amqp091.Dial(b.URL())
+	if err != nil {
+		return // gone, with its broker
+	}
+	defer conn.Close()
+	if ch, err := conn.Channel(); err == nil {
+		_, _ = ch.QueueDelete(name, false, false, false)
+	}
+}
+
+// messages takes all there is from a queue.
+func (b broker) messages(queue string) []amqp091.Delivery {
+	b.t.Helper()
+	conn, err := amqp091.Dial(b.URL())
+	require.NoError(b.t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	require.NoError(b.t, err)
+	var all []amqp091.Delivery
+	for {
+		d, ok, err := ch.Get(queue, true)
+		require.NoError(b.t, err)
+		if !ok {
+			return all
+		}
+		all = append(all, d)
+	}
+}
+
+// ids counts the messages of a queue by id, and empties it.
+func (b broker) ids(queue string) map[string]int {
+	b.t.Helper()
+	ids := make(map[string]int)
+	for _, d := range b.messages(queue) {
+		ids[d.MessageId]++
+	}
+	return ids
+}
+
+// depth is how many messages are ready in a queue.
+func (b broker) depth(queue string) int {
+	b.t.Helper()
+	conn, err := amqp091.Dial(b.URL())
+	require.NoError(b.t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	require.NoError(b.t, err)
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	require.NoError(b.t, err)
+	return q.Messages
+}
+
+// publish sends messages with confirms, by bare amqp091.
+func (b broker) publish(queue string, messages ...amqp091.Publishing) {
+	b.t.Helper()
+	conn, err := amqp091.Dial(b.URL())
+	require.NoError(b.t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	require.NoError(b.t, err)
+	require.NoError(b.t, ch.Confirm(false))
+	var confirms []*amqp091.DeferredConfirmation
+	for _, m := range messages {
+		m.DeliveryMode = amqp091.Persistent
+		confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, m)
+		require.NoError(b.t, err)
+		confirms = append(confirms, confirm)
+	}
+	for _, confirm := range confirms {
+		require.True(b.t, confirm.Wait())
+	}
+}
+
+// numbered are n messages with ids of their own.
+func numbered(n int) []amqp091.Publishing {
+	messages := make([]amqp091.Publishing, n)
+	for i := range messages {
+		messages[i] = amqp091.Publishing{MessageId: fmt.Sprint("m", i), Body: []byte(fmt.Sprint(i))}
+	}
+	return messages
+}
+
+// proxied is a proxy to the broker, and the URL by way of it.
+func (b broker) proxied() (*faultproxy.TCP, string) {
+	b.t.Helper()
+	proxy, err := faultproxy.NewTCP(b.Addr())
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = proxy.Close() })
+	return proxy, b.URLAt(proxy.Addr())
+}
+
+// quiet logs to nobody.
+var quiet = slog.New(slog.DiscardHandler)
+
+func open(t *testing.T, cfg Config) *Publisher {
+	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = quiet
+	}
+	p, err := Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+func eventually(t *testing.T, check func() bool, what string, args ...any) {
+	t.Helper()
+	require.Eventually(t, check, testPatience, 20*time.Millisecond, fmt.Sprintf(what, args...))
+}
+
+// relay is a type whose entries go to a queue by the default exchange, one by one or in batches.
+func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
+	t.Helper()
+	register := Handle[harness.Order]
+	if batch {
+		register = HandleBatch[harness.Order]
+	}
+	orders, err := register(c, "order_message", p, route, cfg)
+	require.NoError(t, err)
+	return orders
+}
+
+// each runs a test for single messages and for batches.
+func each(t *testing.T, test func(t *testing.T, batch bool)) {
+	for name, batch := range map[string]bool{"single": false, "batch": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, batch)
+		})
+	}
+}

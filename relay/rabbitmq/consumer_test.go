@@ -1,0 +1,491 @@
+package rabbitmq
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+var errTest = errors.New("no luck")
+
+// called counts a function's calls by message id.
+type called struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (k *called) add(d *Delivery) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.n == nil {
+		k.n = make(map[string]int)
+	}
+	k.n[d.MessageID]++
+	return k.n[d.MessageID]
+}
+
+func (k *called) all() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.n)
+}
+
+func (k *called) ids() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.n)
+}
+
+func consumer(t *testing.T, c *compensator.Compensator, work Work, cfg ConsumerConfig) *Consumer {
+	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = quiet
+	}
+	if cfg.Type.Retry == nil {
+		cfg.Type.Retry = compensator.Fixed(100 * time.Millisecond)
+	}
+	k, err := Consume(c, "order_received", work, cfg)
+	require.NoError(t, err)
+	return k
+}
+
+// consume runs k until the test ends, or the returned function is called.
+func consume(t *testing.T, k *Consumer) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- k.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-result
+	})
+	t.Cleanup(func() { assert.NoError(t, stop()) })
+	return stop
+}
+
+func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Propagator = traced{}
+	c := w.New(cfg)
+	var calls called
+	var mu sync.Mutex
+	var seen []*Delivery
+	k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
+		assert.Equal(t, "00-trace", ctx.Value(traceKey{}))
+		mu.Lock()
+		seen = append(seen, d)
+		mu.Unlock()
+		switch n := calls.add(d); {
+		case n == 1 && d.Key == queue && len(d.Body) > 20:
+			panic("a bug")
+		case n == 2:
+			return errTest
+		}
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, Propagator: traced{}})
+	body := []byte("raw \x00\xff not JSON, and longer")
+	b.publish(queue, amqp091.Publishing{
+		MessageId: "fails", Type: "t", ContentType: "c", ContentEncoding: "e", CorrelationId: "co", ReplyTo: "re", AppId: "app",
+		Timestamp: time.Unix(1700000000, 0), Body: body, Headers: amqp091.Table{
+			"traceparent": "00-trace", "i": int32(7), "big": int64(1) << 60, "f": 1.5, "b": true, "bytes": []byte("x"), "nil": nil,
+			"t": time.Unix(1700000000, 0), "l": []any{int8(1), "a"}, "table": amqp091.Table{"x": byte(1)}},
+	}, amqp091.Publishing{MessageId: "works", Headers: amqp091.Table{"traceparent": "00-trace"}})
+	stop := consume(t, k)
+	eventually(t, func() bool { return calls.ids() == 2 && w.Count("common_process_log") == 1 }, "the failed one is recorded")
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "the queue is empty")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue), "both were acknowledged")
+	w.Run(c) // from here on the log works on it
+	w.WaitAllEnded()
+	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
+
+	e, err := c.Get(t.Context(), compensator.IdempotentID(k.IdempotentID(&Delivery{Queue: queue, MessageID: "fails"})))
+	require.NoError(t, err)
+	assert.Equal(t, compensator.Succeeded, e.State)
+	d, err := DeliveryOf(e)
+	require.NoError(t, err)
+	assert.Equal(t, body, d.Body)
+	assert.Equal(t, e, d.Entry)
+	var first, last *Delivery
+	for _, d := range seen {
+		if d.MessageID == "fails" {
+			if first == nil {
+				first = d
+			}
+			last = d
+		}
+	}
+	require.Nil(t, first.Entry)
+	require.NotNil(t, last.Entry)
+	last.Entry, d.Entry = nil, nil
+	assert.Equal(t, first, last, "it looks the same from the queue and from the log")
+	assert.Equal(t, first, d)
+	assert.Equal(t, map[string]any{
+		"traceparent": "00-trace", "i": int64(7), "big": int64(1) << 60, "f": 1.5, "b": true, "bytes": "x", "nil": nil,
+		"t": "2023-11-14T22:13:20Z", "l": []any{int64(1), "a"}, "table": map[string]any{"x": int64(1)}}, d.Headers)
+}
+
+// TestMessageThatComesAgainGoesIntoTheLogOnce: its first consumer died with it, or an acknowledgement was lost.
+func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
+		calls.add(d)
+		assert.NotNil(t, d.Entry, "worked on from the log alone")
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue})
+	b.publish(queue, numbered(20)...)
+	again := func() { // somebody takes them all and dies
+		conn, err := amqp091.Dial(b.URL())
+		require.NoError(t, err)
+		ch, err := conn.Channel()
+		require.NoError(t, err)
+		eventually(t, func() bool { _, ok, err := ch.Get(queue, false); return err == nil && !ok }, "all are taken")
+		require.NoError(t, conn.Close())
+		eventually(t, func() bool { return b.depth(queue) == 20 }, "they are back")
+	}
+	again()
+	proxy, url := b.proxied() // a second consumer, whose acknowledgements are lost
+	lossy, err := Consume(w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{URL: url, Queue: queue, Logger: quiet})
+	require.NoError(t, err)
+	w.Exec("RENAME TABLE common_process_log TO hidden")
+	stop := consume(t, lossy)
+	eventually(t, func() bool { return lossy.Err() == nil && b.depth(queue) == 0 }, "it has them all")
+	proxy.Refuse()
+	w.Exec("RENAME TABLE hidden TO common_process_log")
+	require.NoError(t, stop())
+	eventually(t, func() bool { return b.depth(queue) == 20 }, "they are back again")
+
+	w.Run(c)
+	stop = consume(t, k)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 20 }, "the log has done them")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue))
+	assert.Equal(t, 20, calls.ids())
+	assert.Equal(t, 20, w.Count("common_process_log"), "each once")
+
+	b.publish(queue, numbered(20)...) // the same ids: recorded, and done
+	again()
+	stop = consume(t, k)
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "they are acknowledged")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue))
+	assert.Equal(t, 20, w.Count("common_process_log"))
+	for id, times := range calls.all() {
+		assert.Equal(t, 1, times, id)
+	}
+}
+
+func TestPoisonIsParkedWithItsContentAndBlocksNobody(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	var mended sync.Once
+	good := make(chan struct{})
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
+		calls.add(d)
+		if d.MessageID != "" {
+			return nil
+		}
+		select {
+		case <-good:
+			assert.Equal(t, "{half", string(d.Body))
+			return nil
+		default:
+			return compensator.Permanent(errors.New("cannot be decoded"))
+		}
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 1})
+	w.Run(c)
+	consume(t, k)
+	b.publish(queue, amqp091.Publishing{Body: []byte("{half")})
+	b.publish(queue, numbered(5)...)
+	eventually(t, func() bool { return calls.ids() == 6 }, "the others are worked on")
+	w.WaitAllEnded()
+	page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "order_received"})
+	require.NoError(t, err)
+	require.Len(t, page.Entries, 1)
+	parked := &page.Entries[0]
+	assert.Equal(t, compensator.EndedByPermanent, parked.EndedBy)
+	assert.Contains(t, parked.LastError, "cannot be decoded")
+	d, err := DeliveryOf(parked)
+	require.NoError(t, err)
+	assert.Equal(t, "{half", string(d.Body))
+	assert.Equal(t, 1, calls.all()[""], "nobody has worked on it again")
+
+	mended.Do(func() { close(good) })
+	require.NoError(t, c.Requeue(t.Context(), parked.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "mended"}}))
+	w.WaitState(parked.ID, compensator.Succeeded)
+	assert.Equal(t, 2, calls.all()[""])
+}
+
+func TestParkedByHandWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	k := consumer(t, c, func(context.Context, *Delivery) error { return nil }, ConsumerConfig{URL: b.URL(), Queue: "orders"})
+	d := &Delivery{Queue: "orders", MessageID: "m1", Body: []byte("x")}
+	require.NoError(t, k.Park(t.Context(), d, errTest))
+	require.NoError(t, k.Park(t.Context(), d, errors.New("again")), "what is recorded is left as it is")
+	assert.Empty(t, d.Parked, "the caller's message is the caller's")
+	w.Run(c)
+	e, err := c.Get(t.Context(), compensator.IdempotentID(k.IdempotentID(d)))
+	require.NoError(t, err)
+	w.WaitState(e.ID, compensator.Dead)
+	e, err = c.Get(t.Context(), e.ID)
+	require.NoError(t, err)
+	assert.Equal(t, errTest.Error(), e.LastError)
+}
+
+func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
+		begun <- struct{}{}
+		<-release
+		assert.NoError(t, ctx.Err())
+		if d.MessageID == "m0" {
+			return errTest // recorded, although Run is ending
+		}
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 4})
+	b.publish(queue, numbered(10)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- k.Run(ctx) }()
+	for range 4 {
+		<-begun
+	}
+	assert.ErrorIs(t, k.Run(t.Context()), compensator.ErrRunning)
+	cancel()
+	select {
+	case err := <-result:
+		t.Fatalf("Run returned %v with functions under way", err)
+	case <-time.After(300 * time.Millisecond): // time to do wrong; none is needed to do right
+	}
+	close(release)
+	require.NoError(t, <-result)
+	assert.Equal(t, 6, b.depth(queue), "the rest is where it was")
+	assert.Equal(t, 1, w.Count("common_process_log"))
+}
+
+func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	k := consumer(t, w.New(w.Quick()), func(ctx context.Context, d *Delivery) error {
+		once.Do(func() { close(begun) })
+		<-ctx.Done()
+		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrStopping)
+		<-release
+		return ctx.Err()
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, StopTimeout: 100 * time.Millisecond})
+	b.publish(queue, numbered(1)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- k.Run(ctx) }()
+	<-begun
+	cancel()
+	assert.ErrorContains(t, <-result, "1 functions of queue "+queue)
+	close(release)
+	eventually(t, func() bool { return len(k.slots) == 0 }, "it returns at last")
+	eventually(t, func() bool { return b.depth(queue) == 1 }, "what was not done is back")
+	assert.Zero(t, w.Count("common_process_log"), "being stopped is no failure")
+}
+
+// TestConsumerComesBackAfterEveryWayOfBeingLost: each ends the consumer in its own way; messages sent afterwards arrive.
+func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	proxy, url := b.proxied()
+	queue := b.Name()
+	var calls called
+	declare := func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, nil)
+		return err
+	}
+	var lose sync.Mutex
+	var lost func(ch *amqp091.Channel) error
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{
+		URL: url, AMQP: amqp091.Config{Heartbeat: 2 * time.Second}, Queue: queue, Declare: func(ch *amqp091.Channel) error {
+			lose.Lock()
+			defer lose.Unlock()
+			if lost != nil {
+				return lost(ch)
+			}
+			return declare(ch)
+		}})
+	w.Run(c)
+	consume(t, k)
+	t.Cleanup(func() { b.deleteQueue(queue) })
+	n := 0
+	works := func(after string) {
+		t.Helper()
+		eventually(t, func() bool { return k.Err() == nil }, "it consumes after: %s", after)
+		require.NoError(t, declare(b.channel()))
+		n++
+		b.publish(queue, amqp091.Publishing{MessageId: fmt.Sprint("m", n)})
+		eventually(t, func() bool { return calls.ids() == n }, "messages arrive after: %s", after)
+	}
+	works("the start")
+	proxy.Cut()
+	works("a cut connection")
+	_, err := b.channel().QueueDelete(queue, false, false, false)
+	require.NoError(t, err)
+	works("a deleted queue")
+	proxy.SwallowReplies()
+	eventually(t, func() bool { return k.Err() != nil }, "silence is noticed")
+	proxy.Heal()
+	works("silence")
+	lose.Lock()
+	lost = func(*amqp091.Channel) error { return errTest }
+	lose.Unlock()
+	proxy.Cut()
+	eventually(t, func() bool { return errors.Is(k.Err(), errTest) }, "a failed declaration is told")
+	lose.Lock()
+	lost = nil
+	lose.Unlock()
+	works("a failed declaration")
+}
+
+// TestFunctionIsToldThatItsMessageIsLost: whoever works on a message that is not his any more should stop.
+func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	proxy, url := b.proxied()
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
+		if d.Entry != nil {
+			return nil
+		}
+		close(begun)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return ctx.Err()
+	}, ConsumerConfig{URL: url, Queue: queue})
+	w.Run(c)
+	consume(t, k)
+	b.publish(queue, numbered(1)...)
+	<-begun
+	proxy.Cut()
+	assert.ErrorIs(t, <-cause, ErrDeliveryLost)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1 AND process_count=0") == 1 }, "it comes again, and goes into the log")
+}
+
+func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	lines := make(harness.Log, 1000)
+	k := consumer(t, c, func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	w.Exec("RENAME TABLE common_process_log TO hidden")
+	stop := consume(t, k)
+	b.publish(queue, numbered(3)...)
+	lines.Contains(w, "held until it can be recorded")
+	w.Exec("RENAME TABLE hidden TO common_process_log")
+	w.Eventually(func() bool { return w.Count("common_process_log") == 3 }, "they are recorded")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue), "and acknowledged")
+}
+
+// TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay: it is larger than an entry may be.
+func TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.MaxContent = 1000
+	c := w.New(cfg)
+	lines := make(harness.Log, 1000)
+	var calls called
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
+		calls.add(d)
+		if d.MessageID == "large" {
+			return errTest
+		}
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 2, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	b.publish(queue, amqp091.Publishing{MessageId: "large", Body: bytes.Repeat([]byte("x"), 2000)})
+	stop := consume(t, k)
+	b.publish(queue, numbered(5)...)
+	lines.Contains(w, "cannot be recorded", "large", "content")
+	eventually(t, func() bool { return calls.ids() == 6 }, "the others are worked on")
+	require.NoError(t, stop())
+	ids := b.ids(queue)
+	assert.Equal(t, map[string]int{"large": 1}, ids)
+}
+
+// TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer: what the function did not do, the log does.
+func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
+	t.Parallel()
+	b := ownBroker(t)
+	queue := b.queue(nil)
+	b.keepDeclared()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	n := *messages / 2
+	var calls, done called
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
+		if calls.add(d) == 1 && len(d.Body) > 0 && d.Body[len(d.Body)-1] == '7' {
+			return errTest
+		}
+		done.add(d)
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue})
+	w.Run(c)
+	stop := consume(t, k)
+	b.publish(queue, numbered(n/2)...)
+	eventually(t, func() bool { return calls.ids() >= n/10 }, "it works")
+	b.Kill()
+	b.Restart(t)
+	b.publish(queue, numbered(n)[n/2:]...)
+	eventually(t, func() bool { return calls.ids() >= n*6/10 }, "it works again")
+	b.Kill()
+	b.Restart(t)
+	eventually(t, func() bool { return done.ids() == n }, "every message is done: %d of %d", done.ids(), n)
+	w.WaitAllEnded()
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "the queue is empty")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue), "and everything is acknowledged")
+	assert.Equal(t, w.Count("common_process_log"), w.Count("common_process_log WHERE state=1"))
+}

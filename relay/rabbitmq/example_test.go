@@ -1,0 +1,79 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/relay/rabbitmq"
+)
+
+var db *sql.DB // opened on compensator.Connector
+
+type User struct {
+	ID      string `json:"id"`
+	Version string `json:"version"`
+}
+
+// A message that is true exactly if the transaction commits.
+func ExampleHandleBatch() {
+	ctx := context.Background()
+	c, err := compensator.New(ctx, compensator.Config{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	publisher, err := rabbitmq.Open(rabbitmq.Config{URL: "amqp://user:password@broker/"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer publisher.Close() // after Run has returned
+	users, err := rabbitmq.HandleBatch[User](c, "user_message", publisher, rabbitmq.To("users", "user.changed"), compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return
+		}
+		defer tx.Rollback()
+		user := User{ID: "42", Version: "7"}
+		// … change the user in tx, and then:
+		if _, err := users.Record(ctx, tx, user, compensator.Options{IdempotentID: "user-" + user.ID + "-" + user.Version}); err != nil {
+			return
+		}
+		_ = tx.Commit()
+	}()
+	if err := c.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A queue whose failed messages are tried again by the log, and blocked by none.
+func ExampleConsume() {
+	ctx := context.Background()
+	c, err := compensator.New(ctx, compensator.Config{DB: db})
+	if err != nil {
+		log.Fatal(err)
+	}
+	consumer, err := rabbitmq.Consume(c, "user_received", func(ctx context.Context, d *rabbitmq.Delivery) error {
+		var user User
+		if err := json.Unmarshal(d.Body, &user); err != nil {
+			return compensator.Permanent(err) // parked, for a person
+		}
+		if user.ID == "" {
+			return errors.New("try again later")
+		}
+		return nil
+	}, rabbitmq.ConsumerConfig{URL: "amqp://user:password@broker/", Queue: "users", Type: compensator.TypeConfig{MaxProcessCount: 5}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = c.Run(ctx) }()
+	if err := consumer.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}

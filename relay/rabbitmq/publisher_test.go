@@ -1,0 +1,372 @@
+package rabbitmq
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// traced is a Propagator that carries one value.
+type traced struct{}
+
+type traceKey struct{}
+
+func (traced) Inject(ctx context.Context) map[string]string {
+	if trace, ok := ctx.Value(traceKey{}).(string); ok {
+		return map[string]string{"traceparent": trace}
+	}
+	return nil
+}
+
+func (traced) Extract(ctx context.Context, headers map[string]string) context.Context {
+	return context.WithValue(ctx, traceKey{}, headers["traceparent"])
+}
+
+func TestMessageIsItsEntry(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Propagator = traced{}
+	c := w.New(cfg)
+	p := open(t, Config{URL: b.URL()})
+	orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) {
+		return Destination{Key: queue, Headers: amqp091.Table{"shop": int64(7), "tenant": "the route's", KeyHeader: "forged"}, ContentType: "application/vnd.order+json"}, nil
+	}, false, compensator.TypeConfig{})
+	w.Run(c)
+	ctx := context.WithValue(t.Context(), traceKey{}, "00-trace-01")
+	var id compensator.EntryID
+	require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		receipt, err := orders.Record(ctx, tx, harness.Order{Number: 3, Note: "<ä>"}, compensator.Options{
+			IdempotentID: "order-3", Headers: map[string]string{"tenant": "the entry's", "color": "red"}})
+		if err == nil {
+			id = receipt.ID()
+		}
+		return err
+	}))
+	w.WaitState(id, compensator.Succeeded)
+	e, err := c.Get(t.Context(), id)
+	require.NoError(t, err)
+	first := b.messages(queue)
+	require.Len(t, first, 1)
+	got := first[0]
+	assert.Equal(t, "order-3", got.MessageId)
+	assert.Equal(t, "order_message", got.Type)
+	assert.Equal(t, "application/vnd.order+json", got.ContentType)
+	assert.Equal(t, e.Content, got.Body)
+	assert.Equal(t, amqp091.Persistent, got.DeliveryMode)
+	assert.Equal(t, e.CreatedAt.Truncate(time.Second), got.Timestamp.UTC())
+	assert.Equal(t, amqp091.Table{"shop": int64(7), "tenant": "the route's", "color": "red", "traceparent": "00-trace-01", KeyHeader: e.Key()}, got.Headers)
+
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "once more"}}))
+	eventually(t, func() bool { return b.depth(queue) == 1 }, "the message comes again")
+	again := b.messages(queue)[0]
+	assert.Equal(t, "order-3", again.MessageId, "a requeue keeps the message id")
+	assert.NotEqual(t, got.Headers[KeyHeader], again.Headers[KeyHeader], "and changes the key")
+}
+
+func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), true, compensator.TypeConfig{})
+	w.Run(c)
+	w.Put(orders, 1, compensator.Options{IdempotentID: strings.Repeat("é", 127) + "e"})
+	w.Put(orders, 2, compensator.Options{IdempotentID: strings.Repeat("é", 128)})
+	w.WaitAllEnded()
+	ids := b.ids(queue)
+	assert.Equal(t, 1, ids[strings.Repeat("é", 127)+"e"], "255 bytes fit")
+	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotentID: strings.Repeat("é", 128)})], "256 are hashed")
+	assert.Len(t, ids, 2)
+	for id := range ids {
+		assert.NotEmpty(t, id)
+	}
+}
+
+// TestRefusedMessageWaitsForAPerson: trying again would change nothing, and the reason says where it was to go.
+func TestRefusedMessageWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	b := ownBroker(t, "max_message_size = 5000")
+	queue := b.queue(nil)
+	require.NoError(t, b.channel().ExchangeDeclare("forbidden", "fanout", true, false, false, false, nil))
+	b.Control(t, "add_user", "clerk", "secret")
+	b.Control(t, "set_permissions", "-p", "/", "clerk", "", "^(amq\\.default|"+queue+"|nowhere)$", "")
+	url := strings.Replace(b.URL(), "guest:guest", "clerk:secret", 1)
+	each(t, func(t *testing.T, batch bool) {
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		to := map[string]Destination{
+			"unroutable":     {Key: "no such queue"},
+			"no exchange":    {Exchange: "nowhere", Key: "k"},
+			"access refused": {Exchange: "forbidden", Key: "k2"},
+			"long key":       {Key: strings.Repeat("k", 256)},
+			"bad header":     {Key: queue, Headers: amqp091.Table{"x": struct{}{}}},
+			"huge headers":   {Key: queue, Headers: amqp091.Table{"x": strings.Repeat("x", 70_000)}},
+			"too large":      {Key: queue}, "good": {Key: queue},
+		}
+		route := func(e *compensator.Entry) (Destination, error) { return to[e.BusinessID], nil }
+		orders := relay(t, c, open(t, Config{URL: url}), route, batch, compensator.TypeConfig{})
+		ids := make(map[string]compensator.EntryID)
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			for name := range to {
+				note := ""
+				if name == "too large" {
+					note = strings.Repeat("x", 6000)
+				}
+				receipt, err := orders.Record(t.Context(), tx, harness.Order{Note: note}, compensator.Options{BusinessID: name})
+				require.NoError(t, err)
+				ids[name] = receipt.ID()
+			}
+		})
+		w.Run(c)
+		w.WaitAllEnded()
+		for name, words := range map[string][]string{
+			"unroutable":     {"the default exchange", `"no such queue"`, "unroutable"},
+			"no exchange":    {`"nowhere"`, `key "k"`, "no exchange"},
+			"access refused": {`"forbidden"`, `key "k2"`, "refused for user 'clerk'"},
+			"long key":       {"Key: 256 bytes, at most 255"},
+			"bad header":     {queue, "Headers"},
+			"huge headers":   {queue, "Headers", "at most 65536"},
+			"too large":      {queue, "larger than configured max size 5000"},
+		} {
+			e, err := c.Get(t.Context(), ids[name])
+			require.NoError(t, err)
+			assert.Equal(t, compensator.Dead, e.State, name)
+			assert.Equal(t, compensator.EndedByPermanent, e.EndedBy, name)
+			for _, word := range words {
+				assert.Contains(t, e.LastError, word, name)
+			}
+		}
+		assert.Equal(t, compensator.Succeeded, w.State(ids["good"]), "the others' neighbour")
+		assert.NotZero(t, broker{RabbitMQServer: b.RabbitMQServer, t: t}.depth(queue))
+	})
+}
+
+func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue, exchange := b.queue(nil), b.Name()
+	declare := func() {
+		ch := b.channel()
+		require.NoError(t, ch.ExchangeDeclare(exchange, "fanout", true, false, false, false, nil))
+		require.NoError(t, ch.QueueBind(queue, "", exchange, false, nil))
+	}
+	declare()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders := relay(t, c, open(t, Config{URL: b.URL()}), To(exchange, "some.key"), false, compensator.TypeConfig{})
+	w.Run(c)
+	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
+	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
+	id := w.Put(orders, 2, compensator.Options{IdempotentID: "second"})
+	w.WaitState(id, compensator.Dead)
+	e, err := c.Get(t.Context(), id)
+	require.NoError(t, err)
+	assert.Contains(t, e.LastError, exchange)
+	assert.Contains(t, e.LastError, "some.key")
+	declare()
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "it is back"}}))
+	w.WaitState(id, compensator.Succeeded)
+	assert.Equal(t, 1, b.ids(queue)["second"])
+	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
+}
+
+func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	each(t, func(t *testing.T, batch bool) {
+		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+		full := amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		queue := b.queue(full)
+		orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		counting := open(t, Config{URL: b.URL(), CountUnavailable: true})
+		counted, err := Handle[harness.Order](c, "counted", counting, To("", queue), compensator.TypeConfig{MaxProcessCount: 1})
+		require.NoError(t, err)
+		b.publish(queue, numbered(1)...)
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{IdempotentID: "waits"})
+		w.Eventually(func() bool {
+			e, err := c.Get(t.Context(), id)
+			return err == nil && strings.Contains(e.LastError, "nack")
+		}, "the nack is told")
+		dead := w.Put(counted, 1, compensator.Options{})
+		w.WaitState(dead, compensator.Dead)
+		assert.Equal(t, compensator.Pending, w.State(id), "it has spent its only attempt")
+		assert.Len(t, b.messages(queue), 1)
+		w.WaitState(id, compensator.Succeeded)
+		assert.Equal(t, map[string]int{"waits": 1}, b.ids(queue))
+	})
+}
+
+func TestWrongCredentialsLeaveEntriesWaiting(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	p := open(t, Config{URL: strings.Replace(b.URL(), "guest:guest", "guest:wrong", 1), Timeout: 500 * time.Millisecond})
+	orders := relay(t, c, p, To("", "any"), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	eventually(t, func() bool { return p.Err() != nil && strings.Contains(p.Err().Error(), "username or password") }, "the Publisher says why")
+	assert.NotContains(t, p.Err().Error(), "wrong")
+	id := w.Put(orders, 1, compensator.Options{})
+	w.Eventually(func() bool {
+		e, err := c.Get(t.Context(), id)
+		return err == nil && strings.Contains(e.LastError, "username or password")
+	}, "the entry says why it waits")
+	assert.Equal(t, compensator.Pending, w.State(id))
+}
+
+func TestWrongConfigurationNamesItsFields(t *testing.T) {
+	t.Parallel()
+	_, err := Open(Config{Channels: -1, Timeout: -1})
+	for _, field := range []string{"URL", "Channels", "Timeout"} {
+		assert.ErrorContains(t, err, "compensator: "+field+":")
+	}
+	require.ErrorAs(t, err, new(*compensator.FieldError))
+	_, err = Open(Config{URL: "http://guest:secret@host/"})
+	assert.ErrorContains(t, err, "URL")
+	assert.NotContains(t, err.Error(), "secret")
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	_, err = Handle[string](c, "x", nil, To("", "q"), compensator.TypeConfig{})
+	assert.ErrorContains(t, err, "publisher")
+	_, err = HandleBatch[string](c, "x", new(Publisher), nil, compensator.TypeConfig{})
+	assert.ErrorContains(t, err, "route")
+	_, err = Consume(c, "x", nil, ConsumerConfig{})
+	assert.ErrorContains(t, err, "work")
+	_, err = Consume(c, "x", func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
+		Prefetch: -1, StopTimeout: -1, Type: compensator.TypeConfig{RefuseOtherContent: true}})
+	for _, field := range []string{"URL", "Queue", "Prefetch", "StopTimeout", "Type.RefuseOtherContent"} {
+		assert.ErrorContains(t, err, "compensator: "+field+":")
+	}
+}
+
+// TestConfirmThatIsLostIsAskedForAgainUnderTheSameID: the broker has the message and nobody knows.
+func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	each(t, func(t *testing.T, batch bool) {
+		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+		proxy, url := b.proxied()
+		queue := b.queue(nil)
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		orders := relay(t, c, open(t, Config{URL: url}), To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		w.Run(c)
+		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+		proxy.SwallowReplies()
+		id := w.Put(orders, 1, compensator.Options{IdempotentID: "twice"})
+		eventually(t, func() bool { return b.depth(queue) == 2 }, "the broker has it")
+		proxy.Cut()
+		proxy.Heal()
+		w.WaitState(id, compensator.Succeeded)
+		ids := b.ids(queue)
+		assert.Equal(t, 1, ids["before"])
+		assert.Equal(t, 2, ids["twice"], "once more, under the same id")
+		assert.Len(t, ids, 2)
+	})
+}
+
+func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	each(t, func(t *testing.T, batch bool) {
+		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+		proxy, url := b.proxied()
+		queue := b.queue(nil)
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		p := open(t, Config{URL: url, Timeout: 200 * time.Millisecond})
+		orders := relay(t, c, p, To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		w.Run(c)
+		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+		proxy.Refuse()
+		id := w.Put(orders, 1, compensator.Options{IdempotentID: "after"})
+		w.Eventually(func() bool {
+			e, err := c.Get(t.Context(), id)
+			return err == nil && e.LastError != ""
+		}, "an attempt finds no broker")
+		assert.Equal(t, compensator.Pending, w.State(id), "and is not counted")
+		proxy.Heal()
+		w.WaitState(id, compensator.Succeeded)
+		ids := b.ids(queue) // one whose confirm was late came twice
+		assert.Positive(t, ids["before"])
+		assert.Positive(t, ids["after"])
+		assert.Len(t, ids, 2)
+	})
+}
+
+// TestSilentBrokerKeepsNoHandler: the connection stands and nothing answers, not even the question for a channel.
+func TestSilentBrokerKeepsNoHandler(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	proxy, url := b.proxied()
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	p := open(t, Config{URL: url, AMQP: amqp091.Config{Heartbeat: 2 * testPatience}, Timeout: 300 * time.Millisecond})
+	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	eventually(t, func() bool { return p.Err() == nil }, "it is connected")
+	proxy.SwallowReplies()
+	id := w.Put(orders, 1, compensator.Options{IdempotentID: "m"})
+	w.Eventually(func() bool {
+		e, err := c.Get(t.Context(), id)
+		return err == nil && e.LastError != ""
+	}, "the handler returns")
+	assert.NoError(t, p.Err(), "although the connection stands")
+	assert.Equal(t, compensator.Pending, w.State(id))
+	proxy.Cut()
+	proxy.Heal()
+	w.WaitState(id, compensator.Succeeded)
+}
+
+// TestBlockedConnectionIsWaitedForAndNothingPilesUp: a broker out of memory reads no more; entries wait in the log, and
+// no more messages are under way than there are channels.
+func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
+	t.Parallel()
+	b := ownBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	lines := make(harness.Log, 1000)
+	p := open(t, Config{URL: b.URL(), Channels: 3, Timeout: 300 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+	b.Control(t, "set_vm_memory_high_watermark", "0.00001")
+	w.Put(orders, -1, compensator.Options{IdempotentID: "first to be blocked"})
+	lines.Contains(w, "the broker blocks the connection")
+	const n = 30
+	for i := range n {
+		w.Put(orders, i, compensator.Options{IdempotentID: fmt.Sprint("m", i)})
+	}
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE last_error<>''") == n+1 }, "each entry was tried")
+	assert.Equal(t, n+1, w.Count("common_process_log WHERE state=0 AND process_count=0"), "and none has spent its attempt")
+	b.Control(t, "set_vm_memory_high_watermark", "0.9")
+	w.WaitAllEnded()
+	assert.Equal(t, n+2, w.Ended(compensator.Succeeded, 0))
+	ids := b.ids(queue)
+	assert.Len(t, ids, n+2)
+	again := 0
+	for _, times := range ids {
+		again += times - 1
+	}
+	assert.LessOrEqual(t, again, 3, "more was under way than there are channels")
+}
