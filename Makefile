@@ -75,6 +75,16 @@ usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, bes
 		-users $(or $(USERS),2500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) $(if $(WHEEL),-wheel) \
 		-per-batch 50 -rate 100 -delay 10s -again 5s -most 4 -limit 2s -workers 16 -lease 5s $(USERSYNC)
 
+.PHONY: seckill
+seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other faults, beside the same by hand; SEED=1
+	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckill -yours -full \
+		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
+		-span 30s -window 5s -resend 1s -most 5 -abandon 5s -lease 5s $(SECKILL)
+
+.PHONY: bench-seckill
+bench-seckill: ## measure the sale's purchases a second beside the same service without the log, in pairs, and refusals
+	$(GO) test -C examples -run '^$$' -bench '^BenchmarkSale$$' -benchtime 1x -timeout 30m ./seckill
+
 .PHONY: bench
 bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)

@@ -1,0 +1,79 @@
+// Package browser opens pages in a headless Chromium, for tests.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Tab is one tab of a browser of this test's own.
+type Tab struct {
+	tb  testing.TB
+	ctx context.Context
+}
+
+// Open returns a tab of this size. The browser ends with the test.
+func Open(tb testing.TB, width, height int64) *Tab {
+	tb.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	tb.Cleanup(stop)
+	tab, _ := chromedp.NewContext(allocated)
+	tb.Cleanup(func() { // it returns when the browser has ended and its files are gone
+		if err := chromedp.Cancel(tab); err != nil {
+			tb.Errorf("browser: %v", err)
+		}
+	})
+	if err := chromedp.Run(tab, chromedp.EmulateViewport(width, height)); err != nil { // the browser lives as long as this context
+		tb.Fatalf("browser: is chromium installed? %v", err)
+	}
+	timed, cancel := context.WithTimeout(tab, 2*time.Minute)
+	tb.Cleanup(cancel)
+	return &Tab{tb: tb, ctx: timed}
+}
+
+// Do fails the test when an action fails.
+func (t *Tab) Do(actions ...chromedp.Action) {
+	t.tb.Helper()
+	if err := chromedp.Run(t.ctx, actions...); err != nil {
+		t.tb.Fatalf("browser: %v", err)
+	}
+}
+
+// Follow clicks a link and returns when the next page is there.
+func (t *Tab) Follow(link string) {
+	t.tb.Helper()
+	if _, err := chromedp.RunResponse(t.ctx, chromedp.Click(link)); err != nil {
+		t.tb.Fatalf("browser: follow %s: %v", link, err)
+	}
+}
+
+// Holds evaluates a condition in the page.
+func (t *Tab) Holds(condition string) (holds bool) {
+	t.tb.Helper()
+	t.Do(chromedp.Evaluate(condition, &holds))
+	return holds
+}
+
+// Until waits for a condition in the page.
+func Until(condition string) chromedp.Action { return chromedp.Poll(condition, nil) }
+
+// Text waits until the first element of a selector says exactly this.
+func Text(selector, is string) chromedp.Action {
+	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
+}
+
+// Photograph writes the whole page into a file, as PNG.
+func (t *Tab) Photograph(file string) {
+	t.tb.Helper()
+	var picture []byte
+	t.Do(chromedp.FullScreenshot(&picture, 100))
+	if err := os.WriteFile(file, picture, 0o644); err != nil {
+		t.tb.Fatalf("browser: %v", err)
+	}
+}

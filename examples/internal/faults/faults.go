@@ -1,0 +1,64 @@
+// Package faults lets blows loose on a scene, one after the other.
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Blow is one of them. Strike returns when it is over.
+type Blow struct {
+	What   string
+	Strike func(context.Context) error
+}
+
+// DownFor is how long a killed instance is away.
+const DownFor = 500 * time.Millisecond
+
+// Process is what can be killed and started again.
+type Process interface {
+	Kill() error
+	Start(context.Context) error
+}
+
+// Kill is a blow.
+func Kill(name string, p Process) Blow {
+	return Blow{What: "kill -9 " + name, Strike: func(ctx context.Context) error {
+		if err := p.Kill(); err != nil {
+			return err
+		}
+		Pause(ctx, DownFor)
+		return p.Start(ctx)
+	}}
+}
+
+// Strike spreads blows evenly over a span, and tells of each before it falls. Whoever is told may hold it back.
+func Strike(ctx context.Context, blows []Blow, span time.Duration, tell func(context.Context, string) error) error {
+	began := time.Now()
+	for i, b := range blows {
+		due := began.Add(span * time.Duration(2*i+1) / time.Duration(2*len(blows)))
+		if !Pause(ctx, time.Until(due)) {
+			return context.Cause(ctx)
+		}
+		if err := tell(ctx, b.What); err != nil {
+			return err
+		}
+		if err := b.Strike(ctx); err != nil {
+			return fmt.Errorf("%s: %w", b.What, err)
+		}
+	}
+	return nil
+}
+
+// Pause returns false when ctx ends before d has passed.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,41 @@
+// Package live keeps a page up to date with server-sent events.
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Stream sends what render makes, as one JSON string, at once and then each time it is another, until whoever looks has
+// gone or stopping is closed: a page that is looked at would keep the service from stopping. What fails is tried again.
+func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	flush, ticks := http.NewResponseController(w), time.NewTicker(every)
+	defer ticks.Stop()
+	var last []byte
+	for {
+		html, err := render(r.Context())
+		if err == nil && !bytes.Equal(html, last) {
+			line, _ := json.Marshal(string(html)) // one line, whatever it holds; a string always encodes
+			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil {
+				return
+			}
+			last = html
+		}
+		if flush.Flush() != nil {
+			return
+		}
+		select {
+		case <-ticks.C:
+		case <-stopping:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
