@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -24,6 +25,26 @@ func (s *sale) sellOne(ctx context.Context, p purchase) (t ticket, err error) {
 		}
 	}
 	return ticket{}, errors.Join(errBusy, err)
+}
+
+// tell has Redis know what became of a ticket. What it does not hear, watch finds.
+func (s *sale) tell(ctx context.Context, t ticket, outcome error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
+	defer cancel()
+	var err error
+	switch {
+	case outcome == nil:
+		err = s.counter.confirm(ctx, t)
+	case !errors.Is(outcome, compensator.ErrCommitUnknown):
+		err = s.counter.giveBack(ctx, t)
+	}
+	if err != nil {
+		s.logger.Warn("a ticket's end is not told to Redis; watch will", "ticket", t.ID, "err", err)
+	}
+	if outcome != nil && !errors.Is(outcome, errStale) {
+		outcome = fmt.Errorf("%w: %w", errBusy, outcome)
+	}
+	return outcome
 }
 
 // rebuild fills the counter from the database, unless another has since somebody found the given edition wrong.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/compensator-go/compensator"
 )
@@ -103,24 +101,4 @@ func (s *sale) giveBack(ctx context.Context, _ *compensator.Entry, t ticket) err
 		return compensator.Unavailable(err)
 	}
 	return nil
-}
-
-// tell has Redis know what became of a ticket. What it does not hear, watch finds.
-func (s *sale) tell(ctx context.Context, t ticket, outcome error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
-	defer cancel()
-	var err error
-	switch {
-	case outcome == nil:
-		err = s.counter.confirm(ctx, t)
-	case !errors.Is(outcome, compensator.ErrCommitUnknown):
-		err = s.counter.giveBack(ctx, t)
-	}
-	if err != nil {
-		s.logger.Warn("a ticket's end is not told to Redis; watch will", "ticket", t.ID, "err", err)
-	}
-	if outcome != nil && !errors.Is(outcome, errStale) {
-		outcome = fmt.Errorf("%w: %w", errBusy, outcome)
-	}
-	return outcome
 }

@@ -401,6 +401,31 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	w.awaitStock(500 - living)
 }
 
+// On servers that are somebody's own.
+func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *settings) { s.stock = 2 })
+	w.buy("ann")
+	w.await("ann", stateOpen)
+	rdb := w.other.counter.redis
+	theirs := "x" + w.service.Name + ":key"
+	w.exec(`CREATE TABLE theirs (n INT)`)
+	require.NoError(t, rdb.Set(t.Context(), theirs, 1, time.Minute).Err())
+	require.NoError(t, w.service.OnBroker(servers.Declare("x"+w.service.Queue(orderQueue))))
+	require.NoError(t, w.stop())
+	s := scene{Servers: w.service.Servers, db: w.db}
+	require.NoError(t, s.clear(t.Context()))
+	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`))
+	left, err := rdb.Keys(t.Context(), "*"+w.service.Name+"*").Result()
+	require.NoError(t, err)
+	require.Equal(t, []string{theirs}, left)
+	_, err = w.service.Waiting("x" + w.service.Queue(orderQueue))
+	require.NoError(t, err, "their queue is there")
+	_, err = w.service.Waiting(w.service.Queue(orderQueue))
+	require.Error(t, err, "ours is not")
+	require.NoError(t, w.service.OnBroker(servers.Delete("x"+w.service.Queue(orderQueue))))
+}
+
 // A service that is told to stop answers what it was asked, and leaves nothing half done.
 func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	t.Parallel()
