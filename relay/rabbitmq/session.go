@@ -188,13 +188,14 @@ func (s *session) loss() error {
 	}
 }
 
-// probe asks the broker, on a channel of its own, for the queue and its consumers.
+// probe asks the broker, on a channel of its own, for the queue and its consumers. Where another's consumer hides that
+// ours is gone, that one works the queue off.
 func (s *session) probe() error {
-	ch, err := s.link.channel()
+	defer s.link.guard()()
+	ch, err := s.link.Channel()
 	if err != nil {
 		return err
 	}
-	defer s.link.guard()()
 	queue, err := ch.QueueDeclarePassive(s.cfg.Queue, false, false, false, false, nil)
 	var refused *amqp091.Error
 	switch {
