@@ -105,7 +105,12 @@ func (b broker) ids(queue string) map[string]int {
 }
 
 // depth is how many messages are ready in a queue.
-func (b broker) depth(queue string) int {
+func (b broker) depth(queue string) int { return b.inspect(queue).Messages }
+
+// consumers is how many consumers a queue has.
+func (b broker) consumers(queue string) int { return b.inspect(queue).Consumers }
+
+func (b broker) inspect(queue string) amqp091.Queue {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
 	require.NoError(b.t, err)
@@ -114,7 +119,7 @@ func (b broker) depth(queue string) int {
 	require.NoError(b.t, err)
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	require.NoError(b.t, err)
-	return q.Messages
+	return q
 }
 
 // publish sends messages with confirms, by bare amqp091.

@@ -21,7 +21,8 @@ type Config struct {
 	// default 10 s.
 	AMQP amqp091.Config
 
-	// Channels is how many messages, or batches, are under way at once. Default 50, as many as a type's handlers.
+	// Channels is how many messages, or batches, are under way at once: no more than the broker's channel_max. Default
+	// 50, as many as a type's handlers.
 	Channels int
 
 	// Timeout is how long one message, or a batch, may wait for a connection, for a blocked one to go on, and for its

@@ -46,7 +46,8 @@ type ConsumerConfig struct {
 	// of the function. Give the one of compensator.Config.
 	Propagator compensator.Propagator
 
-	// StopTimeout is how long Run waits for functions once its context has ended; then their contexts end. Default 30 s.
+	// StopTimeout is how long Run waits for functions once its context has ended; then their contexts end, and Run waits
+	// as long again. Default 30 s.
 	StopTimeout time.Duration
 
 	// Logger: as in Config.
@@ -94,7 +95,7 @@ type Consumer struct {
 //
 // An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64. A larger
 // one that fails cannot be recorded: Logger is told, and the message goes back to its queue, to be tried again half a minute
-// later.
+// later. Until then it counts in Prefetch.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {

@@ -340,8 +340,10 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	}
 	var lose sync.Mutex
 	var lost func(ch *amqp091.Channel) error
+	lines := make(harness.Log, 1000)
 	k := consumer(t, c, func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{
-		URL: url, AMQP: amqp091.Config{Heartbeat: 2 * time.Second}, Queue: queue, Declare: func(ch *amqp091.Channel) error {
+		Logger: slog.New(slog.NewTextHandler(lines, nil)),
+		URL:    url, AMQP: amqp091.Config{Heartbeat: 2 * time.Second}, Queue: queue, Declare: func(ch *amqp091.Channel) error {
 			lose.Lock()
 			defer lose.Unlock()
 			if lost != nil {
@@ -363,9 +365,11 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	}
 	works("the start")
 	proxy.Cut()
+	lines.Contains(w, "is not consuming", "Exception (501)")
 	works("a cut connection")
 	_, err := b.channel().QueueDelete(queue, false, false, false)
 	require.NoError(t, err)
+	lines.Contains(w, "is not consuming", errCancelled.Error())
 	works("a deleted queue")
 	proxy.SwallowReplies()
 	eventually(t, func() bool { return k.Err() != nil }, "silence is noticed")
@@ -386,27 +390,41 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
-	proxy, url := b.proxied()
-	queue := b.queue(nil)
-	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	begun, cause := make(chan struct{}), make(chan error, 1)
-	k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
-		if d.Entry != nil {
-			return nil
-		}
-		close(begun)
-		<-ctx.Done()
-		cause <- context.Cause(ctx)
-		return ctx.Err()
-	}, ConsumerConfig{URL: url, Queue: queue})
-	w.Run(c)
-	consume(t, k)
-	b.publish(queue, numbered(1)...)
-	<-begun
-	proxy.Cut()
-	assert.ErrorIs(t, <-cause, ErrDeliveryLost)
-	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1 AND process_count=0") == 1 }, "it comes again, and goes into the log")
+	for name, ending := range map[string]bool{"while Run goes on": false, "while Run ends": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+			proxy, url := b.proxied()
+			queue := b.queue(nil)
+			w := harness.NewWorld(t)
+			c := w.New(w.Quick())
+			begun, cause := make(chan struct{}), make(chan error, 1)
+			k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
+				if d.Entry != nil {
+					return nil
+				}
+				close(begun)
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				return ctx.Err()
+			}, ConsumerConfig{URL: url, Queue: queue, StopTimeout: testPatience})
+			w.Run(c)
+			stop := consume(t, k)
+			b.publish(queue, numbered(1)...)
+			<-begun
+			if ending {
+				go func() { _ = stop() }()
+				eventually(t, func() bool { return b.consumers(queue) == 0 }, "Run takes no more")
+			}
+			proxy.Cut()
+			assert.ErrorIs(t, <-cause, ErrDeliveryLost)
+			if ending {
+				require.NoError(t, stop())
+				consume(t, k)
+			}
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1 AND process_count=0") == 1 }, "it comes again, and goes into the log")
+		})
+	}
 }
 
 func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {

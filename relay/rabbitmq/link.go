@@ -95,12 +95,6 @@ func (l *link) close() {
 // amqp091's calls for ever.
 func (l *link) guard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
-// channel opens a channel.
-func (l *link) channel() (*amqp091.Channel, error) {
-	defer l.guard()()
-	return l.Channel()
-}
-
 // pause waits before the failures-th try to connect, counted from 1, with full jitter above a floor. It reports
 // whether ctx is still there.
 func pause(ctx context.Context, failures int) bool {

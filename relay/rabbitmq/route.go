@@ -15,7 +15,7 @@ type Destination struct {
 	Exchange string // "" is the default exchange; at most 255 bytes
 	Key      string // the routing key; at most 255 bytes
 
-	// Headers are added to those that travelled with the entry, and win over them.
+	// Headers are added to those that travelled with the entry, and win over them: together 24 KiB as JSON at most.
 	Headers amqp091.Table
 
 	// ContentType of the content. Default "application/json", what compensator.JSON writes.

@@ -78,8 +78,6 @@ type session struct {
 	channel    *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
 	closed     chan *amqp091.Error // of the channel
-	cancelled  chan string         // of the consumer
-	broken     chan error          // an acknowledgement could not be sent
 	ending     chan struct{}       // closed when Run takes no more
 
 	works   context.Context // of the functions
@@ -93,7 +91,7 @@ func (k *Consumer) session(ctx context.Context) (consumed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s := &session{Consumer: k, link: l, broken: make(chan error, 1), ending: make(chan struct{})}
+	s := &session{Consumer: k, link: l, ending: make(chan struct{})}
 	s.works, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer s.lose(ErrDeliveryLost)
 	if err := s.subscribe(); err != nil {
@@ -122,7 +120,6 @@ func (s *session) subscribe() error {
 		return err
 	}
 	s.closed = s.channel.NotifyClose(make(chan *amqp091.Error, 1))
-	s.cancelled = s.channel.NotifyCancel(make(chan string, 1))
 	if err := s.channel.Qos(s.cfg.Prefetch, 0, false); err != nil {
 		return err
 	}
@@ -143,24 +140,21 @@ func (s *session) declare() error {
 	return s.cfg.Declare(ch)
 }
 
-// pump hands out messages until something of the connection is lost, or ctx ends: nil. Every way in which a consumer
-// can be lost is listened to, and what none of them tells the probe finds.
+// pump hands out messages until something of the connection is lost, or ctx ends: nil. amqp091 ends the deliveries
+// with the consumer, its channel or its connection; a consumer that ended without a word the probe finds.
 func (s *session) pump(ctx context.Context) error {
 	probe := time.NewTicker(probeEvery)
 	defer probe.Stop()
 	quiet := true
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return nil
 		case d, ok := <-s.deliveries:
 			if !ok {
 				return s.loss()
 			}
 			quiet = false
-			if err := s.hand(ctx, d); err != nil || ctx.Err() != nil {
-				return err
-			}
+			s.hand(ctx, d)
 		case <-probe.C:
 			if quiet {
 				if err := s.probe(); err != nil {
@@ -168,16 +162,11 @@ func (s *session) pump(ctx context.Context) error {
 				}
 			}
 			quiet = true
-		case err := <-s.link.closed:
+		case err := <-s.link.closed: // the deliveries do not end while an acknowledgement waits to be written
 			return orClosed(err)
-		case err := <-s.closed:
-			return orClosed(err)
-		case <-s.cancelled:
-			return errCancelled
-		case err := <-s.broken:
-			return err
 		}
 	}
+	return nil
 }
 
 var errCancelled = errors.New("the broker has ended the consumer: the queue was deleted, or is unavailable")
@@ -189,27 +178,24 @@ func orClosed(err *amqp091.Error) error {
 	return err
 }
 
-// loss is why there are no more deliveries.
+// loss is why there are no more deliveries. The end of the channel, by itself or with its connection, is told before.
 func (s *session) loss() error {
 	select {
-	case <-s.cancelled:
-		return errCancelled
 	case err := <-s.closed:
 		return orClosed(err)
-	case err := <-s.link.closed:
-		return orClosed(err)
 	default:
-		return amqp091.ErrClosed
+		return errCancelled
 	}
 }
 
-// probe asks the broker, on a channel of its own, for the queue and its consumers.
+// probe asks the broker, on a channel of its own, for the queue and its consumers. Where another's consumer hides that
+// ours is gone, that one works the queue off.
 func (s *session) probe() error {
-	ch, err := s.link.channel()
+	defer s.link.guard()()
+	ch, err := s.link.Channel()
 	if err != nil {
 		return err
 	}
-	defer s.link.guard()()
 	queue, err := ch.QueueDeclarePassive(s.cfg.Queue, false, false, false, false, nil)
 	var refused *amqp091.Error
 	switch {
@@ -224,15 +210,11 @@ func (s *session) probe() error {
 }
 
 // hand starts a function for a message. It waits only for functions of connections before this one.
-func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
+func (s *session) hand(ctx context.Context, d amqp091.Delivery) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil
-	case err := <-s.link.closed:
-		return orClosed(err)
-	case err := <-s.closed:
-		return orClosed(err)
+		return
 	}
 	s.working.Add(1)
 	go func() {
@@ -240,7 +222,6 @@ func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 		defer func() { <-s.slots }()
 		s.handle(&d)
 	}()
-	return nil
 }
 
 // handle works on a message and acknowledges it once it is done, or stored.
@@ -250,12 +231,7 @@ func (s *session) handle(raw *amqp091.Delivery) {
 		ctx = s.extract(ctx, d)
 	}
 	if s.settled(ctx, raw, d) {
-		if err := raw.Ack(false); err != nil {
-			select {
-			case s.broken <- failure("acknowledge", err):
-			default: // told already
-			}
-		}
+		_ = raw.Ack(false) // an error says that the deliveries end
 	}
 }
 
