@@ -139,31 +139,25 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	return w.Open(harness.Watched(config.FormatDSN()))
 }
 
-// TestProcessesThatRestartDuringAnOutageCountNoMessageOut: a delivery is counted only when the log takes entries.
-func TestProcessesThatRestartDuringAnOutageCountNoMessageOut(t *testing.T) {
+// TestProcessesThatDieDuringAnOutageCountNoMessageOut: a delivery is counted only when the log takes entries.
+func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	proxy, db := r.Proxied(true)
-	quick := r.Quick()
-	quick.DB = db
-	c := r.New(quick)
+	proxy, _ := r.Proxied(false)
 	r.add(1, 20)
-	r.given("me", 20)
+	r.given("dead", 20)
 	trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Fault: faultproxy.DropRequest})
-	spec, cfg := r.spec(), testConfig()
-	spec.Consumer = "me"
-	for i := range 8 {
+	p := program{DSN: harness.ThroughProxy(t, r.DSN, proxy), Redis: r.Redis.Options().Addr, Stream: r.stream}
+	for range 7 {
 		before := trap.Fired()
-		cfg.Type = fmt.Sprint("aside_", i)
-		stop := r.start(r.open(c, spec, cfg))
+		kill, _ := r.child(p)
 		r.Eventually(func() bool { return trap.Fired() >= before+2 }, "it tries")
-		stop()
+		kill()
 	}
 	trap.Disarm()
-	r.start(r.open(c, spec, testConfig()))
+	r.child(p)
 	r.settled("shop")
 	r.requireBooks(20, 0)
-	assert.Zero(t, r.Count("common_process_log WHERE business_type<>'take_order'"))
 }
 
 // TestMessageThatBreaksTheConnectionIsSetAside: such a fault looks like an outage, and the log tells them apart.
