@@ -19,7 +19,8 @@ const childEnv = "COMPENSATOR_INTAKE_CHILD"
 // program is what a child process runs: an Intake, until it is killed.
 type program struct {
 	DSN, Redis, Stream string
-	Killer             int // the order whose work ends the process; 0: none
+	Killer             int    // the order whose work ends the process; 0: none
+	Gate               string // a key that is counted up once all is open, and must be gone before the intake runs
 }
 
 func must(err error) {
@@ -54,9 +55,16 @@ func runChild() {
 		}
 		return nil
 	})
+	client := redis.NewClient(&redis.Options{Addr: p.Redis})
 	in, err := openSoon(c, Stream{
-		Redis: redis.NewClient(&redis.Options{Addr: p.Redis}), Stream: p.Stream, Group: "shop", Block: 20 * time.Millisecond,
+		Redis: client, Stream: p.Stream, Group: "shop", Block: 20 * time.Millisecond,
 	}, time.Second, cfg)
 	must(err)
+	if p.Gate != "" {
+		must(client.Incr(context.Background(), p.Gate).Err())
+		for client.Exists(context.Background(), p.Gate).Val() > 0 {
+			harness.Elapse(5 * time.Millisecond)
+		}
+	}
 	must(in.Run(context.Background()))
 }

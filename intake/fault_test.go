@@ -144,20 +144,22 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy, _ := r.Proxied(false)
-	r.add(1, 20)
-	r.given("dead", 20)
-	trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Fault: faultproxy.DropRequest})
-	p := program{DSN: harness.ThroughProxy(t, r.DSN, proxy), Redis: r.Redis.Options().Addr, Stream: r.stream}
+	r.add(1, 1)
+	r.given("dead", 1)
+	p := program{DSN: harness.ThroughProxy(t, r.DSN, proxy), Redis: r.Redis.Options().Addr, Stream: r.stream, Gate: r.stream + ":gate"}
 	for range 7 {
-		before := trap.Fired()
 		kill, _ := r.child(p)
-		r.Eventually(func() bool { return trap.Fired() >= before+2 }, "it tries")
+		r.Eventually(func() bool { return r.Redis.Exists(t.Context(), p.Gate).Val() == 1 }, "it is open")
+		trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Fault: faultproxy.DropRequest})
+		require.NoError(t, r.Redis.Del(t.Context(), p.Gate).Err())
+		r.Eventually(func() bool { return trap.Fired() >= 2 }, "it tries")
 		kill()
+		trap.Disarm()
 	}
-	trap.Disarm()
+	p.Gate = ""
 	r.child(p)
 	r.settled("shop")
-	r.requireBooks(20, 0)
+	r.requireBooks(1, 0)
 }
 
 // TestMessageThatBreaksTheConnectionIsSetAside: such a fault looks like an outage, and the log tells them apart.
