@@ -89,3 +89,26 @@ func TestEachMessageHasAnIdempotentIDOfItsOwn(t *testing.T) {
 	of("t", "q", "a")
 	assert.Contains(t, ids, "t:q:a")
 }
+
+// mute is an error that cannot say what it is, as a nil pointer in an error cannot.
+type mute struct{}
+
+func (*mute) Error() string { panic("nothing to say") }
+
+func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error {
+		if d.MessageID == "m0" {
+			return compensator.Permanent(new(mute))
+		}
+		return errTest
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, Type: compensator.TypeConfig{Retry: func(int) time.Duration { panic("a bug") }}})
+	b.publish(queue, numbered(2)...)
+	stop := consume(t, k)
+	w.Eventually(func() bool { return w.Count("common_process_log") == 2 }, "both are recorded")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue))
+}

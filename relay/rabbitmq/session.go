@@ -267,17 +267,26 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	case s.works.Err() != nil:
 		return false // it was told to stop: that is no failure
 	}
-	var delay time.Duration
-	if compensator.IsPermanent(err) {
-		d.Parked = err.Error()
-	} else {
-		delay = min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
-	}
-	err = s.keep(ctx, d, delay)
+	err = s.keep(ctx, d, s.failed(d, err))
 	if refusedByTheLog(err) {
 		s.putBack(ctx, raw, d, err)
 	}
 	return err == nil
+}
+
+// failed notes on a message that nobody should work on it again, or returns after how long it comes due. What is the
+// user's in it may panic.
+func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
+	defer func() {
+		if recover() != nil {
+			delay = longestPause
+		}
+	}()
+	if compensator.IsPermanent(err) {
+		d.Parked = err.Error()
+		return 0
+	}
+	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
 // keep records a message, however long the database takes to be back: until then it is held. An error says that the log
