@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -176,13 +177,25 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	if a.compensating() {
 		inTx = a.t.UndoTx
 	}
-	switch {
-	case d.stopping(): // its start was held up: by an observer, or by what else runs in this process
-		return ending{err: processlog.ErrStopping, unstarted: true}
-	case inTx != nil:
+	if end, late := d.heldUp(a); late { // by an observer, or by what else runs in this process
+		return end
+	}
+	if inTx != nil {
 		return d.runTx(a, inTx)
 	}
 	return ending{err: a.t.call(a.ctx, &a.row)}
+}
+
+// heldUp reports whether a handler is not to be called any more, and what becomes of its attempt: one that has run out of
+// time passes for stuck, and its place is another suspect's (G16).
+func (d *dispatcher) heldUp(a *attempt) (end ending, late bool) {
+	switch {
+	case d.stopping():
+		return ending{err: processlog.ErrStopping, unstarted: true}, true
+	case a.ctx.Err() != nil:
+		return ending{err: Unavailable(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+	}
+	return ending{}, false
 }
 
 func panicked(p any) error { return &processlog.PanicError{Value: p, Stack: debug.Stack()} }

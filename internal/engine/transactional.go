@@ -29,8 +29,8 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 			tx.Rollback()
 		}
 	}()
-	if d.stopping() { // it may have taken long to begin
-		return ending{err: processlog.ErrStopping, unstarted: true}
+	if end, late := d.heldUp(a); late { // it may have taken long to begin
+		return end
 	}
 	if err := handler(a.ctx, tx, &a.row); err != nil {
 		return ending{err: err}

@@ -162,9 +162,17 @@ func running() []mutant {
 			what: "a batch that breaks after the end of Run's context is run again entry by entry",
 			edits: []edit{
 				{"internal/engine/batch.go", "	case stopping, errors.Is(cause, processlog.ErrStopping):\n", "	case stopping && false:\n"},
-				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"internal/engine/dispatcher.go", "	case d.stopping():\n		return ending{", "	case false:\n		return ending{"},
 			},
 			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "300"),
+		},
+		{
+			name: "start-after-its-time", oracle: duplicates,
+			what: "a handler is called although its attempt ran out of time while its transaction began, passes for stuck, and has left its place to another suspect",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	case a.ctx.Err() != nil:\n", "	case false:\n"},
+			},
+			sees: tests("TestHandlerIsNotCalledOnceItsAttemptIsOver"),
 		},
 		{
 			name: "outcome-waits-while-leases-end", oracle: safety,
@@ -180,8 +188,7 @@ func running() []mutant {
 			what: "what a claim brings after the end of Run's context is started",
 			edits: []edit{
 				{"internal/engine/dispatcher.go", "	run, _ := d.contexts()\n	attempts, refused", "	_, run := d.contexts()\n	attempts, refused"},
-				{"internal/engine/transactional.go", "	if d.stopping() { ", "	if false { "},
-				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"internal/engine/dispatcher.go", "	case d.stopping():\n		return ending{", "	case false:\n		return ending{"},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
 		},
@@ -197,7 +204,7 @@ func running() []mutant {
 			name: "held-up-start-after-stop", oracle: duplicates,
 			what: "what was let in before the end of Run's context, and held up before its handler, is started after it",
 			edits: []edit{
-				{"internal/engine/dispatcher.go", "	case d.stopping(): // its", "	case false: // its"},
+				{"internal/engine/dispatcher.go", "	case d.stopping():\n		return ending{", "	case false:\n		return ending{"},
 				{"internal/engine/batch.go", "	if !d.stopping() {\n		verdicts", "	if true {\n		verdicts"},
 			},
 			sees: tests("TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp"),
