@@ -153,3 +153,30 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	w.WaitAllEnded()
 	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
 }
+
+// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly: the connection stands, and its only channel waits.
+func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	proxy, url := b.proxied()
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	p := open(t, Config{URL: url, Channels: 1, Timeout: 3 * time.Second})
+	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+	line, err := p.await(t.Context())
+	require.NoError(t, err)
+	sent := b.depth(queue)
+	proxy.SwallowReplies()
+	before := proxy.Swallowed()
+	id := w.Put(orders, 1, compensator.Options{IdempotentID: "m"})
+	eventually(t, func() bool { return b.depth(queue) > sent && proxy.Swallowed() > before+8 }, "its confirm is lost")
+	proxy.Heal()
+	eventually(t, func() bool { return w.State(id) == compensator.Succeeded }, "it is sent again")
+	now, err := p.await(t.Context())
+	require.NoError(t, err)
+	assert.Same(t, line, now, "over the same connection")
+	assert.GreaterOrEqual(t, b.ids(queue)["m"], 2)
+}
