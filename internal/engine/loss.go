@@ -44,15 +44,9 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 	if len(lost) == 0 {
 		return nil
 	}
-	// A database loses the end of its history: unless the newest is lost none is, and one locking read tells.
-	newest := slices.MaxFunc(lost, func(a, b testimony) int { return a.at.Compare(b.at) })
-	row, err := w.Store.Resolve(ctx, newest.ID)
-	exists := !errors.Is(err, processlog.ErrNotFound)
-	switch {
-	case err != nil && exists:
+	newest, sure, err := w.confirm(ctx, lost)
+	if err != nil || !sure {
 		return err
-	case !newest.refutes(versionOf(&row), exists):
-		return nil
 	}
 	loss := &loss{processlog.LossError{Lost: w.list(ctx, lost, found, notes)}, newest.at}
 	// Another process has noticed the same loss before, and a person has spoken already.
@@ -62,6 +56,27 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 		w.stop(loss)
 	}
 	return nil
+}
+
+// confirmMost is how many of what looks lost are read with a lock, where plain reads are answered elsewhere each time.
+const confirmMost = 8
+
+// confirm returns the newest of what is lost for sure, as locking reads tell. A database loses the end of its history, so
+// the first read tells mostly; but of the newest others may have made as many versions since.
+func (w *witness) confirm(ctx context.Context, lost []testimony) (newest testimony, sure bool, err error) {
+	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b testimony) int { return b.at.Compare(a.at) })
+	byAge = slices.CompactFunc(byAge, func(a, b testimony) bool { return a.ID == b.ID })
+	for _, s := range byAge[:min(len(byAge), confirmMost)] {
+		row, err := w.Store.Resolve(ctx, s.ID)
+		exists := !errors.Is(err, processlog.ErrNotFound)
+		if err != nil && exists {
+			return testimony{}, false, err
+		}
+		if s.refutes(versionOf(&row), exists) {
+			return s, true, nil
+		}
+	}
+	return testimony{}, false, nil
 }
 
 // list names all that is remembered and lost, by id; at least what is known to be.

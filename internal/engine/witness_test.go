@@ -112,3 +112,33 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	require.Error(t, e.scanner.claimFromStore(typ, 1).err)
 	require.True(t, e.witness.unsure())
 }
+
+// carriedOn is a Store whose plain reads are older than its locking ones.
+type carriedOn struct {
+	evasive
+	resolved map[processlog.ID]processlog.Row
+}
+
+func (s *carriedOn) History(context.Context, processlog.ID) ([]processlog.AuditRecord, error) {
+	return nil, nil
+}
+
+func (s *carriedOn) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row, error) {
+	row, exists := s.resolved[ref.(processlog.ID)]
+	if !exists {
+		return row, processlog.ErrNotFound
+	}
+	return row, nil
+}
+
+// The answer was long on its way, and another process has made as many versions of the newest entry since.
+func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
+	store := &carriedOn{evasive: evasive{rows: map[processlog.ID]processlog.Version{}}}
+	e := New(t.Context(), Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
+	store.hold(e, 6)
+	store.hold(e, 7)
+	clear(store.rows)
+	store.resolved = map[processlog.ID]processlog.Row{processlog.RowID(7): {ID: processlog.RowID(7), Version: 2}}
+	require.NoError(t, e.witness.check(nil))
+	require.NotNil(t, e.witness.stopped())
+}

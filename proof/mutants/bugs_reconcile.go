@@ -114,7 +114,7 @@ func reconciling() []mutant {
 			name: "stale-read-is-a-loss", oracle: lateness,
 			what: "what a lagging copy answers to a plain read is taken for a loss: everything stops",
 			edits: []edit{
-				{"internal/engine/loss.go", "	case !newest.refutes(versionOf(&row), exists):", "	case false && !newest.refutes(versionOf(&row), exists):"},
+				{"internal/engine/loss.go", "		if s.refutes(versionOf(&row), exists) {", "		if true || s.refutes(versionOf(&row), exists) {"},
 			},
 			sees: tests("TestReadsThatLagBehindAreNotTakenForALoss"),
 		},
@@ -125,6 +125,14 @@ func reconciling() []mutant {
 				{"internal/engine/loss.go", "r.Action == processlog.ActionAcceptLoss && !known {", "r.Action == processlog.ActionAcceptLoss && (!known || known) {"},
 			},
 			sees: tests("TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss"),
+		},
+		{
+			name: "only-the-newest-is-made-sure-of", oracle: safety,
+			what: "where others have carried the newest of what was lost past it meanwhile, the rest is not looked at",
+			edits: []edit{
+				{"internal/engine/loss.go", "const confirmMost = 8", "const confirmMost = 1"},
+			},
+			sees: tests("TestLossShowsBehindWhatOthersHaveCarriedPastIt"),
 		},
 		{
 			name: "newest-gives-way-to-older", oracle: safety,
