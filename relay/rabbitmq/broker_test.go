@@ -15,9 +15,12 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	confirmPatience = 3 * time.Second // what comes later is nobody's any more, as after the default
+	harness.Main(m)
+}
 
-// patience is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+// testPatience is generous: a broker that was killed takes seconds to be back, on a busy machine many.
 const testPatience = 4 * time.Minute
 
 // broker is a broker as a test sees it: by bare amqp091.

@@ -142,9 +142,9 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 	return verdicts
 }
 
-// patience is how long a confirm may come after its sender has given up, before the channel is closed. A queue without
-// its majority never confirms.
-const patience = 30 * time.Second
+// confirmPatience is how long a confirm may come after its sender has given up, before the channel is closed. A queue
+// without its majority never confirms. Tests have less.
+var confirmPatience = 30 * time.Second
 
 // awaitConfirm waits until the broker has answered, or the channel has ended.
 func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.DeferredConfirmation) {
@@ -153,7 +153,7 @@ func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.D
 		return
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(confirmPatience)
 	defer timer.Stop()
 	select {
 	case <-confirm.Done():
