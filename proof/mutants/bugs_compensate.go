@@ -24,7 +24,7 @@ func compensating() []mutant {
 				{"internal/engine/outcome.go", "o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, true\n", "o.To, o.EndedBy, o.Absorb = processlog.Succeeded, processlog.EndedByHandler, row.State != processlog.Compensating\n"},
 			},
 			sees: tests("TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost", "TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess").
-				and(simulation, "300").and(model, "m:undo-fenced"),
+				and(simulation, "4000").and(model, "m:undo-fenced"),
 		},
 		{
 			name: "compensation-absorbed-without-epoch", oracle: safety,

@@ -155,7 +155,7 @@ func running() []mutant {
 			edits: []edit{
 				{"internal/engine/picker.go", "	if row.Version == 0 && row.DeliveryCount > 0 &&", "	if false &&"},
 			},
-			sees: tests("TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine").and(simulation, "2000"),
+			sees: tests("TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine").and(simulation, "5000"),
 		},
 		{
 			name: "broken-batch-runs-after-stop", oracle: duplicates,
