@@ -60,8 +60,10 @@ func (t *Tab) Holds(condition string) (holds bool) {
 	return holds
 }
 
-// Until waits for a condition in the page.
-func Until(condition string) chromedp.Action { return chromedp.Poll(condition, nil) }
+// Until waits for a condition in the page, for as long as its tab has: chromedp's own 30 s are few on a busy machine.
+func Until(condition string) chromedp.Action {
+	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
+}
 
 // Text waits until the first element of a selector says exactly this.
 func Text(selector, is string) chromedp.Action {
