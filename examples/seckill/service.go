@@ -20,6 +20,9 @@ import (
 // poolSize is shared by requests, consumers and the log. A transactional handler holds a connection while it runs.
 const poolSize = 64
 
+// longestStop bounds the requests that are under way when the service is told to stop.
+const longestStop = 10 * time.Second
+
 // settings are what both algorithms go by.
 type settings struct {
 	goods    string // on sale when the service starts, and shown by the page
@@ -146,7 +149,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
 	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(api.mux), ReadHeaderTimeout: longestRequest}
 	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
-	return instance.Serve(ctx, server, listener, func(ctx context.Context) error {
+	return instance.Serve(ctx, server, listener, longestStop, func(ctx context.Context) error {
 		ctx, stop := context.WithCancel(ctx)
 		var others sync.WaitGroup
 		for _, other := range beside {

@@ -118,7 +118,7 @@ func (h *byHand) close() {}
 
 // serve works with one connection until it breaks.
 func (h *byHand) serve(ctx context.Context) error {
-	conn, err := amqp091.Dial(h.amqp)
+	conn, err := amqp091.Dial(h.AMQP)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
 	}
 	sending, _ := d.Headers[sendingHeader].(int32)
 	trace, _ := d.Headers[traceHeader].(string)
-	lock := h.name + ":lock:" + m.Batch + ":" + m.User
+	lock := h.Name + ":lock:" + m.Batch + ":" + m.User
 	locked, err := h.redis.SetNX(ctx, lock, 1, lockFor).Result()
 	if err != nil || !locked {
 		return // somebody is at it
@@ -239,16 +239,4 @@ func (h *byHand) sendAgain(ctx context.Context, m message, trace string) {
 		return
 	}
 	h.set(ctx, m, done)
-}
-
-// pause returns false when ctx ends before d has passed.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"encoding/json"
-	"fmt"
 	"html/template"
 	"io/fs"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/compensator-go/compensator/examples/internal/live"
 )
 
 //go:embed page
@@ -56,35 +56,16 @@ func (p *page) whole(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(html)
 }
 
-// live sends the page's changing part each time it is another. What fails is tried again at the next glance.
+// live sends the page's changing part.
 func (p *page) live(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-cache")
-	flush, ticks, words := http.NewResponseController(w), time.NewTicker(glance), wordsFor(r)
-	defer ticks.Stop()
-	var last []byte
-	for {
-		html, err := p.render(r.Context(), "live", words)
+	words := wordsFor(r)
+	live.Stream(w, r, glance, p.stopping, func(ctx context.Context) ([]byte, error) {
+		html, err := p.render(ctx, "live", words)
 		if err != nil {
 			slog.Warn("page not shown", "err", err)
-		} else if !bytes.Equal(html, last) {
-			line, _ := json.Marshal(string(html)) // one line, whatever it holds; a string always encodes
-			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil {
-				return
-			}
-			last = html
 		}
-		if flush.Flush() != nil {
-			return
-		}
-		select {
-		case <-ticks.C:
-		case <-p.stopping:
-			return
-		case <-r.Context().Done():
-			return
-		}
-	}
+		return html, err
+	})
 }
 
 func (p *page) render(ctx context.Context, part string, w words) ([]byte, error) {

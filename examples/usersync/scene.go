@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rabbitmq/amqp091-go"
+	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
 // scene is one run of one algorithm: three instances, operators who upload, faults, and the books at the end.
@@ -24,7 +24,7 @@ type scene struct {
 	watched  func(address string) // called once all are uploaded, with where to look at the page
 
 	db        *sql.DB
-	instances []*child
+	instances []*instance.Instance
 	client    *client
 	uploaded  map[message]user
 	batches   []string
@@ -41,7 +41,7 @@ func (s *scene) run(ctx context.Context) (*books, error) {
 	if err := s.clear(ctx); err != nil {
 		return nil, err
 	}
-	db, err := s.openDB()
+	db, err := s.OpenDB(poolSize)
 	if err != nil {
 		return nil, err
 	}
@@ -68,25 +68,34 @@ func (s *scene) run(ctx context.Context) (*books, error) {
 func (s *scene) start(ctx context.Context) error {
 	given := s.servers
 	if s.wheel && !s.byHand {
-		given.redis = ""
+		given.Redis = ""
 	}
 	addresses := make([]func() string, instances)
 	for i := range instances {
-		one := &child{servers: given, settings: s.settings, byHand: s.byHand}
-		if err := one.start(ctx); err != nil {
+		one := newInstance(given, s.settings, s.byHand)
+		if err := one.Start(ctx); err != nil {
 			return errors.Join(err, s.stop())
 		}
 		s.instances = append(s.instances, one)
-		addresses[i] = one.address
+		addresses[i] = one.Address
 	}
 	s.client = newClient(addresses...)
 	return nil
 }
 
+// newInstance is the service in a process of its own.
+func newInstance(on servers, cfg settings, byHand bool) *instance.Instance {
+	arguments := append(cfg.arguments(), "-name", on.Name)
+	if byHand {
+		arguments = append(arguments, "-by-hand")
+	}
+	return &instance.Instance{Arguments: arguments, Environment: on.Environment()}
+}
+
 // stop ends all instances in order. One that cannot is an error.
 func (s *scene) stop() (err error) {
 	for _, one := range s.instances {
-		err = errors.Join(err, one.stop())
+		err = errors.Join(err, one.Stop())
 	}
 	s.instances = nil
 	return err
@@ -103,7 +112,7 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 	err := s.strike(ctx, s.db, s.instances, s.uploading()+s.delay)
 	operators.Wait()
 	if s.watched != nil && !s.byHand {
-		s.watched(s.instances[0].address())
+		s.watched(s.instances[0].Address())
 	}
 	if err = errors.Join(err, uploading); err != nil {
 		return nil, err
@@ -195,14 +204,4 @@ func (s *scene) moving(ctx context.Context) (m moving, err error) {
 		s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM usersync_directory`).Scan(&m.synced))
 	m.left += queued
 	return m, err
-}
-
-// queued is how many messages wait.
-func (s servers) queued() (n int, err error) {
-	err = s.onBroker(func(channel *amqp091.Channel) error {
-		queue, err := channel.QueueDeclarePassive(s.queue(), true, false, false, false, nil)
-		n = queue.Messages
-		return err
-	})
-	return n, err
 }

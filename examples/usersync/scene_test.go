@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	shared "github.com/compensator-go/compensator/examples/internal/servers"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -87,26 +88,26 @@ func TestSceneRemovesNothingButItsOwn(t *testing.T) {
 	t.Parallel()
 	s := throwAway(t)
 	other := s
-	other.name = testservers.SharedRedis(t).Prefix(t)
-	db, err := s.openDB()
+	other.Name = testservers.SharedRedis(t).Prefix(t)
+	db, err := s.OpenDB(poolSize)
 	require.NoError(t, err)
 	defer db.Close()
 	require.NoError(t, execAll(t.Context(), db, `CREATE TABLE orders (id INT)`))
 	require.NoError(t, createTables(t.Context(), db))
-	rdb := s.openRedis()
+	rdb := s.OpenRedis()
 	defer rdb.Close()
 	for _, one := range []servers{s, other} {
 		require.NoError(t, one.declareQueue())
 		t.Cleanup(func() { require.NoError(t, one.deleteQueue()) })
-		for _, key := range []string{one.name + ":lock:u", "{" + one.name + ":v1:0}:due"} {
+		for _, key := range []string{one.Name + ":lock:u", "{" + one.Name + ":v1:0}:due"} {
 			require.NoError(t, rdb.Set(t.Context(), key, 1, 0).Err())
 		}
 	}
 	require.NoError(t, s.clear(t.Context()))
 	w := &world{t: t, db: db}
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`), "orders")
-	require.Zero(t, rdb.Exists(t.Context(), s.name+":lock:u", "{"+s.name+":v1:0}:due").Val())
-	require.EqualValues(t, 2, rdb.Exists(t.Context(), other.name+":lock:u", "{"+other.name+":v1:0}:due").Val())
+	require.Zero(t, rdb.Exists(t.Context(), s.Name+":lock:u", "{"+s.Name+":v1:0}:due").Val())
+	require.EqualValues(t, 2, rdb.Exists(t.Context(), other.Name+":lock:u", "{"+other.Name+":v1:0}:due").Val())
 	_, err = s.queued()
 	require.Error(t, err, "its queue is gone")
 	_, err = other.queued()
@@ -130,7 +131,7 @@ func TestWrongBooksAreFound(t *testing.T) {
 func throwAway(t *testing.T) servers {
 	t.Helper()
 	rdb, broker := testservers.SharedRedis(t), testservers.SharedRabbitMQ(t)
-	s := servers{dsn: testservers.Database(t), redis: rdb.Addr(), amqp: broker.URL(), name: rdb.Prefix(t)}
+	s := servers{shared.Servers{DSN: testservers.Database(t), Redis: rdb.Addr(), AMQP: broker.URL(), Name: rdb.Prefix(t)}}
 	t.Cleanup(func() { require.NoError(t, s.deleteQueue()) })
 	return s
 }
@@ -138,24 +139,24 @@ func throwAway(t *testing.T) servers {
 // place gives the scene its servers, and says what may be done to them: what is somebody's own is not restarted, and
 // loses only what the scene has put there.
 func (s *scene) place(t *testing.T) servers {
-	on := servers{name: "usersync"}
+	on := servers{shared.Servers{Name: "usersync"}}
 	if *yours {
 		on = serversGiven()
 	}
-	s.flushRedis = func(ctx context.Context) error { return on.forget(ctx) }
-	if on.dsn == "" {
-		on.dsn = testservers.Database(t)
+	s.flushRedis = func(ctx context.Context) error { return on.Forget(ctx) }
+	if on.DSN == "" {
+		on.DSN = testservers.Database(t)
 	}
-	if on.redis == "" {
-		on.redis = testservers.NewRedis(t).Addr()
-		s.flushRedis = func(ctx context.Context) error { return flush(ctx, on.redis) }
+	if on.Redis == "" {
+		on.Redis = testservers.NewRedis(t).Addr()
+		s.flushRedis = func(ctx context.Context) error { return flush(ctx, on.Redis) }
 	}
-	if on.amqp == "" && *restarts {
+	if on.AMQP == "" && *restarts {
 		broker := testservers.NewRabbitMQ(t)
-		on.amqp, s.restartBroker = broker.URL(), func() { broker.Restart(t) }
+		on.AMQP, s.restartBroker = broker.URL(), func() { broker.Restart(t) }
 	}
-	if on.amqp == "" {
-		on.amqp = testservers.SharedRabbitMQ(t).URL()
+	if on.AMQP == "" {
+		on.AMQP = testservers.SharedRabbitMQ(t).URL()
 	}
 	return on
 }

@@ -9,12 +9,16 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/examples/internal/instance"
 )
+
+// longestStop bounds the requests that are under way when the service is told to stop.
+const longestStop = 5 * time.Second
 
 // settings are what both algorithms go by.
 type settings struct {
@@ -66,7 +70,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	s := service{servers: serversGiven()}
 	flags := flag.NewFlagSet("usersync", flag.ContinueOnError)
 	s.define(flags)
-	flags.StringVar(&s.name, "name", s.name, "of the queue, and of every key in Redis")
+	flags.StringVar(&s.Name, "name", s.Name, "of the queue, and of every key in Redis")
 	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
 	flags.BoolVar(&s.untilEOF, "until-eof", false, "stop when standard input ends")
 	flags.BoolVar(&s.byHand, "by-hand", false, "do it the way of byhand.go; it needs a Redis")
@@ -77,12 +81,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if s.untilEOF {
-		var stop context.CancelFunc
-		ctx, stop = context.WithCancel(ctx)
-		go func() {
-			defer stop()
-			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it as well
-		}()
+		ctx = instance.UntilEOF(ctx)
 	}
 	return s.run(ctx, out)
 }
@@ -96,7 +95,7 @@ type algorithm interface {
 
 // run opens everything and works until ctx ends.
 func (s *service) run(ctx context.Context, out io.Writer) error {
-	db, err := s.openDB()
+	db, err := s.OpenDB(poolSize)
 	if err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if err := errors.Join(createTables(ctx, db), s.declareQueue()); err != nil {
 		return err
 	}
-	rdb := s.openRedis()
+	rdb := s.OpenRedis()
 	if rdb != nil {
 		defer rdb.Close()
 	}
@@ -118,8 +117,8 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
-	return serve(ctx, way, server, listener)
+	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
+	return instance.Serve(ctx, server, listener, longestStop, way.run)
 }
 
 // algorithm opens one of the two, and has the server answer for it.
@@ -143,35 +142,4 @@ func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB
 	looking.route(mux)
 	ours.routes(mux)
 	return ours, nil
-}
-
-// greeting comes before the address the service has got.
-const greeting = "listening on "
-
-const longestStop = 5 * time.Second
-
-// serve answers requests and works until ctx ends. It stops answering first: what the last upload has recorded is then
-// known to the queue before the work ends.
-func serve(ctx context.Context, way algorithm, server *http.Server, listener net.Listener) error {
-	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorking()
-	worked, served := make(chan error, 1), make(chan error, 1)
-	go func() { worked <- way.run(working) }()
-	go func() { served <- server.Serve(listener) }()
-
-	var err error
-	select {
-	case err = <-served:
-	case err = <-worked:
-		_ = server.Close()
-		<-served
-		return err
-	case <-ctx.Done():
-		stopping, cancel := context.WithTimeout(working, longestStop)
-		defer cancel()
-		err = server.Shutdown(stopping)
-		<-served
-	}
-	stopWorking()
-	return errors.Join(err, <-worked)
 }

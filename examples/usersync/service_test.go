@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/examples/internal/instance"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -34,12 +35,12 @@ func newWorld(t *testing.T) *world {
 	go func() { ended <- s.run(ctx, lines) }()
 	select {
 	case line := <-lines:
-		w.address = strings.TrimSpace(strings.TrimPrefix(line, greeting))
+		w.address = strings.TrimSpace(strings.TrimPrefix(line, instance.Greeting))
 	case err := <-ended:
 		require.NoError(t, err, "the service ended")
 	}
 	var err error
-	w.db, err = s.openDB()
+	w.db, err = s.OpenDB(poolSize)
 	require.NoError(t, err)
 	w.client = newClient(func() string { return w.address })
 	t.Cleanup(func() {
@@ -142,12 +143,12 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 	t.Parallel()
 	servers := throwAway(t)
-	servers.dsn = testservers.NewSQL(t).Database(t) // where no other test has transactions
-	one := &child{servers: servers, settings: quick}
-	require.NoError(t, one.start(t.Context()))
-	client := newClient(one.address)
+	servers.DSN = testservers.NewSQL(t).Database(t) // where no other test has transactions
+	one := newInstance(servers, quick, false)
+	require.NoError(t, one.Start(t.Context()))
+	client := newClient(one.Address)
 	defer client.close()
-	db, err := servers.openDB()
+	db, err := servers.OpenDB(poolSize)
 	require.NoError(t, err)
 	defer db.Close()
 	slow := slowUsers(4)
@@ -157,11 +158,11 @@ func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 		require.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_locked > 0`).Scan(&n))
 		return n
 	}
-	watched, err := http.Get("http://" + one.address() + "/live") // somebody looks at the page, and does not go away
+	watched, err := http.Get("http://" + one.Address() + "/live") // somebody looks at the page, and does not go away
 	require.NoError(t, err)
 	defer watched.Body.Close()
 	require.Eventually(t, func() bool { return locked() == len(slow) }, time.Minute, time.Millisecond, "all are worked on")
-	require.NoError(t, one.stop(), "it ends in order")
+	require.NoError(t, one.Stop(), "it ends in order")
 
 	w := &world{t: t, db: db}
 	require.Equal(t, len(slow), w.count(`SELECT COUNT(*) FROM usersync_directory`))

@@ -35,14 +35,14 @@ func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *r
 	s = &syncer{servers: on, settings: cfg, db: db}
 	// A user whose upload's process dies between commit and announcement is found by the reconciler: at most grace and one
 	// interval late, so both are shorter here than the defaults.
-	config := compensator.Config{DB: db, Table: logTable, Prefix: on.name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
+	config := compensator.Config{DB: db, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
 	if rdb != nil {
 		config.Redis = rdb
 	}
 	if s.log, err = compensator.New(ctx, config); err != nil {
 		return nil, err
 	}
-	if s.messages, err = rabbitmq.Open(rabbitmq.Config{URL: on.amqp}); err != nil {
+	if s.messages, err = rabbitmq.Open(rabbitmq.Config{URL: on.AMQP}); err != nil {
 		return nil, errors.Join(err, s.log.Close())
 	}
 	s.publishFirst = s.messages.BatchHandler(s.toQueue(func(*compensator.Entry) int { return 0 }))
@@ -63,7 +63,7 @@ func (s *syncer) register() (err error) {
 		return err
 	}
 	s.consumer, err = rabbitmq.Consume(s.log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
-		URL: s.amqp, Queue: s.queue(), Prefetch: s.workers, Propagator: traces{},
+		URL: s.AMQP, Queue: s.queue(), Prefetch: s.workers, Propagator: traces{},
 		Declare: s.declare,
 		Type:    compensator.TypeConfig{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
 	})

@@ -19,7 +19,7 @@ import (
 // Servers are where they are reached.
 type Servers struct {
 	DSN   string // user:password@tcp(host:port)/name
-	Redis string // host:port
+	Redis string // host:port; empty: none
 	AMQP  string // amqp://user:password@host:port/
 	Name  string // starts every key and every queue
 }
@@ -64,14 +64,20 @@ func (s Servers) OpenDB(pool int) (*sql.DB, error) {
 	return db, nil
 }
 
-// OpenRedis connects when it is first asked.
+// OpenRedis connects when it is first asked. It returns nil where there is none.
 func (s Servers) OpenRedis() *redis.Client {
+	if s.Redis == "" {
+		return nil
+	}
 	return redis.NewClient(&redis.Options{Addr: s.Redis})
 }
 
 // Forget removes every key that starts with the name, or with the name in a hash tag, and no other.
 func (s Servers) Forget(ctx context.Context) error {
 	rdb := s.OpenRedis()
+	if rdb == nil {
+		return nil
+	}
 	defer rdb.Close()
 	for _, pattern := range []string{"{" + s.Name + ":*", s.Name + ":*"} {
 		keys := rdb.Scan(ctx, 0, pattern, 1000).Iterator()
