@@ -161,12 +161,12 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return processlog.Row{}, err
+		return processlog.Row{}, naming(tx, err)
 	}
 	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.FullyWatched(), ch)
 	if err != nil {
-		return before, err
+		return before, naming(tx, err)
 	}
 	if watch != nil {
 		watch.OnEnd(func(outcome txwatch.Outcome) {

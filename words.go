@@ -29,7 +29,8 @@ type (
 	SettledEvent    = observe.SettledEvent    // an outcome
 	MissingEvent    = observe.MissingEvent    // an entry that is not there
 	ReconciledEvent = observe.ReconciledEvent // a round of the reconciler
-	Health          = observe.Health          // what a readiness probe wants to know
+	Verdict         = observe.Verdict         // what a handler's error asks for
+	Health          = observe.Health          // how this process and the log are, for a readiness probe and for alerts
 	Trouble         = observe.Trouble         // what of the library's own fails at present
 )
 
@@ -58,6 +59,15 @@ const (
 	EndedByExhausted = processlog.EndedByExhausted // attempts used up
 	EndedByCrash     = processlog.EndedByCrash     // too many leases in a row ended with no outcome
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
+)
+
+// What a handler's error may ask for; see VerdictOf.
+const (
+	VerdictSuccess     = observe.Success
+	VerdictFailure     = observe.Failure
+	VerdictPermanent   = observe.Permanent
+	VerdictSnooze      = observe.Snooze
+	VerdictUnavailable = observe.Unavailable
 )
 
 // The actions. The last two are on the log as a whole.

@@ -60,9 +60,9 @@ func (ch Change) After(before Row) (Row, error) {
 	case ch.Action == ActionCancel && before.State == Cancelled:
 		return before, nil
 	case !slices.Contains(rule.from, before.State):
-		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action}
+		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action}
 	case before.State == Dead && before.CompensateCount > 0 && !ch.Audited():
-		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action, CompensationBegun: true}
+		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action, CompensationBegun: true}
 	}
 	after := before
 	after.Version++

@@ -38,7 +38,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 			if !slices.Contains(line.from, state) {
 				var refused *processlog.StateError
 				require.True(t, errors.As(err, &refused), "%s a %s entry: %v", action, state, err)
-				assert.Equal(t, processlog.StateError{ID: before.ID, State: state, Action: action}, *refused)
+				assert.Equal(t, processlog.StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: state, Action: action}, *refused)
 				assert.Equal(t, before.Version, after.Version, "a refusal changes nothing")
 				continue
 			}

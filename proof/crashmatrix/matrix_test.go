@@ -154,7 +154,7 @@ func (w *world) workOff() {
 	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
 	require.NoError(w.t, err)
 	h := w.healthy.Health(w.t.Context())
-	require.True(w.t, h.OK(0) && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
+	require.True(w.t, h.Ready() == nil && h.OldestOverdue == 0 && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
 }
 
 // queued lists what the queue holds.

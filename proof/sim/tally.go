@@ -32,6 +32,7 @@ const (
 	sawSuspects
 	sawWaited
 	sawKept
+	sawServerFault
 	sawRefused
 	sawSlept
 	sawLoss
@@ -53,6 +54,7 @@ var sightNames = [sights]string{
 	sawRefused: "events refused as another type's", sawSlept: "waits of months",
 	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
 	sawBroken:       "batches that broke while their instance stopped",
+	sawServerFault:  "attempts that met the database's condition",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
 }
 
