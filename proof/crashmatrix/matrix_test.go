@@ -90,8 +90,11 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 			if !c.in.beside() {
 				w.work(c.in)
 			}
+			if c.in == streamed {
+				w.takeOff()
+			}
 			w.workOff()
-			w.check()
+			w.check(c.in)
 		})
 	}
 }
@@ -129,7 +132,7 @@ func (w *world) live(c crash, number, nth int) {
 // work starts a healthy process, which runs until it is stopped, or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
-	if in != wheel {
+	if in != wheel && in != streamed {
 		in = usual
 	}
 	p, err := newProcess(w.t.Context(), w.place, in)
