@@ -37,8 +37,8 @@ func (c *Compensator) entry(row *processlog.Row) *Entry {
 
 // Page is one page of a listing.
 type Page struct {
-	Entries []Entry
-	Next    string // the cursor of the following page; empty at the end
+	Entries []Entry `json:"entries"`
+	Next    string  `json:"next,omitempty"` // the cursor of the following page; empty at the end
 }
 
 // List reads a page of entries. Pages do not shift while entries are added or move on: a cursor is a position, not a

@@ -73,3 +73,6 @@ const (
 
 // ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }
+
+// ParseState reads what State.String wrote: "dead". Any other word is a *FieldError that names them all.
+func ParseState(s string) (State, error) { return processlog.ParseState(s) }

@@ -23,6 +23,21 @@ const (
 	ActionPurge      Action = "purge"
 )
 
+var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleByHand, ActionAcceptLoss, ActionPurge}
+
+// MarshalText writes the word as it is stored, also one of a later version's.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
+
+// UnmarshalText takes a known word. Any other is a *FieldError that names them all.
+func (a *Action) UnmarshalText(text []byte) error {
+	word := Action(text)
+	if !slices.Contains(allActions[:], word) {
+		return noSuchWord("action", string(text), allActions[:])
+	}
+	*a = word
+	return nil
+}
+
 // Change is one action on one entry.
 type Change struct {
 	Ref          Ref

@@ -40,20 +40,20 @@ type Count struct {
 
 // AuditRecord is one action of a person.
 type AuditRecord struct {
-	EntryID ID
-	At      time.Time     // UTC, milliseconds
-	Ago     time.Duration // At less the database's now
-	Action  Action
-	Actor   string
-	Reason  string
-	Before  AuditState
-	After   AuditState
+	EntryID ID            `json:"entry_id"`
+	At      time.Time     `json:"at"` // UTC, milliseconds
+	Ago     time.Duration `json:"-"`  // At less the database's now
+	Action  Action        `json:"action"`
+	Actor   string        `json:"actor"`
+	Reason  string        `json:"reason"`
+	Before  AuditState    `json:"before"`
+	After   AuditState    `json:"after"`
 }
 
 // AuditState is what an AuditRecord keeps of an entry.
 type AuditState struct {
 	State        State  `json:"state"`
-	Version      uint64 `json:"version"`
+	Version      uint64 `json:"version,string"`
 	Epoch        uint32 `json:"epoch"`
 	ProcessCount int    `json:"process_count"`
 	LastError    string `json:"last_error,omitempty"`

@@ -11,11 +11,11 @@ import (
 
 // audit writes down what a person did, in the transaction that does it.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, before, after processlog.Row) error {
-	beforeState, err := json.Marshal(auditState(before))
+	beforeState, err := json.Marshal(storedState(before))
 	if err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
-	afterState, err := json.Marshal(auditState(after))
+	afterState, err := json.Marshal(storedState(after))
 	if err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
 	}
@@ -40,8 +40,24 @@ func (s *Store) Note(ctx context.Context, action processlog.Action, by processlo
 	return nil
 }
 
-func auditState(r processlog.Row) processlog.AuditState {
-	return processlog.AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
+// storedAudit is how an AuditState is stored: as it always was, whatever words its JSON has for people.
+type storedAudit struct {
+	State        int8   `json:"state"`
+	Version      uint64 `json:"version"`
+	Epoch        uint32 `json:"epoch"`
+	ProcessCount int    `json:"process_count"`
+	LastError    string `json:"last_error,omitempty"`
+}
+
+func storedState(r processlog.Row) storedAudit {
+	return storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
+}
+
+// readState is the inverse of storedState.
+func readState(text []byte) (processlog.AuditState, error) {
+	var v storedAudit
+	err := json.Unmarshal(text, &v)
+	return processlog.AuditState{State: processlog.State(v.State), Version: v.Version, Epoch: v.Epoch, ProcessCount: v.ProcessCount, LastError: v.LastError}, err
 }
 
 // History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
@@ -59,10 +75,10 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 		var before, after []byte
 		err := rows.Scan(&at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
 		if err == nil {
-			err = json.Unmarshal(before, &r.Before)
+			r.Before, err = readState(before)
 		}
 		if err == nil {
-			err = json.Unmarshal(after, &r.After)
+			r.After, err = readState(after)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
