@@ -39,13 +39,14 @@ func (c *Compensator) entry(row *processlog.Row) *Entry {
 type Page struct {
 	Entries []Entry `json:"entries"`
 	Next    string  `json:"next,omitempty"` // the cursor of the following page; empty at the end
+	Read    int     `json:"read"`           // how many rows were looked at: see Filter.MaxRead
 }
 
 // List reads a page of entries. Pages do not shift while entries are added or move on: a cursor is a position, not a
-// count.
+// count. The end is where Next is empty, not where a page is short.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := c.store.List(ctx, filter)
-	page := Page{Next: found.Next}
+	page := Page{Next: found.Next, Read: found.Read}
 	for i := range found.Rows {
 		page.Entries = append(page.Entries, *c.entry(&found.Rows[i]))
 	}

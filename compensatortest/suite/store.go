@@ -105,6 +105,7 @@ var storePromises = []storePromise{
 	{"HeadsTellTheEarliestOfEachStateAndType", false, (*storeTest).headsTellTheEarliestOfEachStateAndType},
 	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},
 	{"ListPagesAreCompleteAndWithoutRepeats", false, (*storeTest).listPagesAreCompleteAndWithoutRepeats},
+	{"NarrowedPagesGoOnWhereReadingStopped", false, (*storeTest).narrowedPagesGoOnWhereReadingStopped},
 	{"CountsAreRightUpToTheirBound", false, (*storeTest).countsAreRightUpToTheirBound},
 	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
 }
