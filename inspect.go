@@ -11,23 +11,31 @@ import (
 
 // Get reads one entry as committed. ErrNotFound.
 func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
+	row, err := c.row(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return c.entry(&row), nil
+}
+
+func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) {
 	id, isID := ref.(EntryID)
 	if !isID {
 		key, _ := ref.(IdempotentID)
 		ids, err := c.store.IDs(ctx, nil, []string{string(key)})
 		if err != nil {
-			return nil, err
+			return processlog.Row{}, err
 		}
 		id = ids[string(key)]
 	}
 	rows, err := c.store.Load(ctx, []EntryID{id})
 	if err != nil {
-		return nil, err
+		return processlog.Row{}, err
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("%v: %w", ref, ErrNotFound)
+		return processlog.Row{}, fmt.Errorf("%v: %w", ref, ErrNotFound)
 	}
-	return c.entry(&rows[0]), nil
+	return rows[0], nil
 }
 
 // entry is a row with the codec of its type, if this process has it.

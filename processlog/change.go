@@ -1,6 +1,7 @@
 package processlog
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -101,6 +102,14 @@ func (ch Change) After(before Row) (Row, error) {
 	}
 	after.DeliveryCount, after.LeaseLeft = 0, 0
 	return after, nil
+}
+
+// AfterSeen is After of a row that still stands as it was seen, and otherwise ErrChanged.
+func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
+	if before.Version != seen.Number || before.IdempotentID != seen.IdempotentID {
+		return before, fmt.Errorf("%s entry %s: %w", ch.Action, before.ID, ErrChanged)
+	}
+	return ch.After(before)
 }
 
 // Audited reports whether the change is a person's and goes into the audit table.

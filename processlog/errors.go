@@ -38,6 +38,9 @@ var (
 	// ErrBusy: another transaction holds the entry's row. Try again.
 	ErrBusy = errors.New("compensator: entry is locked by another transaction")
 
+	// ErrChanged: the entry does not stand any more as it was seen. Look again.
+	ErrChanged = errors.New("compensator: entry has changed since it was seen")
+
 	// ErrAlreadySucceeded: Complete found that the work is done, by the entry's handler or by somebody who completed it
 	// before. Whoever was about to do it must not. It comes as a *StateError.
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")

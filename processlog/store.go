@@ -105,6 +105,12 @@ type Worker interface {
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 
+// Changed answers for one entry of RequeueAll.
+type Changed struct {
+	Before Row   // as it was, without its content
+	Err    error // why it was left as it is: ErrChanged, ErrNotFound, ErrBusy, or Change.After's refusal
+}
+
 // Keeper is what services and people ask of a store.
 type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
@@ -112,6 +118,11 @@ type Keeper interface {
 	// and nothing is written. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
 	// change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
+
+	// RequeueAll makes one requeue of each entry that still stands as it was seen, in one transaction, and answers in
+	// the order given. Change.AfterSeen says what it leaves; its Ref is not read. Rows that others hold locked are never
+	// waited for. Seen names no entry twice. On error all is done or nothing: tried again, what was done is ErrChanged.
+	RequeueAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
 	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.

@@ -99,6 +99,8 @@ var storePromises = []storePromise{
 	{"ActionsOfPeopleAreKept", false, (*storeTest).actionsOfPeopleAreKept},
 	{"ChangeInATransactionEndsWithIt", false, (*storeTest).changeInATransactionEndsWithIt},
 	{"ChangeOfALockedRowIsBusy", true, (*storeTest).changeOfALockedRowIsBusy},
+	{"RequeueAllTakesWhatStandsAsItWasSeen", false, (*storeTest).requeueAllTakesWhatStandsAsItWasSeen},
+	{"RequeueAllWaitsForNobody", true, (*storeTest).requeueAllWaitsForNobody},
 	{"ResolveWaitsForAnInsertInFlight", true, (*storeTest).resolveWaitsForAnInsertInFlight},
 	{"ResolveOfNothingIsNotFound", false, (*storeTest).resolveOfNothingIsNotFound},
 	{"DueListsWhatCouldBeClaimed", false, (*storeTest).dueListsWhatCouldBeClaimed},

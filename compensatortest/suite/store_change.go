@@ -172,3 +172,76 @@ func (t *storeTest) resolveOfNothingIsNotFound() {
 	require.NoError(t, err)
 	assert.Equal(t, row.IdempotentID, found.IdempotentID)
 }
+
+func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
+	var rows []processlog.Row
+	for _, state := range []processlog.State{processlog.Dead, processlog.Retrying, processlog.Succeeded, processlog.Pending, processlog.Dead} {
+		rows = append(rows, t.inState(state))
+	}
+	moved, gone := t.inState(processlog.Dead), t.insertOne("states")
+	seen := make([]processlog.Version, 0, len(rows)+3)
+	for _, row := range append(rows, moved) {
+		seen = append(seen, seenAs(row))
+	}
+	t.change(moved.ID, processlog.ActionCancel)
+	unknown := seenAs(gone)
+	unknown.ID = processlog.RowID(gone.ID.Row() + 1000)
+	another := seenAs(gone)
+	another.IdempotentID = "another's" // a database that has gone back gives ids away again
+	seen = append(seen, unknown, another)
+	requeue := newChange(nil, processlog.ActionRequeue)
+	requeue.Delay = time.Hour
+	answers, err := t.Store.RequeueAll(t.ctx, seen, requeue)
+	require.NoError(t, err)
+	require.Len(t, answers, len(seen))
+	for i, row := range rows {
+		after := t.load(row.ID)
+		if row.State == processlog.Pending {
+			var refused *processlog.StateError
+			require.ErrorAs(t, answers[i].Err, &refused)
+			assert.Equal(t, row.Version, after.Version)
+			continue
+		}
+		require.NoError(t, answers[i].Err, "%s", row.State)
+		assert.Equal(t, []any{row.Version, row.State, row.Epoch}, []any{answers[i].Before.Version, answers[i].Before.State, answers[i].Before.Epoch})
+		t.follows(row, after)
+		assert.Equal(t, []any{processlog.Pending, row.Epoch + 1, 0, 0, 0, processlog.EndedBy("")},
+			[]any{after.State, after.Epoch, after.ProcessCount, after.CompensateCount, after.DeliveryCount, after.EndedBy})
+		assert.Equal(t, row.Content, after.Content)
+		assert.Greater(t, after.DueIn, 50*time.Minute)
+		history, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		require.Len(t, history, 1)
+		last := history[0]
+		assert.Equal(t, []any{row.ID, processlog.ActionRequeue, "ann", "because", row.State, row.Version, after.Version},
+			[]any{last.EntryID, last.Action, last.Actor, last.Reason, last.Before.State, last.Before.Version, last.After.Version})
+	}
+	require.ErrorIs(t, answers[5].Err, processlog.ErrChanged)
+	assert.Equal(t, processlog.Cancelled, t.load(moved.ID).State)
+	require.ErrorIs(t, answers[6].Err, processlog.ErrNotFound)
+	require.ErrorIs(t, answers[7].Err, processlog.ErrChanged)
+	again, err := t.Store.RequeueAll(t.ctx, seen[:1], newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
+	none, err := t.Store.RequeueAll(t.ctx, nil, newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	assert.Empty(t, none)
+}
+
+func seenAs(row processlog.Row) processlog.Version {
+	return processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+}
+
+func (t *storeTest) requeueAllWaitsForNobody() {
+	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionCancel))
+	require.NoError(t, err)
+	answers, err := t.Store.RequeueAll(t.ctx, []processlog.Version{seenAs(free), seenAs(held)}, newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	require.NoError(t, answers[0].Err)
+	require.ErrorIs(t, answers[1].Err, processlog.ErrBusy)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, processlog.Cancelled, t.load(held.ID).State)
+	assert.Equal(t, processlog.Pending, t.load(free.ID).State)
+}

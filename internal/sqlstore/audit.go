@@ -4,37 +4,46 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // audit writes down what a person did, in the transaction that does it.
-func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, before, after processlog.Row) error {
-	beforeState, err := json.Marshal(storedState(before))
-	if err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	by := processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}
+	records := make([]auditRow, len(rows))
+	for i := range rows {
+		records[i] = auditRow{rows[i].before.ID, storedState(rows[i].before), storedState(rows[i].after)}
 	}
-	afterState, err := json.Marshal(storedState(after))
-	if err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
-	}
-	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}, beforeState, afterState); err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	if err := s.insertAudit(ctx, tx, ch.Action, by, records...); err != nil {
+		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].before.ID, err)
 	}
 	return nil
 }
 
-func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, id processlog.ID, action processlog.Action, by processlog.ByHand, before, after []byte) error {
-	query := "INSERT INTO " + s.table.quoted("_audit") +
-		" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (?,?,?,?,?,?," + s.d.stamp + ")"
-	_, err := tx.ExecContext(ctx, query, id.Row(), string(action), by.Actor, by.Reason, before, after)
+// auditRow is what a record says of its entry.
+type auditRow struct {
+	id            processlog.ID
+	before, after []byte
+}
+
+func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action processlog.Action, by processlog.ByHand, records ...auditRow) error {
+	tuple := "(?,?,?,?,?,?," + s.d.stamp + ")"
+	query := "INSERT INTO " + s.table.quoted("_audit") + " (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES " +
+		tuple + strings.Repeat(","+tuple, len(records)-1)
+	args := make([]any, 0, 6*len(records))
+	for _, r := range records {
+		args = append(args, r.id.Row(), string(action), by.Actor, by.Reason, r.before, r.after)
+	}
+	_, err := tx.ExecContext(ctx, query, args...)
 	return err
 }
 
 // Note implements Store.
 func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
-	if err := s.insertAudit(ctx, s.pool(), processlog.ID{}, action, by, []byte("{}"), []byte("{}")); err != nil {
+	if err := s.insertAudit(ctx, s.pool(), action, by, auditRow{before: []byte("{}"), after: []byte("{}")}); err != nil {
 		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}
 	return nil
@@ -49,8 +58,9 @@ type storedAudit struct {
 	LastError    string `json:"last_error,omitempty"`
 }
 
-func storedState(r processlog.Row) storedAudit {
-	return storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
+func storedState(r processlog.Row) []byte {
+	text, _ := json.Marshal(storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
+	return text // numbers and text are always JSON
 }
 
 // readState is the inverse of storedState.

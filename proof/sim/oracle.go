@@ -62,10 +62,11 @@ type operation struct {
 	want     []processlog.Wanted
 	outcomes []processlog.Outcome
 	change   processlog.Change
-	inTx     bool // a change in a caller's transaction
-	unknown  bool // an insert whose COMMIT was not answered
-	failed   bool // a claim that was answered with an error
-	released bool // and was given back
+	seen     map[compensator.EntryID]uint64 // of a requeue of several: the versions that were seen
+	inTx     bool                           // a change in a caller's transaction
+	unknown  bool                           // an insert whose COMMIT was not answered
+	failed   bool                           // a claim that was answered with an error
+	released bool                           // and was given back
 }
 
 // life is all that ever happened to one row.
@@ -267,7 +268,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	case opSettle:
 		o.settledLocked(l, before, after, &t)
 	case opChange:
-		o.actedLocked(before, after, op.change)
+		o.actedLocked(before, after, op)
 	default:
 		o.failLocked("G4: entry %s changed by an insert", after.ID)
 	}
@@ -365,14 +366,20 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-func (o *oracle) actedLocked(before, after processlog.Row, change processlog.Change) {
-	rule := actions[change.Action]
+func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
+	change, rule := op.change, actions[op.change.Action]
 	o.sights[sawActions]++
 	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
 		o.failLocked("G3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
 	}
 	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
 		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+	}
+	if op.seen != nil {
+		o.sights[sawManyRequeued]++
+		if op.seen[after.ID] != before.Version {
+			o.failLocked("G3: entry %s was requeued in version %d, and seen in %d", after.ID, before.Version, op.seen[after.ID])
+		}
 	}
 	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
 		o.failLocked("G13: entry %s was requeued and keeps its counts", after.ID)

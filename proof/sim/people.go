@@ -87,6 +87,10 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
 	case requeueDeed:
+		if d.inTx && d.fails { // of which a requeue knows nothing
+			n.requeueAll(ctx, d, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
+			return
+		}
 		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
 	case 4:
 		row, err := n.c.Resolve(ctx, ref)
@@ -99,6 +103,19 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	case purgeDeed:
 		_, _ = n.c.Purge(ctx, purgeAge)
 	}
+}
+
+// requeueAll requeues a page, which somebody has looked at for a while.
+func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.RequeueOptions) {
+	page, err := n.c.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(d.holds):
+	case <-n.died:
+	}
+	_, _ = n.c.RequeueAll(ctx, page.Entries, opts)
 }
 
 // deedInTx does it in a transaction, of the library's for half of them.

@@ -38,6 +38,7 @@ const (
 	sawRescued
 	sawBroken
 	sawClaimedLater
+	sawManyRequeued
 	sights
 )
 
@@ -54,6 +55,7 @@ var sightNames = [sights]string{
 	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
 	sawBroken:       "batches that broke while their instance stopped",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
+	sawManyRequeued: "entries requeued as they were seen",
 }
 
 // tally counts faults and sights.
