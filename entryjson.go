@@ -34,6 +34,7 @@ type entryJSON struct {
 	LastError       string            `json:"last_error,omitempty"`
 	CreatedAt       jsonTime          `json:"created_at"`
 	UpdatedAt       jsonTime          `json:"updated_at"`
+	Erased          bool              `json:"erased,omitempty"`
 }
 
 // MarshalJSON writes the entry for other programs, under names that stay: those of the columns. Ids and the version are
@@ -46,7 +47,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 		BusinessExtID: e.BusinessExtID, UserID: e.UserID, UserName: e.UserName, Headers: e.Headers,
 		State: e.State, ProcessCount: e.ProcessCount, MaxProcessCount: e.MaxProcessCount, CompensateCount: e.CompensateCount,
 		DeliveryCount: e.DeliveryCount, Version: e.Version, Epoch: e.Epoch, NextAt: jsonTime(e.NextAt), EndedBy: e.EndedBy,
-		LastError: e.LastError, CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt),
+		LastError: e.LastError, CreatedAt: jsonTime(e.CreatedAt), UpdatedAt: jsonTime(e.UpdatedAt), Erased: e.Erased,
 	}
 	if json.Valid(e.Content) && utf8.Valid(e.Content) {
 		v.Content = e.Content
@@ -71,7 +72,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 		BusinessExtID: v.BusinessExtID, UserID: v.UserID, UserName: v.UserName, Content: content, Headers: v.Headers,
 		State: v.State, ProcessCount: v.ProcessCount, MaxProcessCount: v.MaxProcessCount, CompensateCount: v.CompensateCount,
 		DeliveryCount: v.DeliveryCount, Version: v.Version, Epoch: v.Epoch, NextAt: time.Time(v.NextAt), EndedBy: v.EndedBy,
-		LastError: v.LastError, CreatedAt: time.Time(v.CreatedAt), UpdatedAt: time.Time(v.UpdatedAt),
+		LastError: v.LastError, CreatedAt: time.Time(v.CreatedAt), UpdatedAt: time.Time(v.UpdatedAt), Erased: v.Erased,
 	}, nil)
 	return nil
 }

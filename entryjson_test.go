@@ -64,6 +64,10 @@ func TestEntryIsWrittenAsJSONUnderNamesThatStay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, goldenLeast, string(least), "what is not there is left out; counts and times are always there")
 
+	erased, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotentID: "k", BusinessType: "t", Erased: true})
+	require.NoError(t, err)
+	require.Equal(t, goldenLeast[:len(goldenLeast)-1]+`,"erased":true}`, string(erased))
+
 	var back Entry
 	require.NoError(t, json.Unmarshal(written, &back))
 	again, err := json.MarshalIndent(&back, "", "  ")
@@ -76,7 +80,7 @@ func TestEntryIsWrittenAsJSONUnderNamesThatStay(t *testing.T) {
 func TestPageIsWrittenAsJSON(t *testing.T) {
 	written, err := json.Marshal(Page{Next: "c"})
 	require.NoError(t, err)
-	require.JSONEq(t, `{"entries":null,"next":"c"}`, string(written))
+	require.JSONEq(t, `{"entries":null,"next":"c","read":0}`, string(written))
 }
 
 func TestContentTellsWhetherItIsJSON(t *testing.T) {

@@ -118,7 +118,7 @@ func (c *Compensator) wouldRequeue(ctx context.Context, seen []Entry, versions [
 			refusals[i] = ErrNotFound
 			continue
 		}
-		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotentID: is.IdempotentID, State: is.State, Version: is.Number}, v)
+		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotentID: is.IdempotentID, State: is.State, Version: is.Number, Erased: seen[i].Erased}, v)
 	}
 	return refusals, nil
 }

@@ -67,6 +67,7 @@ const (
 	ActionReschedule   = processlog.ActionReschedule
 	ActionRequeue      = processlog.ActionRequeue
 	ActionSettleByHand = processlog.ActionSettleByHand
+	ActionErase        = processlog.ActionErase
 	ActionAcceptLoss   = processlog.ActionAcceptLoss
 	ActionPurge        = processlog.ActionPurge
 )

@@ -125,12 +125,17 @@ type StateError struct {
 	// CompensationBegun: what keeps a service from ending this dead entry. How much of its work has been undone only a
 	// person can tell.
 	CompensationBegun bool
+
+	Erased bool // what keeps it from being requeued: its content is gone
 }
 
 func (e *StateError) Error() string {
 	text := fmt.Sprintf("compensator: %s entry %s: it is %s", e.Action, e.ID, e.State)
 	if e.CompensationBegun {
 		text += ", and its compensation has begun: a person has to settle it"
+	}
+	if e.Erased {
+		text += ", and was erased: there is no content to run it with"
 	}
 	return text
 }

@@ -115,7 +115,8 @@ type Changed struct {
 type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
 	// Insert), and returns the row as it was before. Where Change.After leaves the version as it is, all is done already
-	// and nothing is written. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
+	// and nothing is written. An erasure leaves the moment of the end, and of the entry's earlier records what
+	// AuditRecord.Erased says. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
 	// change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
@@ -167,7 +168,7 @@ type Inserted struct {
 	Duplicate      bool
 	BusinessType   string
 	State          State
-	ContentMatches bool // its content equals the draft's
+	ContentMatches bool // its content equals the draft's, or was erased
 }
 
 // Row is an entry as the table has it.
@@ -195,6 +196,7 @@ type Row struct {
 	LastError       string
 	CreatedAt       time.Time // UTC, milliseconds
 	UpdatedAt       time.Time // UTC, milliseconds
+	Erased          bool      // a person had content, headers, user name and errors blanked
 
 	Token     Token
 	DueIn     time.Duration // next_at less the database's now; ≤ 0: due

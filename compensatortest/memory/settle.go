@@ -136,10 +136,9 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 	}
 	var audit *processlog.AuditRecord
 	if change.Audited() {
-		audit = &processlog.AuditRecord{
-			EntryID: row.id, At: instant(now), Action: change.Action, Actor: change.Actor, Reason: change.Reason,
-			Before: auditState(before), After: auditState(after),
-		}
+		record := change.Record(before, after)
+		record.At = instant(now)
+		audit = &record
 	}
 	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
 	return before, nil
@@ -169,10 +168,4 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, chang
 		answers[i].Before.Content = nil
 	}
 	return answers, nil
-}
-
-func auditState(row processlog.Row) processlog.AuditState {
-	return processlog.AuditState{
-		State: row.State, Version: row.Version, Epoch: row.Epoch, ProcessCount: row.ProcessCount, LastError: row.LastError,
-	}
 }

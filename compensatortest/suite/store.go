@@ -101,6 +101,8 @@ var storePromises = []storePromise{
 	{"ChangeOfALockedRowIsBusy", true, (*storeTest).changeOfALockedRowIsBusy},
 	{"RequeueAllTakesWhatStandsAsItWasSeen", false, (*storeTest).requeueAllTakesWhatStandsAsItWasSeen},
 	{"RequeueAllWaitsForNobody", true, (*storeTest).requeueAllWaitsForNobody},
+	{"ErasedEntryKeepsTheFactAlone", false, (*storeTest).erasedEntryKeepsTheFactAlone},
+	{"ErasedDeadEntryCanStillBeEnded", false, (*storeTest).erasedDeadEntryCanStillBeEnded},
 	{"ResolveWaitsForAnInsertInFlight", true, (*storeTest).resolveWaitsForAnInsertInFlight},
 	{"ResolveOfNothingIsNotFound", false, (*storeTest).resolveOfNothingIsNotFound},
 	{"DueListsWhatCouldBeClaimed", false, (*storeTest).dueListsWhatCouldBeClaimed},

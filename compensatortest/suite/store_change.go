@@ -14,7 +14,7 @@ import (
 // contract is the table of what a service and people may do: from where, to where.
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
-	to    processlog.State // ignored for reschedule, which stays
+	to    processlog.State // ignored for reschedule and erase, which stay
 	epoch uint32           // added
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
@@ -23,6 +23,8 @@ var contract = map[processlog.Action]struct {
 	processlog.ActionRequeue: {[]processlog.State{processlog.Dead, processlog.Succeeded, processlog.Compensated, processlog.Cancelled,
 		processlog.SettledByHand, processlog.Retrying}, processlog.Pending, 1},
 	processlog.ActionSettleByHand: {[]processlog.State{processlog.Dead, processlog.Retrying, processlog.Compensating}, processlog.SettledByHand, 1},
+	processlog.ActionErase: {[]processlog.State{processlog.Dead, processlog.Succeeded, processlog.Compensated, processlog.Cancelled,
+		processlog.SettledByHand}, 0, 1},
 }
 
 func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
@@ -46,7 +48,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 			assert.Equal(t, before.Version, was.Version, "the row as it was is returned")
 			t.follows(before, after)
 			want := line.to
-			if action == processlog.ActionReschedule {
+			if action == processlog.ActionReschedule || action == processlog.ActionErase {
 				want = state
 			}
 			assert.Equal(t, want, after.State, "%s a %s entry", action, state)
@@ -244,4 +246,93 @@ func (t *storeTest) requeueAllWaitsForNobody() {
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Cancelled, t.load(held.ID).State)
 	assert.Equal(t, processlog.Pending, t.load(free.ID).State)
+}
+
+func (t *storeTest) erasedEntryKeepsTheFactAlone() {
+	for _, state := range processlog.States {
+		if !state.Terminal() {
+			continue
+		}
+		d := t.draft("erased")
+		d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName = "b", "o", "x", "u7", "Mei"
+		d.Headers = []byte(`{"city":"Ghent"}`)
+		row := t.insert(d)[0]
+		t.settleTo(row, processlog.Dead)
+		t.change(row.ID, processlog.ActionRequeue) // a record of an error and a reason
+		switch state {
+		case processlog.Cancelled:
+			t.change(row.ID, processlog.ActionCancel)
+		case processlog.SettledByHand:
+			t.settleTo(t.load(row.ID), processlog.Dead)
+			t.change(row.ID, processlog.ActionSettleByHand)
+		case processlog.Compensated:
+			t.settleTo(t.load(row.ID), processlog.Compensating)
+			t.settleTo(t.load(row.ID), state)
+		default:
+			t.settleTo(t.load(row.ID), state)
+		}
+		before := t.load(row.ID)
+		require.Equal(t, state, before.State)
+		kept, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		erase := newChange(processlog.IdempotentID(d.IdempotentID), processlog.ActionErase)
+		was, err := t.Store.Change(t.ctx, nil, false, erase)
+		require.NoError(t, err)
+		assert.False(t, was.Erased)
+		after := t.load(row.ID)
+		t.follows(before, after)
+		want := before
+		want.Version, want.Epoch, want.Token, want.UpdatedAt, want.Erased = after.Version, before.Epoch+1, erase.Token, after.UpdatedAt, true
+		want.Content, want.Headers, want.UserName, want.LastError = nil, nil, "", ""
+		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // less some time
+		assert.Empty(t, after.Content)
+		after.Content = nil
+		assert.Equal(t, want, after, "ids, state, counts and times stay")
+
+		history, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		require.Len(t, history, len(kept)+1)
+		for i, r := range kept {
+			got := history[i]
+			got.Ago = r.Ago
+			assert.Equal(t, r.Erased(), got, "who did what and when")
+			assert.Empty(t, got.Reason+got.Before.LastError+got.After.LastError)
+		}
+		own := history[len(kept)]
+		assert.Equal(t, []any{processlog.ActionErase, "ann", "because", state, state, before.Version}, []any{own.Action, own.Actor, own.Reason, own.Before.State, own.After.State, own.Before.Version})
+		assert.Empty(t, own.Before.LastError+own.After.LastError)
+
+		was, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionErase))
+		require.NoError(t, err)
+		assert.True(t, was.Erased, "to erase it again")
+		assert.Equal(t, want.Version, t.load(row.ID).Version, "writes nothing")
+		_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionRequeue))
+		var refused *processlog.StateError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, processlog.StateError{ID: row.ID, State: state, Action: processlog.ActionRequeue, Erased: true}, *refused)
+		answers, err := t.Store.RequeueAll(t.ctx, []processlog.Version{seenAs(t.load(row.ID))}, newChange(nil, processlog.ActionRequeue))
+		require.NoError(t, err)
+		require.ErrorAs(t, answers[0].Err, &refused)
+		assert.True(t, refused.Erased)
+
+		tx := t.begin()
+		inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+		assert.Equal(t, processlog.Inserted{ID: row.ID, Duplicate: true, BusinessType: "erased", State: state, ContentMatches: true}, inserted[0], "its id guards")
+	}
+}
+
+func (t *storeTest) erasedDeadEntryCanStillBeEnded() {
+	for action, to := range map[processlog.Action]processlog.State{
+		processlog.ActionCancel: processlog.Cancelled, processlog.ActionComplete: processlog.Succeeded, processlog.ActionSettleByHand: processlog.SettledByHand,
+	} {
+		row := t.inState(processlog.Dead)
+		t.change(row.ID, processlog.ActionErase)
+		t.change(row.ID, action)
+		after := t.load(row.ID)
+		assert.Equal(t, to, after.State)
+		assert.True(t, after.Erased)
+		assert.Empty(t, string(after.Content)+after.LastError)
+	}
 }

@@ -12,12 +12,12 @@ import (
 
 // audit writes down what a person did, in the transaction that does it.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
-	by := processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}
 	records := make([]auditRow, len(rows))
 	for i := range rows {
-		records[i] = auditRow{rows[i].before.ID, storedState(rows[i].before), storedState(rows[i].after)}
+		r := ch.Record(rows[i].before, rows[i].after)
+		records[i] = auditRow{r.EntryID, storedState(r.Before), storedState(r.After)}
 	}
-	if err := s.insertAudit(ctx, tx, ch.Action, by, records...); err != nil {
+	if err := s.insertAudit(ctx, tx, ch.Action, processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}, records...); err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].before.ID, err)
 	}
 	return nil
@@ -58,7 +58,7 @@ type storedAudit struct {
 	LastError    string `json:"last_error,omitempty"`
 }
 
-func storedState(r processlog.Row) []byte {
+func storedState(r processlog.AuditState) []byte {
 	text, _ := json.Marshal(storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
 	return text // numbers and text are always JSON
 }
@@ -72,18 +72,35 @@ func readState(text []byte) (processlog.AuditState, error) {
 
 // History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
 func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
-		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
+	stored, err := s.history(ctx, s.pool(), id)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
 	}
-	defer rows.Close()
 	var history []processlog.AuditRecord
+	for _, r := range stored {
+		history = append(history, r.AuditRecord)
+	}
+	return history, nil
+}
+
+// storedRecord is a record and the row it stands in.
+type storedRecord struct {
+	processlog.AuditRecord
+	row uint64
+}
+
+func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID) (history []storedRecord, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
+		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
 	for rows.Next() {
-		r := processlog.AuditRecord{EntryID: id}
+		r := storedRecord{AuditRecord: processlog.AuditRecord{EntryID: id}}
 		var at, ago int64
 		var before, after []byte
-		err := rows.Scan(&at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
+		err := rows.Scan(&r.row, &at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
 		if err == nil {
 			r.Before, err = readState(before)
 		}
@@ -91,7 +108,7 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 			r.After, err = readState(after)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
+			return nil, err
 		}
 		r.At, r.Ago = unixMilli(at), time.Duration(ago)*time.Millisecond
 		history = append(history, r)

@@ -96,8 +96,16 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 	return err
 }
 
-// rewrite is one statement, whose values are those that Change.After has computed: the rules stand there alone.
+// rewrite writes the rows.
 func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
+	if action == processlog.ActionErase {
+		return s.erase(ctx, tx, rows[0]) // of one entry at a time
+	}
+	return s.move(ctx, tx, action, rows)
+}
+
+// move is one statement, whose values are those that Change.After has computed: the rules stand there alone.
+func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
 	number := func(of func(r *processlog.Row) int64) string {
 		return caseOf(rows, func(r *changedRow) string { return strconv.FormatInt(of(&r.after), 10) })
 	}

@@ -125,6 +125,38 @@ func managing() []mutant {
 			sees: tests("TestEntryThatChangedSinceItWasSeenIsNotRequeued", "TestMemoryStoreKeepsEveryPromise/RequeueAllTakesWhatStandsAsItWasSeen").and(simulation, "1000"),
 		},
 		{
+			name: "erased-runs-again", oracle: safety,
+			what: "an erased entry is requeued: its handler is given nothing",
+			edits: []edit{
+				{"processlog/change.go", "	case ch.Action == ActionRequeue && before.Erased:\n", "	case ch.Action == ActionRequeue && before.Erased && before.State == Pending:\n"},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown").and(simulation, "1000"),
+		},
+		{
+			name: "erased-but-for-its-records", oracle: safety,
+			what: "an erasure leaves what the audit table has copied of the entry",
+			edits: []edit{
+				{"internal/sqlstore/erase.go", "		if blank == r.AuditRecord || r.Action == processlog.ActionErase {", "		if blank == r.AuditRecord || r.Action != processlog.ActionErase {"},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown"),
+		},
+		{
+			name: "erased-in-its-epoch", oracle: lateness,
+			what: "an erasure begins no epoch, and is taken for a success that was lost and written over: everything stops",
+			edits: []edit{
+				{"processlog/change.go", "	if ch.Action == ActionErase { // ids, state and times stay: what happened, and that it must not happen again\n		after.Epoch++\n", "	if ch.Action == ActionErase { // ids, state and times stay: what happened, and that it must not happen again\n"},
+			},
+			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "1000"),
+		},
+		{
+			name: "erased-guards-no-more", oracle: safety,
+			what: "an event that comes again after its entry was erased is refused for other content: its service cannot go on",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "ContentMatches: row.Erased || bytes", "ContentMatches: bytes"},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown"),
+		},
+		{
 			name: "purge-takes-what-moved-on", oracle: safety,
 			what: "a purge deletes rows that a person has set in motion since it found them",
 			edits: []edit{

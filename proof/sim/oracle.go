@@ -247,6 +247,11 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	if after.Version != before.Version+1 || before.Version != l.last().row.Version {
 		o.failLocked("G4: entry %s went from version %d to %d, having had %d", after.ID, before.Version, after.Version, l.last().row.Version)
 	}
+	erases := op.kind == opChange && op.change.Action == compensator.ActionErase
+	if erases {
+		l.content = nil
+		o.erasedLocked(before, after)
+	}
 	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || after.IdempotentID != l.key {
 		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
 	}
@@ -355,6 +360,8 @@ var actions = map[compensator.Action]struct {
 	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
 	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
 		compensator.SettledByHand, compensator.Retrying)},
+	compensator.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand)},
 	compensator.ActionSettleByHand: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating)},
 }
 
@@ -366,6 +373,15 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
+// erasedLocked: what may be personal is gone, and what happened is not.
+func (o *oracle) erasedLocked(before, after processlog.Row) {
+	o.sights[sawErased]++
+	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
+	if !kept || !after.Erased || len(after.Content)+len(after.Headers)+len(after.LastError)+len(after.UserName) > 0 {
+		o.failLocked("G3: erasing took entry %s from %+v to %+v", after.ID, before, after)
+	}
+}
+
 func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 	change, rule := op.change, actions[op.change.Action]
 	o.sights[sawActions]++
@@ -374,6 +390,9 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 	}
 	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
 		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+	}
+	if before.Erased && !after.State.Terminal() {
+		o.failLocked("G3: %s took entry %s to %s, whose content is gone", change.Action, after.ID, after.State)
 	}
 	if op.seen != nil {
 		o.sights[sawManyRequeued]++

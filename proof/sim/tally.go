@@ -39,6 +39,7 @@ const (
 	sawBroken
 	sawClaimedLater
 	sawManyRequeued
+	sawErased
 	sights
 )
 
@@ -56,6 +57,7 @@ var sightNames = [sights]string{
 	sawBroken:       "batches that broke while their instance stopped",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
 	sawManyRequeued: "entries requeued as they were seen",
+	sawErased:       "erased entries",
 }
 
 // tally counts faults and sights.
