@@ -77,9 +77,13 @@ const (
 	ActionReschedule   = processlog.ActionReschedule
 	ActionRequeue      = processlog.ActionRequeue
 	ActionSettleByHand = processlog.ActionSettleByHand
+	ActionErase        = processlog.ActionErase
 	ActionAcceptLoss   = processlog.ActionAcceptLoss
 	ActionPurge        = processlog.ActionPurge
 )
 
 // ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }
+
+// ParseState reads what State.String wrote: "dead". Any other word is a *FieldError that names them all.
+func ParseState(s string) (State, error) { return processlog.ParseState(s) }

@@ -38,6 +38,9 @@ var (
 	// ErrBusy: another transaction holds the entry's row. Try again.
 	ErrBusy = errors.New("compensator: entry is locked by another transaction")
 
+	// ErrChanged: the entry does not stand any more as it was seen. Look again.
+	ErrChanged = errors.New("compensator: entry has changed since it was seen")
+
 	// ErrAlreadySucceeded: Complete found that the work is done, by the entry's handler or by somebody who completed it
 	// before. Whoever was about to do it must not. It comes as a *StateError.
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
@@ -123,12 +126,17 @@ type StateError struct {
 	// CompensationBegun: what keeps a service from ending this dead entry. How much of its work has been undone only a
 	// person can tell.
 	CompensationBegun bool
+
+	Erased bool // what keeps it from being requeued: its content is gone
 }
 
 func (e *StateError) Error() string {
 	text := fmt.Sprintf("compensator: %s entry %s %q: it is %s", e.Action, e.ID, e.IdempotentID, e.State)
 	if e.CompensationBegun {
 		text += ", and its compensation has begun: a person has to settle it"
+	}
+	if e.Erased {
+		text += ", and was erased: there is no content to run it with"
 	}
 	return text
 }

@@ -389,6 +389,11 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
+	_, err = other.Erase(t.Context(), id, by) // and erased
+	require.NoError(t, err)
+	someRounds()
+	require.Zero(t, losses.Load())
+
 	id = w.Put(orders, 2, compensator.Options{}) // and one that is lost indeed
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()

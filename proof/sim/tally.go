@@ -39,6 +39,8 @@ const (
 	sawRescued
 	sawBroken
 	sawClaimedLater
+	sawManyRequeued
+	sawErased
 	sights
 )
 
@@ -56,6 +58,8 @@ var sightNames = [sights]string{
 	sawBroken:       "batches that broke while their instance stopped",
 	sawServerFault:  "attempts that met the database's condition",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
+	sawManyRequeued: "entries requeued as they were seen",
+	sawErased:       "erased entries",
 }
 
 // tally counts faults and sights.
