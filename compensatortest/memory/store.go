@@ -135,6 +135,13 @@ func (s *Store) ShiftClock(d time.Duration) {
 	s.shift += d
 }
 
+// Now is the store's clock.
+func (s *Store) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return instant(s.nowLocked())
+}
+
 // nowLocked is the store's clock, cut to what a row stores.
 func (s *Store) nowLocked() int64 { return time.Now().Add(s.shift).UnixMilli() }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -43,8 +42,8 @@ func (c *calendar) add(ctx context.Context, p Period) error {
 	if err != nil {
 		return err
 	}
-	if next, err := p.next(now); err != nil || next.IsZero() {
-		return cmp.Or[error](err, &processlog.FieldError{Field: "schedule", Reason: fmt.Sprintf("has no slot after %v", now)})
+	if _, err := p.next(now); err != nil { // one that has ended is none: this process may be a later one
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -109,7 +109,6 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 		"is nil":           nil,
 		"does not go on":   compensator.Every(0),
 		"does not go on: ": schedule(func(after time.Time) time.Time { return after.Add(-time.Hour) }),
-		"has no slot":      schedule(func(time.Time) time.Time { return time.Time{} }),
 		"panicked: oh":     schedule(func(time.Time) time.Time { panic("oh") }),
 	} {
 		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, s, compensator.PeriodicConfig{}), what)

@@ -58,6 +58,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		return nil, errors.Join(err, p.close())
 	}
 	p.kinds, err = register(p.Compensator, p.plain)
+	if err == nil && in == periodic {
+		err = p.kinds.tick(ctx)
+	}
 	return p, err
 }
 

@@ -320,6 +320,9 @@ func (s *gatedStore) Purge(ctx context.Context, state compensator.State, age tim
 }
 
 func (s *gatedStore) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
+	if s.from.opening {
+		return s.store.Marks(ctx, businessTypes)
+	}
 	err = s.from.step(ctx, classWrite, "marks", string(make(args, 0, 16).num(uint64(len(businessTypes)))), func() (err error) {
 		now, marks, err = s.store.Marks(ctx, businessTypes)
 		return err

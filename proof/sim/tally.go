@@ -38,6 +38,7 @@ const (
 	sawRescued
 	sawBroken
 	sawClaimedLater
+	sawSlots
 	sights
 )
 
@@ -54,6 +55,7 @@ var sightNames = [sights]string{
 	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
 	sawBroken:       "batches that broke while their instance stopped",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
+	sawSlots:        "slots of a periodic type",
 }
 
 // tally counts faults and sights.

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -23,5 +24,7 @@ func main() {
 	})
 	_, _ = c.Complete(ctx, processlog.RowID(1))
 	_, _ = c.Purge(ctx, 0)
+	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})
+	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), compensator.PeriodicConfig{})
 	_ = c.Run(ctx)
 }
