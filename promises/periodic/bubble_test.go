@@ -154,6 +154,31 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
+// The transaction of the process that has a slot in hand may come to nothing: the others do not wait for the next slot.
+func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		p := start(t, slow(store), compensator.Every(time.Hour), 1)
+		_, marks, err := store.Marks(t.Context(), []string{"report"})
+		require.NoError(t, err)
+		time.Sleep(59 * time.Minute)
+		tx, err := store.BeginTx(t.Context())
+		require.NoError(t, err)
+		moved, err := store.MoveMark(t.Context(), tx, "report", marks["report"], time.Now().Add(time.Minute))
+		require.NoError(t, err)
+		require.True(t, moved)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Empty(t, recorded(store))
+		require.NoError(t, tx.Rollback())
+		time.Sleep(10 * time.Second) // PollInterval
+		synctest.Wait()
+		require.Equal(t, []string{"01:00"}, recorded(store))
+		p.stop()
+	})
+}
+
 func TestScheduleThatEndsIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
