@@ -60,7 +60,7 @@ func createTables(ctx context.Context, db *sql.DB) error {
 // dropTables removes them all, and nothing else.
 func dropTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, `DROP TABLE IF EXISTS seckill_goods, seckill_tickets, seckill_orders, seckill_faults,
-		seckill_hand_log, seckill_log, seckill_log_audit, seckill_log_meta`)
+		seckill_hand_log, seckill_log, seckill_log_audit, seckill_log_meta, seckill_log_slots`)
 }
 
 // putOnSale does nothing for goods that are on sale already.
