@@ -19,8 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/crowd"
+	"github.com/compensator-go/compensator/examples/internal/day"
 	"github.com/compensator-go/compensator/examples/internal/instance"
 	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -45,8 +48,9 @@ func throwAway(t testing.TB) servers.Servers {
 
 func newWorld(t *testing.T, change func(*settings)) *world {
 	t.Helper()
-	s := service{Servers: throwAway(t), settings: quick, address: "127.0.0.1:0"}
-	s.fail, s.hopeless, s.window = 0, 0, time.Minute
+	s := service{Service: shop.Service{Servers: throwAway(t)}, settings: quick}
+	s.Address = "127.0.0.1:0"
+	s.Fail, s.Hopeless, s.Window = 0, 0, time.Minute
 	change(&s.settings)
 	w := &world{t: t, service: s}
 	w.start()
@@ -72,12 +76,12 @@ func (w *world) start() {
 func (w *world) openOther(on servers.Servers) {
 	db, err := on.OpenDB(16)
 	require.NoError(w.t, err)
-	c := &counter{redis: on.OpenRedis(), name: on.Name}
+	c := &shop.Counter{Redis: on.OpenRedis(), Name: on.Name}
 	other, err := newSale(w.t.Context(), w.service.settings, on, db, c)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() {
-		other.end()
-		require.NoError(w.t, errors.Join(c.redis.Close(), db.Close()))
+		other.End()
+		require.NoError(w.t, errors.Join(c.Redis.Close(), db.Close()))
 	})
 	w.db, w.other = db, other
 }
@@ -103,32 +107,32 @@ func (w *world) count(query string, args ...any) (n int) {
 }
 
 // ask answers with whatever the service does.
-func (w *world) ask(method, path, body string) answered {
+func (w *world) ask(method, path, body string) crowd.Answered {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.address+path, strings.NewReader(body))
 	require.NoError(w.t, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(w.t, err)
 	defer response.Body.Close()
-	var got answered
+	var got crowd.Answered
 	require.NoError(w.t, json.NewDecoder(response.Body).Decode(&got))
 	got.Status = response.StatusCode
 	return got
 }
 
-func (w *world) buy(buyer string) answered {
+func (w *world) buy(buyer string) crowd.Answered {
 	w.t.Helper()
 	return w.ask(http.MethodPost, "/seckill", fmt.Sprintf(`{"buyer":%q,"goods":"phone"}`, buyer))
 }
 
-func (w *world) state(buyer string) answered {
+func (w *world) state(buyer string) crowd.Answered {
 	w.t.Helper()
 	return w.ask(http.MethodGet, "/seckill/phone/"+buyer, "")
 }
 
-func (w *world) await(buyer, state string) answered {
+func (w *world) await(buyer, state string) crowd.Answered {
 	w.t.Helper()
-	var got answered
+	var got crowd.Answered
 	require.Eventually(w.t, func() bool { got = w.state(buyer); return got.State == state }, time.Minute, 20*time.Millisecond, "%s is %s", buyer, state)
 	return got
 }
@@ -137,37 +141,39 @@ func (w *world) await(buyer, state string) answered {
 func (w *world) awaitStock(pieces int) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
-		n, err := w.other.counter.read(w.t.Context(), "phone")
+		n, err := w.other.counter.Read(w.t.Context(), "phone")
 		require.NoError(w.t, err)
-		return n.Stock == pieces && n.Open == 0 && w.count(`SELECT stock FROM seckill_goods`) == pieces &&
+		open, err := w.other.counter.open(w.t.Context(), "phone")
+		require.NoError(w.t, err)
+		return n.Stock == pieces && open == 0 && w.count(`SELECT stock FROM seckill_goods`) == pieces &&
 			len(n.Buyers) == w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)
 	}, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
 }
 
-func (w *world) requireRefused(got answered, status int, code string) {
+func (w *world) requireRefused(got crowd.Answered, status int, code string) {
 	w.t.Helper()
-	require.Equal(w.t, answered{Status: status, Code: code}, got)
+	require.Equal(w.t, crowd.Answered{Status: status, Code: code}, got)
 }
 
 func TestBuyerGetsOnePieceAndNobodyMoreThanThereIs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	require.Equal(t, http.StatusAccepted, w.buy("ann").Status)
 	w.requireRefused(w.buy("ann"), http.StatusConflict, "bought_already")
 	require.Equal(t, http.StatusAccepted, w.buy("ben").Status)
 	w.requireRefused(w.buy("cid"), http.StatusConflict, "sold_out")
 	w.requireRefused(w.buy("ben"), http.StatusConflict, "bought_already")
-	w.await("ann", stateOpen)
-	w.await("ben", stateOpen)
+	w.await("ann", shop.StateOpen)
+	w.await("ben", shop.StateOpen)
 	w.awaitStock(0)
 	w.requireRefused(w.state("cid"), http.StatusNotFound, "no_such_order")
 }
 
 func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	require.Equal(t, http.StatusAccepted, w.buy("ann").Status)
-	for body, want := range map[string]answered{
+	for body, want := range map[string]crowd.Answered{
 		``:                                {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"ben"`:                  {Status: http.StatusBadRequest, Code: "bad_request"},
 		`[1]`:                             {Status: http.StatusBadRequest, Code: "bad_request"},
@@ -175,9 +181,9 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":"ben"}`:                 {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"","goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"b n","goods":"phone"}`: {Status: http.StatusBadRequest, Code: "bad_request"},
-		`{"buyer":"ben","goods":"phone","pieces":2}`:                       {Status: http.StatusBadRequest, Code: "bad_request"},
-		`{"buyer":"ben","goods":"` + strings.Repeat("x", mostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
-		`{"buyer":"ben","goods":"moon"}`:                                   {Status: http.StatusNotFound, Code: "no_such_goods"},
+		`{"buyer":"ben","goods":"phone","pieces":2}`:                            {Status: http.StatusBadRequest, Code: "bad_request"},
+		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
+		`{"buyer":"ben","goods":"moon"}`:                                        {Status: http.StatusNotFound, Code: "no_such_goods"},
 	} {
 		require.Equal(t, want, w.ask(http.MethodPost, "/seckill", body), "%.60s", body)
 	}
@@ -192,7 +198,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 
 func TestOneCrowdAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 3 })
+	w := newWorld(t, func(s *settings) { s.Stock = 3 })
 	require.Eventually(t, func() bool { return w.ask(http.MethodPost, "/crowd", `{"buyers":100}`).Status == http.StatusAccepted }, time.Minute, time.Millisecond)
 	w.requireRefused(w.ask(http.MethodPost, "/crowd", `{"buyers":100}`), http.StatusConflict, "crowded")
 	w.awaitStock(0)
@@ -201,9 +207,9 @@ func TestOneCrowdAtATime(t *testing.T) {
 
 func TestUnpaidOrderGivesItsPieceBackInBothPlacesAndTheBuyerMayBuyAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.window = 1, 500*time.Millisecond })
+	w := newWorld(t, func(s *settings) { s.Stock, s.Window = 1, 500*time.Millisecond })
 	first := w.buy("ann")
-	order := w.await("ann", stateClosed)
+	order := w.await("ann", shop.StateClosed)
 	require.Equal(t, first.Ticket, order.Ticket)
 	w.requireRefused(w.ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), ""), http.StatusConflict, "order_closed")
 	w.awaitStock(1)
@@ -214,22 +220,22 @@ func TestUnpaidOrderGivesItsPieceBackInBothPlacesAndTheBuyerMayBuyAgain(t *testi
 
 func TestPaidOrderIsNotClosed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.window = 2, 2*time.Second })
+	w := newWorld(t, func(s *settings) { s.Stock, s.Window = 2, 2*time.Second })
 	w.buy("ann")
-	order := w.await("ann", stateOpen)
+	order := w.await("ann", shop.StateOpen)
 	for range 2 { // the first answer may have been lost
 		require.Equal(t, http.StatusOK, w.ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.buy("ben")
-	w.await("ben", stateClosed) // which came due later
-	require.Equal(t, statePaid, w.state("ann").State)
+	w.await("ben", shop.StateClosed) // which came due later
+	require.Equal(t, shop.StatePaid, w.state("ann").State)
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'close_order' AND state = ?`, compensator.Cancelled))
 	w.awaitStock(1)
 }
 
 func TestTicketThatBecomesNoOrderIsUndoneInBothPlaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.hopeless, s.most, s.resend = 1, 1, 2, 100*time.Millisecond })
+	w := newWorld(t, func(s *settings) { s.Stock, s.Hopeless, s.Most, s.Resend = 1, 1, 2, 100*time.Millisecond })
 	w.buy("ann")
 	w.await("ann", "given back")
 	w.awaitStock(1)
@@ -240,17 +246,17 @@ func TestTicketThatBecomesNoOrderIsUndoneInBothPlaces(t *testing.T) {
 
 func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	got := w.buy("ann")
-	w.await("ann", stateOpen)
-	sold := ticket{ID: got.Ticket, Goods: "phone", Buyer: "ann"}
+	w.await("ann", shop.StateOpen)
+	sold := shop.Ticket{ID: got.Ticket, Goods: "phone", Buyer: "ann"}
 	require.ErrorIs(t, w.other.create(t.Context(), sold), compensator.ErrAlreadySucceeded)
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_orders`))
 }
 
 func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.abandon = 1, time.Hour }) // nobody else will
+	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // nobody else will
 	require.Equal(t, http.StatusOK, w.ask(http.MethodPost, "/goods/phone/rebuild", "").Status)
 	w.exec(`RENAME TABLE seckill_tickets TO seckill_tickets_away`)
 	w.requireRefused(w.buy("ben"), http.StatusServiceUnavailable, "try_again")
@@ -268,7 +274,7 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	}{"request lost": {faultproxy.DropRequest, 0}, "answer lost": {faultproxy.DropReply, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(s *settings) { s.stock, s.abandon = 2, time.Hour })
+			w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 2, time.Hour })
 			config, err := mysql.ParseDSN(w.service.DSN)
 			require.NoError(t, err)
 			proxy, err := faultproxy.NewMySQL(config.Addr)
@@ -280,11 +286,11 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 			w.openOther(cut)
 			w.buy("zoe") // the counter is filled
 			trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Fault: c.fault, Nth: 1})
-			_, err = w.other.sellOne(t.Context(), purchase{Buyer: "ann", Goods: "phone"})
+			_, err = w.other.Sell(t.Context(), shop.Purchase{Buyer: "ann", Goods: "phone"})
 			if c.sold == 1 {
 				require.NoError(t, err)
 			} else {
-				require.ErrorIs(t, err, errBusy)
+				require.ErrorIs(t, err, shop.ErrBusy)
 			}
 			require.Equal(t, 1, trap.Fired())
 			require.Equal(t, c.sold, w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE buyer = 'ann'`))
@@ -294,17 +300,17 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 }
 
 // take leaves a ticket as a process does that dies right after the script.
-func (w *world) take(buyer string) ticket {
+func (w *world) take(buyer string) shop.Ticket {
 	w.t.Helper()
-	require.NoError(w.t, w.other.rebuild(w.t.Context(), "phone", ""))
-	t := newTicket(purchase{Buyer: buyer, Goods: "phone"})
+	require.NoError(w.t, w.other.Rebuild(w.t.Context(), "phone", ""))
+	t := shop.NewTicket(shop.Purchase{Buyer: buyer, Goods: "phone"})
 	require.NoError(w.t, w.other.counter.take(w.t.Context(), &t))
 	return t
 }
 
 func TestTicketOfAProcessThatDiedBeforeItsTransactionIsGivenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	lost := w.take("ann")
 	w.awaitStock(1)
 	require.Error(t, w.other.sell(t.Context(), lost), "a process that was only slow comes too late")
@@ -315,18 +321,18 @@ func TestTicketOfAProcessThatDiedBeforeItsTransactionIsGivenBack(t *testing.T) {
 
 func TestTicketOfAProcessThatDiedAfterItsTransactionIsConfirmed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	sold := w.take("ann")
 	require.NoError(t, w.other.sell(t.Context(), sold))
 	w.awaitStock(0)
-	require.Equal(t, sold.ID, w.await("ann", stateOpen).Ticket)
+	require.Equal(t, sold.ID, w.await("ann", shop.StateOpen).Ticket)
 	w.requireRefused(w.buy("ann"), http.StatusConflict, "bought_already")
 }
 
 // What Redis has lost is filled again by whoever asks next, or by nobody in particular.
 func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 3 })
+	w := newWorld(t, func(s *settings) { s.Stock = 3 })
 	w.buy("ann")
 	require.NoError(t, w.service.Forget(t.Context()))
 	w.requireRefused(w.buy("ann"), http.StatusConflict, "bought_already")
@@ -341,12 +347,12 @@ func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 // Redis goes back in time: it has more pieces than there are, and has forgotten a buyer. Nothing is sold that is not there.
 func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	w.buy("ann")
-	keys := w.other.counter.keys("phone")
+	keys := w.other.counter.Keys("phone")
 	for _, buyer := range []string{"ann", "ben"} {
-		require.NoError(t, w.other.counter.redis.HSet(t.Context(), keys[0], "stock", 5).Err())
-		require.NoError(t, w.other.counter.redis.HDel(t.Context(), keys[1], "ann").Err())
+		require.NoError(t, w.other.counter.Redis.HSet(t.Context(), keys[0], "stock", 5).Err())
+		require.NoError(t, w.other.counter.Redis.HDel(t.Context(), keys[1], "ann").Err())
 		code := map[string]string{"ann": "bought_already", "ben": "sold_out"}[buyer]
 		w.requireRefused(w.buy(buyer), http.StatusConflict, code)
 		w.awaitStock(0)
@@ -356,30 +362,30 @@ func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
 // A purchase that was under way when Redis was lost was counted by nobody who filled it: it must not be sold.
 func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	before := w.take("ann")
 	require.NoError(t, w.service.Forget(t.Context()))
 	w.awaitStock(2)
-	require.ErrorIs(t, w.other.sell(t.Context(), before), errStale)
+	require.ErrorIs(t, w.other.sell(t.Context(), before), shop.ErrStale)
 	w.awaitStock(2)
-	require.NoError(t, w.other.counter.giveBack(t.Context(), before))
+	require.NoError(t, w.other.counter.GiveBack(t.Context(), before))
 	w.awaitStock(2)
 }
 
 // Redis is emptied again and again while everybody buys: in the end both places have what is left, to the piece.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 500 })
+	w := newWorld(t, func(s *settings) { s.Stock = 500 })
 	var buyers sync.WaitGroup
 	var sold atomic.Int64
 	for i := range 40 {
 		buyers.Go(func() {
 			for n := range 10 {
-				_, err := w.other.sellOne(w.t.Context(), purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
+				_, err := w.other.Sell(w.t.Context(), shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
 				if err == nil {
 					sold.Add(1)
 				} else {
-					assert.ErrorIs(w.t, err, errBusy)
+					assert.ErrorIs(w.t, err, shop.ErrBusy)
 				}
 			}
 		})
@@ -404,17 +410,18 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 // On servers that are somebody's own.
 func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	w.buy("ann")
-	w.await("ann", stateOpen)
-	rdb := w.other.counter.redis
+	w.await("ann", shop.StateOpen)
+	rdb := w.other.counter.Redis
 	theirs := "x" + w.service.Name + ":key"
 	w.exec(`CREATE TABLE theirs (n INT)`)
 	require.NoError(t, rdb.Set(t.Context(), theirs, 1, time.Minute).Err())
 	require.NoError(t, w.service.OnBroker(servers.Declare("x"+w.service.Queue(orderQueue))))
 	require.NoError(t, w.stop())
-	s := scene{Servers: w.service.Servers, db: w.db}
-	require.NoError(t, s.clear(t.Context()))
+	s := scene{Day: day.Day{Servers: w.service.Servers, Tables: tables, DB: w.db}}
+	s.prepare()
+	require.NoError(t, s.Empty(t.Context()))
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`))
 	left, err := rdb.Keys(t.Context(), "*"+w.service.Name+"*").Result()
 	require.NoError(t, err)
@@ -429,7 +436,7 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 // A service that is told to stop answers what it was asked, and leaves nothing half done.
 func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1000 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1000 })
 	watched, err := http.Get("http://" + w.address + "/live") // somebody looks at the page, and does not go away
 	require.NoError(t, err)
 	defer watched.Body.Close()
@@ -442,12 +449,12 @@ func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for n := 0; ; n++ {
-				body, _ := json.Marshal(purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
+				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
 				response, err := client.Post("http://"+w.address+"/seckill", "application/json", bytes.NewReader(body))
 				if err != nil {
 					return // it does not listen any more
 				}
-				var got answered
+				var got crowd.Answered
 				err = json.NewDecoder(response.Body).Decode(&got)
 				_ = response.Body.Close()
 				assert.NoError(w.t, err, "an answer is whole")
