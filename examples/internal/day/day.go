@@ -192,11 +192,11 @@ func (d *Day) Note(ctx context.Context, what string) error {
 // awaitRest returns when nothing moves for a while: no entry is to be run, no message waits, no order is open, and all
 // that is counted stays as it is.
 func (d *Day) awaitRest(ctx context.Context) error {
-	var before moving
+	var before, now moving
+	var err error
 	since := time.Now()
 	for faults.Pause(ctx, 200*time.Millisecond) {
-		now, err := d.moving(ctx)
-		if err != nil {
+		if now, err = d.moving(ctx); err != nil {
 			continue // a server is coming back, for one
 		}
 		if now.left > 0 || now != before {
@@ -206,7 +206,7 @@ func (d *Day) awaitRest(ctx context.Context) error {
 			return nil
 		}
 	}
-	return context.Cause(ctx)
+	return fmt.Errorf("%w: %+v, %v", context.Cause(ctx), now, err)
 }
 
 // moving is what is under way, and figures that change when something happens.

@@ -106,12 +106,15 @@ func (n Tables) SetClosed(ctx context.Context, tx compensator.Tx, t Ticket) (boo
 	return Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE ticket = ? AND state = 'open' AND due_at <= UTC_TIMESTAMP(3)`), t.ID))
 }
 
-// timeLeft is what a ticket's order has until it may be closed: 0 when it is not open, or there is none.
-func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket) (time.Duration, error) {
+// timeLeft is what a ticket's order has until it may be closed, if it is open.
+func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket) (left time.Duration, open bool, err error) {
 	var micros int64
-	err := tx.QueryRowContext(ctx, n.SQL(`SELECT COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), due_at)), 0)
-		FROM shop_orders WHERE ticket = ? AND state = 'open'`), t.ID).Scan(&micros)
-	return max(0, time.Duration(micros)*time.Microsecond), err
+	err = tx.QueryRowContext(ctx, n.SQL(`SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), due_at) FROM shop_orders
+		WHERE ticket = ? AND state = 'open'`), t.ID).Scan(&micros)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return time.Duration(micros) * time.Microsecond, err == nil, err
 }
 
 // Find is what became of a buyer's latest ticket. A ticket without an order is "accepted" while it lives, and "given back"

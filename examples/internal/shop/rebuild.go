@@ -53,6 +53,7 @@ func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 		if err := s.SetEdition(ctx, tx, goods, edition); err != nil {
 			return err
 		}
+		pause(ctx, clockTick)
 		return s.Counter.load(ctx, goods, edition, standing.Stock, living)
 	})
 	switch {
@@ -64,6 +65,7 @@ func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 
 const (
 	longestFilling = 5 * time.Second
+	clockTick      = 2 * time.Millisecond // ids that Redis makes of its clock are others than before it was emptied
 	watchEvery     = time.Second
 )
 

@@ -69,9 +69,9 @@ func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensat
 	if closed {
 		return s.PutBack(ctx, tx, t)
 	}
-	left, err := s.timeLeft(ctx, tx, t)
-	if err == nil && left > 0 { // the entry was recorded before the order
-		err = compensator.Snooze(left)
+	left, open, err := s.timeLeft(ctx, tx, t)
+	if open { // the entry was recorded before the order
+		return compensator.Snooze(max(left, time.Millisecond))
 	}
 	return err // it is paid
 }
