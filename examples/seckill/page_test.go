@@ -14,7 +14,7 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 7 })
 	tab := browser.Open(t, 360, 740)
-	tab.Do(chromedp.Navigate("http://"+w.address+"/?lang=en"), browser.Until(`document.querySelector("h1").textContent.startsWith("Flash sale")`),
+	tab.Do(chromedp.Navigate("http://"+w.Address+"/?lang=en"), browser.Until(`document.querySelector("h1").textContent.startsWith("Flash sale")`),
 		browser.Text("#stock-redis", "7"), browser.Text("#stock-database", "7"), chromedp.Evaluate(`window.here = true`, nil))
 
 	// One piece, and no second one.
@@ -25,8 +25,8 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	tab.Do(browser.Text("#news", "✗ eve: "+shop.English.Again))
 
 	// An order whose time is up gives its piece back.
-	sold := w.state("eve").Ticket
-	w.exec(`UPDATE seckill_orders SET due_at = UTC_TIMESTAMP(3)`)
+	sold := w.State("eve").Ticket
+	w.Exec(`UPDATE seckill_orders SET due_at = UTC_TIMESTAMP(3)`)
 	require.NoError(t, w.other.Log.Reschedule(t.Context(), shop.Ticket{ID: sold}.CloseKey(), 0))
 	tab.Do(browser.Text("#orders-closed", "1"), browser.Text("#stock-redis", "7"), browser.Text("#stock-database", "7"))
 
@@ -35,7 +35,7 @@ func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 		browser.Until(`Number(document.querySelector("#orders-paid").textContent) > 0`))
 
 	// A fault is seen when it strikes.
-	w.exec(`INSERT INTO seckill_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
+	w.Exec(`INSERT INTO seckill_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
 	tab.Do(browser.Until(`document.querySelector("#faults li")?.textContent.includes("<b>lightning</b>")`))
 
 	const fits = `document.documentElement.scrollWidth <= 360`
