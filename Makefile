@@ -22,7 +22,7 @@ tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Whether go.mod and go.sum are what they are to be. A module for users has its root's version from its go.work, which tidy
 # does not read: it is tidied beside the tree.
@@ -90,6 +90,12 @@ seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckill -yours -full \
 		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
 		-span 30s -window 5s -resend 1s -most 5 -abandon 5s -lease 5s $(SECKILL)
+
+.PHONY: seckillstream
+seckillstream: ## the same sale through a Redis Stream; BUYERS=5000 STOCK=500 KILLS=3 SEED=1
+	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckillstream -yours -full \
+		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
+		-span 30s -window 5s -resend 1s -most 5 -lease 5s $(SECKILLSTREAM)
 
 .PHONY: bench-seckill
 bench-seckill: ## measure the sale's purchases a second beside the same service without the log, in pairs, and refusals

@@ -1,4 +1,4 @@
-package main
+package shop
 
 import (
 	"context"
@@ -78,21 +78,21 @@ const freshFor = 3 * time.Second
 func answersKey(name string) string { return name + ":answers" }
 
 // share tells Redis until ctx ends. What does not arrive is missed by a page, and nobody else.
-func (a *answers) share(ctx context.Context, c *counter) {
+func (a *answers) share(ctx context.Context, c *Counter) {
 	for pause(ctx, time.Second) {
 		a.mu.Lock()
 		second := a.second
 		a.second = spread{}
 		a.mu.Unlock()
 		text, _ := json.Marshal(told{At: time.Now().UnixMilli(), Spread: second}) // numbers
-		_ = c.redis.HSet(ctx, answersKey(c.name), a.instance, text).Err()
+		_ = c.Redis.HSet(ctx, answersKey(c.Name), a.instance, text).Err()
 	}
-	_ = c.redis.HDel(context.WithoutCancel(ctx), answersKey(c.name), a.instance).Err()
+	_ = c.Redis.HDel(context.WithoutCancel(ctx), answersKey(c.Name), a.instance).Err()
 }
 
 // lastSecond is what all instances have answered together.
-func lastSecond(ctx context.Context, c *counter) (all spread, err error) {
-	texts, err := c.redis.HGetAll(ctx, answersKey(c.name)).Result()
+func lastSecond(ctx context.Context, c *Counter) (all spread, err error) {
+	texts, err := c.Redis.HGetAll(ctx, answersKey(c.Name)).Result()
 	for _, text := range texts {
 		var one told
 		if json.Unmarshal([]byte(text), &one) == nil && time.Since(time.UnixMilli(one.At)) < freshFor {

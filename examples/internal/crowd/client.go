@@ -1,4 +1,4 @@
-package main
+package crowd
 
 import (
 	"bytes"
@@ -10,25 +10,29 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// client is all buyers' way to the instances. It asks one after the other until one answers, and relies on the service
+// Client is all buyers' way to the instances. It asks one after the other until one answers, and relies on the service
 // to make asking twice harmless.
-type client struct {
+type Client struct {
 	http      *http.Client
 	addresses []func() string // of the instances, as they run now
 	asked     atomic.Uint64
 }
 
-func newClient(addresses ...func() string) *client {
+// NewClient takes where each instance listens now.
+func NewClient(addresses ...func() string) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 5000}
-	return &client{http: &http.Client{Transport: transport, Timeout: 2 * longestRequest}, addresses: addresses}
+	return &Client{http: &http.Client{Transport: transport, Timeout: 20 * time.Second}, addresses: addresses}
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
+// Close ends connections that nobody uses.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// answered is what the service says; Status is of HTTP, and 0 when there was no answer.
-type answered struct {
+// Answered is what the service says; Status is of HTTP, and 0 when there was no answer.
+type Answered struct {
 	Status int
 	Order  uint64 `json:"order"`
 	Ticket string `json:"ticket"`
@@ -42,11 +46,11 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// ask tries until something below 500 is answered, or ctx ends. Each try is told to try.
-func (c *client) ask(ctx context.Context, method, path string, body any, try func(answered, time.Duration)) (answered, error) {
+// Ask tries until something below 500 is Answered, or ctx ends. Each try is told to try.
+func (c *Client) Ask(ctx context.Context, method, path string, body any, try func(Answered, time.Duration)) (Answered, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
-		return answered{}, err
+		return Answered{}, err
 	}
 	for most := firstPause; ; most = min(2*most, longestPause) {
 		began := time.Now()
@@ -55,13 +59,13 @@ func (c *client) ask(ctx context.Context, method, path string, body any, try fun
 		if err == nil && got.Status < http.StatusInternalServerError {
 			return got, nil
 		}
-		if !pause(ctx, most/2+rand.N(most)) {
+		if !faults.Pause(ctx, most/2+rand.N(most)) {
 			return got, fmt.Errorf("%s %s: %w, last: %d %v", method, path, context.Cause(ctx), got.Status, err)
 		}
 	}
 }
 
-func (c *client) once(ctx context.Context, method, path string, body []byte) (got answered, err error) {
+func (c *Client) once(ctx context.Context, method, path string, body []byte) (got Answered, err error) {
 	address := c.addresses[c.asked.Add(1)%uint64(len(c.addresses))]()
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
 	if err != nil {
@@ -77,7 +81,7 @@ func (c *client) once(ctx context.Context, method, path string, body []byte) (go
 		err = json.Unmarshal(text, &got)
 	}
 	if err != nil {
-		return answered{}, err // half an answer is none
+		return Answered{}, err // half an answer is none
 	}
 	got.Status = response.StatusCode
 	return got, nil

@@ -1,4 +1,4 @@
-package main
+package shop
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"crypto/rand"
 
+	"github.com/compensator-go/compensator/examples/internal/crowd"
 	"github.com/compensator-go/compensator/examples/internal/live"
 )
 
@@ -32,14 +33,14 @@ const (
 // page shows the sale, sells a piece and lets a crowd in. Its changing part is rendered here, and sent again and again as
 // server-sent events.
 type page struct {
-	s        *sale
-	api      *api
+	s        *Shop
+	api      *API
 	address  string   // the crowd's way in
 	wanted   chan int // buyers of the next crowd
 	stopping chan struct{}
 }
 
-func newPage(s *sale, a *api, address string, stopping chan struct{}) *page {
+func newPage(s *Shop, a *API, address string, stopping chan struct{}) *page {
 	return &page{s: s, api: a, address: address, wanted: make(chan int), stopping: stopping}
 }
 
@@ -48,7 +49,7 @@ func (p *page) routes() {
 	if err != nil {
 		panic(err) // the directory is embedded above
 	}
-	mux := p.api.mux
+	mux := p.api.Mux
 	mux.HandleFunc("GET /{$}", p.whole)
 	mux.HandleFunc("GET /live", p.live)
 	mux.HandleFunc("POST /crowd", answer(http.StatusAccepted, p.crowdRequest))
@@ -57,7 +58,8 @@ func (p *page) routes() {
 
 // shown is what the templates are given.
 type shown struct {
-	W words
+	W     Words
+	Intro Intro
 	overview
 }
 
@@ -78,15 +80,15 @@ func (p *page) live(w http.ResponseWriter, r *http.Request) {
 	live.Stream(w, r, glance, p.stopping, func(ctx context.Context) ([]byte, error) { return p.render(ctx, "live", words) })
 }
 
-func (p *page) render(ctx context.Context, part string, w words) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestRequest)
+func (p *page) render(ctx context.Context, part string, w Words) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, LongestRequest)
 	defer cancel()
 	now, err := p.s.overview(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var html bytes.Buffer
-	err = pageTemplate.ExecuteTemplate(&html, part, shown{w, now})
+	err = pageTemplate.ExecuteTemplate(&html, part, shown{w, p.s.Look.In(w.Lang), now})
 	return html.Bytes(), err
 }
 
@@ -95,17 +97,17 @@ func (p *page) crowdRequest(_ context.Context, r *http.Request) (any, error) {
 	var want struct {
 		Buyers int `json:"buyers"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mostBytes)).Decode(&want); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBad, err)
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes)).Decode(&want); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBad, err)
 	}
 	if want.Buyers < 1 || want.Buyers > mostInCrowd {
-		return nil, fmt.Errorf("%w: buyers %d: want 1 to %d", errBad, want.Buyers, mostInCrowd)
+		return nil, fmt.Errorf("%w: buyers %d: want 1 to %d", ErrBad, want.Buyers, mostInCrowd)
 	}
 	select {
 	case p.wanted <- want.Buyers:
 		return want, nil
 	default:
-		return nil, errCrowded
+		return nil, ErrCrowded
 	}
 }
 
@@ -114,10 +116,10 @@ func (p *page) letIn(ctx context.Context) {
 	for {
 		select {
 		case buyers := <-p.wanted:
-			c := &crowd{client: newClient(func() string { return p.address }), goods: p.s.goods, buyers: buyers, span: crowdSpan,
-				name: "guest-" + strings.ToLower(rand.Text()[:6]), seed: uint64(time.Now().UnixNano())}
-			c.run(ctx)
-			c.client.close()
+			c := &crowd.Crowd{Client: crowd.NewClient(func() string { return p.address }), Goods: p.s.Goods, Buyers: buyers, Span: crowdSpan,
+				Name: "guest-" + strings.ToLower(rand.Text()[:6]), Seed: uint64(time.Now().UnixNano())}
+			c.Run(ctx)
+			c.Client.Close()
 		case <-ctx.Done():
 			return
 		}

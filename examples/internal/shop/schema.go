@@ -1,17 +1,23 @@
-package main
+package shop
 
 import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/compensator-go/compensator"
 )
 
-// logTable is the process log. All tables of the service start with seckill_, so that they find room beside others.
-const logTable = "seckill_log"
+// Tables is what the names of a sale's tables start with, so that they find room beside others.
+type Tables string
 
-const createGoods = `CREATE TABLE IF NOT EXISTS seckill_goods (
+// SQL puts the tables' names into a statement, which has them as shop_goods and so on.
+func (t Tables) SQL(statement string) string {
+	return strings.ReplaceAll(statement, "shop_", string(t)+"_")
+}
+
+const createGoods = `CREATE TABLE IF NOT EXISTS shop_goods (
 	goods   VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	initial INT UNSIGNED NOT NULL,
 	stock   INT UNSIGNED NOT NULL COMMENT 'pieces that no living ticket holds',
@@ -19,7 +25,7 @@ const createGoods = `CREATE TABLE IF NOT EXISTS seckill_goods (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
 // A ticket that lives has living = 1, and one that has given its piece back NULL, of which there may be many.
-const createTickets = `CREATE TABLE IF NOT EXISTS seckill_tickets (
+const createTickets = `CREATE TABLE IF NOT EXISTS shop_tickets (
 	ticket   VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	goods    VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
 	buyer    VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -30,7 +36,7 @@ const createTickets = `CREATE TABLE IF NOT EXISTS seckill_tickets (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
 // Orders keep no buyer from having two, and no ticket either: the books would not see it.
-const createOrders = `CREATE TABLE IF NOT EXISTS seckill_orders (
+const createOrders = `CREATE TABLE IF NOT EXISTS shop_orders (
 	id         BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	ticket     VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
 	goods      VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -43,37 +49,34 @@ const createOrders = `CREATE TABLE IF NOT EXISTS seckill_orders (
 	KEY (ticket), KEY (goods, buyer), KEY (state, due_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-const createFaults = `CREATE TABLE IF NOT EXISTS seckill_faults (
+const createFaults = `CREATE TABLE IF NOT EXISTS shop_faults (
 	id        BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	what      VARCHAR(255) NOT NULL,
 	struck_at DATETIME(3) NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-// createTables makes what is missing: the process log and the service's own tables.
-func createTables(ctx context.Context, db *sql.DB) error {
-	if err := compensator.MigrateTable(ctx, db, logTable); err != nil {
+// Create makes what is missing: the process log, the tables, and what a sale has besides.
+func (t Tables) Create(ctx context.Context, db *sql.DB, besides ...string) error {
+	if err := compensator.MigrateTable(ctx, db, t.SQL("shop_log")); err != nil {
 		return err
 	}
-	return execAll(ctx, db, createGoods, createTickets, createOrders, createFaults, createHandLog)
-}
-
-// dropTables removes them all, and nothing else.
-func dropTables(ctx context.Context, db *sql.DB) error {
-	return execAll(ctx, db, `DROP TABLE IF EXISTS seckill_goods, seckill_tickets, seckill_orders, seckill_faults,
-		seckill_hand_log, seckill_log, seckill_log_audit, seckill_log_meta, seckill_log_slots`)
-}
-
-// putOnSale does nothing for goods that are on sale already.
-func putOnSale(ctx context.Context, db *sql.DB, name string, pieces int) error {
-	_, err := db.ExecContext(ctx, `INSERT IGNORE INTO seckill_goods (goods, initial, stock) VALUES (?, ?, ?)`, name, pieces, pieces)
-	return err
-}
-
-func execAll(ctx context.Context, db *sql.DB, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
+	for _, statement := range append([]string{createGoods, createTickets, createOrders, createFaults}, besides...) {
+		if _, err := db.ExecContext(ctx, t.SQL(statement)); err != nil {
 			return fmt.Errorf("%.40s…: %w", statement, err)
 		}
 	}
 	return nil
+}
+
+// Drop removes them all, and nothing else.
+func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, t.SQL(`DROP TABLE IF EXISTS shop_goods, shop_tickets, shop_orders, shop_faults,
+		shop_hand_log, shop_log, shop_log_audit, shop_log_meta, shop_log_slots`))
+	return err
+}
+
+// PutOnSale does nothing for goods that are on sale already.
+func (t Tables) PutOnSale(ctx context.Context, db *sql.DB, name string, pieces int) error {
+	_, err := db.ExecContext(ctx, t.SQL(`INSERT IGNORE INTO shop_goods (goods, initial, stock) VALUES (?, ?, ?)`), name, pieces, pieces)
+	return err
 }
