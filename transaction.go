@@ -15,7 +15,8 @@ import (
 )
 
 // ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
-// until they return. Its methods are those that GORM, bun, sqlc and squirrel ask of a connection.
+// until they return. Its methods are those that bun, sqlc and squirrel ask of a connection; GORM works in it by way of
+// module orms/gormtx.
 //
 // Once the server has rolled it back nothing more is sent: every statement, also through a *sql.Stmt prepared before,
 // returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended (COMMIT, DDL) answers
@@ -59,6 +60,14 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
 	}).PrepareContext(ctx, query)
+}
+
+// StmtContext is stmt in this transaction, as of a *sql.Tx. It must have been prepared on Config.DB, opened on a Connector;
+// otherwise it returns an error when it is used.
+func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
+	return s.tx.(interface {
+		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
+	}).StmtContext(ctx, stmt)
 }
 
 // ended is why nothing more is to be sent. A watched connection says so by itself.
@@ -228,6 +237,8 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 		return nil, &FieldError{Field: "tx", Reason: "is nil"}
 	case *ScopedTx:
 		return tx.end, tx.joins(ctx, c)
+	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
+		return c.enlist(ctx, tx.Scoped())
 	}
 	if !c.watchesDB {
 		return nil, nil

@@ -37,7 +37,8 @@ require (
 	github.com/bmatcuk/doublestar v1.3.4 // indirect
 	github.com/cespare/xxhash/v2 v2.2.0 // indirect
 	github.com/chromedp/chromedp v0.14.2
-	github.com/compensator-go/compensator/compensatortest/sqlitetest v0.0.0
+	github.com/compensator-go/compensator/compensatortest/sqlitetest v0.1.0
+	github.com/compensator-go/compensator/orms/gormtx v0.0.0
 	github.com/compensator-go/compensator/relay/rabbitmq v0.0.0
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
@@ -75,3 +76,5 @@ require (
 replace github.com/compensator-go/compensator/relay/rabbitmq => ../relay/rabbitmq
 
 replace github.com/compensator-go/compensator/compensatortest/sqlitetest => ../compensatortest/sqlitetest
+
+replace github.com/compensator-go/compensator/orms/gormtx => ../orms/gormtx

@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
 // Account has money.
@@ -44,8 +45,7 @@ func (w *Wallet) Pay(ctx context.Context, tx *gorm.DB, p Payment) error {
 }
 
 func (w *Wallet) book(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, p Payment) error {
-	db := w.db.WithContext(ctx)
-	db.Statement.ConnPool = tx
+	db := gormtx.Use(ctx, w.db, tx)
 	for id, change := range map[string]int{p.From: -p.Amount, p.To: p.Amount} {
 		booked := db.Model(&Account{}).Where("id = ? AND balance + ? >= 0", id, change).Update("balance", gorm.Expr("balance + ?", change))
 		if booked.Error != nil {
