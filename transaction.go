@@ -240,7 +240,7 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
 		return c.enlist(ctx, tx.Scoped())
 	}
-	if !c.watchesDB {
+	if c.connector == nil {
 		return nil, nil
 	}
 	watch, err := c.watchOf(ctx, tx)
