@@ -29,6 +29,7 @@ type Entry struct {
 	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds, as the others
 	EndedBy         EndedBy
 	LastError       string // of the last failed attempt; a compensation reads here what went wrong. A success clears it
+	Erased          bool   // see Compensator.Erase
 
 	CreatedAt, UpdatedAt time.Time
 
@@ -44,7 +45,7 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 		Content: row.Content, Headers: row.Headers,
 		State: row.State, ProcessCount: row.ProcessCount, MaxProcessCount: row.MaxProcessCount, CompensateCount: row.CompensateCount,
 		DeliveryCount: row.DeliveryCount, Version: row.Version, Epoch: row.Epoch, NextAt: row.NextAt, EndedBy: row.EndedBy,
-		LastError: row.LastError, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		LastError: row.LastError, Erased: row.Erased, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		codec: codec,
 	}
 }

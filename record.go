@@ -28,13 +28,18 @@ type Options struct {
 	Delay time.Duration
 	At    time.Time // turned into a delay with this process's clock
 
-	BatchID, BusinessID, BusinessExtID, UserID, UserName string // at most 64 characters each
+	// What a person finds the entry by, at most 64 characters each. Nothing is done with them but to list and to show.
+	BatchID       string // what it was recorded with: an upload, a run of a job
+	BusinessID    string // what it is about: the order's id
+	BusinessExtID string // a second such id, often somebody else's: the payment's
+	UserID        string // on whose behalf
+	UserName      string
 
 	// Headers travel with the entry, also through a requeue: to Entry.Headers, a relay's message, Propagator.Extract. With
 	// what the propagator puts in at most 2,048 bytes as JSON, in valid UTF-8; a name that both set is refused.
 	Headers map[string]string
 
-	MaxProcessCount int  // caps the failures of this entry. 0: the type's, read when an attempt is settled
+	MaxProcessCount int  // instead of the type's, for this entry. 0: the type's, read when an attempt is settled
 	FailOnDuplicate bool // makes Record return ErrDuplicate. Its other entries are recorded, and tx stays usable
 }
 
@@ -96,7 +101,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return nil, poison(watch, err)
+		return nil, poison(watch, naming(tx, err))
 	}
 	if watch != nil {
 		rec.Reserve() // only where the transaction's end is seen can its slots be given back
@@ -104,7 +109,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	receipt, err := rec.insert(ctx, tx, entries, watch)
 	if err != nil {
 		rec.RolledBack()
-		return nil, poison(watch, err)
+		return nil, poison(watch, naming(tx, err))
 	}
 	failpoint.Reach(failpoint.EntryInserted)
 	if watch != nil {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -232,9 +233,10 @@ func (u *unwatched) tell(outcome txwatch.Outcome) {
 // enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil). An error says
 // that nothing of c's can join it.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
+	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
+	}
 	switch tx := tx.(type) {
-	case nil:
-		return nil, &FieldError{Field: "tx", Reason: "is nil"}
 	case *ScopedTx:
 		return tx.end, tx.joins(ctx, c)
 	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
@@ -248,6 +250,18 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 		return nil, err
 	}
 	return watch, cmp.Or(err, watch.Err())
+}
+
+// naming says which handle has no open transaction, and what would have one.
+func naming(tx Tx, err error) error {
+	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
+		return err
+	}
+	switch tx.(type) {
+	case *sql.DB, *sql.Conn:
+		return fmt.Errorf("%w on a %T: give the transaction that BeginTx returns, or use InTx", err, tx)
+	}
+	return fmt.Errorf("%w on this %T: it has been committed or rolled back, a statement such as DDL has ended it, or it never had one", err, tx)
 }
 
 // lateProbe bounds the question that is asked although the caller's context has ended.

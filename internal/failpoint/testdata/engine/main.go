@@ -6,6 +6,7 @@ import (
 	"database/sql"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -23,5 +24,9 @@ func main() {
 	})
 	_, _ = c.Complete(ctx, processlog.RowID(1))
 	_, _ = c.Purge(ctx, 0)
+	in, err := intake.Stream{}.Open(c, intake.Config{})
+	if err == nil {
+		_ = in.Run(ctx)
+	}
 	_ = c.Run(ctx)
 }
