@@ -16,7 +16,8 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
 # What make test tests: modules, the longest first. They mostly wait, so that two side by side are sooner done.
-tested := . examples relay/rabbitmq cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker
+tested := . examples relay/rabbitmq cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
+	internal/wrappertest orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 
@@ -24,10 +25,11 @@ tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Whether go.mod and go.sum are what they are to be. A module for users has its root's version from its go.work, which tidy
+# Whether go.mod and go.sum are what they are to be. A module for users has versions of ours from its go.work, which tidy
 # does not read: it is tidied beside the tree.
 tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum $(build)/tidy.sum && \
-	if [ -f $(1)/go.work ]; then $(GO) mod edit -replace github.com/compensator-go/compensator=$(CURDIR) $(build)/tidy.mod; fi && \
+	if [ -f $(1)/go.work ]; then $(GO) mod edit -replace github.com/compensator-go/compensator=$(CURDIR) \
+		-replace github.com/compensator-go/compensator/compensatortest/sqlitetest=$(CURDIR)/compensatortest/sqlitetest $(build)/tidy.mod; fi && \
 	(cd $(1) && GOWORK=off $(GO) mod tidy -diff -modfile=$(build)/tidy.mod)
 
 .PHONY: test

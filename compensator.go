@@ -10,6 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -20,7 +21,7 @@ type Compensator struct {
 	log       *slog.Logger
 	store     processlog.Store
 	queue     processlog.Queue
-	watchesDB bool // Config.DB was opened on a Connector
+	connector *txwatch.Connector // Config.DB was opened on it, and sees its commits; nil: nobody does
 
 	fingerprint string   // the store's
 	homes       sync.Map // of *connector: others whose connections reach the same log

@@ -301,7 +301,7 @@ func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool)
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
 		cfg.Concurrency = most
 	}
-	if size <= 3 && !c.watchesDB && cfg.Lease < cfg.Timeout {
+	if size <= 3 && c.connector == nil && cfg.Lease < cfg.Timeout {
 		cfg.Lease = cfg.Timeout + c.cfg.Grace
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
-// until they return. Its methods are those that GORM, bun, sqlc and squirrel ask of a connection.
+// until they return. Its methods are those that bun, sqlc and squirrel ask of a connection; GORM works in it by way of
+// module orms/gormtx.
 //
 // Once the server has rolled it back nothing more is sent: every statement, also through a *sql.Stmt prepared before,
 // returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended (COMMIT, DDL) answers
@@ -60,6 +61,14 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
 	}).PrepareContext(ctx, query)
+}
+
+// StmtContext is stmt in this transaction, as of a *sql.Tx. It must have been prepared on Config.DB, opened on a Connector;
+// otherwise it returns an error when it is used.
+func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
+	return s.tx.(interface {
+		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
+	}).StmtContext(ctx, stmt)
 }
 
 // ended is why nothing more is to be sent. A watched connection says so by itself.
@@ -227,10 +236,13 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
 	}
-	if tx, ok := tx.(*ScopedTx); ok {
+	switch tx := tx.(type) {
+	case *ScopedTx:
 		return tx.end, tx.joins(ctx, c)
+	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
+		return c.enlist(ctx, tx.Scoped())
 	}
-	if !c.watchesDB {
+	if c.connector == nil {
 		return nil, nil
 	}
 	watch, err := c.watchOf(ctx, tx)
