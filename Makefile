@@ -16,7 +16,7 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
 # The modules beside the root one that make test tests as a whole.
-tested := $(wildcard internal/testservers/docker internal/sqlitetest internal/migratetest relay/rabbitmq relay/watermill examples)
+tested := $(wildcard internal/testservers/docker internal/sqlitetest internal/migratetest internal/watermilltest relay/rabbitmq relay/watermill examples)
 
 .PHONY: help
 help: ## list the targets
