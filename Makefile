@@ -16,14 +16,14 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
 # What make test tests: modules, the longest first. They mostly wait, so that two side by side are sooner done.
-tested := . examples relay/rabbitmq proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
+tested := . examples relay/rabbitmq cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
 	internal/wrappertest orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Whether go.mod and go.sum are what they are to be. A module for users has versions of ours from its go.work, which tidy
 # does not read: it is tidied beside the tree.
@@ -92,6 +92,12 @@ seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckill -yours -full \
 		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
 		-span 30s -window 5s -resend 1s -most 5 -abandon 5s -lease 5s $(SECKILL)
+
+.PHONY: seckillstream
+seckillstream: ## the same sale through a Redis Stream; BUYERS=5000 STOCK=500 KILLS=3 SEED=1
+	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckillstream -yours -full \
+		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
+		-span 30s -window 5s -resend 1s -most 5 -lease 5s $(SECKILLSTREAM)
 
 .PHONY: bench-seckill
 bench-seckill: ## measure the sale's purchases a second beside the same service without the log, in pairs, and refusals

@@ -26,6 +26,11 @@
 // [Retry] schedule. A plain handler may run more than once for one entry, after a crash, or after a pause longer
 // than its lease: [Entry.Key] is the idempotency key to give to others.
 //
+// # Periodically
+//
+// [Periodic] has an entry of a type recorded for each slot of a [Schedule], by whichever process runs: exactly one, also
+// while processes die. Module cron makes schedules of cron expressions.
+//
 // # Compensation, and people
 //
 // An entry whose attempts are used up, or whose handler returned Permanent, is compensated if its type has a

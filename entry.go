@@ -86,13 +86,28 @@ func (e *Entry) Decode(v any) error {
 	if codec == nil {
 		codec = JSON
 	}
-	return codec.Unmarshal(e.Content, v)
+	content := e.Content
+	if sealing, ok := codec.(SealingCodec); ok {
+		var err error
+		if content, err = sealing.Open(content, e.BusinessType, e.IdempotentID); err != nil {
+			return err
+		}
+	}
+	return codec.Unmarshal(content, v)
 }
 
 // Codec turns values into stored content and back. It is called concurrently.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
+}
+
+// SealingCodec is a Codec whose content is sealed for the entry that stores it: by Record, where the type was registered or
+// declared with it, and opened by Entry.Decode. See package encrypt.
+type SealingCodec interface {
+	Codec
+	Seal(content []byte, businessType, idempotentID string) ([]byte, error)
+	Open(content []byte, businessType, idempotentID string) ([]byte, error)
 }
 
 // JSON is the default Codec.

@@ -311,5 +311,6 @@ func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
 	if cfg.RefuseOtherContent {
 		c.types.refuseOtherContent(name)
 	}
+	c.types.sealsBy(name, cfg.Codec)
 	return &Type[T]{c: c, name: name, codec: cfg.Codec}
 }

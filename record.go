@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -138,25 +139,29 @@ type recording struct {
 	c        *Compensator
 	place    []int  // of each entry among the drafts
 	repeated []bool // entries whose key an earlier one of this call has
+	alike    []bool // and whose content is that one's, too
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
 	carried, err := c.headers(ctx)
 	problems := []error{err}
-	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
+	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries)), alike: make([]bool, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
 	token := processlog.NewToken()
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
 		stored, badHeaders := carried.with(e.Headers)
+		if err == nil {
+			err = c.seal(&draft)
+		}
 		if err = errors.Join(err, badHeaders); err != nil {
 			problems = append(problems, nameEntry(i, len(entries), err))
 			continue
 		}
 		draft.Headers, draft.Token = stored, token
 		if first, found := seen[draft.IdempotentID]; found {
-			rec.place[i], rec.repeated[i] = first, true
+			rec.place[i], rec.repeated[i], rec.alike[i] = first, true, bytes.Equal(draft.Content, rec.Drafts[first].Content)
 			continue
 		}
 		seen[draft.IdempotentID] = len(rec.Drafts)
@@ -231,6 +236,22 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	return problems
 }
 
+// seal makes a content what its type's codec stores.
+func (c *Compensator) seal(draft *processlog.Draft) (err error) {
+	codec := c.types.sealing(draft.BusinessType)
+	if codec == nil {
+		return nil
+	}
+	defer refusePanic("content", &err)
+	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, draft.IdempotentID); err != nil {
+		return &FieldError{Field: "content", Reason: fmt.Sprintf("seal: %v", err)}
+	}
+	if len(draft.Content) > c.cfg.MaxContent {
+		return &FieldError{Field: "content", Reason: fmt.Sprintf("%d bytes when sealed, at most %d", len(draft.Content), c.cfg.MaxContent)}
+	}
+	return nil
+}
+
 func (o Options) delay() (time.Duration, error) {
 	delay := o.Delay
 	if !o.At.IsZero() {
@@ -286,7 +307,7 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 		}
 	}
 	rec.Written(inserted)
-	receipt := rec.receipt(entries)
+	receipt := rec.receipt()
 	return receipt, receipt.refuseOtherEvents(entries)
 }
 

@@ -22,12 +22,13 @@ type Transaction interface {
 
 // Store is the truth: the table of entries. Every method may be called concurrently, does its work in one
 // short transaction at READ COMMITTED or in the caller's, and computes "now" from the database's clock, so
-// only durations cross its border. It is three contracts, by who asks. An implementation is right when it passes
+// only durations cross its border, but for the slots of a Calendar. It is four contracts, by who asks. An implementation is right when it passes
 // suite.TestStore of package compensatortest/suite.
 type Store interface {
 	Recorder
 	Worker
 	Keeper
+	Calendar
 
 	// Check reports, all at once, every reason why this server, session or table is not safe to run on.
 	Check(ctx context.Context) error
@@ -140,6 +141,19 @@ type Keeper interface {
 	// Purge deletes up to limit entries that reached state more than age ago, and returns how many. It
 	// takes no lock a producer could wait for.
 	Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error)
+}
+
+// Calendar is what periodic types ask of a store: of each its mark, which is the last slot that is recorded or passed
+// over. Marks stand apart from the entries, so that no slot is recorded again when its entry is purged. They are whole
+// milliseconds.
+type Calendar interface {
+	// Marks reads the database's clock and the marks of business types. One that has none is given one at that clock's
+	// now. Without the table of marks it returns a *FieldError that names it.
+	Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error)
+
+	// MoveMark moves a mark in a transaction of Begin. It reports false, and has changed nothing, where the mark is not
+	// at from any more or another transaction holds it, which is not waited for.
+	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 
 // Draft is an entry about to be inserted: validated, with its delay resolved.

@@ -13,6 +13,7 @@ import (
 const (
 	BadNull            = 1048
 	DuplicateKey       = 1062
+	NoSuchTable        = 1146
 	LockWaitTimeout    = 1205
 	Deadlock           = 1213
 	Prevented          = 1290 // by an option: --read-only, --super-read-only, or another

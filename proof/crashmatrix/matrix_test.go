@@ -201,7 +201,7 @@ func (w *world) killMigrations(c crash) {
 	w.t.Helper()
 	random := c.random()
 	for n := range *kills {
-		w.exec("DROP TABLE IF EXISTS common_process_log, common_process_log_audit, common_process_log_meta")
+		w.exec("DROP TABLE IF EXISTS common_process_log, common_process_log_audit, common_process_log_meta, common_process_log_slots")
 		w.live(c, n, 1+random.IntN(c.most))
 		w.live(c, n, 1+random.IntN(c.most))
 		require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))

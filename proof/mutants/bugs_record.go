@@ -4,6 +4,14 @@ package main
 func recording() []mutant {
 	return []mutant{
 		{
+			name: "sealed-for-anybody", oracle: safety,
+			what: "a sealed content opens in any row it is copied to",
+			edits: []edit{
+				{"encrypt/codec.go", "	for _, part := range []string{businessType, idempotentID} {\n", "	for _, part := range []string{\"\", \"\"} {\n"},
+			},
+			sees: tests("TestSealedContentOpensForItsEntryAlone"),
+		},
+		{
 			name: "lost-probe", oracle: safety,
 			what: "Record writes although no transaction is open: the entry is durable on its own",
 			edits: []edit{

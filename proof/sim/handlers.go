@@ -51,13 +51,13 @@ func (n *instance) register(c *compensator.Compensator) error {
 	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
 	_, err3 := compensator.Handle(c, undoType, plain(undoType), undo)
 	if !n.handlesAll() {
-		return errors.Join(err1, err2, err3)
+		return errors.Join(err1, err2, err3, n.periodic(c))
 	}
 	undoTx := cfg
 	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
 	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, cfg)
 	_, err5 := compensator.HandleTx(c, undoTxType, inTx(undoTxType), undoTx)
-	return errors.Join(err1, err2, err3, err4, err5)
+	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
 
 // manner is how an attempt ends.

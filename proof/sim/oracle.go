@@ -220,6 +220,7 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	fate := o.fateLocked(row.IdempotentID)
 	fate.rows++
 	fate.kinds[row.BusinessType] = true
+	o.slotLocked(row, fate)
 	o.countLocked(l.kind, 1)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // serverFaultStream is the stream of the database's condition. It leaves all seeds kept until then the lives they were.
-const serverFaultStream = 5820
+const serverFaultStream = 8450
 
 // errServerFault is what a transactional handler meets then.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}

@@ -331,3 +331,25 @@ func (s *gatedStore) Purge(ctx context.Context, state compensator.State, age tim
 	})
 	return n, err
 }
+
+func (s *gatedStore) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
+	if s.from.opening {
+		return s.store.Marks(ctx, businessTypes)
+	}
+	err = s.from.step(ctx, classWrite, "marks", string(make(args, 0, 16).num(uint64(len(businessTypes)))), func() (err error) {
+		now, marks, err = s.store.Marks(ctx, businessTypes)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, nil, err
+	}
+	return now, marks, nil
+}
+
+func (s *gatedStore) MoveMark(ctx context.Context, tx compensator.Tx, businessType string, from, to time.Time) (moved bool, err error) {
+	err = s.from.stepIn(ctx, tx, "movemark", make(args, 0, 48).text(businessType).num(uint64(to.UnixMilli())), func() (err error) {
+		moved, err = s.store.MoveMark(ctx, tx, businessType, from, to)
+		return err
+	})
+	return moved, err
+}

@@ -41,6 +41,7 @@ const (
 	sawClaimedLater
 	sawManyRequeued
 	sawErased
+	sawSlots
 	sights
 )
 
@@ -60,6 +61,7 @@ var sightNames = [sights]string{
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
 	sawManyRequeued: "entries requeued as they were seen",
 	sawErased:       "erased entries",
+	sawSlots:        "slots of a periodic type",
 }
 
 // tally counts faults and sights.

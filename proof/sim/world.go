@@ -107,6 +107,7 @@ func newWorld(seed uint64) *world {
 	w.drawConnections()
 	w.drawKeys()
 	w.drawServerFaults()
+	w.drawPeriodic()
 	return w
 }
 
@@ -254,6 +255,7 @@ func (w *world) script() {
 	w.actors.Wait()
 	w.await(2*time.Minute, w.unhindered)
 	w.accept()
+	w.everySlot()
 	w.rest()
 	w.await(3*w.plan.types.Timeout, w.oracle.idle) // deaf handlers, whose entries have long been somebody else's
 	if !w.oracle.failed.Load() {
