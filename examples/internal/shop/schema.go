@@ -71,7 +71,7 @@ func (t Tables) Create(ctx context.Context, db *sql.DB, besides ...string) error
 // Drop removes them all, and nothing else.
 func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, t.SQL(`DROP TABLE IF EXISTS shop_goods, shop_tickets, shop_orders, shop_faults,
-		shop_hand_log, shop_log, shop_log_audit, shop_log_meta`))
+		shop_hand_log, shop_log, shop_log_audit, shop_log_meta, shop_log_slots`))
 	return err
 }
 
