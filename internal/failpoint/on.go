@@ -24,7 +24,8 @@ var points = []Point{
 	AttemptStarted, BatchStarted, BatchBroken, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
-	AuditWritten, ChangeCommitted, PurgePart, MigrationPart,
+	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
+	AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 

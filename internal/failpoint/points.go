@@ -1,4 +1,4 @@
-// Package failpoint marks the steps of an entry's life at which a process can die.
+// Package failpoint marks the steps of an entry's life, and of a message's way into the log, at which a process can die.
 //
 // In an ordinary build Reach is an empty function, and the compiler leaves nothing of it. Built with the tag
 // failpoints, a process ends itself with SIGKILL at the step named in the environment:
@@ -66,11 +66,24 @@ const (
 	RebuildAnnounced Point = "rebuild-announced" // all of them is; the queue is not told that it is whole
 )
 
+// Taking messages in.
+const (
+	MessagesClaimed      Point = "messages-claimed"      // that were left pending: their delivery is counted, nothing else is known
+	MessagesRead         Point = "messages-read"         // a batch is this consumer's; nothing is recorded
+	MessagesWritten      Point = "messages-written"      // entries and business rows, in a transaction that is still open
+	BatchHalved          Point = "batch-halved"          // of a batch that failed the first half is in the log, the second is not
+	AsideSettled         Point = "aside-settled"         // a message that failed is in the log; the rest of its batch may not be
+	MessagesSettled      Point = "messages-settled"      // the whole batch is in the log; the source is not told
+	MessagesAcknowledged Point = "messages-acknowledged" // the source has been told
+)
+
 // People and services.
 const (
 	AuditWritten    Point = "audit-written"    // a person's action and its record are not committed
 	ChangeCommitted Point = "change-committed" // neither a running attempt nor the queue is told
 	PurgePart       Point = "purge-part"       // one statement's rows are deleted
+	MarksRead       Point = "marks-read"       // of periodic types, nothing is recorded of what is due
+	MarkMoved       Point = "mark-moved"       // in a transaction that is still open, and has not its entries yet
 	MigrationPart   Point = "migration-part"   // one statement has made its table
 )
 

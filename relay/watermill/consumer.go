@@ -233,7 +233,7 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 			delay = longestPause
 		}
 	}()
-	if compensator.IsPermanent(err) {
+	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
 		a.Parked = err.Error()
 		return 0
 	}
