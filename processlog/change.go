@@ -80,7 +80,7 @@ func (ch Change) After(before Row) (Row, error) {
 	case ch.Action == ActionErase && before.Erased:
 		return before, nil
 	case ch.Action == ActionRequeue && before.Erased:
-		return before, &StateError{ID: before.ID, State: before.State, Action: ch.Action, Erased: true}
+		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action, Erased: true}
 	case !slices.Contains(rule.from, before.State):
 		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action}
 	case before.State == Dead && before.CompensateCount > 0 && !ch.Audited():

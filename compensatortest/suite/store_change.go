@@ -309,7 +309,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionRequeue))
 		var refused *processlog.StateError
 		require.ErrorAs(t, err, &refused)
-		assert.Equal(t, processlog.StateError{ID: row.ID, State: state, Action: processlog.ActionRequeue, Erased: true}, *refused)
+		assert.Equal(t, processlog.StateError{ID: row.ID, IdempotentID: row.IdempotentID, State: state, Action: processlog.ActionRequeue, Erased: true}, *refused)
 		answers, err := t.Store.RequeueAll(t.ctx, []processlog.Version{seenAs(t.load(row.ID))}, newChange(nil, processlog.ActionRequeue))
 		require.NoError(t, err)
 		require.ErrorAs(t, answers[0].Err, &refused)

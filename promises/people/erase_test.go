@@ -107,7 +107,7 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 		}
 		var refused *compensator.StateError
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, compensator.StateError{ID: id, State: state, Action: compensator.ActionErase}, *refused)
+		require.Equal(t, compensator.StateError{ID: id, IdempotentID: w.Entry(c, id).IdempotentID, State: state, Action: compensator.ActionErase}, *refused)
 		require.Equal(t, stored, w.Row(id))
 	}
 	_, err = c.Erase(t.Context(), compensator.IdempotentID("nobody's"), harness.ByMei)
