@@ -403,7 +403,7 @@ func ExampleOtherTypeError() {
 
 // A periodic type's value is its slot, however late its handler runs.
 func ExamplePeriodic() {
-	var c *compensator.Compensator // from New
+	var c *compensator.Compensator // made by New
 	ctx := context.Background()
 	settleHour, err := compensator.HandleTx(c, "settle_hour", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO settlements (hour, total) SELECT ?, SUM(amount) FROM payments WHERE paid_at >= ? AND paid_at < ?",

@@ -39,6 +39,7 @@ const (
 	sawBroken
 	sawClaimedLater
 	sawSlots
+	sawKeptLongEnough
 	sights
 )
 
@@ -56,6 +57,8 @@ var sightNames = [sights]string{
 	sawBroken:       "batches that broke while their instance stopped",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
 	sawSlots:        "slots of a periodic type",
+
+	sawKeptLongEnough: "entries purged once they had been kept",
 }
 
 // tally counts faults and sights.

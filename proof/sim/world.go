@@ -107,6 +107,7 @@ func newWorld(seed uint64) *world {
 	w.drawConnections()
 	w.drawKeys()
 	w.drawPeriodic()
+	w.drawKeep()
 	return w
 }
 
@@ -260,6 +261,7 @@ func (w *world) script() {
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
+	w.outlive()
 	w.end()
 	if !w.oracle.failed.Load() {
 		w.oracle.atRest()
