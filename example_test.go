@@ -419,3 +419,19 @@ func ExamplePeriodic() {
 	}
 	log.Print(c.Run(ctx))
 }
+
+// What has ended well goes after a month; of one type, whose ids may come again for longer, after a year.
+func ExampleConfig_keep() {
+	var db *sql.DB // the service's
+	const day = 24 * time.Hour
+	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Keep: 30 * day})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+		return deliver(ctx, e.Key(), m)
+	}, compensator.TypeConfig{Keep: 365 * day})
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -10,12 +10,13 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// Rounds of purging begin every keepEvery, and work for keepFor at most, in steps of keepStep entries with rests between that
-// last as long as the step. The round of a slot is whoever's process moves its mark: so there is one at a time.
+// Rounds of purging begin every keepEvery, and work for keepFor at most, in steps of keepStep entries, each followed by a rest
+// of keepRest times as long. The round of a slot is whoever's process moves its mark: so there is one at a time.
 const (
 	keepEvery = time.Minute
-	keepFor   = 30 * time.Second
+	keepFor   = 45 * time.Second
 	keepStep  = 100
+	keepRest  = 4
 	keepMark  = " keep" // no business type is called that
 )
 
@@ -107,7 +108,7 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf) (int, error) {
 	if err != nil || n == 0 {
 		return n, err
 	}
-	rest := time.NewTimer(time.Since(began))
+	rest := time.NewTimer(keepRest * time.Since(began))
 	defer rest.Stop()
 	select {
 	case <-rest.C:
