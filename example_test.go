@@ -400,3 +400,22 @@ func ExampleOtherTypeError() {
 	}
 	// Output: order-42 stands for close and not for mail
 }
+
+// A periodic type's value is its slot, however late its handler runs.
+func ExamplePeriodic() {
+	var c *compensator.Compensator // from New
+	ctx := context.Background()
+	settleHour, err := compensator.HandleTx(c, "settle_hour", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO settlements (hour, total) SELECT ?, SUM(amount) FROM payments WHERE paid_at >= ? AND paid_at < ?",
+			slot, slot.Add(-time.Hour), slot)
+		return err
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// After an outage the last day's hours are made up for.
+	if err := compensator.Periodic(ctx, settleHour, compensator.Every(time.Hour), compensator.PeriodicConfig{CatchUp: 24}); err != nil {
+		log.Fatal(err)
+	}
+	log.Print(c.Run(ctx))
+}

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/oneattempt"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Run works entries off until ctx ends. Then it claims no more, waits for running handlers (Config.StopTimeout), stores
@@ -25,6 +27,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })
 	loops.Go(func() { c.engine.Reconcile(claiming) })
+	loops.Go(func() { c.engine.KeepTime(claiming) })
 	loops.Go(func() { c.engine.Listen(claiming) })
 
 	// Leases are renewed until the last outcome is stored, which is long after ctx has ended.
@@ -41,4 +44,14 @@ func (c *Compensator) Run(ctx context.Context) error {
 	stopRenewing()
 	renewer.Wait()
 	return err
+}
+
+func init() {
+	oneattempt.Make = func(ctx context.Context, of any, id processlog.ID) error {
+		c := of.(*Compensator)
+		if c.closed() {
+			return ErrClosed
+		}
+		return c.engine.Attempt(ctx, id)
+	}
 }

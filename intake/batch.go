@@ -187,7 +187,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 		b.event.Refused++
 		b.cfg.Logger.Error("intake: message cannot be recorded in any form, and stays unacknowledged", "source", b.name, "message", it.message.ID, "err", err)
 		return
-	case errors.As(err, &work) && !compensator.IsPermanent(err):
+	case errors.As(err, &work) && compensator.VerdictOf(err) != compensator.VerdictPermanent:
 		*it = *b.aside(it.message, failed, "")
 		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
 	case errors.Is(err, compensator.ErrOtherContent):

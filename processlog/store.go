@@ -22,12 +22,13 @@ type Transaction interface {
 
 // Store is the truth: the table of entries. Every method may be called concurrently, does its work in one
 // short transaction at READ COMMITTED or in the caller's, and computes "now" from the database's clock, so
-// only durations cross its border. It is three contracts, by who asks. An implementation is right when it passes
+// only durations cross its border, but for the slots of a Calendar. It is four contracts, by who asks. An implementation is right when it passes
 // suite.TestStore of package compensatortest/suite.
 type Store interface {
 	Recorder
 	Worker
 	Keeper
+	Calendar
 
 	// Check reports, all at once, every reason why this server, session or table is not safe to run on.
 	Check(ctx context.Context) error
@@ -105,13 +106,25 @@ type Worker interface {
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 
+// Changed answers for one entry of RequeueAll.
+type Changed struct {
+	Before Row   // as it was, without its content
+	Err    error // why it was left as it is: ErrChanged, ErrNotFound, ErrBusy, or Change.After's refusal
+}
+
 // Keeper is what services and people ask of a store.
 type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
 	// Insert), and returns the row as it was before. Where Change.After leaves the version as it is, all is done already
-	// and nothing is written. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
+	// and nothing is written. An erasure leaves the moment of the end, and of the entry's earlier records what
+	// AuditRecord.Erased says. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
 	// change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
+
+	// RequeueAll makes one requeue of each entry that still stands as it was seen, in one transaction, and answers in
+	// the order given. Change.AfterSeen says what it leaves; its Ref is not read. Rows that others hold locked are never
+	// waited for. Seen names no entry twice. On error all is done or nothing: tried again, what was done is ErrChanged.
+	RequeueAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
 	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
@@ -128,6 +141,19 @@ type Keeper interface {
 	// Purge deletes up to limit entries that reached state more than age ago, and returns how many. It
 	// takes no lock a producer could wait for.
 	Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error)
+}
+
+// Calendar is what periodic types ask of a store: of each its mark, which is the last slot that is recorded or passed
+// over. Marks stand apart from the entries, so that no slot is recorded again when its entry is purged. They are whole
+// milliseconds.
+type Calendar interface {
+	// Marks reads the database's clock and the marks of business types. One that has none is given one at that clock's
+	// now. Without the table of marks it returns a *FieldError that names it.
+	Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error)
+
+	// MoveMark moves a mark in a transaction of Begin. It reports false, and has changed nothing, where the mark is not
+	// at from any more or another transaction holds it, which is not waited for.
+	MoveMark(ctx context.Context, tx Tx, businessType string, from, to time.Time) (bool, error)
 }
 
 // Draft is an entry about to be inserted: validated, with its delay resolved.
@@ -156,7 +182,7 @@ type Inserted struct {
 	Duplicate      bool
 	BusinessType   string
 	State          State
-	ContentMatches bool // its content equals the draft's
+	ContentMatches bool // its content equals the draft's, or was erased
 }
 
 // Row is an entry as the table has it.
@@ -184,6 +210,7 @@ type Row struct {
 	LastError       string
 	CreatedAt       time.Time // UTC, milliseconds
 	UpdatedAt       time.Time // UTC, milliseconds
+	Erased          bool      // a person had content, headers, user name and errors blanked
 
 	Token     Token
 	DueIn     time.Duration // next_at less the database's now; ≤ 0: due

@@ -39,6 +39,7 @@ type Store struct {
 	lastID        uint64                // a rolled back insert has used up its id, as AUTO_INCREMENT has
 	lastCommitted uint64                // the highest id that ever was; all that a replica hears of
 	audit         map[processlog.ID][]processlog.AuditRecord
+	marks         map[string]*mark
 	open          []*Tx
 	watch         func(before, after processlog.Row)
 	shift         time.Duration // of the store's clock
@@ -55,6 +56,7 @@ func NewStore() *Store {
 		rows:  make(map[processlog.ID]*storedRow),
 		keys:  make(map[string]*storedRow),
 		audit: make(map[processlog.ID][]processlog.AuditRecord),
+		marks: make(map[string]*mark),
 		watch: func(processlog.Row, processlog.Row) {},
 	}
 }
@@ -96,13 +98,14 @@ type StoreState struct {
 	versions []*version // never changed once they are committed
 	lastID   uint64
 	audit    map[processlog.ID][]processlog.AuditRecord
+	marks    map[string]int64
 }
 
 // Snapshot returns what the store holds now, as a replica has it.
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit)} // records are only appended
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked()} // records are only appended
 }
 
 // Restore makes the store hold what it held at a snapshot, as a replica that is promoted although it lags: open
@@ -118,6 +121,10 @@ func (s *Store) Restore(state StoreState) {
 		s.rows[row.id], s.keys[row.key] = row, row
 	}
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
+	s.marks = make(map[string]*mark, len(state.marks))
+	for businessType, at := range state.marks {
+		s.marks[businessType] = &mark{at: at}
+	}
 }
 
 // ShiftClock moves the store's clock by d from where it stands: forward, or back when d is negative. Leases
@@ -126,6 +133,13 @@ func (s *Store) ShiftClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shift += d
+}
+
+// Now is the store's clock.
+func (s *Store) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return instant(s.nowLocked())
 }
 
 // nowLocked is the store's clock, cut to what a row stores.
@@ -176,6 +190,11 @@ func (s *Store) publishLocked(step rowStep) {
 	step.row.committed = step.after
 	if step.after != nil {
 		s.lastCommitted = max(s.lastCommitted, step.row.id.Row())
+	}
+	if step.before != nil && step.after != nil && step.after.entry.Erased && !step.before.entry.Erased {
+		for i, record := range s.audit[step.row.id] {
+			s.audit[step.row.id][i] = record.Erased()
+		}
 	}
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)

@@ -30,6 +30,7 @@ type Tx struct {
 	waits *storedRow   // the row another transaction keeps it waiting for
 	held  []*storedRow // held or shared until its end
 	steps []rowStep
+	moves []markMove
 	marks []savepoint
 }
 
@@ -39,6 +40,7 @@ var _ processlog.Transaction = (*Tx)(nil)
 type savepoint struct {
 	name  string
 	steps int
+	moves int
 }
 
 // txEnd is a way for a transaction to end.
@@ -134,6 +136,9 @@ func (tx *Tx) Commit() error {
 	for _, step := range tx.steps {
 		tx.store.publishLocked(step)
 	}
+	for _, move := range tx.moves {
+		move.mark.at = move.to
+	}
 	tx.endLocked(endFinished)
 	tx.told = true
 	return nil
@@ -171,7 +176,7 @@ func (tx *Tx) Savepoint(name string) error {
 		return tx.end.refusal
 	}
 	tx.marks = slices.DeleteFunc(tx.marks, func(mark savepoint) bool { return mark.name == name })
-	tx.marks = append(tx.marks, savepoint{name, len(tx.steps)})
+	tx.marks = append(tx.marks, savepoint{name, len(tx.steps), len(tx.moves)})
 	return nil
 }
 
@@ -189,6 +194,7 @@ func (tx *Tx) RollbackTo(name string) error {
 	}
 	tx.marks = tx.marks[:i+1]
 	tx.undoLocked(tx.marks[i].steps)
+	tx.moves = tx.moves[:tx.marks[i].moves]
 	return nil
 }
 
@@ -245,7 +251,12 @@ func (tx *Tx) endLocked(how *txEnd) {
 	for _, row := range tx.held {
 		row.release(tx)
 	}
-	tx.end, tx.held, tx.steps = how, nil, nil
+	for _, m := range tx.store.marks {
+		if m.holder == tx {
+			m.holder = nil
+		}
+	}
+	tx.end, tx.held, tx.steps, tx.moves = how, nil, nil, nil
 	tx.store.open = slices.DeleteFunc(tx.store.open, func(other *Tx) bool { return other == tx })
 	tx.stop()
 	close(tx.ended)

@@ -51,7 +51,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func everyStorePromise() []storePromise {
-	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises)
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises)
 }
 
 type storePromise struct {
@@ -99,12 +99,17 @@ var storePromises = []storePromise{
 	{"ActionsOfPeopleAreKept", false, (*storeTest).actionsOfPeopleAreKept},
 	{"ChangeInATransactionEndsWithIt", false, (*storeTest).changeInATransactionEndsWithIt},
 	{"ChangeOfALockedRowIsBusy", true, (*storeTest).changeOfALockedRowIsBusy},
+	{"RequeueAllTakesWhatStandsAsItWasSeen", false, (*storeTest).requeueAllTakesWhatStandsAsItWasSeen},
+	{"RequeueAllWaitsForNobody", true, (*storeTest).requeueAllWaitsForNobody},
+	{"ErasedEntryKeepsTheFactAlone", false, (*storeTest).erasedEntryKeepsTheFactAlone},
+	{"ErasedDeadEntryCanStillBeEnded", false, (*storeTest).erasedDeadEntryCanStillBeEnded},
 	{"ResolveWaitsForAnInsertInFlight", true, (*storeTest).resolveWaitsForAnInsertInFlight},
 	{"ResolveOfNothingIsNotFound", false, (*storeTest).resolveOfNothingIsNotFound},
 	{"DueListsWhatCouldBeClaimed", false, (*storeTest).dueListsWhatCouldBeClaimed},
 	{"HeadsTellTheEarliestOfEachStateAndType", false, (*storeTest).headsTellTheEarliestOfEachStateAndType},
 	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},
 	{"ListPagesAreCompleteAndWithoutRepeats", false, (*storeTest).listPagesAreCompleteAndWithoutRepeats},
+	{"NarrowedPagesGoOnWhereReadingStopped", false, (*storeTest).narrowedPagesGoOnWhereReadingStopped},
 	{"CountsAreRightUpToTheirBound", false, (*storeTest).countsAreRightUpToTheirBound},
 	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
 }

@@ -67,7 +67,7 @@ func createTables(ctx context.Context, db *sql.DB) error {
 // dropTables removes them all, and nothing else.
 func dropTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, `DROP TABLE IF EXISTS usersync_batches, usersync_users, usersync_directory, usersync_sendings,
-		usersync_faults, usersync_hand_log, usersync_log, usersync_log_audit, usersync_log_meta`)
+		usersync_faults, usersync_hand_log, usersync_log, usersync_log_audit, usersync_log_meta, usersync_log_slots`)
 }
 
 func execAll(ctx context.Context, db *sql.DB, statements ...string) error {

@@ -31,6 +31,7 @@ type Engine struct {
 	intake     *intake
 	scanner    *scanner
 	reconciler *reconciler
+	calendar   *calendar
 
 	mu      sync.Mutex // guards running
 	running bool
@@ -58,6 +59,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 		settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
 		witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+	e.calendar = &calendar{base: b}
 	return e
 }
 
@@ -70,6 +72,17 @@ func (e *Engine) Register(t Type) error {
 	}
 	t.slots = &slots{size: t.Concurrency, credit: t.Lease / 3}
 	return e.types.add(&t)
+}
+
+// Recur takes in, before Run, what recurs. It asks the store.
+func (e *Engine) Recur(ctx context.Context, p Period) error {
+	e.mu.Lock()
+	running := e.running
+	e.mu.Unlock()
+	if running {
+		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
+	}
+	return e.calendar.add(ctx, p)
 }
 
 // Refusal is why nothing is to be recorded, or nil: the database has gone back. Asked for each Record, it may ask the
@@ -123,10 +136,11 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, Listen and Renew are the loops of a Run. Each ends with its context, and has then ended all that it
+// Scan, Reconcile, KeepTime, Listen and Renew are the loops of a Run. Each ends with its context, and has then ended all that it
 // has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
+func (e *Engine) KeepTime(ctx context.Context)  { e.calendar.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
 // Listen wakes the scanner for entries other processes announced.

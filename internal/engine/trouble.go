@@ -46,6 +46,8 @@ const (
 	troubleStore    = "outcomes could not be stored"
 	troubleWitness  = "what the database has kept so far could not be read back"
 	troubleRound    = "the log could not be searched for forgotten entries"
+	troubleMarks    = "the slots of periodic types could not be looked for"
+	troubleSlot     = "a slot could not be recorded"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
 	troubleNotify   = "other processes could not be notified"
 	troubleAnnounce = "the queue has no room for entries, which are found in the database"
@@ -143,5 +145,5 @@ func (t *troubles) roomAgain(businessTypes, lacking []string) {
 
 func uncounted(err error) bool {
 	var v *verdict
-	return errors.As(err, &v) && (v.kind == unavailable || v.transient)
+	return errors.As(err, &v) && (v.kind == unavailable || v.kind == serverFault || v.transient)
 }

@@ -29,6 +29,7 @@ type Program struct {
 	Point  string        // where it says "paused" and waits
 	Killer string        // business ids of entries whose handler ends the process, separated by commas
 	Works  time.Duration // how long the other handlers take
+	Every  time.Duration // between the slots of the type "tick", whose effects are its slots; 0: it is not registered
 
 	DSN, Redis, Prefix string
 }
@@ -97,6 +98,9 @@ func (r *childRun) run() {
 	must(err)
 	types, err := newLifeTypes(c, r.at, r.handler)
 	must(err)
+	if r.Every > 0 {
+		must(Tick(c, r.Every))
+	}
 	if r.Record {
 		must(r.record(types))
 	}

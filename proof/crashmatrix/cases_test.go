@@ -18,6 +18,7 @@ const (
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
 	unmade    surroundings = "unmade"     // the tables are not there yet
 	streamed  surroundings = "streamed"   // lives take messages of a stream into the log, and do nothing else
+	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
 
@@ -96,7 +97,11 @@ var matrix = []crash{
 	{point: failpoint.AuditWritten, most: 2},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},
-	{point: failpoint.MigrationPart, most: 4, in: unmade},
+	{point: failpoint.MarksRead, most: 6, in: periodic},
+	{point: failpoint.MarkMoved, most: 6, in: periodic},
+	{point: failpoint.CommitNext, most: 20, in: periodic},
+	{point: failpoint.CommitDone, most: 20, in: periodic},
+	{point: failpoint.MigrationPart, most: 5, in: unmade},
 	{point: failpoint.StopBegun, most: 2},
 	{point: failpoint.LoopsEnded, most: 2},
 	{point: failpoint.HandlersEnded, most: 2},

@@ -4,6 +4,7 @@ package crashmatrix
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,6 +22,7 @@ func (w *world) check(in surroundings) {
 	}
 	w.checkLedger()
 	w.checkEffects()
+	w.checkSlots()
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
@@ -40,9 +42,31 @@ func (w *world) none(what, from string, args ...any) {
 func (w *world) checkLedger() {
 	w.t.Helper()
 	w.none("committed, and no entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
-	w.none("an entry, and not committed", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL")
+	w.none("an entry, and not committed", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL AND business_type<>'tick'")
 	w.none("old, and not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
 	w.none("run, and no entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
+}
+
+// checkSlots: each slot from the first to the last has one entry, recorded when it had come.
+func (w *world) checkSlots() {
+	w.t.Helper()
+	var slots []time.Time
+	w.each("SELECT idempotent_id, content, created_at FROM common_process_log WHERE business_type='tick'", func(scan func(...any)) {
+		var id string
+		var content, created []byte
+		scan(&id, &content, &created)
+		var slot time.Time
+		require.NoError(w.t, slot.UnmarshalJSON(content))
+		assert.Equal(w.t, string(compensator.SlotID(tick, slot)), id)
+		recorded, err := time.Parse("2006-01-02 15:04:05.000", string(created))
+		require.NoError(w.t, err)
+		assert.False(w.t, recorded.Before(slot), "slot %v is recorded at %v", slot, recorded)
+		slots = append(slots, slot)
+	})
+	slices.SortFunc(slots, time.Time.Compare)
+	for i := 1; i < len(slots); i++ {
+		assert.Equal(w.t, slots[i-1].Add(tickEvery), slots[i], "slot after slot")
+	}
 }
 
 // checkEffects: as often as there was a success, which the history knows for each epoch.

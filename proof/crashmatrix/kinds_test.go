@@ -23,6 +23,7 @@ const (
 	hand   = "hand"   // fails for good; succeeds once somebody has requeued it
 	mail   = "mail"   // succeeds in batches, some of which break
 	later  = "later"  // succeeds; comes due later, and may be moved or called off until then
+	tick   = "tick"   // succeeds; made for each slot, where the surroundings are periodic
 )
 
 const (
@@ -44,6 +45,8 @@ type content struct {
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
+
+	ticks *compensator.Type[time.Time]
 }
 
 func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
@@ -64,7 +67,16 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: k.undo,
 	}))
 	add(mail)(compensator.HandleBatch(c, mail, k.mail, compensator.TypeConfig{BatchSize: batchSize, Retry: retry.Retry}))
-	return k, errors.Join(problems...)
+	var err error
+	k.ticks, err = compensator.Handle(c, tick, func(ctx context.Context, e *compensator.Entry, _ time.Time) error { return k.plain(ctx, e, content{}) }, retry)
+	return k, errors.Join(append(problems, err)...)
+}
+
+// tickEvery is how far slots are apart. None may be missing, whatever kept them back.
+const tickEvery = 100 * time.Millisecond
+
+func (k *kinds) tick(ctx context.Context) error {
+	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), compensator.PeriodicConfig{CatchUp: 500})
 }
 
 // verdict is what a handler will say of an entry.

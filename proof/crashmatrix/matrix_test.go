@@ -157,7 +157,7 @@ func (w *world) workOff() {
 	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
 	require.NoError(w.t, err)
 	h := w.healthy.Health(w.t.Context())
-	require.True(w.t, h.OK(0) && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
+	require.True(w.t, h.Ready() == nil && h.OldestOverdue == 0 && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
 }
 
 // queued lists what the queue holds.
@@ -201,7 +201,7 @@ func (w *world) killMigrations(c crash) {
 	w.t.Helper()
 	random := c.random()
 	for n := range *kills {
-		w.exec("DROP TABLE IF EXISTS common_process_log, common_process_log_audit, common_process_log_meta")
+		w.exec("DROP TABLE IF EXISTS common_process_log, common_process_log_audit, common_process_log_meta, common_process_log_slots")
 		w.live(c, n, 1+random.IntN(c.most))
 		w.live(c, n, 1+random.IntN(c.most))
 		require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))

@@ -269,6 +269,19 @@ func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool,
 	return before, err
 }
 
+func (s *gatedStore) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
+	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
+	for _, v := range seen {
+		op.seen[v.ID] = v.Number
+	}
+	s.from.w.oracle.operation(change.Token, op)
+	err = s.from.step(ctx, classOnce, "requeue", idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
+		answers, err = s.store.RequeueAll(ctx, seen, change)
+		return err
+	})
+	return answers, err
+}
+
 func (s *gatedStore) Heads(ctx context.Context) (heads []processlog.Head, err error) {
 	err = s.from.step(ctx, classRead, "heads", "", func() (err error) {
 		heads, err = s.store.Heads(ctx)
@@ -317,4 +330,26 @@ func (s *gatedStore) Purge(ctx context.Context, state compensator.State, age tim
 		return err
 	})
 	return n, err
+}
+
+func (s *gatedStore) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
+	if s.from.opening {
+		return s.store.Marks(ctx, businessTypes)
+	}
+	err = s.from.step(ctx, classWrite, "marks", string(make(args, 0, 16).num(uint64(len(businessTypes)))), func() (err error) {
+		now, marks, err = s.store.Marks(ctx, businessTypes)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, nil, err
+	}
+	return now, marks, nil
+}
+
+func (s *gatedStore) MoveMark(ctx context.Context, tx compensator.Tx, businessType string, from, to time.Time) (moved bool, err error) {
+	err = s.from.stepIn(ctx, tx, "movemark", make(args, 0, 48).text(businessType).num(uint64(to.UnixMilli())), func() (err error) {
+		moved, err = s.store.MoveMark(ctx, tx, businessType, from, to)
+		return err
+	})
+	return moved, err
 }

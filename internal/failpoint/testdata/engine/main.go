@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/intake"
@@ -28,5 +29,7 @@ func main() {
 	if err == nil {
 		_ = in.Run(ctx)
 	}
+	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})
+	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), compensator.PeriodicConfig{})
 	_ = c.Run(ctx)
 }

@@ -1,0 +1,78 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// mark is how far a periodic type has come.
+type mark struct {
+	at     int64 // ms, committed
+	holder *Tx   // who has moved it, until its end
+}
+
+// markMove is a mark's move that is not committed.
+type markMove struct {
+	mark *mark
+	to   int64
+}
+
+// Marks implements processlog.Store.
+func (s *Store) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.nowLocked()
+	marks := make(map[string]time.Time, len(businessTypes))
+	for _, businessType := range businessTypes {
+		if s.marks[businessType] == nil {
+			s.marks[businessType] = &mark{at: now}
+		}
+		marks[businessType] = instant(s.marks[businessType].at)
+	}
+	return instant(now), marks, nil
+}
+
+// MoveMark implements processlog.Store.
+func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
+	own, err := s.unwrap(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := own.refusalLocked(); err != nil {
+		return false, err
+	}
+	m := s.marks[businessType]
+	if m == nil || m.holder != nil && m.holder != own || m.seenBy(own) != from.UnixMilli() {
+		return false, nil
+	}
+	m.holder = own
+	own.moves = append(own.moves, markMove{m, to.UnixMilli()})
+	return true, nil
+}
+
+// seenBy is where a transaction sees the mark.
+func (m *mark) seenBy(tx *Tx) int64 {
+	for _, move := range slices.Backward(tx.moves) {
+		if move.mark == m {
+			return move.to
+		}
+	}
+	return m.at
+}
+
+// marksLocked is where all marks stand.
+func (s *Store) marksLocked() map[string]int64 {
+	marks := make(map[string]int64, len(s.marks))
+	for businessType, m := range s.marks {
+		marks[businessType] = m.at
+	}
+	return marks
+}

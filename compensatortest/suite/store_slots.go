@@ -1,0 +1,142 @@
+package suite
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// slotPromises are about the marks of periodic types.
+var slotPromises = []storePromise{
+	{"MarkBeginsAtTheDatabasesNowAndStays", false, (*storeTest).markBeginsAtTheDatabasesNowAndStays},
+	{"MarkMovesWithItsTransactionOnly", false, (*storeTest).markMovesWithItsTransactionOnly},
+	{"MarkThatHasMovedIsNotMovedAgain", false, (*storeTest).markThatHasMovedIsNotMovedAgain},
+	{"MarkThatAnotherHoldsIsNotWaitedFor", true, (*storeTest).markThatAnotherHoldsIsNotWaitedFor},
+	{"MarkIsMovedByOneOfMany", false, (*storeTest).markIsMovedByOneOfMany},
+	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
+}
+
+// marks reads the marks of types, in their order.
+func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.Time) {
+	t.Helper()
+	now, marks, err := t.Store.Marks(t.ctx, businessTypes)
+	require.NoError(t, err)
+	require.Len(t, marks, len(businessTypes))
+	for _, businessType := range businessTypes {
+		list = append(list, marks[businessType])
+	}
+	return now, list
+}
+
+// move moves a mark in a transaction that is left open.
+func (t *storeTest) move(businessType string, from, to time.Time) (processlog.Transaction, bool) {
+	t.Helper()
+	tx, err := t.Store.Begin(t.ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	moved, err := t.Store.MoveMark(t.ctx, tx, businessType, from, to)
+	require.NoError(t, err)
+	return tx, moved
+}
+
+func (t *storeTest) markBeginsAtTheDatabasesNowAndStays() {
+	first, one := t.marks("nightly")
+	assert.WithinRange(t, first, one[0], one[0].Add(time.Minute), "it begins at now, which is read after that")
+	second, both := t.marks("nightly", "Nightly ünï")
+	assert.Equal(t, one[0], both[0], "it stays")
+	assert.WithinRange(t, both[1], one[0], second, "a new type's is its own")
+	assert.Equal(t, time.UTC, second.Location())
+}
+
+func (t *storeTest) markMovesWithItsTransactionOnly() {
+	_, marks := t.marks("nightly")
+	to := marks[0].Add(time.Hour + time.Millisecond)
+	tx, moved := t.move("nightly", marks[0], to)
+	require.True(t, moved)
+	require.NoError(t, tx.Rollback())
+	_, same := t.marks("nightly")
+	assert.Equal(t, marks[0], same[0], "rolled back")
+
+	tx, moved = t.move("nightly", marks[0], to)
+	require.True(t, moved)
+	d := t.draft("nightly")
+	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	_, there := t.marks("nightly")
+	assert.Equal(t, to, there[0])
+	ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+	require.NoError(t, err)
+	assert.Len(t, ids, 1, "and what the transaction has recorded is there")
+}
+
+func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
+	_, marks := t.marks("nightly", "other")
+	tx, moved := t.move("nightly", marks[0], marks[0].Add(time.Second))
+	require.True(t, moved)
+	require.NoError(t, tx.Commit())
+	tx, moved = t.move("nightly", marks[0], marks[0].Add(2*time.Second))
+	assert.False(t, moved, "from where it was")
+	require.NoError(t, tx.Commit())
+	tx, moved = t.move("unknown", marks[0], marks[0].Add(time.Second))
+	assert.False(t, moved, "there is none")
+	require.NoError(t, tx.Commit())
+	_, there := t.marks("nightly", "other")
+	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
+}
+
+func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
+	_, marks := t.marks("nightly", "other")
+	holder, moved := t.move("nightly", marks[0], marks[0].Add(time.Second))
+	require.True(t, moved)
+	second, moved := t.move("nightly", marks[0], marks[0].Add(time.Minute))
+	assert.False(t, moved, "held")
+	third, moved := t.move("other", marks[1], marks[1].Add(time.Second))
+	assert.True(t, moved, "another type's is free")
+	_, seen := t.marks("nightly", "other")
+	assert.Equal(t, marks, seen, "and reading waits for nobody")
+	for _, tx := range []processlog.Transaction{second, third, holder} {
+		require.NoError(t, tx.Rollback())
+	}
+}
+
+func (t *storeTest) markIsMovedByOneOfMany() {
+	_, marks := t.marks("nightly")
+	var winners atomic.Int64
+	var movers sync.WaitGroup
+	for i := range 8 {
+		movers.Go(func() {
+			tx, err := t.Store.Begin(t.ctx)
+			if !assert.NoError(t, err) {
+				return
+			}
+			moved, err := t.Store.MoveMark(t.ctx, tx, "nightly", marks[0], marks[0].Add(time.Duration(1+i)*time.Second))
+			if assert.NoError(t, err) && moved && assert.NoError(t, tx.Commit()) {
+				winners.Add(1)
+				return
+			}
+			_ = tx.Rollback()
+		})
+	}
+	movers.Wait()
+	assert.Equal(t, int64(1), winners.Load())
+}
+
+func (t *storeTest) markOutlivesTheEntriesOfItsType() {
+	row := t.inState(processlog.Cancelled)
+	_, marks := t.marks(row.BusinessType)
+	tx, moved := t.move(row.BusinessType, marks[0], marks[0].Add(time.Hour))
+	require.True(t, moved)
+	require.NoError(t, tx.Commit())
+	t.until(func() bool {
+		n, err := t.Store.Purge(t.ctx, processlog.Cancelled, time.Millisecond, 10)
+		return err == nil && n == 1
+	}, "the entry is purged")
+	_, there := t.marks(row.BusinessType)
+	assert.Equal(t, marks[0].Add(time.Hour), there[0])
+}

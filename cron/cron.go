@@ -1,0 +1,84 @@
+package cron
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Parse reads a cron expression, whose fields are those of the local clock of in.
+//
+// A slot is the first moment at which that clock shows the expression's time, or a later one: what falls into an hour that
+// is skipped has its slot at the end of the gap, one for all of it, and what falls into an hour that comes twice has it in
+// the first. An expression of every hour ("*/5 * * * *", "@hourly") goes on through both.
+//
+// in is not nil; a process's own zone, time.Local, may not be another one's. "@every" and "TZ=" in the expression are
+// refused: compensator.Every and in say the same.
+func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
+	if in == nil {
+		return nil, errors.New("compensator/cron: no location")
+	}
+	if strings.Contains(expression, "TZ=") {
+		return nil, fmt.Errorf("compensator/cron: %q: the zone is the second argument", expression)
+	}
+	parsed, err := cron.ParseStandard(expression)
+	if err != nil {
+		return nil, fmt.Errorf("compensator/cron: %q: %w", expression, err)
+	}
+	fields, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("compensator/cron: %q: use compensator.Every", expression)
+	}
+	if fields.Hour&everyHour != 0 {
+		fields.Location = in
+		return fields, nil
+	}
+	fields.Location = time.UTC
+	return wall{fields, in}, nil
+}
+
+// everyHour is the bit by which the parser marks a field that is a star.
+const everyHour = 1 << 63
+
+// wall asks the expression in a clock that is never set, and finds the moment at which that of in shows the same.
+type wall struct {
+	fields *cron.SpecSchedule
+	in     *time.Location
+}
+
+// Next implements compensator.Schedule.
+func (w wall) Next(after time.Time) time.Time {
+	local := after.In(w.in)
+	shown := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
+	for {
+		if shown = w.fields.Next(shown); shown.IsZero() {
+			return shown
+		}
+		if at := w.first(shown); at.After(after) {
+			return at
+		}
+	}
+}
+
+// first is the first moment at which the clock shows that time or a later one: it goes from one setting of the clock to the
+// next.
+func (w wall) first(shown time.Time) time.Time {
+	for t := shown.Add(-48 * time.Hour).In(w.in); ; {
+		start, end := t.ZoneBounds()
+		_, offset := t.Zone()
+		at := shown.Add(-time.Duration(offset) * time.Second)
+		if !end.IsZero() && !at.Before(end) {
+			t = end
+			continue
+		}
+		if at.Before(start) {
+			at = start
+		}
+		return at.UTC()
+	}
+}

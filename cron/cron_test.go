@@ -1,0 +1,108 @@
+package cron_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/cron"
+)
+
+func zone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	in, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return in
+}
+
+func parse(t *testing.T, expression string, in *time.Location) compensator.Schedule {
+	t.Helper()
+	schedule, err := cron.Parse(expression, in)
+	require.NoError(t, err)
+	return schedule
+}
+
+// slots lists a schedule's slots from one moment to another.
+func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time) {
+	for next := schedule.Next(from); !next.IsZero() && !next.After(to); next = schedule.Next(next) {
+		list = append(list, next)
+	}
+	return list
+}
+
+// shown are slots as the clock of a zone shows them.
+func shown(list []time.Time, in *time.Location) (texts []string) {
+	for _, slot := range list {
+		texts = append(texts, slot.In(in).Format("01-02 15:04:05 MST"))
+	}
+	return texts
+}
+
+func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
+	berlin, lordHowe := zone(t, "Europe/Berlin"), zone(t, "Australia/Lord_Howe")
+	for _, c := range []struct {
+		expression string
+		in         *time.Location
+		from       time.Time
+		span       time.Duration
+		want       []string
+	}{
+		{"30 2 * * *", berlin, time.Date(2026, 3, 28, 0, 0, 0, 0, berlin), 72 * time.Hour, []string{"03-28 02:30:00 CET", "03-29 03:00:00 CEST", "03-30 02:30:00 CEST"}},
+		{"0,30 2 * * *", berlin, time.Date(2026, 3, 29, 0, 0, 0, 0, berlin), 12 * time.Hour, []string{"03-29 03:00:00 CEST"}},
+		{"30 2,3 * * *", berlin, time.Date(2026, 3, 29, 0, 0, 0, 0, berlin), 12 * time.Hour, []string{"03-29 03:00:00 CEST", "03-29 03:30:00 CEST"}},
+		{"30 2 * * *", berlin, time.Date(2026, 10, 24, 0, 0, 0, 0, berlin), 72 * time.Hour, []string{"10-24 02:30:00 CEST", "10-25 02:30:00 CEST", "10-26 02:30:00 CET"}},
+		{"0 2,3 * * *", berlin, time.Date(2026, 10, 25, 0, 0, 0, 0, berlin), 12 * time.Hour, []string{"10-25 02:00:00 CEST", "10-25 03:00:00 CET"}},
+		{"@hourly", berlin, time.Date(2026, 10, 25, 0, 30, 0, 0, berlin), 4 * time.Hour, []string{"10-25 01:00:00 CEST", "10-25 02:00:00 CEST", "10-25 02:00:00 CET", "10-25 03:00:00 CET"}},
+		{"@hourly", berlin, time.Date(2026, 3, 29, 0, 30, 0, 0, berlin), 3 * time.Hour, []string{"03-29 01:00:00 CET", "03-29 03:00:00 CEST", "03-29 04:00:00 CEST"}},
+		{"15 2 * * *", lordHowe, time.Date(2026, 10, 4, 0, 0, 0, 0, lordHowe), 30 * time.Hour, []string{"10-04 02:30:00 +11", "10-05 02:15:00 +11"}},
+		{"45 1 * * *", lordHowe, time.Date(2026, 4, 5, 0, 0, 0, 0, lordHowe), 30 * time.Hour, []string{"04-05 01:45:00 +11", "04-06 01:45:00 +1030"}},
+	} {
+		assert.Equal(t, c.want, shown(slots(parse(t, c.expression, c.in), c.from, c.from.Add(c.span)), c.in), "%s from %v", c.expression, c.from)
+	}
+}
+
+// TestSlotIsTheSameFromWhereverItIsLookedFor: processes ask from different moments, and must agree.
+func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
+	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
+		in := zone(t, name)
+		for _, expression := range []string{"30 2 * * *", "*/7 1-3 * * *", "*/30 * * * *", "0 0 * * *", "59 23 31 * *"} {
+			schedule := parse(t, expression, in)
+			begin, end := time.Date(2026, 1, 1, 0, 0, 0, 0, in), time.Date(2027, 1, 1, 0, 0, 0, 0, in)
+			list := slots(schedule, begin, end)
+			require.NotEmpty(t, list)
+			for i, slot := range list[1:] {
+				require.True(t, slot.After(list[i]), "they ascend")
+				for _, from := range []time.Time{slot.Add(-time.Nanosecond), slot.Add(-time.Millisecond), list[i], list[i].Add(time.Nanosecond), list[i].Add(slot.Sub(list[i]) / 2)} {
+					require.True(t, slot.Equal(schedule.Next(from)), "%s %s: after %v comes %v, not %v", name, expression, from, slot, schedule.Next(from))
+				}
+			}
+		}
+	}
+}
+
+func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
+	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca", "UTC"} {
+		in := zone(t, name)
+		for hour := range 24 {
+			schedule := parse(t, "20 "+time.Date(0, 1, 1, hour, 0, 0, 0, time.UTC).Format("15")+" * * *", in)
+			list := slots(schedule, time.Date(2026, 1, 1, 0, 0, 0, 0, in).Add(-1), time.Date(2027, 1, 1, 0, 0, 0, 0, in).Add(-1))
+			assert.Len(t, list, 365, "%s at %d", name, hour)
+		}
+	}
+}
+
+func TestExpressionsThatAreRefused(t *testing.T) {
+	for _, expression := range []string{"", "61 * * * *", "* * * * * *", "@every 1h", "TZ=UTC 0 2 * * *", "CRON_TZ=UTC 0 2 * * *", "@never"} {
+		_, err := cron.Parse(expression, time.UTC)
+		assert.Error(t, err, "%q", expression)
+	}
+	_, err := cron.Parse("0 2 * * *", nil)
+	assert.Error(t, err)
+}
+
+func TestExpressionOfNoDayHasNoSlot(t *testing.T) {
+	assert.True(t, parse(t, "0 0 30 2 *", time.UTC).Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero())
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	double "github.com/compensator-go/compensator/compensatortest/memory"
+)
+
+// register is what three processes do for the slots of one period.
+type register struct {
+	store *double.Store
+	mu    sync.Mutex // guards done
+	done  []time.Time
+}
+
+// period does its slots in a transaction that moves the mark, and may fail before its end.
+func (r *register) period(schedule func(time.Time) time.Time, fails func() bool) Period {
+	return Period{Name: "report", Schedule: schedule, CatchUp: 500, Do: func(ctx context.Context, from time.Time, slots []time.Time) (bool, error) {
+		tx, err := r.store.BeginTx(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = tx.Rollback() }()
+		moved, err := r.store.MoveMark(ctx, tx, "report", from, slots[len(slots)-1])
+		if err != nil || !moved || fails() {
+			return false, err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err := tx.Commit(); err != nil {
+			return false, err
+		}
+		r.done = append(r.done, slots...)
+		return true, nil
+	}}
+}
+
+// process runs a calendar until its context ends, as one that is killed.
+func (r *register) process(t *testing.T, ctx context.Context, p Period) {
+	cfg := &Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }}
+	c := &calendar{base: newBase(ctx, cfg)}
+	require.NoError(t, c.add(ctx, p))
+	c.run(ctx)
+	c.endWork(nil)
+}
+
+// A year of slots by the clock on a wall that is set forward and back, made by processes of which one after the other dies.
+func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	// At every half past an hour that the wall shows: two of them on the day of 25 hours, none in the hour that is skipped.
+	schedule := func(after time.Time) time.Time {
+		next := after.In(berlin).Truncate(30 * time.Minute)
+		for !next.After(after) || next.Minute() != 30 {
+			next = next.Add(30 * time.Minute)
+		}
+		return next
+	}
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(1, 2))
+		r := &register{store: double.NewStore()}
+		p := r.period(schedule, func() bool { return rng.IntN(20) == 0 }) // guarded by the mark, which one process has
+		begin := time.Now()
+		var processes sync.WaitGroup
+		for range 3 {
+			lives := make([]time.Duration, 0, 400)
+			for sum := time.Duration(0); sum < 365*24*time.Hour; sum += lives[len(lives)-1] {
+				lives = append(lives, time.Duration(rng.Int64N(int64(72*time.Hour))))
+			}
+			processes.Go(func() {
+				for _, life := range lives {
+					ctx, kill := context.WithTimeout(context.Background(), life)
+					r.process(t, ctx, p)
+					kill()
+				}
+			})
+		}
+		processes.Wait()
+		require.Greater(t, len(r.done), 365*24-2)
+		next := schedule(begin)
+		for _, slot := range r.done {
+			require.True(t, slot.Equal(next), "slot after slot: %v, want %v", slot, next)
+			next = schedule(next)
+		}
+	})
+}
+
+func TestNewestSlotsAreKeptAndTheRestCounted(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	seconds := func(after time.Time) time.Time { return after.Truncate(time.Second).Add(time.Second) }
+	for catchUp := 1; catchUp < 6; catchUp++ {
+		for n := range 40 {
+			p := Period{Schedule: seconds, CatchUp: catchUp}
+			now := begin.Add(time.Duration(n)*time.Second + time.Millisecond)
+			d, err := p.since(t.Context(), begin, now)
+			require.NoError(t, err)
+			want := min(n, catchUp)
+			require.Len(t, d.slots, want)
+			assert.Equal(t, n-want, d.skipped)
+			assert.Equal(t, begin.Add(time.Duration(n+1)*time.Second), d.next)
+			for i, slot := range d.slots {
+				assert.Equal(t, begin.Add(time.Duration(n-want+i+1)*time.Second), slot)
+			}
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Period{Schedule: seconds, CatchUp: 1}.since(ended, begin, begin.Add(time.Hour))
+	require.ErrorIs(t, err, context.Canceled, "a long search ends with Run")
+}
+
+func TestSlotsAreWholeMillisecondsAndNeverEarly(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 1_000_001, time.UTC)
+	p := Period{Schedule: func(after time.Time) time.Time {
+		if after.Before(at) {
+			return at
+		}
+		return time.Time{}
+	}, CatchUp: 1}
+	next, err := p.next(at.Add(-time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, time.Date(2026, 1, 1, 0, 0, 0, 2_000_000, time.UTC), next)
+	next, err = p.next(next)
+	require.NoError(t, err)
+	require.True(t, next.IsZero())
+}

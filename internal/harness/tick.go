@@ -1,0 +1,20 @@
+package harness
+
+import (
+	"context"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Tick registers the periodic type "tick", which makes up for all it has missed, and whose effects are its slots.
+func Tick(c *compensator.Compensator, every time.Duration) error {
+	tick, err := compensator.HandleTx(c, "tick", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", slot.Format(time.RFC3339Nano))
+		return err
+	}, compensator.TypeConfig{})
+	if err != nil {
+		return err
+	}
+	return compensator.Periodic(context.Background(), tick, compensator.Every(every), compensator.PeriodicConfig{CatchUp: 500})
+}

@@ -1,0 +1,111 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Marks implements Store. In the steady state it is one SELECT by primary key.
+func (s *Store) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
+	now, marks, err := s.readMarks(ctx, businessTypes)
+	begun := false
+	for _, businessType := range businessTypes {
+		if _, found := marks[businessType]; err == nil && !found {
+			err, begun = s.beginMark(ctx, businessType), true
+		}
+	}
+	if err == nil && begun {
+		now, marks, err = s.readMarks(ctx, businessTypes)
+	}
+	if err != nil {
+		return time.Time{}, nil, s.withoutSlots(fmt.Errorf("compensator: read the marks of periodic types: %w", err))
+	}
+	return now, marks, nil
+}
+
+// readMarks reads the clock with the marks: a row stands for it alone, so that it is told where there are none.
+func (s *Store) readMarks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
+	names := make([]string, len(businessTypes))
+	for i, businessType := range businessTypes {
+		names[i] = s.d.text([]byte(businessType))
+	}
+	query := fmt.Sprintf("SELECT %s, '', 0 UNION ALL SELECT 0, business_type, slot FROM %s WHERE business_type IN (%s)", s.d.now, s.table.quoted("_slots"), strings.Join(names, ","))
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		marks = make(map[string]time.Time, len(businessTypes))
+		for rows.Next() {
+			var clock, slot int64
+			var name string
+			if err := rows.Scan(&clock, &name, &slot); err != nil {
+				return err
+			}
+			if name == "" {
+				now = unixMilli(clock)
+			} else {
+				marks[name] = unixMilli(slot)
+			}
+		}
+		return rows.Err()
+	})
+	return now, marks, err
+}
+
+// beginMark gives a type its mark, unless another process just has.
+func (s *Store) beginMark(ctx context.Context, businessType string) error {
+	_, err := s.pool().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text([]byte(businessType)), s.d.now))
+	if s.d.fault(err) == faultDuplicate {
+		return nil
+	}
+	return s.dropReadOnly(err)
+}
+
+// MoveMark implements Store.
+func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
+	at := fmt.Sprintf("business_type=%s AND slot=%d", s.d.text([]byte(businessType)), from.UnixMilli())
+	moved, err := s.moveMark(ctx, tx, at, to)
+	switch s.d.fault(err) {
+	case faultBusy:
+		return false, nil
+	case faultAborted:
+		err = fmt.Errorf("%w: %w", processlog.ErrTxAborted, err)
+	}
+	if err != nil {
+		return false, s.withoutSlots(fmt.Errorf("compensator: move the mark of %q: %w", businessType, finished(err)))
+	}
+	return moved, nil
+}
+
+// moveMark locks the row before it writes: an UPDATE would wait for whoever holds it.
+func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to time.Time) (bool, error) {
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT slot FROM %s WHERE %s%s", s.table.quoted("_slots"), at, s.d.lockNow))
+	if err != nil {
+		return false, err
+	}
+	found := rows.Next()
+	if err := rows.Err(); err != nil {
+		_ = rows.Close() // the first error says more
+		return false, err
+	}
+	if err := rows.Close(); err != nil || !found {
+		return false, err
+	}
+	n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET slot=%d WHERE %s", s.table.quoted("_slots"), to.UnixMilli(), at))
+	return n == 1, err
+}
+
+// withoutSlots names the table where it is missing: New does not insist on it.
+func (s *Store) withoutSlots(err error) error {
+	if err == nil || mysqlerr.Number(err) != mysqlerr.NoSuchTable && !strings.Contains(err.Error(), "no such table") {
+		return err
+	}
+	return &processlog.FieldError{Field: "table " + s.table.quoted("_slots"), Reason: "does not exist, and Periodic and Keep need it; run Migrate or the files in migrations/" + s.d.name}
+}

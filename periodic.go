@@ -1,0 +1,95 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Schedule says when a periodic type has its slots. Next returns the first one after a moment, given in UTC; the zero
+// time: there is none. It must depend on nothing but its argument, and be the same in every process. Every is one;
+// module cron makes one of a cron expression.
+type Schedule interface {
+	Next(after time.Time) time.Time
+}
+
+// Every is the schedule whose slots are the multiples of d, counted in UTC: with an hour, each full hour.
+func Every(d time.Duration) Schedule { return every(d) }
+
+type every time.Duration
+
+func (d every) Next(after time.Time) time.Time {
+	return after.Truncate(time.Duration(d)).Add(time.Duration(d))
+}
+
+// PeriodicConfig says how a type is periodic. The zero value works.
+type PeriodicConfig struct {
+	// CatchUp is how many of the slots that have passed while no process ran are recorded, the newest ones; the others are
+	// logged. Default 1, at most 500.
+	CatchUp int
+}
+
+func (cfg PeriodicConfig) validate() error {
+	if cfg.CatchUp < 1 || cfg.CatchUp > processlog.MaxRows {
+		return &FieldError{Field: "CatchUp", Reason: fmt.Sprintf("%d: want 1 to %d", cfg.CatchUp, processlog.MaxRows)}
+	}
+	return nil
+}
+
+// Periodic has one entry of t recorded for each slot of schedule once it is there, by the database's clock, and never
+// before: by whichever process is in Run, under SlotID, with the slot as its value, in UTC. Each process registers it,
+// before Run, also with a type that is only declared.
+//
+// Slots count from the first registration in this database on. How far the type has come is kept under its name, in a
+// table that Migrate makes, also when its entries are purged: another schedule goes on from there, and so does a type that comes
+// back after it was not registered for a while; another name begins afresh. A missing table is a *FieldError.
+func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg PeriodicConfig) error {
+	setDefault(&cfg.CatchUp, 1)
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	if schedule == nil {
+		return &FieldError{Field: "schedule", Reason: "is nil"}
+	}
+	return t.c.engine.Recur(ctx, engine.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp, TellSkipped: true,
+		Do: func(ctx context.Context, from time.Time, slots []time.Time) (bool, error) {
+			return t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) error {
+				return recordSlots(ctx, tx, t, slots)
+			})
+		}})
+}
+
+// SlotID is the idempotent id of a slot's entry: "settle_day@2026-03-29T01:00:00Z".
+func SlotID(businessType string, slot time.Time) IdempotentID {
+	return IdempotentID(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
+}
+
+// recordSlots records the entries of slots.
+func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) error {
+	entries := make([]NewEntry, len(slots))
+	for i, slot := range slots {
+		var err error
+		if entries[i], err = t.Entry(slot, Options{IdempotentID: string(SlotID(t.name, slot))}); err != nil {
+			return err
+		}
+	}
+	_, err := t.c.Record(ctx, tx, entries...)
+	return err
+}
+
+// atSlot runs work in a transaction that moves a mark. It reports false, and has done nothing, where another process has
+// moved it, or is about to.
+func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, work func(context.Context, *ScopedTx) error) (moved bool, err error) {
+	err = c.InTx(ctx, func(ctx context.Context, tx *ScopedTx) (err error) {
+		if moved, err = c.store.MoveMark(ctx, tx, name, from, to); err != nil || !moved {
+			return err
+		}
+		failpoint.Reach(failpoint.MarkMoved)
+		return work(ctx, tx)
+	})
+	return moved && err == nil, err
+}

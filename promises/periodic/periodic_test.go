@@ -1,0 +1,127 @@
+package periodic
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func sortTimes(times []time.Time) { slices.SortFunc(times, time.Time.Compare) }
+
+func TestSlotsAreMadeOnEveryKindOfPool(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+		stop := w.Run(c)
+		w.Eventually(func() bool { return w.Count("effects") >= 10 }, "slots have their effect")
+		require.NoError(t, stop())
+		slots := slotsOf(w)
+		for i, slot := range slots[1:] {
+			require.Equal(t, slots[i].Add(50*time.Millisecond), slot)
+		}
+		require.Empty(t, c.Health(t.Context()).Troubles)
+	})
+}
+
+func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	round := func() []time.Time {
+		c := w.New(w.Quick())
+		require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+		stop := w.Run(c)
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") >= 5 }, "slots succeed")
+		require.NoError(t, stop())
+		return slotsOf(w)
+	}
+	first := round()
+	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log") // as a purge does, sooner
+	require.NoError(t, err)
+	second := round()
+	require.Equal(t, first[len(first)-1].Add(50*time.Millisecond), second[0], "it goes on where it was")
+}
+
+func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // as of a log of an earlier version
+	require.NoError(t, err)
+	c := w.New(w.Quick())
+	pay, _ := harness.Numbered(t, c, "pay", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+	err = harness.Tick(c, time.Second)
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Contains(t, err.Error(), "table `common_process_log_slots`: does not exist")
+	require.Contains(t, err.Error(), "Migrate")
+	w.Run(c)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := pay.Record(ctx, tx, harness.Order{}, compensator.Options{})
+		return err
+	}))
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "entries run as before")
+	require.NoError(t, compensator.Migrate(t.Context(), w.DB))
+	other := w.New(w.Quick())
+	require.NoError(t, harness.Tick(other, time.Second))
+}
+
+// A process that stops in the middle of its transaction holds the mark: the slot waits for the database to end that, and
+// the other types' do not.
+func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+	tx, err := w.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "SELECT * FROM common_process_log_slots WHERE business_type='tick' FOR UPDATE")
+	require.NoError(t, err)
+	w.Run(c)
+	<-time.After(500 * time.Millisecond)
+	require.Zero(t, w.Count("common_process_log"), "it is held")
+	require.NoError(t, tx.Rollback())
+	w.Eventually(func() bool { return w.Count("effects") > 20 }, "and made up for")
+	slots := slotsOf(w)
+	for i, slot := range slots[1:] {
+		require.Equal(t, slots[i].Add(50*time.Millisecond), slot)
+	}
+}
+
+// schedule is one of a test.
+type schedule func(after time.Time) time.Time
+
+func (s schedule) Next(after time.Time) time.Time { return s(after) }
+
+func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	tick, err := compensator.Declare[time.Time](c, "tick", compensator.TypeConfig{})
+	require.NoError(t, err)
+	for what, s := range map[string]compensator.Schedule{
+		"is nil":           nil,
+		"does not go on":   compensator.Every(0),
+		"does not go on: ": schedule(func(after time.Time) time.Time { return after.Add(-time.Hour) }),
+		"panicked: oh":     schedule(func(time.Time) time.Time { panic("oh") }),
+	} {
+		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, s, compensator.PeriodicConfig{}), what)
+	}
+	for _, n := range []int{-1, 501} {
+		require.ErrorContains(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), compensator.PeriodicConfig{CatchUp: n}), "CatchUp")
+	}
+	require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), compensator.PeriodicConfig{}))
+	require.ErrorContains(t, compensator.Periodic(t.Context(), tick, compensator.Every(time.Hour), compensator.PeriodicConfig{}), "periodic already")
+	w.Run(c)
+	late, err := compensator.Declare[time.Time](c, "late", compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Eventually(func() bool {
+		return errors.Is(compensator.Periodic(t.Context(), late, compensator.Every(time.Hour), compensator.PeriodicConfig{}), compensator.ErrRunning)
+	}, "it comes before Run") // Run may not have begun yet, and the type is then registered already
+}

@@ -1,0 +1,89 @@
+package main
+
+// recurring: slots, and what is kept.
+func recurring() []mutant {
+	return []mutant{
+		{
+			name: "mark-unfenced", oracle: duplicates,
+			what: "a mark is moved from wherever it is: a process that read it long ago moves it back, and slots are made again",
+			edits: []edit{
+				{"internal/sqlstore/slots.go", `"business_type=%s AND slot=%d", s.d.text([]byte(businessType)), from.UnixMilli())`, `"business_type=%s AND slot<>%d", s.d.text([]byte(businessType)), -from.UnixMilli())`},
+				{"compensatortest/memory/slots.go", " || m.seenBy(own) != from.UnixMilli()", ""},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkThatHasMovedIsNotMovedAgain", "TestMemoryStoreKeepsEveryPromise/MarkThatHasMovedIsNotMovedAgain"),
+		},
+		{
+			name: "mark-moves-alone", oracle: safety,
+			what: "the mark is committed before the slot's entry: a process that dies in between has lost the slot",
+			edits: []edit{
+				{"periodic.go", "		failpoint.Reach(failpoint.MarkMoved)\n		return work(ctx, tx)\n	})\n", "		return nil\n	})\n	if err != nil || !moved {\n		return false, err\n	}\n	failpoint.Reach(failpoint.MarkMoved)\n	err = c.InTx(ctx, work)\n"},
+			},
+			sees: selection{simulation: "1000"}.and(crash, "mark-moved,periodic"),
+		},
+		{
+			name: "slots-by-this-clock", oracle: safety,
+			what: "slots are those of the process's clock: one that is ahead is early",
+			edits: []edit{
+				{"internal/engine/calendar.go", "	read := time.Now()\n", "	read := time.Now()\n	now = read\n"},
+			},
+			sees: tests("TestSlotsAreThoseOfTheDatabasesClock").and(simulation, "3000"),
+		},
+		{
+			name: "slot-a-second-early", oracle: safety,
+			what: "a slot is taken to be there when it is near",
+			edits: []edit{
+				{"internal/engine/calendar.go", "d.next.After(now); done", "d.next.After(now.Add(time.Second)); done"},
+			},
+			sees: tests("TestNewestSlotsAreKeptAndTheRestCounted").and(simulation, "1000"),
+		},
+		{
+			name: "missed-slots-dropped", oracle: safety,
+			what: "of the slots that nobody made in time only the newest is made up for, whatever was told",
+			edits: []edit{
+				{"periodic.go", "CatchUp: cfg.CatchUp, TellSkipped", "CatchUp: 1, TellSkipped"},
+			},
+			sees: tests("TestMissedSlotsAreMadeUpForAsTold").and(simulation, "1000"),
+		},
+		{
+			name: "slots-filled-back", oracle: safety,
+			what: "a type's mark begins long ago: its first registration makes slots of before",
+			edits: []edit{
+				{"compensatortest/memory/slots.go", "&mark{at: now}", "&mark{at: now - 86400000}"},
+				{"internal/sqlstore/slots.go", "s.d.text([]byte(businessType)), s.d.now))", "s.d.text([]byte(businessType)), s.d.now+\"-86400000\"))"},
+			},
+			sees: tests("TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn", "TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkBeginsAtTheDatabasesNowAndStays"),
+		},
+		{
+			name: "held-mark-awaited", oracle: lateness,
+			what: "a process that was stopped in its transaction holds up the slots of all other types, in all processes",
+			edits: []edit{
+				{"internal/sqlstore/slots.go", "s.table.quoted(\"_slots\"), at, s.d.lockNow))", "s.table.quoted(\"_slots\"), at, s.d.lock))"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkThatAnotherHoldsIsNotWaitedFor"),
+		},
+		{
+			name: "held-mark-forgotten", oracle: lateness,
+			what: "a slot that another process was about to make, and did not, waits for the next one",
+			edits: []edit{
+				{"internal/engine/calendar.go", "		return min(again, c.PollInterval), err\n", "		return again, err\n"},
+			},
+			sees: tests("TestSlotThatAnotherProcessDidNotMakeIsMadeSoon"),
+		},
+		{
+			name: "slot-troubles-untold", oracle: lateness,
+			what: "slots that cannot be recorded are nobody's business",
+			edits: []edit{
+				{"internal/engine/calendar.go", "			c.troubles.failed(troubleSlot, p.Name, err)\n", ""},
+			},
+			sees: tests("TestWhatKeepsSlotsFromBeingRecordedStandsInHealth"),
+		},
+		{
+			name: "idle-marks", oracle: lateness,
+			what: "a log in which nothing is periodic is asked for marks",
+			edits: []edit{
+				{"internal/engine/calendar.go", "periods := c.all(); len(periods) > 0; {", "periods := c.all(); len(periods) >= 0; {"},
+			},
+			sees: tests("TestNothingIsAskedWhereNothingIsPeriodic"),
+		},
+	}
+}

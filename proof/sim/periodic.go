@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// periodicStream is the stream of what is periodic, which leaves all seeds kept until then the lives they were.
+const periodicStream = 5820
+
+// drawPeriodic draws whether a type has slots, made by all instances that run, until the trouble is over.
+func (w *world) drawPeriodic() {
+	rng := rand.New(rand.NewPCG(w.seed, periodicStream))
+	if w.plan.calm || rng.IntN(8) > 0 {
+		return
+	}
+	every := time.Duration(1+rng.IntN(12)) * time.Second
+	w.apart.slots = slots{every: every, last: w.began.Add(w.plan.chaos)}
+}
+
+// slots is a schedule that ends.
+type slots struct {
+	every time.Duration // 0: nothing is periodic
+	last  time.Time
+}
+
+// Next implements compensator.Schedule.
+func (s slots) Next(after time.Time) time.Time {
+	next := compensator.Every(s.every).Next(after)
+	if next.After(s.last) {
+		return time.Time{}
+	}
+	return next
+}
+
+// periodic registers it. All slots that an outage has kept back are made up for, so that none may be missing.
+func (n *instance) periodic(c *compensator.Compensator) error {
+	if n.w.apart.slots.every == 0 {
+		return nil
+	}
+	t, err := compensator.Declare[time.Time](c, plainType, compensator.TypeConfig{})
+	if err != nil {
+		return err
+	}
+	return compensator.Periodic(context.Background(), t, n.w.apart.slots, compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
+}
+
+// slotLocked: G23, no slot is recorded before its time, or again after its entry was purged.
+func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
+	name, at, found := strings.Cut(row.IdempotentID, "@")
+	if !found || name != plainType {
+		return
+	}
+	o.sights[sawSlots]++
+	slot, err := time.Parse(time.RFC3339, at)
+	switch {
+	case err != nil:
+		o.failLocked("G23: a slot's entry %q: %v", row.IdempotentID, err)
+	case row.CreatedAt.Before(slot) && !o.w.plan.active[storeJump]:
+		o.failLocked("G23: slot %v was recorded at %v", slot, row.CreatedAt)
+	case fate.rows > 1:
+		o.failLocked("G23: slot %v was recorded %d times", slot, fate.rows)
+	}
+}
+
+// everySlot asserts the rest of G23: each slot up to the database's now is recorded.
+func (w *world) everySlot() {
+	if w.apart.slots.every == 0 {
+		return
+	}
+	var missing time.Time
+	all := func() bool {
+		missing = w.oracle.missingSlot()
+		return missing.IsZero()
+	}
+	if !w.await(2*time.Minute, all) {
+		w.oracle.fail("G23: slot %v has no entry", missing)
+	}
+}
+
+// missingSlot is the first that should have an entry; zero: none. In a database that has gone back nobody can know.
+func (o *oracle) missingSlot() time.Time {
+	now := o.w.store.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.losses) > 0 {
+		return time.Time{}
+	}
+	for slot := o.w.apart.slots.Next(o.w.began); !slot.IsZero() && !slot.After(now); slot = o.w.apart.slots.Next(slot) {
+		if fate := o.orders[string(compensator.SlotID(plainType, slot))]; fate == nil || fate.rows == 0 {
+			return slot
+		}
+	}
+	return time.Time{}
+}
