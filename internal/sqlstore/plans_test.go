@@ -168,6 +168,28 @@ var protocol = []struct {
 		}
 		return err
 	}},
+	{"requeue of many", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
+		seen, err := s.Versions(ctx, idRange(101, 450))
+		if err != nil {
+			return err
+		}
+		_, err = s.RequeueAll(ctx, seen, processlog.Change{Action: processlog.ActionRequeue, Delay: time.Hour, Actor: "ann", Reason: "because"})
+		return err
+	}},
+	{"erasure", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
+		key := processlog.IdempotentID("key 502")
+		for _, action := range []processlog.Action{processlog.ActionCancel, processlog.ActionErase} {
+			_, err := s.Change(ctx, nil, false, processlog.Change{Ref: key, Action: action, Token: processlog.Token{3}, Actor: "ann", Reason: "because"})
+			if err != nil && !errors.Is(err, processlog.ErrNotFound) && !errors.As(err, new(*processlog.StateError)) {
+				return err
+			}
+		}
+		return nil // where the log has such an entry
+	}},
+	{"narrowed page", []string{"k_due"}, func(ctx context.Context, s *Store) error {
+		_, err := s.List(ctx, processlog.Filter{BusinessType: "type 1", States: []processlog.State{processlog.Pending}, LastError: "down", MaxRead: 2000})
+		return err
+	}},
 	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
 		_, err := s.IDs(ctx, nil, []string{"key 1", "key 2", "key none"})
 		return err
