@@ -15,19 +15,30 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# The modules beside the root one that make test tests as a whole.
-tested := $(wildcard internal/testservers/docker internal/sqlitetest internal/migratetest relay/rabbitmq cron examples)
+# What make test tests: modules, the longest first. They mostly wait, so that two side by side are sooner done.
+tested := . examples relay/rabbitmq internal/watermilltest relay/watermill cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
+	internal/wrappertest orms/gormtx compensatortest/sqlitetest
+tests/proof/chaos := ./history/... ./check/... ./report/...
+tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Whether go.mod and go.sum are what they are to be. A module for users has versions of ours from its go.work, which tidy
+# does not read: it is tidied beside the tree.
+tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum $(build)/tidy.sum && \
+	if [ -f $(1)/go.work ]; then $(GO) mod edit -replace github.com/compensator-go/compensator=$(CURDIR) \
+		-replace github.com/compensator-go/compensator/compensatortest/sqlitetest=$(CURDIR)/compensatortest/sqlitetest $(build)/tidy.mod; fi && \
+	(cd $(1) && GOWORK=off $(GO) mod tidy -diff -modfile=$(build)/tidy.mod)
 
 .PHONY: test
 test: ## run all tests against real servers, with the race detector
-	$(go_test) ./...
-	cd proof/chaos && $(go_test) ./history/... ./check/... ./report/...
-	cd bench && $(go_test) -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
-	@for dir in $(tested); do if [ -f $$dir/go.mod ]; then (cd $$dir && set -x && $(go_test) ./...); fi; done
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(tested))
+
+.PHONY: $(addprefix test/,$(tested))
+$(addprefix test/,$(tested)): test/%:
+	cd $* && $(go_test) $(or $(tests/$*),./...)
 
 .PHONY: test-mysql
 test-mysql: ## run the root module's tests on MySQL 9.7, fetched from Debian unstable
@@ -53,6 +64,7 @@ check: ## format, vet, lint and build every module
 	@for dir in $(modules); do \
 		echo "check $$dir"; \
 		(cd $$dir && $(GO) build -o /dev/null ./... && $(GO) vet ./... && $(staticcheck) ./...); \
+		$(call tidied,$$dir); \
 	done
 	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
 	$(GO) vet -tags engines ./... && $(staticcheck) -tags engines ./...
@@ -80,6 +92,12 @@ seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckill -yours -full \
 		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
 		-span 30s -window 5s -resend 1s -most 5 -abandon 5s -lease 5s $(SECKILL)
+
+.PHONY: seckillstream
+seckillstream: ## the same sale through a Redis Stream; BUYERS=5000 STOCK=500 KILLS=3 SEED=1
+	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckillstream -yours -full \
+		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
+		-span 30s -window 5s -resend 1s -most 5 -lease 5s $(SECKILLSTREAM)
 
 .PHONY: bench-seckill
 bench-seckill: ## measure the sale's purchases a second beside the same service without the log, in pairs, and refusals

@@ -9,6 +9,8 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/sqlstore"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -19,7 +21,7 @@ type Compensator struct {
 	log       *slog.Logger
 	store     processlog.Store
 	queue     processlog.Queue
-	watchesDB bool // Config.DB was opened on a Connector
+	connector *txwatch.Connector // Config.DB was opened on it, and sees its commits; nil: nobody does
 
 	fingerprint string   // the store's
 	homes       sync.Map // of *connector: others whose connections reach the same log
@@ -61,7 +63,7 @@ func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.
 		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
-		Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number,
+		Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, ServerFault: sqlstore.ServerFault,
 	})
 }
 
@@ -94,8 +96,8 @@ func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits briefly for what is on its way and closes what the library opened, not Config.DB and Config.Redis. It
-// comes after Run has returned.
+// Close waits for what is on its way, up to 5 s where a server does not answer, and closes what the library opened, not
+// Config.DB and Config.Redis. It comes after Run has returned.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

@@ -19,6 +19,9 @@ import (
 //   - Once the server has, its statements return ErrTxAborted: sent, they would commit by themselves.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
+// Other wrappers, for traces say, go inside of it. One around it may stand if it hands contexts on; New warns of one that
+// does not, and behind which no commit is seen. See docs/operations.md.
+//
 // The errors concern only transactions an entry was recorded in. How statements and errors change a transaction is
 // known of MySQL, MariaDB and what speaks like them.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }

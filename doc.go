@@ -7,7 +7,7 @@
 // An [Entry] is a row of the process log, a table beside the business tables; [Migrate] creates it. Its business
 // type names its handler, its content is what the handler is given, and its idempotent id makes recording the same
 // business event twice harmless. [Type.Record] and [Compensator.Record] write it through any handle on an open
-// transaction: *sql.Tx, *sqlx.Tx, bun's, ent's and GORM's. They neither begin nor commit: the entry exists exactly
+// transaction: *sql.Tx, *sqlx.Tx, bun's and ent's tx, and of GORM's the Statement.ConnPool. They neither begin nor commit: the entry exists exactly
 // if the transaction commits.
 //
 // # After the commit

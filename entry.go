@@ -29,6 +29,7 @@ type Entry struct {
 	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds, as the others
 	EndedBy         EndedBy
 	LastError       string // of the last failed attempt; a compensation reads here what went wrong. A success clears it
+	Erased          bool   // see Compensator.Erase
 
 	CreatedAt, UpdatedAt time.Time
 
@@ -44,7 +45,7 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 		Content: row.Content, Headers: row.Headers,
 		State: row.State, ProcessCount: row.ProcessCount, MaxProcessCount: row.MaxProcessCount, CompensateCount: row.CompensateCount,
 		DeliveryCount: row.DeliveryCount, Version: row.Version, Epoch: row.Epoch, NextAt: row.NextAt, EndedBy: row.EndedBy,
-		LastError: row.LastError, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		LastError: row.LastError, Erased: row.Erased, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		codec: codec,
 	}
 }
@@ -85,13 +86,28 @@ func (e *Entry) Decode(v any) error {
 	if codec == nil {
 		codec = JSON
 	}
-	return codec.Unmarshal(e.Content, v)
+	content := e.Content
+	if sealing, ok := codec.(SealingCodec); ok {
+		var err error
+		if content, err = sealing.Open(content, e.BusinessType, e.IdempotentID); err != nil {
+			return err
+		}
+	}
+	return codec.Unmarshal(content, v)
 }
 
 // Codec turns values into stored content and back. It is called concurrently.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
+}
+
+// SealingCodec is a Codec whose content is sealed for the entry that stores it: by Record, where the type was registered or
+// declared with it, and opened by Entry.Decode. See package encrypt.
+type SealingCodec interface {
+	Codec
+	Seal(content []byte, businessType, idempotentID string) ([]byte, error)
+	Open(content []byte, businessType, idempotentID string) ([]byte, error)
 }
 
 // JSON is the default Codec.

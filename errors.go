@@ -23,6 +23,7 @@ var (
 var (
 	ErrNotFound         = processlog.ErrNotFound
 	ErrBusy             = processlog.ErrBusy             // another transaction holds the entry's row. Try again
+	ErrChanged          = processlog.ErrChanged          // of RequeueAll: the entry is not any more as it was seen
 	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // of Complete: the work is done, do not do it. A *StateError
 
 	ErrRunning = processlog.ErrRunning // Run is running already

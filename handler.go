@@ -30,7 +30,7 @@ type BatchMiddleware func(next BatchFunc) BatchFunc
 
 // TypeConfig says how entries of one type are run. The zero value works.
 type TypeConfig struct {
-	MaxProcessCount int           // how many failures exhaust an entry; Options may say otherwise. Default 10
+	MaxProcessCount int           // how many failed attempts exhaust an entry, the first included; Options may say otherwise. Default 10
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
@@ -149,6 +149,16 @@ func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx co
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
 	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
+}
+
+// Must is for start-up: it panics when what a function such as Handle returns is an error.
+//
+//	var closeOrder = compensator.Must(compensator.Handle(c, "close_order", shop.close, compensator.TypeConfig{}))
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only Codec and
@@ -299,7 +309,7 @@ func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool)
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
 		cfg.Concurrency = most
 	}
-	if size <= 3 && !c.watchesDB && cfg.Lease < cfg.Timeout {
+	if size <= 3 && c.connector == nil && cfg.Lease < cfg.Timeout {
 		cfg.Lease = cfg.Timeout + c.cfg.Grace
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
 	}
@@ -309,5 +319,6 @@ func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
 	if cfg.RefuseOtherContent {
 		c.types.refuseOtherContent(name)
 	}
+	c.types.sealsBy(name, cfg.Codec)
 	return &Type[T]{c: c, name: name, codec: cfg.Codec}
 }

@@ -11,23 +11,31 @@ import (
 
 // Get reads one entry as committed. ErrNotFound.
 func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
+	row, err := c.row(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return c.entry(&row), nil
+}
+
+func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) {
 	id, isID := ref.(EntryID)
 	if !isID {
 		key, _ := ref.(IdempotentID)
 		ids, err := c.store.IDs(ctx, nil, []string{string(key)})
 		if err != nil {
-			return nil, err
+			return processlog.Row{}, err
 		}
 		id = ids[string(key)]
 	}
 	rows, err := c.store.Load(ctx, []EntryID{id})
 	if err != nil {
-		return nil, err
+		return processlog.Row{}, err
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("%v: %w", ref, ErrNotFound)
+		return processlog.Row{}, fmt.Errorf("%v: %w", ref, ErrNotFound)
 	}
-	return c.entry(&rows[0]), nil
+	return rows[0], nil
 }
 
 // entry is a row with the codec of its type, if this process has it.
@@ -37,15 +45,16 @@ func (c *Compensator) entry(row *processlog.Row) *Entry {
 
 // Page is one page of a listing.
 type Page struct {
-	Entries []Entry
-	Next    string // the cursor of the following page; empty at the end
+	Entries []Entry `json:"entries"`
+	Next    string  `json:"next,omitempty"` // the cursor of the following page; empty at the end
+	Read    int     `json:"read"`           // how many rows were looked at: see Filter.MaxRead
 }
 
 // List reads a page of entries. Pages do not shift while entries are added or move on: a cursor is a position, not a
-// count.
+// count. The end is where Next is empty, not where a page is short.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := c.store.List(ctx, filter)
-	page := Page{Next: found.Next}
+	page := Page{Next: found.Next, Read: found.Read}
 	for i := range found.Rows {
 		page.Entries = append(page.Entries, *c.entry(&found.Rows[i]))
 	}

@@ -104,26 +104,6 @@ func validateByHand(h ByHand) error {
 	return nil
 }
 
-// RequeueOptions say how a requeued entry runs.
-type RequeueOptions struct {
-	ByHand
-	Delay      time.Duration
-	Compensate bool // run the compensation (again) instead of the handler
-}
-
-// Requeue starts an entry afresh, from any state but pending and compensating: with all attempts, in a new epoch, which
-// takes no result of the one before.
-func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
-	if err := validateByHand(opts.ByHand); err != nil {
-		return err
-	}
-	if _, err := (Options{Delay: opts.Delay}).delay(); err != nil {
-		return err
-	}
-	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason})
-	return err
-}
-
 // SettleByHand records that a person did the work of an entry that is dead, retrying or compensating.
 func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
@@ -161,12 +141,12 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return processlog.Row{}, err
+		return processlog.Row{}, naming(tx, err)
 	}
 	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.FullyWatched(), ch)
 	if err != nil {
-		return before, err
+		return before, naming(tx, err)
 	}
 	if watch != nil {
 		watch.OnEnd(func(outcome txwatch.Outcome) {

@@ -20,5 +20,6 @@ func Snooze(d time.Duration) error { return engine.Snooze(d) }
 // Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
-// IsPermanent reports whether err asks for what Permanent does: for code between a handler and the library.
-func IsPermanent(err error) bool { return engine.IsPermanent(err) }
+// VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of
+// the entry depends on more: a failure may be its last, and one that was told to stop counts nothing.
+func VerdictOf(err error) Verdict { return engine.VerdictOf(err) }

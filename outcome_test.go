@@ -11,11 +11,26 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-func TestPermanentIsKnownThroughWhatWrapsIt(t *testing.T) {
+func TestVerdictIsKnownThroughWhatWrapsIt(t *testing.T) {
 	why := errors.New("no use")
-	assert.True(t, compensator.IsPermanent(compensator.Permanent(why)))
-	assert.True(t, compensator.IsPermanent(fmt.Errorf("send: %w", compensator.Permanent(why))))
-	for _, other := range []error{nil, why, compensator.Unavailable(why), compensator.RetryAfter(time.Second, why), compensator.Snooze(time.Second)} {
-		assert.False(t, compensator.IsPermanent(other), "%v", other)
+	for want, errs := range map[compensator.Verdict][]error{
+		compensator.VerdictSuccess:     {nil},
+		compensator.VerdictFailure:     {why, compensator.RetryAfter(time.Second, why)},
+		compensator.VerdictPermanent:   {compensator.Permanent(why)},
+		compensator.VerdictSnooze:      {compensator.Snooze(time.Second)},
+		compensator.VerdictUnavailable: {compensator.Unavailable(why)},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, compensator.VerdictOf(err), "%v", err)
+			if err != nil {
+				assert.Equal(t, want, compensator.VerdictOf(fmt.Errorf("send: %w", err)), "%v", err)
+			}
+		}
 	}
+}
+
+func TestMustReturnsOrPanics(t *testing.T) {
+	assert.Equal(t, 1, compensator.Must(1, nil))
+	why := errors.New("no such thing")
+	assert.PanicsWithError(t, why.Error(), func() { compensator.Must(1, why) })
 }

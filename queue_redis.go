@@ -36,7 +36,7 @@ func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) 
 	case errors.As(err, &refused):
 		return false, err
 	case err != nil:
-		c.log.Warn("compensator: the queue does not answer; polling the database meanwhile", "err", err)
+		c.log.Warn("compensator: the queue cannot be used; polling the database meanwhile", "err", err)
 		return false, nil
 	}
 	if q, ok := c.queue.(*redisqueue.Queue); ok {

@@ -1,7 +1,6 @@
 package compensator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,14 +34,14 @@ func (r *Receipt) ID() EntryID {
 	return r.Entries[0].ID
 }
 
-func (rec *recording) receipt(entries []NewEntry) *Receipt {
+func (rec *recording) receipt() *Receipt {
 	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec}
 	for i, p := range rec.place {
 		in, draft := &rec.Inserted[p], &rec.Drafts[p]
 		r.Entries[i] = Recorded{ID: in.ID, IdempotentID: draft.IdempotentID, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
 		if rec.repeated[i] {
 			r.Entries[i].Duplicate = true
-			r.Entries[i].ContentMatches = bytes.Equal(draft.Content, entries[i].Content) && (in.ContentMatches || !in.Duplicate)
+			r.Entries[i].ContentMatches = rec.alike[i] && (in.ContentMatches || !in.Duplicate)
 		}
 	}
 	return r

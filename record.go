@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -28,13 +29,18 @@ type Options struct {
 	Delay time.Duration
 	At    time.Time // turned into a delay with this process's clock
 
-	BatchID, BusinessID, BusinessExtID, UserID, UserName string // at most 64 characters each
+	// What a person finds the entry by, at most 64 characters each. Nothing is done with them but to list and to show.
+	BatchID       string // what it was recorded with: an upload, a run of a job
+	BusinessID    string // what it is about: the order's id
+	BusinessExtID string // a second such id, often somebody else's: the payment's
+	UserID        string // on whose behalf
+	UserName      string
 
 	// Headers travel with the entry, also through a requeue: to Entry.Headers, a relay's message, Propagator.Extract. With
 	// what the propagator puts in at most 2,048 bytes as JSON, in valid UTF-8; a name that both set is refused.
 	Headers map[string]string
 
-	MaxProcessCount int  // caps the failures of this entry. 0: the type's, read when an attempt is settled
+	MaxProcessCount int  // instead of the type's, for this entry. 0: the type's, read when an attempt is settled
 	FailOnDuplicate bool // makes Record return ErrDuplicate. Its other entries are recorded, and tx stays usable
 }
 
@@ -96,7 +102,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
-		return nil, poison(watch, err)
+		return nil, poison(watch, naming(tx, err))
 	}
 	if watch != nil {
 		rec.Reserve() // only where the transaction's end is seen can its slots be given back
@@ -104,7 +110,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	receipt, err := rec.insert(ctx, tx, entries, watch)
 	if err != nil {
 		rec.RolledBack()
-		return nil, poison(watch, err)
+		return nil, poison(watch, naming(tx, err))
 	}
 	failpoint.Reach(failpoint.EntryInserted)
 	if watch != nil {
@@ -133,25 +139,29 @@ type recording struct {
 	c        *Compensator
 	place    []int  // of each entry among the drafts
 	repeated []bool // entries whose key an earlier one of this call has
+	alike    []bool // and whose content is that one's, too
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
 	carried, err := c.headers(ctx)
 	problems := []error{err}
-	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries))}
+	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries)), alike: make([]bool, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
 	token := processlog.NewToken()
 	seen := make(map[string]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
 		stored, badHeaders := carried.with(e.Headers)
+		if err == nil {
+			err = c.seal(&draft)
+		}
 		if err = errors.Join(err, badHeaders); err != nil {
 			problems = append(problems, nameEntry(i, len(entries), err))
 			continue
 		}
 		draft.Headers, draft.Token = stored, token
 		if first, found := seen[draft.IdempotentID]; found {
-			rec.place[i], rec.repeated[i] = first, true
+			rec.place[i], rec.repeated[i], rec.alike[i] = first, true, bytes.Equal(draft.Content, rec.Drafts[first].Content)
 			continue
 		}
 		seen[draft.IdempotentID] = len(rec.Drafts)
@@ -226,6 +236,22 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	return problems
 }
 
+// seal makes a content what its type's codec stores.
+func (c *Compensator) seal(draft *processlog.Draft) (err error) {
+	codec := c.types.sealing(draft.BusinessType)
+	if codec == nil {
+		return nil
+	}
+	defer refusePanic("content", &err)
+	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, draft.IdempotentID); err != nil {
+		return &FieldError{Field: "content", Reason: fmt.Sprintf("seal: %v", err)}
+	}
+	if len(draft.Content) > c.cfg.MaxContent {
+		return &FieldError{Field: "content", Reason: fmt.Sprintf("%d bytes when sealed, at most %d", len(draft.Content), c.cfg.MaxContent)}
+	}
+	return nil
+}
+
 func (o Options) delay() (time.Duration, error) {
 	delay := o.Delay
 	if !o.At.IsZero() {
@@ -281,7 +307,7 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 		}
 	}
 	rec.Written(inserted)
-	receipt := rec.receipt(entries)
+	receipt := rec.receipt()
 	return receipt, receipt.refuseOtherEvents(entries)
 }
 

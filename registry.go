@@ -1,6 +1,9 @@
 package compensator
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // registry is what recording and reading know of this process's types, also of declared ones. Types are added before Run,
 // possibly while entries are being recorded already.
@@ -9,10 +12,13 @@ type registry struct {
 	codecs  map[string]Codec
 	strict  map[string]bool // types that refuse other content under an idempotent id
 	blurred map[string]bool // types of which other content was seen
+	sealers map[string]SealingCodec
+
+	seals atomic.Bool // some type does
 }
 
 func newRegistry() *registry {
-	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool)}
+	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool), sealers: make(map[string]SealingCodec)}
 }
 
 // handles notes the codec of a type that has a handler here.
@@ -27,6 +33,28 @@ func (r *registry) codec(name string) Codec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.codecs[name]
+}
+
+// sealsBy notes a type's codec, if it seals.
+func (r *registry) sealsBy(name string, codec Codec) {
+	sealing, ok := codec.(SealingCodec)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sealers[name] = sealing
+	r.seals.Store(true)
+}
+
+// sealing is nil for a type whose contents are stored as they are.
+func (r *registry) sealing(name string) SealingCodec {
+	if r == nil || !r.seals.Load() {
+		return nil
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.sealers[name]
 }
 
 // refuseOtherContent notes a type's TypeConfig.RefuseOtherContent.

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/oneattempt"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Run works entries off until ctx ends. Then it claims no more, waits for running handlers (Config.StopTimeout), stores
@@ -43,4 +45,14 @@ func (c *Compensator) Run(ctx context.Context) error {
 	stopRenewing()
 	renewer.Wait()
 	return err
+}
+
+func init() {
+	oneattempt.Make = func(ctx context.Context, of any, id processlog.ID) error {
+		c := of.(*Compensator)
+		if c.closed() {
+			return ErrClosed
+		}
+		return c.engine.Attempt(ctx, id)
+	}
 }

@@ -25,8 +25,12 @@ func (c *Compensator) openStore(ctx context.Context) (processlog.Store, error) {
 	if c.cfg.Store != nil {
 		return c.cfg.Store, nil
 	}
-	_, c.watchesDB = txwatch.Inner(c.cfg.DB)
-	return OpenStore(ctx, c.cfg.DB, c.cfg.Table)
+	s, err := sqlstore.Open(ctx, c.cfg.DB, c.cfg.Table)
+	if err != nil {
+		return nil, err
+	}
+	c.connector = s.Connector()
+	return s, nil
 }
 
 // checkStore asks the database.
@@ -59,8 +63,7 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 // Config.DB was opened on are taken as they are; any other Connector is asked once.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *txwatch.Connector) error {
 	s, ok := c.store.(*sqlstore.Store)
-	d, watched := c.cfg.DB.Driver().(txwatch.Driver)
-	if _, known := c.homes.Load(home); known || !ok || !watched || d.Connector == home {
+	if _, known := c.homes.Load(home); known || !ok || c.connector == home {
 		return nil
 	}
 	fingerprint, err := s.FingerprintBy(ctx, tx)

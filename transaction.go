@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -15,7 +16,8 @@ import (
 )
 
 // ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
-// until they return. Its methods are those that GORM, bun, sqlc and squirrel ask of a connection.
+// until they return. Its methods are those that bun, sqlc and squirrel ask of a connection; GORM works in it by way of
+// module orms/gormtx.
 //
 // Once the server has rolled it back nothing more is sent: every statement, also through a *sql.Stmt prepared before,
 // returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended (COMMIT, DDL) answers
@@ -59,6 +61,14 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
 	}).PrepareContext(ctx, query)
+}
+
+// StmtContext is stmt in this transaction, as of a *sql.Tx. It must have been prepared on Config.DB, opened on a Connector;
+// otherwise it returns an error when it is used.
+func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
+	return s.tx.(interface {
+		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
+	}).StmtContext(ctx, stmt)
 }
 
 // ended is why nothing more is to be sent. A watched connection says so by itself.
@@ -223,13 +233,16 @@ func (u *unwatched) tell(outcome txwatch.Outcome) {
 // enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil). An error says
 // that nothing of c's can join it.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
+	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
+	}
 	switch tx := tx.(type) {
-	case nil:
-		return nil, &FieldError{Field: "tx", Reason: "is nil"}
 	case *ScopedTx:
 		return tx.end, tx.joins(ctx, c)
+	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
+		return c.enlist(ctx, tx.Scoped())
 	}
-	if !c.watchesDB {
+	if c.connector == nil {
 		return nil, nil
 	}
 	watch, err := c.watchOf(ctx, tx)
@@ -237,6 +250,18 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 		return nil, err
 	}
 	return watch, cmp.Or(err, watch.Err())
+}
+
+// naming says which handle has no open transaction, and what would have one.
+func naming(tx Tx, err error) error {
+	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
+		return err
+	}
+	switch tx.(type) {
+	case *sql.DB, *sql.Conn:
+		return fmt.Errorf("%w on a %T: give the transaction that BeginTx returns, or use InTx", err, tx)
+	}
+	return fmt.Errorf("%w on this %T: it has been committed or rolled back, a statement such as DDL has ended it, or it never had one", err, tx)
 }
 
 // lateProbe bounds the question that is asked although the caller's context has ended.

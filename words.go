@@ -29,7 +29,8 @@ type (
 	SettledEvent    = observe.SettledEvent    // an outcome
 	MissingEvent    = observe.MissingEvent    // an entry that is not there
 	ReconciledEvent = observe.ReconciledEvent // a round of the reconciler
-	Health          = observe.Health          // what a readiness probe wants to know
+	Verdict         = observe.Verdict         // what a handler's error asks for
+	Health          = observe.Health          // how this process and the log are, for a readiness probe and for alerts
 	Trouble         = observe.Trouble         // what of the library's own fails at present
 )
 
@@ -60,6 +61,15 @@ const (
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )
 
+// What a handler's error may ask for; see VerdictOf.
+const (
+	VerdictSuccess     = observe.Success
+	VerdictFailure     = observe.Failure
+	VerdictPermanent   = observe.Permanent
+	VerdictSnooze      = observe.Snooze
+	VerdictUnavailable = observe.Unavailable
+)
+
 // The actions. The last two are on the log as a whole.
 const (
 	ActionComplete     = processlog.ActionComplete
@@ -67,9 +77,13 @@ const (
 	ActionReschedule   = processlog.ActionReschedule
 	ActionRequeue      = processlog.ActionRequeue
 	ActionSettleByHand = processlog.ActionSettleByHand
+	ActionErase        = processlog.ActionErase
 	ActionAcceptLoss   = processlog.ActionAcceptLoss
 	ActionPurge        = processlog.ActionPurge
 )
 
 // ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }
+
+// ParseState reads what State.String wrote: "dead". Any other word is a *FieldError that names them all.
+func ParseState(s string) (State, error) { return processlog.ParseState(s) }

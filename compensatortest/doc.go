@@ -1,5 +1,8 @@
-// Package compensatortest is for testing code that uses package compensator, without servers: MemoryStore
-// stands in for the database and, with no Redis configured, the timing wheel for the queue; in a
+// Package compensatortest is for testing code that uses package compensator. Call runs one handler, RequireRecorded, Run,
+// WaitIdle and Elapse follow entries; all of them take any Compensator. One with no server and a real database, on which
+// transactional handlers run, is New of module compensatortest/sqlitetest.
+//
+// With no SQL at all, MemoryStore stands in for the database and, with no Redis configured, the timing wheel for the queue; in a
 // testing/synctest bubble both run on the bubble's clock, so that a month of delay takes no time. MemoryQueue
 // stands in for a Redis that several Compensators share.
 //

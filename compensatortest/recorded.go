@@ -1,8 +1,6 @@
 package compensatortest
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,47 +8,29 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// RequireRecorded returns the committed entries of a type, in the order they were recorded, and fails the
-// test unless there are n of them.
+// RequireRecorded returns the committed entries of a type, in the order they were recorded and whatever has become of
+// them since, and fails the test unless there are n of them. c may be any Compensator on their log, also one that has no
+// handler for the type, on a real server as on a double.
 //
-//	store := compensatortest.NewMemoryStore()
-//	c, err := compensator.New(ctx, compensator.Config{Store: store})
-//	placeOrder(ctx, c, tx) // the code under test; tx from store.BeginTx
-//	entries := compensatortest.RequireRecorded(t, store, "close_order", 1)
-func RequireRecorded(tb testing.TB, store *MemoryStore, businessType string, n int) []compensator.Entry {
+//	placeOrder(ctx, c, db) // the code under test
+//	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)
+func RequireRecorded(tb testing.TB, c *compensator.Compensator, businessType string, n int) []compensator.Entry {
 	tb.Helper()
-	reader, err := compensator.New(tb.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(tb, err)
-	defer func() { require.NoError(tb, reader.Close()) }()
-	var entries []compensator.Entry
-	for _, row := range store.Rows() {
-		if row.BusinessType == businessType {
-			entry, err := reader.Get(tb.Context(), row.ID)
-			require.NoError(tb, err)
-			entries = append(entries, *entry)
-		}
-	}
+	entries := list(tb, c, compensator.Filter{BusinessType: businessType})
 	require.Len(tb, entries, n, "entries of type %q", businessType)
 	return entries
 }
 
-// Run runs c for the rest of the test and returns a function that stops it earlier and waits; both require
-// that nothing was left undone. In a testing/synctest bubble call it before the bubble ends.
-func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
+// list reads all pages.
+func list(tb testing.TB, c *compensator.Compensator, filter compensator.Filter) (entries []compensator.Entry) {
 	tb.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		tb.Helper()
-		if stopped {
-			return
+	filter.Limit = 1000
+	for {
+		page, err := c.List(tb.Context(), filter)
+		require.NoError(tb, err)
+		entries = append(entries, page.Entries...)
+		if filter.Cursor = page.Next; page.Next == "" {
+			return entries
 		}
-		stopped = true
-		cancel()
-		require.NoError(tb, <-done, "Run")
 	}
-	tb.Cleanup(stop)
-	return stop
 }

@@ -26,6 +26,7 @@ require (
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/gobwas/ws v1.4.0 // indirect
+	github.com/mattn/go-sqlite3 v1.14.22 // indirect
 )
 
 require (
@@ -36,6 +37,8 @@ require (
 	github.com/bmatcuk/doublestar v1.3.4 // indirect
 	github.com/cespare/xxhash/v2 v2.2.0 // indirect
 	github.com/chromedp/chromedp v0.14.2
+	github.com/compensator-go/compensator/compensatortest/sqlitetest v0.1.0
+	github.com/compensator-go/compensator/orms/gormtx v0.0.0
 	github.com/compensator-go/compensator/relay/rabbitmq v0.0.0
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
@@ -64,9 +67,14 @@ require (
 	golang.org/x/sys v0.36.0 // indirect
 	golang.org/x/text v0.21.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
+	gorm.io/driver/sqlite v1.6.0
 	modernc.org/libc v1.66.10 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
 )
 
 replace github.com/compensator-go/compensator/relay/rabbitmq => ../relay/rabbitmq
+
+replace github.com/compensator-go/compensator/compensatortest/sqlitetest => ../compensatortest/sqlitetest
+
+replace github.com/compensator-go/compensator/orms/gormtx => ../orms/gormtx

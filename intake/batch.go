@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // item is a message on its way into the log.
@@ -55,6 +56,7 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 	b.event.Took = time.Since(began)
 	in.counts.add(&b.event)
 	tell(in, in.cfg.Observer.Settled, b.event)
+	failpoint.Reach(failpoint.MessagesSettled)
 	in.acknowledge(works, done)
 	if len(left) > b.event.Refused {
 		in.release(works, left)
@@ -173,6 +175,7 @@ func (b *batch) blame(ctx context.Context, items []*item, err error) {
 func (b *batch) halve(ctx context.Context, items []*item) {
 	half := len(items) / 2
 	b.settle(ctx, items[:half])
+	failpoint.Reach(failpoint.BatchHalved)
 	b.settle(ctx, items[half:])
 }
 
@@ -184,7 +187,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 		b.event.Refused++
 		b.cfg.Logger.Error("intake: message cannot be recorded in any form, and stays unacknowledged", "source", b.name, "message", it.message.ID, "err", err)
 		return
-	case errors.As(err, &work) && !compensator.IsPermanent(err):
+	case errors.As(err, &work) && compensator.VerdictOf(err) != compensator.VerdictPermanent:
 		*it = *b.aside(it.message, failed, "")
 		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
 	case errors.Is(err, compensator.ErrOtherContent):
@@ -195,6 +198,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 		*it = *b.park(it.message, err.Error())
 	}
 	b.settle(ctx, []*item{it})
+	failpoint.Reach(failpoint.AsideSettled)
 }
 
 // try is one transaction.
@@ -213,7 +217,11 @@ func (b *batch) try(works context.Context, items []*item) error {
 		if receipt, err = b.c.Record(ctx, tx, entries...); err != nil {
 			return err
 		}
-		return b.work(ctx, tx, fresh(items, receipt))
+		if err = b.work(ctx, tx, fresh(items, receipt)); err != nil {
+			return err
+		}
+		failpoint.Reach(failpoint.MessagesWritten)
+		return nil
 	})
 	if errors.Is(err, compensator.ErrCommitUnknown) {
 		// Whatever came of it, the next try finds what is in the log. But not before the transaction has ended.
@@ -282,6 +290,7 @@ func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {
 		err := in.source.Ack(ctx, done)
 		if err == nil {
+			failpoint.Reach(failpoint.MessagesAcknowledged)
 			return
 		}
 		in.waits(len(done), failure("acknowledge to "+in.name, err))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // Intake takes the messages of one source. Run does it.
@@ -126,6 +127,7 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
 		messages, err := in.source.Next(ctx, in.cfg.Batch)
 		if len(messages) > 0 {
+			failpoint.Reach(failpoint.MessagesRead)
 			if fatal := in.take(works, messages); fatal != nil {
 				return fatal
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
 // aloneFrom is how many deliveries in vain make a message suspect: it is taken alone, so that if it ends its process, the
@@ -71,6 +73,7 @@ func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time
 	if err != nil {
 		return nil, err
 	}
+	failpoint.Reach(failpoint.MessagesClaimed)
 	byID := make(map[string]*redis.XMessage, len(claimed))
 	for i := range claimed {
 		byID[claimed[i].ID] = &claimed[i]

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
@@ -8,7 +9,8 @@ import (
 
 // Observer is told what happens, for metrics and traces. Any field may be nil. The functions are called
 // from the goroutine at work and must not block; a panic in one is recovered and logged. New fields may be
-// added: use names in literals.
+// added: use names in literals. A middleware that makes a span around a handler, and these for what happens beside it,
+// is all that tracing needs.
 type Observer struct {
 	// AttemptStarted comes before a handler or compensation runs; not for entries taken out unrun.
 	AttemptStarted func(AttemptEvent)
@@ -50,19 +52,25 @@ type Observer struct {
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
+	Context      context.Context // the handler's, with what travelled with the entry; a batch's for all of it. At the end it is over
 	ID           processlog.ID
+	IdempotentID string
 	BusinessType string
+	BusinessID   string
 	Attempt      int
 	Compensation bool
 	Late         time.Duration // start − due, by the database's clock as of the claim
 	Duration     time.Duration // so far
-	Err          error         // of an ended attempt
+	Err          error         // of an ended attempt; VerdictOf says what it asks for
 }
 
 // SettledEvent describes a stored outcome.
 type SettledEvent struct {
+	Context      context.Context // the attempt's, which is over; its values remain
 	ID           processlog.ID
+	IdempotentID string
 	BusinessType string
+	BusinessID   string
 	State        processlog.State
 	EndedBy      processlog.EndedBy
 	Attempt      int

@@ -38,6 +38,9 @@ var (
 	// ErrBusy: another transaction holds the entry's row. Try again.
 	ErrBusy = errors.New("compensator: entry is locked by another transaction")
 
+	// ErrChanged: the entry does not stand any more as it was seen. Look again.
+	ErrChanged = errors.New("compensator: entry has changed since it was seen")
+
 	// ErrAlreadySucceeded: Complete found that the work is done, by the entry's handler or by somebody who completed it
 	// before. Whoever was about to do it must not. It comes as a *StateError.
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
@@ -115,19 +118,25 @@ func (e *LossError) Unwrap() error { return ErrHistoryLost }
 
 // StateError reports an action that the entry's present state does not allow.
 type StateError struct {
-	ID     ID
-	State  State
-	Action Action
+	ID           ID
+	IdempotentID string
+	State        State
+	Action       Action
 
 	// CompensationBegun: what keeps a service from ending this dead entry. How much of its work has been undone only a
 	// person can tell.
 	CompensationBegun bool
+
+	Erased bool // what keeps it from being requeued: its content is gone
 }
 
 func (e *StateError) Error() string {
-	text := fmt.Sprintf("compensator: %s entry %s: it is %s", e.Action, e.ID, e.State)
+	text := fmt.Sprintf("compensator: %s entry %s %q: it is %s", e.Action, e.ID, e.IdempotentID, e.State)
 	if e.CompensationBegun {
 		text += ", and its compensation has begun: a person has to settle it"
+	}
+	if e.Erased {
+		text += ", and was erased: there is no content to run it with"
 	}
 	return text
 }
@@ -151,12 +160,16 @@ type StuckAttempt struct {
 	Running      time.Duration
 }
 
+func (s StuckAttempt) String() string {
+	return fmt.Sprintf("%s %s (%s)", s.BusinessType, s.ID, s.Running.Round(time.Millisecond))
+}
+
 func (e *StuckError) Error() string {
 	var names []string
 	for _, s := range e.Stuck {
-		names = append(names, fmt.Sprintf("%s %s (%s)", s.BusinessType, s.ID, s.Running.Round(time.Millisecond)))
+		names = append(names, s.String())
 	}
-	return fmt.Sprintf("compensator: %d handlers did not return: %s", len(e.Stuck), strings.Join(names, ", "))
+	return fmt.Sprintf("compensator: handlers that did not return: %s", strings.Join(names, ", "))
 }
 
 // PanicError is the failure of a handler that panicked, or ended its goroutine with runtime.Goexit.

@@ -1,6 +1,10 @@
 package processlog
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // State is where an entry stands. The numbers are stored.
 type State int8
@@ -33,6 +37,35 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int8(s))
 }
 
+// ParseState reads what String writes of a known state, and no other spelling of it. A *FieldError names them all.
+func ParseState(text string) (State, error) {
+	for _, s := range States {
+		if stateNames[s] == text {
+			return s, nil
+		}
+	}
+	words := make([]string, len(States))
+	for i, s := range States {
+		words[i] = s.String()
+	}
+	return 0, noSuchWord("state", text, words)
+}
+
+// MarshalText writes the state as String does. A number that is no state is a *FieldError.
+func (s State) MarshalText() ([]byte, error) {
+	_, err := ParseState(s.String())
+	return []byte(s.String()), err
+}
+
+// UnmarshalText is ParseState.
+func (s *State) UnmarshalText(text []byte) error {
+	parsed, err := ParseState(string(text))
+	if err == nil {
+		*s = parsed
+	}
+	return err
+}
+
 // Terminal reports whether an entry stays in s for good unless it is acted on: nothing runs any more.
 func (s State) Terminal() bool {
 	switch s {
@@ -55,3 +88,27 @@ const (
 	EndedByCrash     EndedBy = "crash"     // too many leases in a row ended with no outcome
 	EndedByPerson    EndedBy = "person"    // SettleByHand
 )
+
+var allEndedBy = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}
+
+// MarshalText writes the word as it is stored, also one of a later version's.
+func (by EndedBy) MarshalText() ([]byte, error) { return []byte(by), nil }
+
+// UnmarshalText takes a known word, or none. Any other is a *FieldError that names them all.
+func (by *EndedBy) UnmarshalText(text []byte) error {
+	word := EndedBy(text)
+	if word != "" && !slices.Contains(allEndedBy[:], word) {
+		return noSuchWord("ended by", string(text), allEndedBy[:])
+	}
+	*by = word
+	return nil
+}
+
+// noSuchWord refuses a word and names what there is.
+func noSuchWord[T ~string](field, text string, words []T) error {
+	names := make([]string, len(words))
+	for i, word := range words {
+		names[i] = string(word)
+	}
+	return &FieldError{Field: field, Reason: fmt.Sprintf("%q: want one of %s", text, strings.Join(names, ", "))}
+}

@@ -106,13 +106,25 @@ type Worker interface {
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error
 }
 
+// Changed answers for one entry of RequeueAll.
+type Changed struct {
+	Before Row   // as it was, without its content
+	Err    error // why it was left as it is: ErrChanged, ErrNotFound, ErrBusy, or Change.After's refusal
+}
+
 // Keeper is what services and people ask of a store.
 type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
 	// Insert), and returns the row as it was before. Where Change.After leaves the version as it is, all is done already
-	// and nothing is written. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
+	// and nothing is written. An erasure leaves the moment of the end, and of the entry's earlier records what
+	// AuditRecord.Erased says. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
 	// change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
+
+	// RequeueAll makes one requeue of each entry that still stands as it was seen, in one transaction, and answers in
+	// the order given. Change.AfterSeen says what it leaves; its Ref is not read. Rows that others hold locked are never
+	// waited for. Seen names no entry twice. On error all is done or nothing: tried again, what was done is ErrChanged.
+	RequeueAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// Resolve reads one committed row by reference and waits for a transaction in flight that wrote it:
 	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
@@ -170,7 +182,7 @@ type Inserted struct {
 	Duplicate      bool
 	BusinessType   string
 	State          State
-	ContentMatches bool // its content equals the draft's
+	ContentMatches bool // its content equals the draft's, or was erased
 }
 
 // Row is an entry as the table has it.
@@ -198,6 +210,7 @@ type Row struct {
 	LastError       string
 	CreatedAt       time.Time // UTC, milliseconds
 	UpdatedAt       time.Time // UTC, milliseconds
+	Erased          bool      // a person had content, headers, user name and errors blanked
 
 	Token     Token
 	DueIn     time.Duration // next_at less the database's now; ≤ 0: due

@@ -22,7 +22,7 @@ func (s *Store) Count(ctx context.Context, filter processlog.CountFilter) ([]pro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.matchingLocked(func(v *version) bool {
-		return anyOr(filter.BatchID, v.entry.BatchID) && anyOr(filter.BusinessType, v.entry.BusinessType)
+		return processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
 	})
 	more := false
 	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole

@@ -67,7 +67,7 @@ func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processl
 		tx.shareLocked(row)
 		entry := &row.seenBy(tx).entry
 		return processlog.Inserted{
-			ID: row.id, Duplicate: true, BusinessType: entry.BusinessType, State: entry.State, ContentMatches: bytes.Equal(entry.Content, draft.Content),
+			ID: row.id, Duplicate: true, BusinessType: entry.BusinessType, State: entry.State, ContentMatches: entry.Erased || bytes.Equal(entry.Content, draft.Content),
 		}
 	}
 	s.lastID++

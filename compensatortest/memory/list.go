@@ -21,16 +21,41 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.matchingLocked(func(v *version) bool { return v.listed(filter) && l.behindCursor(v) })
-	slices.SortFunc(found, func(a, b *version) int { return l.compare(l.position(a), l.position(b)) })
-	var page processlog.Page
-	for _, v := range found[:min(len(found), l.limit)] {
-		page.Rows = append(page.Rows, v.row(s.nowLocked()))
+	inReach := s.matchingLocked(func(v *version) bool { return l.reaches(v) && l.behindCursor(v) })
+	slices.SortFunc(inReach, func(a, b *version) int { return l.compare(l.position(a), l.position(b)) })
+	return l.page(inReach, s.nowLocked()), nil
+}
+
+// page takes what the filter admits of the versions in reach, and one more to know whether there is another page.
+func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
+	var last *version
+	for _, v := range inReach {
+		if l.narrowed && page.Read == cmp.Or(l.filter.MaxRead, processlog.DefaultRead) {
+			page.Next = l.cursor(l.position(inReach[page.Read-1]))
+			return page
+		}
+		page.Read++
+		if row := v.row(now); l.filter.Admits(&row) {
+			if len(page.Rows) == l.limit {
+				page.Next = l.cursor(l.position(last))
+				return page
+			}
+			page.Rows, last = append(page.Rows, row), v
+		}
 	}
-	if len(found) > l.limit {
-		page.Next = l.cursor(l.position(found[l.limit-1]))
+	return page
+}
+
+// reaches reports whether the index that a store on SQL reads along would give the row.
+func (l *listing) reaches(v *version) bool {
+	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType}
+	switch l.order {
+	case "id":
+		index = processlog.Filter{BatchID: l.filter.BatchID, BusinessID: l.filter.BusinessID, BusinessExtID: l.filter.BusinessExtID}
+	case "created":
+		index = processlog.Filter{CreatedFrom: l.filter.CreatedFrom, CreatedTo: l.filter.CreatedTo}
 	}
-	return page, nil
+	return index.Admits(&v.entry)
 }
 
 // listing is how one List call sorts.
@@ -39,6 +64,8 @@ type listing struct {
 	order  string // "id", "created" or "due"
 	limit  int
 	after  *listPosition // where the page before ended
+
+	narrowed bool // rows in reach are looked at one by one
 }
 
 // listPosition is a place in a listing.
@@ -61,7 +88,9 @@ func newListing(filter processlog.Filter) (*listing, error) {
 			return nil, &processlog.FieldError{Field: "cursor", Reason: "is not one of Page.Next, or belongs to another listing"}
 		}
 	}
-	return l, nil
+	var err error
+	l.narrowed, err = filter.Narrowed()
+	return l, err
 }
 
 func listOrder(filter processlog.Filter) string {
@@ -110,15 +139,3 @@ func (l *listing) cursorFormat() string {
 	}
 	return strings.Join([]string{l.order, direction, "%d", "%d"}, ".")
 }
-
-func (v *version) listed(filter processlog.Filter) bool {
-	e := &v.entry
-	return (len(filter.States) == 0 || slices.Contains(filter.States, e.State)) &&
-		anyOr(filter.BusinessType, e.BusinessType) && anyOr(filter.BatchID, e.BatchID) &&
-		anyOr(filter.BusinessID, e.BusinessID) && anyOr(filter.BusinessExtID, e.BusinessExtID) &&
-		(filter.CreatedFrom.IsZero() || !e.CreatedAt.Before(filter.CreatedFrom)) &&
-		(filter.CreatedTo.IsZero() || e.CreatedAt.Before(filter.CreatedTo))
-}
-
-// anyOr reports whether want, when it is given, is got.
-func anyOr(want, got string) bool { return want == "" || want == got }

@@ -182,6 +182,10 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 	next.entry.ProcessCount, next.entry.CompensateCount = after.ProcessCount, after.CompensateCount
 	next.entry.DeliveryCount, next.entry.Epoch = after.DeliveryCount, after.Epoch
 	next.entry.Version = after.Version
+	if after.Erased && !v.entry.Erased { // the moment of its end stays
+		next.entry.Content, next.entry.Headers, next.entry.UserName, next.entry.LastError, next.entry.Erased = nil, nil, "", "", true
+		return next
+	}
 	next.nextAt = dueAt(now, after.DueIn)
 	if after.LeaseLeft == 0 {
 		next.leaseUntil = 0

@@ -136,17 +136,36 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 	}
 	var audit *processlog.AuditRecord
 	if change.Audited() {
-		audit = &processlog.AuditRecord{
-			EntryID: row.id, At: instant(now), Action: change.Action, Actor: change.Actor, Reason: change.Reason,
-			Before: auditState(before), After: auditState(after),
-		}
+		record := change.Record(before, after)
+		record.At = instant(now)
+		audit = &record
 	}
 	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
 	return before, nil
 }
 
-func auditState(row processlog.Row) processlog.AuditState {
-	return processlog.AuditState{
-		State: row.State, Version: row.Version, Epoch: row.Epoch, ProcessCount: row.ProcessCount, LastError: row.LastError,
+// RequeueAll implements processlog.Store.
+func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers := make([]processlog.Changed, len(seen))
+	for i, v := range seen {
+		row := s.rows[v.ID]
+		switch {
+		case row == nil || row.committed == nil:
+			answers[i].Err = processlog.ErrNotFound
+		case !row.freeFor(nil):
+			answers[i].Err = processlog.ErrBusy
+		default:
+			answers[i].Before = row.committed.row(s.nowLocked())
+			if _, answers[i].Err = change.AfterSeen(answers[i].Before, v); answers[i].Err == nil {
+				_, answers[i].Err = s.changeLocked(nil, row, change)
+			}
+		}
+		answers[i].Before.Content = nil
+	}
+	return answers, nil
 }

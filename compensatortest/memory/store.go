@@ -191,6 +191,11 @@ func (s *Store) publishLocked(step rowStep) {
 	if step.after != nil {
 		s.lastCommitted = max(s.lastCommitted, step.row.id.Row())
 	}
+	if step.before != nil && step.after != nil && step.after.entry.Erased && !step.before.entry.Erased {
+		for i, record := range s.audit[step.row.id] {
+			s.audit[step.row.id][i] = record.Erased()
+		}
+	}
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
 	}

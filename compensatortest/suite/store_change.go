@@ -14,7 +14,7 @@ import (
 // contract is the table of what a service and people may do: from where, to where.
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
-	to    processlog.State // ignored for reschedule, which stays
+	to    processlog.State // ignored for reschedule and erase, which stay
 	epoch uint32           // added
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
@@ -23,6 +23,8 @@ var contract = map[processlog.Action]struct {
 	processlog.ActionRequeue: {[]processlog.State{processlog.Dead, processlog.Succeeded, processlog.Compensated, processlog.Cancelled,
 		processlog.SettledByHand, processlog.Retrying}, processlog.Pending, 1},
 	processlog.ActionSettleByHand: {[]processlog.State{processlog.Dead, processlog.Retrying, processlog.Compensating}, processlog.SettledByHand, 1},
+	processlog.ActionErase: {[]processlog.State{processlog.Dead, processlog.Succeeded, processlog.Compensated, processlog.Cancelled,
+		processlog.SettledByHand}, 0, 1},
 }
 
 func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
@@ -38,7 +40,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 			if !slices.Contains(line.from, state) {
 				var refused *processlog.StateError
 				require.True(t, errors.As(err, &refused), "%s a %s entry: %v", action, state, err)
-				assert.Equal(t, processlog.StateError{ID: before.ID, State: state, Action: action}, *refused)
+				assert.Equal(t, processlog.StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: state, Action: action}, *refused)
 				assert.Equal(t, before.Version, after.Version, "a refusal changes nothing")
 				continue
 			}
@@ -46,7 +48,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 			assert.Equal(t, before.Version, was.Version, "the row as it was is returned")
 			t.follows(before, after)
 			want := line.to
-			if action == processlog.ActionReschedule {
+			if action == processlog.ActionReschedule || action == processlog.ActionErase {
 				want = state
 			}
 			assert.Equal(t, want, after.State, "%s a %s entry", action, state)
@@ -171,4 +173,166 @@ func (t *storeTest) resolveOfNothingIsNotFound() {
 	found, err := t.Store.Resolve(t.ctx, row.ID)
 	require.NoError(t, err)
 	assert.Equal(t, row.IdempotentID, found.IdempotentID)
+}
+
+func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
+	var rows []processlog.Row
+	for _, state := range []processlog.State{processlog.Dead, processlog.Retrying, processlog.Succeeded, processlog.Pending, processlog.Dead} {
+		rows = append(rows, t.inState(state))
+	}
+	moved, gone := t.inState(processlog.Dead), t.insertOne("states")
+	seen := make([]processlog.Version, 0, len(rows)+3)
+	for _, row := range append(rows, moved) {
+		seen = append(seen, seenAs(row))
+	}
+	t.change(moved.ID, processlog.ActionCancel)
+	unknown := seenAs(gone)
+	unknown.ID = processlog.RowID(gone.ID.Row() + 1000)
+	another := seenAs(gone)
+	another.IdempotentID = "another's" // a database that has gone back gives ids away again
+	seen = append(seen, unknown, another)
+	requeue := newChange(nil, processlog.ActionRequeue)
+	requeue.Delay = time.Hour
+	answers, err := t.Store.RequeueAll(t.ctx, seen, requeue)
+	require.NoError(t, err)
+	require.Len(t, answers, len(seen))
+	for i, row := range rows {
+		after := t.load(row.ID)
+		if row.State == processlog.Pending {
+			var refused *processlog.StateError
+			require.ErrorAs(t, answers[i].Err, &refused)
+			assert.Equal(t, row.Version, after.Version)
+			continue
+		}
+		require.NoError(t, answers[i].Err, "%s", row.State)
+		assert.Equal(t, []any{row.Version, row.State, row.Epoch}, []any{answers[i].Before.Version, answers[i].Before.State, answers[i].Before.Epoch})
+		t.follows(row, after)
+		assert.Equal(t, []any{processlog.Pending, row.Epoch + 1, 0, 0, 0, processlog.EndedBy("")},
+			[]any{after.State, after.Epoch, after.ProcessCount, after.CompensateCount, after.DeliveryCount, after.EndedBy})
+		assert.Equal(t, row.Content, after.Content)
+		assert.Greater(t, after.DueIn, 50*time.Minute)
+		history, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		require.Len(t, history, 1)
+		last := history[0]
+		assert.Equal(t, []any{row.ID, processlog.ActionRequeue, "ann", "because", row.State, row.Version, after.Version},
+			[]any{last.EntryID, last.Action, last.Actor, last.Reason, last.Before.State, last.Before.Version, last.After.Version})
+	}
+	require.ErrorIs(t, answers[5].Err, processlog.ErrChanged)
+	assert.Equal(t, processlog.Cancelled, t.load(moved.ID).State)
+	require.ErrorIs(t, answers[6].Err, processlog.ErrNotFound)
+	require.ErrorIs(t, answers[7].Err, processlog.ErrChanged)
+	again, err := t.Store.RequeueAll(t.ctx, seen[:1], newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
+	none, err := t.Store.RequeueAll(t.ctx, nil, newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	assert.Empty(t, none)
+}
+
+func seenAs(row processlog.Row) processlog.Version {
+	return processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+}
+
+func (t *storeTest) requeueAllWaitsForNobody() {
+	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionCancel))
+	require.NoError(t, err)
+	answers, err := t.Store.RequeueAll(t.ctx, []processlog.Version{seenAs(free), seenAs(held)}, newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	require.NoError(t, answers[0].Err)
+	require.ErrorIs(t, answers[1].Err, processlog.ErrBusy)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, processlog.Cancelled, t.load(held.ID).State)
+	assert.Equal(t, processlog.Pending, t.load(free.ID).State)
+}
+
+func (t *storeTest) erasedEntryKeepsTheFactAlone() {
+	for _, state := range processlog.States {
+		if !state.Terminal() {
+			continue
+		}
+		d := t.draft("erased")
+		d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName = "b", "o", "x", "u7", "Mei"
+		d.Headers = []byte(`{"city":"Ghent"}`)
+		row := t.insert(d)[0]
+		t.settleTo(row, processlog.Dead)
+		t.change(row.ID, processlog.ActionRequeue) // a record of an error and a reason
+		switch state {
+		case processlog.Cancelled:
+			t.change(row.ID, processlog.ActionCancel)
+		case processlog.SettledByHand:
+			t.settleTo(t.load(row.ID), processlog.Dead)
+			t.change(row.ID, processlog.ActionSettleByHand)
+		case processlog.Compensated:
+			t.settleTo(t.load(row.ID), processlog.Compensating)
+			t.settleTo(t.load(row.ID), state)
+		default:
+			t.settleTo(t.load(row.ID), state)
+		}
+		before := t.load(row.ID)
+		require.Equal(t, state, before.State)
+		kept, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		erase := newChange(processlog.IdempotentID(d.IdempotentID), processlog.ActionErase)
+		was, err := t.Store.Change(t.ctx, nil, false, erase)
+		require.NoError(t, err)
+		assert.False(t, was.Erased)
+		after := t.load(row.ID)
+		t.follows(before, after)
+		want := before
+		want.Version, want.Epoch, want.Token, want.UpdatedAt, want.Erased = after.Version, before.Epoch+1, erase.Token, after.UpdatedAt, true
+		want.Content, want.Headers, want.UserName, want.LastError = nil, nil, "", ""
+		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // less some time
+		assert.Empty(t, after.Content)
+		after.Content = nil
+		assert.Equal(t, want, after, "ids, state, counts and times stay")
+
+		history, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		require.Len(t, history, len(kept)+1)
+		for i, r := range kept {
+			got := history[i]
+			got.Ago = r.Ago
+			assert.Equal(t, r.Erased(), got, "who did what and when")
+			assert.Empty(t, got.Reason+got.Before.LastError+got.After.LastError)
+		}
+		own := history[len(kept)]
+		assert.Equal(t, []any{processlog.ActionErase, "ann", "because", state, state, before.Version}, []any{own.Action, own.Actor, own.Reason, own.Before.State, own.After.State, own.Before.Version})
+		assert.Empty(t, own.Before.LastError+own.After.LastError)
+
+		was, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionErase))
+		require.NoError(t, err)
+		assert.True(t, was.Erased, "to erase it again")
+		assert.Equal(t, want.Version, t.load(row.ID).Version, "writes nothing")
+		_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionRequeue))
+		var refused *processlog.StateError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, processlog.StateError{ID: row.ID, State: state, Action: processlog.ActionRequeue, Erased: true}, *refused)
+		answers, err := t.Store.RequeueAll(t.ctx, []processlog.Version{seenAs(t.load(row.ID))}, newChange(nil, processlog.ActionRequeue))
+		require.NoError(t, err)
+		require.ErrorAs(t, answers[0].Err, &refused)
+		assert.True(t, refused.Erased)
+
+		tx := t.begin()
+		inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+		assert.Equal(t, processlog.Inserted{ID: row.ID, Duplicate: true, BusinessType: "erased", State: state, ContentMatches: true}, inserted[0], "its id guards")
+	}
+}
+
+func (t *storeTest) erasedDeadEntryCanStillBeEnded() {
+	for action, to := range map[processlog.Action]processlog.State{
+		processlog.ActionCancel: processlog.Cancelled, processlog.ActionComplete: processlog.Succeeded, processlog.ActionSettleByHand: processlog.SettledByHand,
+	} {
+		row := t.inState(processlog.Dead)
+		t.change(row.ID, processlog.ActionErase)
+		t.change(row.ID, action)
+		after := t.load(row.ID)
+		assert.Equal(t, to, after.State)
+		assert.True(t, after.Erased)
+		assert.Empty(t, string(after.Content)+after.LastError)
+	}
 }

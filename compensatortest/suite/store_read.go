@@ -118,7 +118,7 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 			batch = append(batch, d.IdempotentID)
 		}
 		if i%2 == 0 {
-			d.BusinessID, d.BusinessExtID = "order", "ext"
+			d.BusinessID, d.BusinessExtID, d.UserID = "order", "ext", "u"
 			orders = append(orders, d.IdempotentID)
 		}
 		t.insert(d)
@@ -141,6 +141,9 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 		"created lately":  {processlog.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
 		"created earlier": {processlog.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
 		"nothing":         {processlog.Filter{BatchID: "nobody"}, nil},
+		"ended by":        {processlog.Filter{BusinessType: "states", States: []processlog.State{processlog.Dead}, EndedBy: dead.EndedBy}, []string{dead.IdempotentID}},
+		"a user":          {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}, UserID: "u"}, orders},
+		"another user":    {processlog.Filter{BatchID: "batch", UserID: "v"}, nil},
 	} {
 		assert.ElementsMatch(t, c.want, t.pages(c.filter), name)
 		c.filter.Newest = true
@@ -151,6 +154,44 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 	var refused *processlog.FieldError
 	require.ErrorAs(t, err, &refused)
 	assert.Contains(t, refused.Field, "ursor")
+}
+
+func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
+	var dead []processlog.Row
+	for _, text := range []string{"sold out", "100% of _", "Sold out", "sold out", ""} {
+		row := t.insertOne("narrowed")
+		o := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
+		o.LastError, o.EndedBy = text, processlog.EndedByExhausted
+		require.True(t, t.settle(token(10), o).Applied)
+		dead = append(dead, t.load(row.ID))
+	}
+	filter := processlog.Filter{BusinessType: "narrowed", States: []processlog.State{processlog.Dead}, MaxRead: 2}
+	for text, want := range map[string][]processlog.Row{
+		"sold out": {dead[0], dead[3]}, "old": {dead[0], dead[2], dead[3]}, "0% of _": {dead[1]}, "%": {dead[1]}, "_": {dead[1]}, "lost": nil,
+	} {
+		filter.LastError, filter.Cursor = text, ""
+		var found []processlog.Row
+		read := 0
+		for pages := 1; ; pages++ {
+			require.Less(t, pages, 10, "the listing ends")
+			page, err := t.Store.List(t.ctx, filter)
+			require.NoError(t, err)
+			require.LessOrEqual(t, page.Read, 2)
+			require.GreaterOrEqual(t, page.Read, len(page.Rows))
+			read += page.Read
+			found = append(found, page.Rows...)
+			if filter.Cursor = page.Next; page.Next == "" {
+				break
+			}
+		}
+		assert.Equal(t, 5, read, "every row of the state and type is looked at once")
+		require.Len(t, found, len(want), "%q", text)
+		for i, row := range found {
+			assert.Equal(t, want[i].ID, row.ID, "%q", text)
+		}
+	}
+	_, err := t.Store.List(t.ctx, processlog.Filter{LastError: "sold out", BusinessType: "narrowed"})
+	require.ErrorAs(t, err, new(*processlog.FieldError), "of any state it would be the whole table")
 }
 
 func (t *storeTest) countsAreRightUpToTheirBound() {

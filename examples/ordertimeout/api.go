@@ -12,9 +12,6 @@ import (
 	"time"
 )
 
-// patience is how long an order may be overdue before the service calls itself unwell.
-const patience = 10 * time.Second
-
 const longestRequest = 10 * time.Second
 
 // routes is the service's interface: JSON in, an order or {"error"} out. Whatever answers 5xx may be asked
@@ -66,12 +63,12 @@ func orderID(r *http.Request) (uint64, error) {
 	return id, nil
 }
 
-// health is for a load balancer: the database answers, and orders are closed in time.
+// health is for a load balancer: a backlog takes no instance out.
 func (s *shop) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
 	defer cancel()
 	health, status := s.log.Health(ctx), http.StatusOK
-	if !health.OK(patience) {
+	if health.Ready() != nil {
 		status = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(status)

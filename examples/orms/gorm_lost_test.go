@@ -14,13 +14,16 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
 // scopes are GORM's handles on a transaction of the library's.
-var scopes = map[string]func(g *gorm.DB, tx *compensator.ScopedTx) gorm.ConnPool{
-	"as it is": func(_ *gorm.DB, tx *compensator.ScopedTx) gorm.ConnPool { return tx },
-	"statements cached": func(_ *gorm.DB, tx *compensator.ScopedTx) gorm.ConnPool {
-		return gorm.NewPreparedStmtDB(tx, 100, time.Minute)
+var scopes = map[string]func(ctx context.Context, g *gorm.DB, tx *compensator.ScopedTx) *gorm.DB{
+	"gormtx": gormtx.Use,
+	"statements cached": func(ctx context.Context, g *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
+		s := g.WithContext(ctx)
+		s.Statement.ConnPool = gorm.NewPreparedStmtDB(tx, 100, time.Minute)
+		return s
 	},
 }
 
@@ -50,9 +53,7 @@ func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 				g, err := gorm.Open(mysql.New(mysql.Config{Conn: db}), &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true})
 				require.NoError(t, err)
 				scoped := func(tx *compensator.ScopedTx) *gorm.DB {
-					s := g.WithContext(t.Context())
-					s.Statement.ConnPool = scope(g, tx)
-					return s
+					return scope(t.Context(), g, tx)
 				}
 				require.NoError(t, compensator.Migrate(t.Context(), db))
 				_, err = db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")

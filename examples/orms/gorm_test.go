@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
 type gormOrder struct {
@@ -41,9 +42,7 @@ func openGORM(t *testing.T, db *sql.DB, prepare bool) orm {
 			})
 		},
 		write: func(ctx context.Context, tx *compensator.ScopedTx, note string) error {
-			scoped := g.WithContext(ctx)
-			scoped.Statement.ConnPool = tx
-			return scoped.Create(&gormOrder{Note: note}).Error
+			return gormtx.Use(ctx, g, tx).CreateInBatches([]gormOrder{{Note: note}, {Note: "beside " + note}}, 1).Error
 		},
 		outside: g.Statement.ConnPool,
 	}

@@ -2,36 +2,35 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/compensator-go/compensator/examples/internal/faults"
 	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
 // byHand is the way people do it: a lock in Redis for 30 s, stock and buyers in Redis, a message table in the business
 // transaction, a message published after it without a confirm, its status set whatever happened, and scans by hand for
 // what was not sent and not paid. It is here to be measured beside sale.go.
 type byHand struct {
-	settings
-	db    *sql.DB
-	redis *redis.Client
-	name  string
-	url   string // of the broker
-	queue string
-	luck  luck
+	shop.ByHand
+	workers int
+	url     string // of the broker
+	queue   string
 
 	mu      sync.Mutex // guards channel
 	channel *amqp091.Channel
 }
 
-const createHandLog = `CREATE TABLE IF NOT EXISTS seckill_hand_log (
+const createHandLog = `CREATE TABLE IF NOT EXISTS shop_hand_log (
 	ticket     VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	goods      VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
 	buyer      VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -47,35 +46,33 @@ const (
 	lockFor    = 30 * time.Second
 )
 
-func (h *byHand) key(what, goods string) string { return h.name + ":hand:" + what + ":" + goods }
-
-// sellOne holds the lock from the first look at the stock to the message.
-func (h *byHand) sellOne(ctx context.Context, p purchase) (t ticket, err error) {
-	lock := h.key("lock", p.Goods)
-	locked, err := h.redis.SetNX(ctx, lock, 1, lockFor).Result()
+// Sell holds the lock from the first look at the stock to the message.
+func (h *byHand) Sell(ctx context.Context, p shop.Purchase) (t shop.Ticket, err error) {
+	lock := h.Key("lock", p.Goods)
+	locked, err := h.Redis.SetNX(ctx, lock, 1, lockFor).Result()
 	if err != nil || !locked {
-		return t, errBusy
+		return t, shop.ErrBusy
 	}
-	defer h.redis.Del(ctx, lock)
-	stock, err := h.redis.Get(ctx, h.key("stock", p.Goods)).Int()
+	defer h.Redis.Del(ctx, lock)
+	stock, err := h.Redis.Get(ctx, h.Key("stock", p.Goods)).Int()
 	if errors.Is(err, redis.Nil) {
-		return t, errNoGoods
+		return t, shop.ErrNoGoods
 	}
 	if err != nil {
 		return t, err
 	}
-	bought, err := h.redis.SIsMember(ctx, h.key("buyers", p.Goods), p.Buyer).Result()
+	bought, err := h.Redis.SIsMember(ctx, h.Key("buyers", p.Goods), p.Buyer).Result()
 	switch {
 	case err != nil:
 		return t, err
 	case bought:
-		return t, errAgain
+		return t, shop.ErrAgain
 	case stock <= 0:
-		return t, errSoldOut
+		return t, shop.ErrSoldOut
 	}
-	h.redis.Decr(ctx, h.key("stock", p.Goods))
-	h.redis.SAdd(ctx, h.key("buyers", p.Goods), p.Buyer)
-	t = newTicket(p)
+	h.Redis.Decr(ctx, h.Key("stock", p.Goods))
+	h.Redis.SAdd(ctx, h.Key("buyers", p.Goods), p.Buyer)
+	t = shop.NewTicket(p)
 	if err := h.insert(ctx, t); err != nil {
 		return t, err
 	}
@@ -83,20 +80,20 @@ func (h *byHand) sellOne(ctx context.Context, p purchase) (t ticket, err error) 
 	return t, nil
 }
 
-func (h *byHand) insert(ctx context.Context, t ticket) error {
-	tx, err := h.db.BeginTx(ctx, nil)
+func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
+	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	taken, err := changed(tx.ExecContext(ctx, `UPDATE seckill_goods SET stock = stock - 1 WHERE goods = ? AND stock > 0`, t.Goods))
+	taken, err := shop.Changed(tx.ExecContext(ctx, h.SQL(`UPDATE shop_goods SET stock = stock - 1 WHERE goods = ? AND stock > 0`), t.Goods))
 	if err != nil {
 		return err
 	}
 	if !taken {
-		return errSoldOut
+		return shop.ErrSoldOut
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO seckill_hand_log (ticket, goods, buyer, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`, t.ID, t.Goods, t.Buyer)
+	_, err = tx.ExecContext(ctx, h.SQL(`INSERT INTO shop_hand_log (shop.Ticket, goods, buyer, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
 	if err != nil {
 		return err
 	}
@@ -104,7 +101,7 @@ func (h *byHand) insert(ctx context.Context, t ticket) error {
 }
 
 // send returns when the message is in a buffer of this process.
-func (h *byHand) send(ctx context.Context, t ticket) {
+func (h *byHand) send(ctx context.Context, t shop.Ticket) {
 	status := handSent
 	if err := h.publish(ctx, t); err != nil {
 		status = handFailed
@@ -112,7 +109,7 @@ func (h *byHand) send(ctx context.Context, t ticket) {
 	h.set(ctx, t, status)
 }
 
-func (h *byHand) publish(ctx context.Context, t ticket) error {
+func (h *byHand) publish(ctx context.Context, t shop.Ticket) error {
 	body, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -125,23 +122,27 @@ func (h *byHand) publish(ctx context.Context, t ticket) error {
 	return h.channel.PublishWithContext(ctx, "", h.queue, false, false, amqp091.Publishing{DeliveryMode: amqp091.Persistent, Body: body})
 }
 
-func (h *byHand) set(ctx context.Context, t ticket, status int) {
-	if _, err := h.db.ExecContext(ctx, `UPDATE seckill_hand_log SET status = ? WHERE ticket = ?`, status, t.ID); err != nil {
+func (h *byHand) set(ctx context.Context, t shop.Ticket, status int) {
+	if _, err := h.DB.ExecContext(ctx, h.SQL(`UPDATE shop_hand_log SET status = ? WHERE ticket = ?`), status, t.ID); err != nil {
 		slog.Debug("by hand: status not set", "err", err)
 	}
 }
 
-// run warms Redis up, consumes and scans until ctx ends.
-func (h *byHand) run(ctx context.Context) error {
-	h.luck = luck{seed: h.seed, fail: h.fail, hopeless: h.hopeless}
-	h.redis.SetNX(ctx, h.key("stock", h.goods), h.stock, 0)
+// Run warms Redis up, consumes and scans until ctx ends.
+func (h *byHand) Run(ctx context.Context) error {
+	h.Warm(ctx)
 	var both sync.WaitGroup
-	both.Go(func() { h.scan(ctx) })
+	both.Go(func() {
+		shop.EverySecond(ctx, func(ctx context.Context) {
+			h.sendLate(ctx)
+			h.CloseUnpaid(ctx)
+		})
+	})
 	for ctx.Err() == nil {
 		if err := h.serve(ctx); err != nil && ctx.Err() == nil {
 			slog.Debug("by hand: connection lost", "err", err)
 		}
-		pause(ctx, 200*time.Millisecond)
+		faults.Pause(ctx, 200*time.Millisecond)
 	}
 	both.Wait()
 	return nil
@@ -192,13 +193,13 @@ func (h *byHand) publishOn(c *amqp091.Channel) {
 
 // consume makes the order and sets the status.
 func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
-	var t ticket
+	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
 		return
 	}
-	err := h.luck.of(t)
+	err := h.Luck().Of(t, rand.Uint64())
 	if err == nil {
-		_, err = h.db.ExecContext(ctx, insertOpenOrder, t.ID, t.Goods, t.Buyer, h.window.Microseconds())
+		_, err = h.DB.ExecContext(ctx, h.SQL(shop.InsertOpenOrder), t.ID, t.Goods, t.Buyer, h.Window.Microseconds())
 	}
 	if err != nil {
 		h.set(ctx, t, handFailed)
@@ -207,62 +208,21 @@ func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
 	h.set(ctx, t, handMade)
 }
 
-// scan sends what was not sent, and closes what was not paid.
-func (h *byHand) scan(ctx context.Context) {
-	for pause(ctx, time.Second) {
-		h.sendLate(ctx)
-		h.closeUnpaid(ctx)
-	}
-}
+const findLate = `SELECT ticket, goods, buyer FROM shop_hand_log WHERE status = 0 AND created_at < UTC_TIMESTAMP(3) - INTERVAL 5 SECOND LIMIT 100`
 
-const (
-	findLate   = `SELECT 0, ticket, goods, buyer FROM seckill_hand_log WHERE status = 0 AND created_at < UTC_TIMESTAMP(3) - INTERVAL 5 SECOND LIMIT 100`
-	findUnpaid = `SELECT id, ticket, goods, buyer FROM seckill_orders WHERE state = 'open' AND due_at < UTC_TIMESTAMP(3) LIMIT 100`
-)
-
-func (h *byHand) look(ctx context.Context, query string) (found []order) {
-	err := eachRow(ctx, h.db, query, func(scan func(...any) error) error {
-		var o order
-		err := scan(&o.ID, &o.ticket.ID, &o.Goods, &o.Buyer)
-		found = append(found, o)
-		return err
-	})
-	if err != nil {
-		slog.Debug("by hand: not scanned", "err", err)
-	}
-	return found
-}
-
+// sendLate scans for what was not sent.
 func (h *byHand) sendLate(ctx context.Context) {
-	for _, o := range h.look(ctx, findLate) {
-		h.send(ctx, o.ticket)
+	for _, t := range h.Scan(ctx, findLate) {
+		h.send(ctx, t)
 	}
 }
 
-func (h *byHand) closeUnpaid(ctx context.Context) {
-	for _, o := range h.look(ctx, findUnpaid) {
-		closed, err := setClosed(ctx, h.db, o.ID)
-		if err != nil || !closed {
-			continue
-		}
-		if _, err := h.db.ExecContext(ctx, `UPDATE seckill_goods SET stock = stock + 1 WHERE goods = ?`, o.Goods); err != nil {
-			continue
-		}
-		h.redis.Incr(ctx, h.key("stock", o.Goods))
-		h.redis.SRem(ctx, h.key("buyers", o.Goods), o.Buyer)
-	}
+// Find is what became of a buyer's latest ticket.
+func (h *byHand) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
+	return shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT l.ticket, COALESCE(o.id, 0), COALESCE(o.state, 'accepted'), o.due_at
+		FROM shop_hand_log l LEFT JOIN shop_orders o ON o.ticket = l.ticket
+		WHERE l.goods = ? AND l.buyer = ? ORDER BY l.created_at DESC LIMIT 1`))
 }
 
-func (h *byHand) find(ctx context.Context, p purchase) (order, error) {
-	return findOrder(ctx, h.db, p, `SELECT l.ticket, COALESCE(o.id, 0), COALESCE(o.state, 'accepted'), o.due_at
-		FROM seckill_hand_log l LEFT JOIN seckill_orders o ON o.ticket = l.ticket
-		WHERE l.goods = ? AND l.buyer = ? ORDER BY l.created_at DESC LIMIT 1`)
-}
-
-func (h *byHand) pay(ctx context.Context, id uint64) error {
-	paid, err := changed(h.db.ExecContext(ctx, `UPDATE seckill_orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`, id))
-	if err == nil && !paid {
-		return errClosed
-	}
-	return err
-}
+// End has nothing to close.
+func (h *byHand) End() {}

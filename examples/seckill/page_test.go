@@ -7,40 +7,42 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/examples/internal/browser"
+	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
 func TestVisitorBuysAndLetsACrowdInInTheBrowser(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 7 })
+	w := newWorld(t, func(s *settings) { s.Stock = 7 })
 	tab := browser.Open(t, 360, 740)
-	tab.Do(chromedp.Navigate("http://"+w.address+"/?lang=en"), browser.Until(`document.querySelector("h1").textContent.startsWith("Flash sale")`),
+	tab.Do(chromedp.Navigate("http://"+w.Address+"/?lang=en"), browser.Until(`document.querySelector("h1").textContent.startsWith("Flash sale")`),
 		browser.Text("#stock-redis", "7"), browser.Text("#stock-database", "7"), chromedp.Evaluate(`window.here = true`, nil))
 
 	// One piece, and no second one.
 	buy := func() { tab.Do(chromedp.SetValue("#buy input", "eve"), chromedp.Click("#buy button")) }
 	buy()
-	tab.Do(browser.Text("#news", "✓ eve: "+english.Accepted), browser.Text("#stock-redis", "6"), browser.Text("#stock-database", "6"), browser.Text("#entries-create_order .done", "1"))
+	tab.Do(browser.Text("#news", "✓ eve: "+shop.English.Accepted), browser.Text("#stock-redis", "6"), browser.Text("#stock-database", "6"), browser.Text("#entries-create_order .done", "1"))
 	buy()
-	tab.Do(browser.Text("#news", "✗ eve: "+english.Again))
+	tab.Do(browser.Text("#news", "✗ eve: "+shop.English.Again))
 
 	// An order whose time is up gives its piece back.
-	sold := w.state("eve").Ticket
-	require.NoError(t, w.other.log.Reschedule(t.Context(), ticket{ID: sold}.closeKey(), 0))
+	sold := w.State("eve").Ticket
+	w.Exec(`UPDATE seckill_orders SET due_at = UTC_TIMESTAMP(3)`)
+	require.NoError(t, w.other.Log.Reschedule(t.Context(), shop.Ticket{ID: sold}.CloseKey(), 0))
 	tab.Do(browser.Text("#orders-closed", "1"), browser.Text("#stock-redis", "7"), browser.Text("#stock-database", "7"))
 
 	// A crowd buys all there is, and pays some.
-	tab.Do(chromedp.SetValue("#crowd input", "60"), chromedp.Click("#crowd button"), browser.Text("#news", "✓ "+english.CrowdIn), browser.Text("#stock-redis", "0"),
+	tab.Do(chromedp.SetValue("#crowd input", "60"), chromedp.Click("#crowd button"), browser.Text("#news", "✓ "+shop.English.CrowdIn), browser.Text("#stock-redis", "0"),
 		browser.Until(`Number(document.querySelector("#orders-paid").textContent) > 0`))
 
 	// A fault is seen when it strikes.
-	w.exec(`INSERT INTO seckill_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
+	w.Exec(`INSERT INTO seckill_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
 	tab.Do(browser.Until(`document.querySelector("#faults li")?.textContent.includes("<b>lightning</b>")`))
 
 	const fits = `document.documentElement.scrollWidth <= 360`
 	require.True(t, tab.Holds(fits), "no scrolling sideways at 360 px")
 	require.True(t, tab.Holds(`window.here === true`), "the page was not loaded again")
 	tab.Follow("nav a")
-	tab.Do(browser.Text("#orders-title", chinese.Orders))
+	tab.Do(browser.Text("#orders-title", shop.Chinese.Orders))
 	require.True(t, tab.Holds(fits), "no scrolling sideways at 360 px, in Chinese")
 }
 

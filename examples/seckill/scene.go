@@ -2,191 +2,101 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/examples/internal/faults"
-	"github.com/compensator-go/compensator/examples/internal/instance"
+	"github.com/compensator-go/compensator/examples/internal/day"
 	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one run of one algorithm: three instances, a crowd, faults, and the books at the end.
+// scene is one day of one way.
 type scene struct {
-	servers.Servers
-	settings
-	byHand bool
-	buyers int
-	span   time.Duration // in which the crowd comes and the faults strike
-	kills  int
-	blows  []faults.Blow        // on servers, beside the kills
-	out    io.Writer            // told of what happens
-	watch  func(address string) // called while the crowd is there, with an instance's
-
-	db        *sql.DB
-	counter   *counter
-	instances []*instance.Instance
+	day.Day
+	sending
 }
 
-const (
-	instances  = 3
-	restAtMost = 3 * time.Minute // from the last buyer until nothing moves any more
-)
+// books are a day's, and what there is of messages.
+type books struct {
+	*day.Books
+	open    int // tickets in Redis
+	alone   int // tickets and orders without the entry they should have
+	waiting int // messages
+}
 
-// run returns the books, right or wrong. It begins and ends without tables, queue and keys.
+// prepare says what is this sale's.
+func (s *scene) prepare() {
+	s.Tables = tables
+	s.Rest = s.abandon + 2*time.Second
+	s.Sale = day.Sale{
+		Arguments: s.arguments(), Besides: []string{createHandLog},
+		HandTickets: `SELECT ticket, buyer, 1 FROM shop_hand_log`,
+		Clear:       func(context.Context) error { return s.OnBroker(servers.Delete(s.Queue(orderQueue))) },
+		Left:        s.left,
+	}
+}
+
 func (s *scene) run(ctx context.Context) (b *books, err error) {
-	if s.db, err = s.OpenDB(8); err != nil {
-		return nil, err
-	}
-	defer s.db.Close()
-	s.counter = &counter{redis: s.OpenRedis(), name: s.Name}
-	defer s.counter.redis.Close()
-	if err := s.clear(ctx); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(createTables(ctx, s.db), putOnSale(ctx, s.db, s.goods, s.stock)); err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	b, err = s.day(ctx)
-	if err = errors.Join(err, s.stop()); err != nil {
-		return nil, err
-	}
-	if err := s.read(ctx, b); err != nil {
-		return nil, err
-	}
-	return b, s.clear(ctx)
+	s.prepare()
+	b = new(books)
+	b.Books, err = s.Run(ctx, func(ctx context.Context, common *day.Books) error {
+		b.Books = common
+		return s.read(ctx, b)
+	})
+	return b, err
 }
 
-func (s *scene) clear(ctx context.Context) error {
-	return errors.Join(dropTables(ctx, s.db), s.Forget(ctx), s.OnBroker(servers.Delete(s.Queue(orderQueue))))
-}
-
-func (s *scene) start(ctx context.Context) error {
-	arguments := append(s.settings.arguments(), "-name", s.Name)
-	if s.byHand {
-		arguments = append(arguments, "-by-hand")
-	}
-	for range instances {
-		one := &instance.Instance{Arguments: arguments, Environment: s.Environment()}
-		if err := one.Start(ctx); err != nil {
-			return errors.Join(err, s.stop())
-		}
-		s.instances = append(s.instances, one)
-	}
-	return nil
-}
-
-// stop ends all instances in order. One that cannot is an error.
-func (s *scene) stop() (err error) {
-	for _, one := range s.instances {
-		err = errors.Join(err, one.Stop())
-	}
-	s.instances = nil
-	return err
-}
-
-// day lets the crowd in while faults strike and somebody looks at the stock all the time, and waits until nothing moves.
-func (s *scene) day(ctx context.Context) (*books, error) {
-	longest := 3*s.span + restAtMost
-	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not at rest after %v", longest))
-	defer cancel()
-	addresses := make([]func() string, len(s.instances))
-	for i, one := range s.instances {
-		addresses[i] = one.Address
-	}
-	c := &crowd{client: newClient(addresses...), goods: s.goods, name: "b", buyers: s.buyers, span: s.span, seed: s.seed}
-	defer c.client.close()
-	b := &books{settings: s.settings, byHand: s.byHand}
-	looking, stopLooking := context.WithCancel(ctx)
-	var striking error
-	var beside sync.WaitGroup
-	beside.Go(func() { striking = faults.Strike(ctx, s.plan(), s.span, s.tell) })
-	beside.Go(func() { c.run(ctx) })
-	var looks sync.WaitGroup
-	looks.Go(func() { b.moments = s.lookAtMoments(looking) })
-	if s.watch != nil {
-		s.watch(addresses[len(addresses)-1]()) // the last to be killed
-	}
-	beside.Wait()
-	resting := s.awaitRest(ctx)
-	stopLooking()
-	looks.Wait()
-	b.tally, b.took, b.accepted = c.tally, c.took, c.tickets
-	return b, errors.Join(striking, resting)
-}
-
-// plan has the blows in their order: kills, with the servers' blows between them.
-func (s *scene) plan() (blows []faults.Blow) {
-	others := s.blows
-	for i := range s.kills {
-		n := i % len(s.instances)
-		blows = append(blows, faults.Kill(fmt.Sprintf("instance %d", n+1), s.instances[n]))
-		if len(others) > 0 {
-			blows, others = append(blows, others[0]), others[1:]
-		}
-	}
-	return append(blows, others...)
-}
-
-// tell writes a blow down for the page. It falls when there is something to buy, or soon.
-func (s *scene) tell(ctx context.Context, what string) error {
-	soon := time.Now().Add(s.span / 10)
-	for left := 0; left < s.stock/50 && time.Now().Before(soon) && pause(ctx, 5*time.Millisecond); {
-		if err := s.db.QueryRowContext(ctx, `SELECT stock FROM seckill_goods WHERE goods = ?`, s.goods).Scan(&left); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(s.out, "  %s\n", what)
-	_, err := s.db.ExecContext(ctx, `INSERT INTO seckill_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`, what)
-	return err
-}
-
-// awaitRest returns when nothing moves for a while: no entry is to be run, no message waits, no order is open, and all
-// that is counted stays as it is.
-func (s *scene) awaitRest(ctx context.Context) error {
-	var before moving
-	since := time.Now()
-	for pause(ctx, 200*time.Millisecond) {
-		now, err := s.moving(ctx)
-		if err != nil {
-			continue // the broker is coming back, for one
-		}
-		if now.left > 0 || now != before {
-			before, since = now, time.Now()
-		}
-		if time.Since(since) > s.abandon+2*time.Second {
-			return nil
-		}
-	}
-	return context.Cause(ctx)
-}
-
-// moving is what is under way, and figures that change when something happens.
-type moving struct{ left, tickets, orders int }
-
-func (s *scene) moving(ctx context.Context) (m moving, err error) {
-	left := `SELECT COUNT(*) FROM seckill_log WHERE state IN (?, ?, ?)`
-	under := []any{compensator.Pending, compensator.Retrying, compensator.Compensating}
-	if s.byHand {
-		left, under = `SELECT COUNT(*) FROM seckill_hand_log WHERE status = 0`, nil
-	}
+// left are messages, and by hand what has not been sent.
+func (s *scene) left(ctx context.Context) (int, error) {
 	waiting, err := s.Waiting(s.Queue(orderQueue))
-	if err != nil {
-		return m, err
+	if err != nil || !s.ByHand {
+		return waiting, err
 	}
-	var open int
-	err = errors.Join(
-		s.db.QueryRowContext(ctx, left, under...).Scan(&m.left),
-		s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM seckill_orders WHERE state = 'open'`).Scan(&open),
-		s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM seckill_tickets`).Scan(&m.tickets),
-		s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM seckill_orders`).Scan(&m.orders))
-	m.left += waiting + open
-	return m, err
+	unsent, err := s.Count(ctx, `SELECT COUNT(*) FROM shop_hand_log WHERE status = 0`)
+	return waiting + unsent, err
+}
+
+// What has no entry is lost: a ticket's create_order, an order's close_order, an ended ticket's return_stock.
+const countAlone = `SELECT
+	(SELECT COUNT(*) FROM shop_tickets t LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('create/', t.goods, '/', t.buyer, '/', t.ticket) WHERE l.id IS NULL) +
+	(SELECT COUNT(*) FROM shop_orders o LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('close/', o.ticket) WHERE l.id IS NULL) +
+	(SELECT COUNT(*) FROM shop_tickets t LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('return/', t.ticket) WHERE t.living IS NULL AND l.id IS NULL)`
+
+func (s *scene) read(ctx context.Context, b *books) (err error) {
+	if b.waiting, err = s.Waiting(s.Queue(orderQueue)); err != nil {
+		return err
+	}
+	if s.ByHand {
+		b.Stuck, err = s.Count(ctx, `SELECT COUNT(*) FROM shop_hand_log l LEFT JOIN shop_orders o ON o.ticket = l.ticket WHERE o.id IS NULL`)
+		b.Stuck += b.waiting
+		return err
+	}
+	if b.open, err = (counter{s.Counter}).open(ctx, s.Goods); err != nil {
+		return err
+	}
+	b.alone, err = s.Count(ctx, countAlone)
+	return err
+}
+
+// report prints every check and returns how many are WRONG.
+func (b *books) report(out io.Writer) (wrong int) {
+	create, closing, back := b.Entries[createType], b.Entries[shop.CloseType], b.Entries[shop.ReturnType]
+	withPerson := create[compensator.Dead]
+	fmt.Fprintf(out, "%d looks at the stock while it happened; %d pieces of %d sold, %d tickets given back, %d undone, %d given up before they were sold, %d with a person\n",
+		b.Moments.Looks, b.Taken(), b.Stock, b.Ended, create[compensator.Compensated], create[compensator.Cancelled], withPerson)
+	s := &day.Sheet{Out: out}
+	b.Check(s, withPerson)
+	s.Expect("open tickets in Redis", b.open, 0)
+	s.Expect("accepted answers without a ticket", b.Unknown, 0)
+	s.Expect("orders made = create_order entries succeeded", b.Made(), create[compensator.Succeeded])
+	s.Expect("tickets = create_order entries succeeded, compensated or with a person", len(b.Known), create[compensator.Succeeded]+create[compensator.Compensated]+withPerson)
+	s.Expect("orders closed = close_order entries succeeded", b.Orders[shop.StateClosed], closing[compensator.Succeeded])
+	s.Expect("orders paid = close_order entries cancelled", b.Orders[shop.StatePaid], closing[compensator.Cancelled])
+	s.Expect("tickets given back = orders closed + tickets undone", b.Ended, b.Orders[shop.StateClosed]+create[compensator.Compensated])
+	s.Expect("tickets given back = return_stock entries succeeded", b.Ended, back[compensator.Succeeded])
+	s.Expect("tickets and orders without their entry", b.alone, 0)
+	s.Expect("messages in the queue", b.waiting, 0)
+	return s.Wrong
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,20 +17,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/examples/internal/instance"
+	"github.com/compensator-go/compensator/examples/internal/crowd"
+	"github.com/compensator-go/compensator/examples/internal/day"
 	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+	"github.com/compensator-go/compensator/examples/internal/visit"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // world is a service in this process, and another one that only does what a test has it do.
 type world struct {
-	t       *testing.T
+	*visit.Visit
 	service service
-	address string
-	db      *sql.DB
 	other   *sale
-	stop    func() error // ends the service, and returns what its run did
 }
 
 func throwAway(t testing.TB) servers.Servers {
@@ -45,129 +43,62 @@ func throwAway(t testing.TB) servers.Servers {
 
 func newWorld(t *testing.T, change func(*settings)) *world {
 	t.Helper()
-	s := service{Servers: throwAway(t), settings: quick, address: "127.0.0.1:0"}
-	s.fail, s.hopeless, s.window = 0, 0, time.Minute
+	s := service{Service: shop.Service{Servers: throwAway(t)}, settings: quick}
+	s.Address = "127.0.0.1:0"
+	s.Fail, s.Hopeless, s.Window = 0, 0, time.Minute
 	change(&s.settings)
-	w := &world{t: t, service: s}
-	w.start()
+	w := &world{service: s}
+	w.Visit = visit.Start(t, w.service.run)
 	w.openOther(s.Servers)
 	return w
-}
-
-func (w *world) start() {
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	lines, ended := make(lineWriter, 1), make(chan error, 1)
-	go func() { ended <- w.service.run(ctx, lines) }()
-	select {
-	case line := <-lines:
-		w.address = strings.TrimSpace(strings.TrimPrefix(line, instance.Greeting))
-	case err := <-ended:
-		require.NoError(w.t, err, "the service ended")
-	}
-	w.stop = sync.OnceValue(func() error { stop(); return <-ended })
-	w.t.Cleanup(func() { require.NoError(w.t, w.stop()) })
 }
 
 // openOther makes the other process's sale. It does not run.
 func (w *world) openOther(on servers.Servers) {
 	db, err := on.OpenDB(16)
-	require.NoError(w.t, err)
-	c := &counter{redis: on.OpenRedis(), name: on.Name}
-	other, err := newSale(w.t.Context(), w.service.settings, on, db, c)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() {
-		other.end()
-		require.NoError(w.t, errors.Join(c.redis.Close(), db.Close()))
+	require.NoError(w.T, err)
+	c := &shop.Counter{Redis: on.OpenRedis(), Name: on.Name}
+	other, err := newSale(w.T.Context(), w.service.settings, on, db, c)
+	require.NoError(w.T, err)
+	w.T.Cleanup(func() {
+		other.End()
+		require.NoError(w.T, errors.Join(c.Redis.Close(), db.Close()))
 	})
-	w.db, w.other = db, other
-}
-
-// lineWriter sends what is written.
-type lineWriter chan string
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	w <- string(p)
-	return len(p), nil
-}
-
-func (w *world) exec(query string, args ...any) {
-	w.t.Helper()
-	_, err := w.db.Exec(query, args...)
-	require.NoError(w.t, err)
-}
-
-func (w *world) count(query string, args ...any) (n int) {
-	w.t.Helper()
-	require.NoError(w.t, w.db.QueryRow(query, args...).Scan(&n))
-	return n
-}
-
-// ask answers with whatever the service does.
-func (w *world) ask(method, path, body string) answered {
-	w.t.Helper()
-	request, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.address+path, strings.NewReader(body))
-	require.NoError(w.t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(w.t, err)
-	defer response.Body.Close()
-	var got answered
-	require.NoError(w.t, json.NewDecoder(response.Body).Decode(&got))
-	got.Status = response.StatusCode
-	return got
-}
-
-func (w *world) buy(buyer string) answered {
-	w.t.Helper()
-	return w.ask(http.MethodPost, "/seckill", fmt.Sprintf(`{"buyer":%q,"goods":"phone"}`, buyer))
-}
-
-func (w *world) state(buyer string) answered {
-	w.t.Helper()
-	return w.ask(http.MethodGet, "/seckill/phone/"+buyer, "")
-}
-
-func (w *world) await(buyer, state string) answered {
-	w.t.Helper()
-	var got answered
-	require.Eventually(w.t, func() bool { got = w.state(buyer); return got.State == state }, time.Minute, 20*time.Millisecond, "%s is %s", buyer, state)
-	return got
+	w.DB, w.other = db, other
 }
 
 // awaitStock waits until both places have so much.
 func (w *world) awaitStock(pieces int) {
-	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		n, err := w.other.counter.read(w.t.Context(), "phone")
-		require.NoError(w.t, err)
-		return n.Stock == pieces && n.Open == 0 && w.count(`SELECT stock FROM seckill_goods`) == pieces &&
-			len(n.Buyers) == w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)
+	w.T.Helper()
+	require.Eventually(w.T, func() bool {
+		n, err := w.other.counter.Read(w.T.Context(), "phone")
+		require.NoError(w.T, err)
+		open, err := w.other.counter.open(w.T.Context(), "phone")
+		require.NoError(w.T, err)
+		return n.Stock == pieces && open == 0 && w.Count(`SELECT stock FROM seckill_goods`) == pieces &&
+			len(n.Buyers) == w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)
 	}, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
-}
-
-func (w *world) requireRefused(got answered, status int, code string) {
-	w.t.Helper()
-	require.Equal(w.t, answered{Status: status, Code: code}, got)
 }
 
 func TestBuyerGetsOnePieceAndNobodyMoreThanThereIs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
-	require.Equal(t, http.StatusAccepted, w.buy("ann").Status)
-	w.requireRefused(w.buy("ann"), http.StatusConflict, "bought_already")
-	require.Equal(t, http.StatusAccepted, w.buy("ben").Status)
-	w.requireRefused(w.buy("cid"), http.StatusConflict, "sold_out")
-	w.requireRefused(w.buy("ben"), http.StatusConflict, "bought_already")
-	w.await("ann", stateOpen)
-	w.await("ben", stateOpen)
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
+	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
+	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
+	w.Refused(w.Buy("cid"), http.StatusConflict, "sold_out")
+	w.Refused(w.Buy("ben"), http.StatusConflict, "bought_already")
+	w.Await("ann", shop.StateOpen)
+	w.Await("ben", shop.StateOpen)
 	w.awaitStock(0)
-	w.requireRefused(w.state("cid"), http.StatusNotFound, "no_such_order")
+	w.Refused(w.State("cid"), http.StatusNotFound, "no_such_order")
 }
 
 func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
-	require.Equal(t, http.StatusAccepted, w.buy("ann").Status)
-	for body, want := range map[string]answered{
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
+	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
+	for body, want := range map[string]crowd.Answered{
 		``:                                {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"ben"`:                  {Status: http.StatusBadRequest, Code: "bad_request"},
 		`[1]`:                             {Status: http.StatusBadRequest, Code: "bad_request"},
@@ -175,88 +106,88 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":"ben"}`:                 {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"","goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"b n","goods":"phone"}`: {Status: http.StatusBadRequest, Code: "bad_request"},
-		`{"buyer":"ben","goods":"phone","pieces":2}`:                       {Status: http.StatusBadRequest, Code: "bad_request"},
-		`{"buyer":"ben","goods":"` + strings.Repeat("x", mostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
-		`{"buyer":"ben","goods":"moon"}`:                                   {Status: http.StatusNotFound, Code: "no_such_goods"},
+		`{"buyer":"ben","goods":"phone","pieces":2}`:                            {Status: http.StatusBadRequest, Code: "bad_request"},
+		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
+		`{"buyer":"ben","goods":"moon"}`:                                        {Status: http.StatusNotFound, Code: "no_such_goods"},
 	} {
-		require.Equal(t, want, w.ask(http.MethodPost, "/seckill", body), "%.60s", body)
+		require.Equal(t, want, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
 	}
-	w.requireRefused(w.ask(http.MethodPost, "/orders/99/pay", ""), http.StatusNotFound, "no_such_order")
-	w.requireRefused(w.ask(http.MethodPost, "/orders/x/pay", ""), http.StatusNotFound, "no_such_order")
-	w.requireRefused(w.ask(http.MethodPost, "/goods/moon/rebuild", ""), http.StatusNotFound, "no_such_goods")
-	w.requireRefused(w.ask(http.MethodPost, "/crowd", `{"buyers":5001}`), http.StatusBadRequest, "bad_request")
+	w.Refused(w.Ask(http.MethodPost, "/orders/99/pay", ""), http.StatusNotFound, "no_such_order")
+	w.Refused(w.Ask(http.MethodPost, "/orders/x/pay", ""), http.StatusNotFound, "no_such_order")
+	w.Refused(w.Ask(http.MethodPost, "/goods/moon/rebuild", ""), http.StatusNotFound, "no_such_goods")
+	w.Refused(w.Ask(http.MethodPost, "/crowd", `{"buyers":5001}`), http.StatusBadRequest, "bad_request")
 	w.awaitStock(1)
-	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_tickets`))
-	require.Equal(t, http.StatusAccepted, w.buy("ben").Status)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_tickets`))
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
 }
 
 func TestOneCrowdAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 3 })
-	require.Eventually(t, func() bool { return w.ask(http.MethodPost, "/crowd", `{"buyers":100}`).Status == http.StatusAccepted }, time.Minute, time.Millisecond)
-	w.requireRefused(w.ask(http.MethodPost, "/crowd", `{"buyers":100}`), http.StatusConflict, "crowded")
+	w := newWorld(t, func(s *settings) { s.Stock = 3 })
+	require.Eventually(t, func() bool { return w.Ask(http.MethodPost, "/crowd", `{"buyers":100}`).Status == http.StatusAccepted }, time.Minute, time.Millisecond)
+	w.Refused(w.Ask(http.MethodPost, "/crowd", `{"buyers":100}`), http.StatusConflict, "crowded")
 	w.awaitStock(0)
-	require.Equal(t, 3, w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE buyer LIKE 'guest-%'`))
+	require.Equal(t, 3, w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE buyer LIKE 'guest-%'`))
 }
 
 func TestUnpaidOrderGivesItsPieceBackInBothPlacesAndTheBuyerMayBuyAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.window = 1, 500*time.Millisecond })
-	first := w.buy("ann")
-	order := w.await("ann", stateClosed)
+	w := newWorld(t, func(s *settings) { s.Stock, s.Window = 1, 500*time.Millisecond })
+	first := w.Buy("ann")
+	order := w.Await("ann", shop.StateClosed)
 	require.Equal(t, first.Ticket, order.Ticket)
-	w.requireRefused(w.ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), ""), http.StatusConflict, "order_closed")
+	w.Refused(w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), ""), http.StatusConflict, "order_closed")
 	w.awaitStock(1)
-	again := w.buy("ann")
+	again := w.Buy("ann")
 	require.Equal(t, http.StatusAccepted, again.Status)
 	require.NotEqual(t, first.Ticket, again.Ticket)
 }
 
 func TestPaidOrderIsNotClosed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.window = 2, 2*time.Second })
-	w.buy("ann")
-	order := w.await("ann", stateOpen)
+	w := newWorld(t, func(s *settings) { s.Stock, s.Window = 2, 2*time.Second })
+	w.Buy("ann")
+	order := w.Await("ann", shop.StateOpen)
 	for range 2 { // the first answer may have been lost
-		require.Equal(t, http.StatusOK, w.ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
+		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
-	w.buy("ben")
-	w.await("ben", stateClosed) // which came due later
-	require.Equal(t, statePaid, w.state("ann").State)
-	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'close_order' AND state = ?`, compensator.Cancelled))
+	w.Buy("ben")
+	w.Await("ben", shop.StateClosed) // which came due later
+	require.Equal(t, shop.StatePaid, w.State("ann").State)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'close_order' AND state = ?`, compensator.Cancelled))
 	w.awaitStock(1)
 }
 
 func TestTicketThatBecomesNoOrderIsUndoneInBothPlaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.hopeless, s.most, s.resend = 1, 1, 2, 100*time.Millisecond })
-	w.buy("ann")
-	w.await("ann", "given back")
+	w := newWorld(t, func(s *settings) { s.Stock, s.Hopeless, s.Most, s.Resend = 1, 1, 2, 100*time.Millisecond })
+	w.Buy("ann")
+	w.Await("ann", "given back")
 	w.awaitStock(1)
-	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'create_order' AND state = ? AND process_count = 3`, compensator.Compensated))
-	require.Zero(t, w.count(`SELECT COUNT(*) FROM seckill_orders`))
-	require.Equal(t, http.StatusAccepted, w.buy("ann").Status)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'create_order' AND state = ? AND process_count = 3`, compensator.Compensated))
+	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckill_orders`))
+	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
 }
 
 func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
-	got := w.buy("ann")
-	w.await("ann", stateOpen)
-	sold := ticket{ID: got.Ticket, Goods: "phone", Buyer: "ann"}
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
+	got := w.Buy("ann")
+	w.Await("ann", shop.StateOpen)
+	sold := shop.Ticket{ID: got.Ticket, Goods: "phone", Buyer: "ann"}
 	require.ErrorIs(t, w.other.create(t.Context(), sold), compensator.ErrAlreadySucceeded)
-	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_orders`))
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_orders`))
 }
 
 func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock, s.abandon = 1, time.Hour }) // nobody else will
-	require.Equal(t, http.StatusOK, w.ask(http.MethodPost, "/goods/phone/rebuild", "").Status)
-	w.exec(`RENAME TABLE seckill_tickets TO seckill_tickets_away`)
-	w.requireRefused(w.buy("ben"), http.StatusServiceUnavailable, "try_again")
-	w.exec(`RENAME TABLE seckill_tickets_away TO seckill_tickets`)
+	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // nobody else will
+	require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, "/goods/phone/rebuild", "").Status)
+	w.Exec(`RENAME TABLE seckill_tickets TO seckill_tickets_away`)
+	w.Refused(w.Buy("ben"), http.StatusServiceUnavailable, "try_again")
+	w.Exec(`RENAME TABLE seckill_tickets_away TO seckill_tickets`)
 	w.awaitStock(1)
-	require.Equal(t, http.StatusAccepted, w.buy("ben").Status)
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
 }
 
 // A COMMIT whose answer is lost has happened or has not: either way the buyer is told the truth at once.
@@ -268,7 +199,7 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	}{"request lost": {faultproxy.DropRequest, 0}, "answer lost": {faultproxy.DropReply, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(s *settings) { s.stock, s.abandon = 2, time.Hour })
+			w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 2, time.Hour })
 			config, err := mysql.ParseDSN(w.service.DSN)
 			require.NoError(t, err)
 			proxy, err := faultproxy.NewMySQL(config.Addr)
@@ -278,77 +209,77 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 			cut := w.service.Servers
 			cut.DSN = config.FormatDSN()
 			w.openOther(cut)
-			w.buy("zoe") // the counter is filled
+			w.Buy("zoe") // the counter is filled
 			trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Fault: c.fault, Nth: 1})
-			_, err = w.other.sellOne(t.Context(), purchase{Buyer: "ann", Goods: "phone"})
+			_, err = w.other.Sell(t.Context(), shop.Purchase{Buyer: "ann", Goods: "phone"})
 			if c.sold == 1 {
 				require.NoError(t, err)
 			} else {
-				require.ErrorIs(t, err, errBusy)
+				require.ErrorIs(t, err, shop.ErrBusy)
 			}
 			require.Equal(t, 1, trap.Fired())
-			require.Equal(t, c.sold, w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE buyer = 'ann'`))
+			require.Equal(t, c.sold, w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE buyer = 'ann'`))
 			w.awaitStock(1 - c.sold)
 		})
 	}
 }
 
 // take leaves a ticket as a process does that dies right after the script.
-func (w *world) take(buyer string) ticket {
-	w.t.Helper()
-	require.NoError(w.t, w.other.rebuild(w.t.Context(), "phone", ""))
-	t := newTicket(purchase{Buyer: buyer, Goods: "phone"})
-	require.NoError(w.t, w.other.counter.take(w.t.Context(), &t))
+func (w *world) take(buyer string) shop.Ticket {
+	w.T.Helper()
+	require.NoError(w.T, w.other.Rebuild(w.T.Context(), "phone", ""))
+	t := shop.NewTicket(shop.Purchase{Buyer: buyer, Goods: "phone"})
+	require.NoError(w.T, w.other.counter.take(w.T.Context(), &t))
 	return t
 }
 
 func TestTicketOfAProcessThatDiedBeforeItsTransactionIsGivenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	lost := w.take("ann")
 	w.awaitStock(1)
 	require.Error(t, w.other.sell(t.Context(), lost), "a process that was only slow comes too late")
 	w.awaitStock(1)
-	require.Zero(t, w.count(`SELECT COUNT(*) FROM seckill_tickets`))
-	require.Equal(t, http.StatusAccepted, w.buy("ann").Status)
+	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckill_tickets`))
+	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
 }
 
 func TestTicketOfAProcessThatDiedAfterItsTransactionIsConfirmed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	sold := w.take("ann")
 	require.NoError(t, w.other.sell(t.Context(), sold))
 	w.awaitStock(0)
-	require.Equal(t, sold.ID, w.await("ann", stateOpen).Ticket)
-	w.requireRefused(w.buy("ann"), http.StatusConflict, "bought_already")
+	require.Equal(t, sold.ID, w.Await("ann", shop.StateOpen).Ticket)
+	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
 }
 
 // What Redis has lost is filled again by whoever asks next, or by nobody in particular.
 func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 3 })
-	w.buy("ann")
+	w := newWorld(t, func(s *settings) { s.Stock = 3 })
+	w.Buy("ann")
 	require.NoError(t, w.service.Forget(t.Context()))
-	w.requireRefused(w.buy("ann"), http.StatusConflict, "bought_already")
-	require.Equal(t, http.StatusAccepted, w.buy("ben").Status)
+	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
 	w.awaitStock(1)
 	require.NoError(t, w.service.Forget(t.Context()))
 	w.awaitStock(1)
-	got := w.ask(http.MethodPost, "/goods/phone/rebuild", "")
+	got := w.Ask(http.MethodPost, "/goods/phone/rebuild", "")
 	require.Equal(t, http.StatusOK, got.Status)
 }
 
 // Redis goes back in time: it has more pieces than there are, and has forgotten a buyer. Nothing is sold that is not there.
 func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1 })
-	w.buy("ann")
-	keys := w.other.counter.keys("phone")
+	w := newWorld(t, func(s *settings) { s.Stock = 1 })
+	w.Buy("ann")
+	keys := w.other.counter.Keys("phone")
 	for _, buyer := range []string{"ann", "ben"} {
-		require.NoError(t, w.other.counter.redis.HSet(t.Context(), keys[0], "stock", 5).Err())
-		require.NoError(t, w.other.counter.redis.HDel(t.Context(), keys[1], "ann").Err())
+		require.NoError(t, w.other.counter.Redis.HSet(t.Context(), keys[0], "stock", 5).Err())
+		require.NoError(t, w.other.counter.Redis.HDel(t.Context(), keys[1], "ann").Err())
 		code := map[string]string{"ann": "bought_already", "ben": "sold_out"}[buyer]
-		w.requireRefused(w.buy(buyer), http.StatusConflict, code)
+		w.Refused(w.Buy(buyer), http.StatusConflict, code)
 		w.awaitStock(0)
 	}
 }
@@ -356,30 +287,30 @@ func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
 // A purchase that was under way when Redis was lost was counted by nobody who filled it: it must not be sold.
 func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	before := w.take("ann")
 	require.NoError(t, w.service.Forget(t.Context()))
 	w.awaitStock(2)
-	require.ErrorIs(t, w.other.sell(t.Context(), before), errStale)
+	require.ErrorIs(t, w.other.sell(t.Context(), before), shop.ErrStale)
 	w.awaitStock(2)
-	require.NoError(t, w.other.counter.giveBack(t.Context(), before))
+	require.NoError(t, w.other.counter.GiveBack(t.Context(), before))
 	w.awaitStock(2)
 }
 
 // Redis is emptied again and again while everybody buys: in the end both places have what is left, to the piece.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 500 })
+	w := newWorld(t, func(s *settings) { s.Stock = 500 })
 	var buyers sync.WaitGroup
 	var sold atomic.Int64
 	for i := range 40 {
 		buyers.Go(func() {
 			for n := range 10 {
-				_, err := w.other.sellOne(w.t.Context(), purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
+				_, err := w.other.Sell(w.T.Context(), shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
 				if err == nil {
 					sold.Add(1)
 				} else {
-					assert.ErrorIs(w.t, err, errBusy)
+					assert.ErrorIs(w.T, err, shop.ErrBusy)
 				}
 			}
 		})
@@ -396,7 +327,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	living := w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)
+	living := w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)
 	require.EqualValues(t, sold.Load(), living)
 	w.awaitStock(500 - living)
 }
@@ -404,18 +335,19 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 // On servers that are somebody's own.
 func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 2 })
-	w.buy("ann")
-	w.await("ann", stateOpen)
-	rdb := w.other.counter.redis
+	w := newWorld(t, func(s *settings) { s.Stock = 2 })
+	w.Buy("ann")
+	w.Await("ann", shop.StateOpen)
+	rdb := w.other.counter.Redis
 	theirs := "x" + w.service.Name + ":key"
-	w.exec(`CREATE TABLE theirs (n INT)`)
+	w.Exec(`CREATE TABLE theirs (n INT)`)
 	require.NoError(t, rdb.Set(t.Context(), theirs, 1, time.Minute).Err())
 	require.NoError(t, w.service.OnBroker(servers.Declare("x"+w.service.Queue(orderQueue))))
-	require.NoError(t, w.stop())
-	s := scene{Servers: w.service.Servers, db: w.db}
-	require.NoError(t, s.clear(t.Context()))
-	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`))
+	require.NoError(t, w.Stop())
+	s := scene{Day: day.Day{Servers: w.service.Servers, Tables: tables, DB: w.DB}}
+	s.prepare()
+	require.NoError(t, s.Empty(t.Context()))
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`))
 	left, err := rdb.Keys(t.Context(), "*"+w.service.Name+"*").Result()
 	require.NoError(t, err)
 	require.Equal(t, []string{theirs}, left)
@@ -429,8 +361,8 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 // A service that is told to stop answers what it was asked, and leaves nothing half done.
 func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.stock = 1000 })
-	watched, err := http.Get("http://" + w.address + "/live") // somebody looks at the page, and does not go away
+	w := newWorld(t, func(s *settings) { s.Stock = 1000 })
+	watched, err := http.Get("http://" + w.Address + "/live") // somebody looks at the page, and does not go away
 	require.NoError(t, err)
 	defer watched.Body.Close()
 	var buyers sync.WaitGroup
@@ -442,15 +374,15 @@ func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for n := 0; ; n++ {
-				body, _ := json.Marshal(purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
-				response, err := client.Post("http://"+w.address+"/seckill", "application/json", bytes.NewReader(body))
+				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
+				response, err := client.Post("http://"+w.Address+"/seckill", "application/json", bytes.NewReader(body))
 				if err != nil {
 					return // it does not listen any more
 				}
-				var got answered
+				var got crowd.Answered
 				err = json.NewDecoder(response.Body).Decode(&got)
 				_ = response.Body.Close()
-				assert.NoError(w.t, err, "an answer is whole")
+				assert.NoError(w.T, err, "an answer is whole")
 				if response.StatusCode == http.StatusAccepted {
 					accepted.Store(got.Ticket, true)
 					begin()
@@ -459,16 +391,16 @@ func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 		})
 	}
 	<-begun
-	require.NoError(t, w.stop())
+	require.NoError(t, w.Stop())
 	buyers.Wait()
 	n := 0
 	accepted.Range(func(id, _ any) bool {
 		n++
-		require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM seckill_tickets WHERE ticket = ?`, id))
+		require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE ticket = ?`, id))
 		return true
 	})
 	require.NotZero(t, n)
-	require.Equal(t, n, w.count(`SELECT COUNT(*) FROM seckill_tickets`), "and nothing that nobody was told of")
-	require.Zero(t, w.count(`SELECT COUNT(*) FROM seckill_log WHERE lease_until > 0`), "no entry is held")
+	require.Equal(t, n, w.Count(`SELECT COUNT(*) FROM seckill_tickets`), "and nothing that nobody was told of")
+	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE lease_until > 0`), "no entry is held")
 	w.awaitStock(1000 - n)
 }

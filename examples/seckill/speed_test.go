@@ -19,6 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/crowd"
+	"github.com/compensator-go/compensator/examples/internal/faults"
+	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
 // plain is the same service without the log: ticket, stock and order in one transaction, and nothing else happens.
@@ -26,23 +29,23 @@ type plain struct {
 	*sale
 }
 
-func (p plain) sellOne(ctx context.Context, want purchase) (t ticket, err error) {
-	t = newTicket(want)
+func (p plain) Sell(ctx context.Context, want shop.Purchase) (t shop.Ticket, err error) {
+	t = shop.NewTicket(want)
 	if err := p.counter.take(ctx, &t); err != nil {
 		return t, err
 	}
-	tx, err := p.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := p.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return t, err
 	}
 	defer tx.Rollback()
-	if err := insertTicket(ctx, tx, t); err != nil {
+	if err := p.InsertTicket(ctx, tx, t); err != nil {
 		return t, err
 	}
-	if _, err := insertOrder(ctx, tx, t, p.window); err != nil {
+	if err := p.InsertOrder(ctx, tx, t, p.Window); err != nil {
 		return t, err
 	}
-	if err := takeStock(ctx, tx, t); err != nil {
+	if err := p.TakeStock(ctx, tx, t); err != nil {
 		return t, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -78,7 +81,7 @@ func knock(b *testing.B, address, goods string, buyers, status int) pace {
 	for i := range speedBuyers {
 		all.Go(func() {
 			for n := next.Add(1); n <= int64(buyers); n = next.Add(1) {
-				body, _ := json.Marshal(purchase{Buyer: fmt.Sprintf("b%d", n), Goods: goods})
+				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d", n), Goods: goods})
 				asked := time.Now()
 				response, err := client.Post(address+"/seckill", "application/json", bytes.NewReader(body))
 				if err != nil {
@@ -97,15 +100,15 @@ func knock(b *testing.B, address, goods string, buyers, status int) pace {
 	all.Wait()
 	span := time.Since(began)
 	require.Zero(b, others.Load(), "answers that were not %d", status)
-	return pace{perSecond: float64(buyers) / span.Seconds(), p99: percentile(slices.Concat(took...), 0.99)}
+	return pace{perSecond: float64(buyers) / span.Seconds(), p99: crowd.Percentile(slices.Concat(took...), 0.99)}
 }
 
 // awaitDone returns when the log has nothing to do but to wait for payments.
 func awaitDone(b *testing.B, s *sale) {
 	b.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); pause(b.Context(), 50*time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); faults.Pause(b.Context(), 50*time.Millisecond) {
 		var left int
-		require.NoError(b, s.db.QueryRow(`SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`,
+		require.NoError(b, s.DB.QueryRow(`SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`,
 			createType, compensator.Pending, compensator.Retrying).Scan(&left))
 		if left == 0 {
 			return
@@ -118,26 +121,26 @@ func awaitDone(b *testing.B, s *sale) {
 // and how fast Redis alone refuses.
 func BenchmarkSale(b *testing.B) {
 	cfg := quick
-	cfg.window, cfg.fail, cfg.hopeless, cfg.resend, cfg.gather, cfg.workers = time.Hour, 0, 0, 5*time.Second, 100*time.Millisecond, 4
-	s := service{Servers: throwAway(b), settings: cfg}
-	db, err := s.OpenDB(poolSize)
+	cfg.Window, cfg.Fail, cfg.Hopeless, cfg.Resend, cfg.gather, cfg.workers = time.Hour, 0, 0, 5*time.Second, 100*time.Millisecond, 4
+	s := service{Service: shop.Service{Servers: throwAway(b)}, settings: cfg}
+	db, err := s.OpenDB(shop.PoolSize)
 	require.NoError(b, err)
 	defer db.Close()
 	require.NoError(b, s.prepare(b.Context(), db))
-	c := &counter{redis: s.OpenRedis(), name: s.Name}
-	defer c.redis.Close()
+	c := &shop.Counter{Redis: s.OpenRedis(), Name: s.Name}
+	defer c.Redis.Close()
 	ours, err := newSale(b.Context(), cfg, s.Servers, db, c)
 	require.NoError(b, err)
-	defer ours.end()
+	defer ours.End()
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
-	go func() { ran <- ours.run(ctx) }()
+	go func() { ran <- ours.Run(ctx) }()
 	defer func() { stop(); require.NoError(b, <-ran) }()
 
-	serve := func(way algorithm) string {
-		a := newAPI(db, c)
-		a.routes(way)
-		server := httptest.NewServer(a.mux)
+	serve := func(way shop.Way) string {
+		a := shop.NewAPI(c)
+		a.Routes(way)
+		server := httptest.NewServer(a.Mux)
 		b.Cleanup(server.Close)
 		return server.URL
 	}
@@ -152,8 +155,8 @@ func BenchmarkSale(b *testing.B) {
 		})
 	}
 	b.Run("sold out", func(b *testing.B) {
-		require.NoError(b, putOnSale(ctx, db, "nothing", 0))
-		require.NoError(b, ours.rebuild(ctx, "nothing", ""))
+		require.NoError(b, tables.PutOnSale(ctx, db, "nothing", 0))
+		require.NoError(b, ours.Rebuild(ctx, "nothing", ""))
 		for range b.N {
 			refusing := knock(b, addresses[0], "nothing", speedRefused, http.StatusConflict)
 			b.ReportMetric(refusing.perSecond, "refusals/s")
@@ -169,8 +172,8 @@ func comparePaces(b *testing.B, ours *sale, addresses []string) (ratios []float6
 		for i := range 2 {
 			way := (i + pair) % 2
 			goods := rand.Text()
-			require.NoError(b, putOnSale(b.Context(), ours.db, goods, speedPieces))
-			require.NoError(b, ours.rebuild(b.Context(), goods, ""))
+			require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, goods, speedPieces))
+			require.NoError(b, ours.Rebuild(b.Context(), goods, ""))
 			both[way] = knock(b, addresses[way], goods, speedPieces, http.StatusAccepted)
 			awaitDone(b, ours)
 		}

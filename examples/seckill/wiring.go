@@ -6,40 +6,31 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/examples/internal/faults"
 	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
-// sale sells one piece of each goods to a buyer. What happens to a ticket stands in sale.go, and how the counter is kept
-// right in rebuild.go.
+// sale sells one piece of each goods to a buyer. What happens to a ticket stands in sale.go, and what is done about one
+// whose end Redis has not heard in doubt.go.
 type sale struct {
-	settings
-	db      *sql.DB
-	counter *counter
-	log     *compensator.Compensator
-	logger  *slog.Logger
+	*shop.Shop
+	sending
+	counter counter
 
-	creating  *compensator.Type[ticket]
-	closing   *compensator.Type[order]
-	returning *compensator.Type[ticket]
-
-	messages   *rabbitmq.Publisher
-	relay      compensator.BatchFunc
-	consumer   *rabbitmq.Consumer
-	luck       luck
-	rebuilding sync.Mutex // one filling of the counter at a time is enough for a process
+	creating *compensator.Type[shop.Ticket]
+	messages *rabbitmq.Publisher
+	relay    compensator.BatchFunc
+	consumer *rabbitmq.Consumer
 }
 
 const (
 	createType = "create_order"
-	closeType  = "close_order"
-	returnType = "return_stock"
 
 	// redeliveredType is of messages that the broker delivers again, because their first consumer died.
 	redeliveredType = "redelivered_order"
@@ -50,73 +41,73 @@ const (
 
 var errUnconfirmed = errors.New("sent, and not confirmed by a consumer yet")
 
+var look = shop.Look{
+	English: shop.Intro{Title: "Flash sale", Text: "One piece a buyer. Redis answers first, the database decides, and what cannot become an order goes back."},
+	Chinese: shop.Intro{Title: "秒杀", Text: "每人限购一件。Redis 先应答，数据库作最终判定，无法生成订单的库存会退回。"},
+	Types:   []string{createType, shop.CloseType, shop.ReturnType, redeliveredType},
+}
+
+// createKey is the idempotent id of a ticket's create_order entry. Whoever records it first decides whether the ticket was
+// ever sold.
+func createKey(t shop.Ticket) compensator.IdempotentID {
+	return compensator.IdempotentID("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
+}
+
 // newSale puts the parts together.
-func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, c *counter) (s *sale, err error) {
-	s = &sale{settings: cfg, db: db, counter: c, logger: slog.Default(), luck: luck{seed: cfg.seed, fail: cfg.fail, hopeless: cfg.hopeless}}
-	// What a process that dies has recorded and not announced is found by the reconciler: at most grace and one interval
-	// late, so both are shorter here than the defaults.
-	s.log, err = compensator.New(ctx, compensator.Config{
-		DB: db, Redis: c.redis, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second})
-	if err != nil {
+func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, c *shop.Counter) (s *sale, err error) {
+	s = &sale{sending: cfg.sending, counter: counter{c}}
+	if s.Shop, err = shop.Open(ctx, cfg.Settings, tables, db, c); err != nil {
 		return nil, err
 	}
+	s.Look = look
 	if s.messages, err = rabbitmq.Open(rabbitmq.Config{URL: on.AMQP}); err != nil {
-		return nil, errors.Join(err, s.log.Close())
+		return nil, errors.Join(err, s.Log.Close())
 	}
 	s.relay = s.messages.BatchHandler(rabbitmq.To("", on.Queue(orderQueue)))
 	if err = s.register(on); err != nil {
-		s.end()
+		s.End()
 		return nil, err
 	}
 	return s, nil
 }
 
 func (s *sale) register(on servers.Servers) (err error) {
-	soon := compensator.Exponential(50*time.Millisecond, 5*time.Second)
-	s.creating, err = compensator.HandleBatch(s.log, createType, s.send, compensator.TypeConfig{
-		MaxProcessCount: s.most + 1, // the last one sends nothing
-		Retry:           compensator.Fixed(s.resend),
+	s.creating, err = compensator.HandleBatch(s.Log, createType, s.send, compensator.TypeConfig{
+		MaxProcessCount: s.Most + 1, // the last one sends nothing
+		Retry:           compensator.Fixed(s.Resend),
 		CompensateTx:    compensator.TypedTx(s.undo), CompensateCrashed: true,
 	})
 	if err != nil {
 		return err
 	}
-	if s.closing, err = compensator.HandleTx(s.log, closeType, s.close, compensator.TypeConfig{Retry: soon, Concurrency: 10}); err != nil {
-		return err
-	}
-	if s.returning, err = compensator.Handle(s.log, returnType, s.giveBack, compensator.TypeConfig{Retry: soon}); err != nil {
-		return err
-	}
 	queue := on.Queue(orderQueue)
-	s.consumer, err = rabbitmq.Consume(s.log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
+	s.consumer, err = rabbitmq.Consume(s.Log, redeliveredType, s.consume, rabbitmq.ConsumerConfig{
 		URL: on.AMQP, Queue: queue, Prefetch: s.workers, Declare: servers.Declare(queue),
 		Type: compensator.TypeConfig{Concurrency: s.workers, Retry: compensator.Fixed(time.Second)},
 	})
 	return err
 }
 
+// refused: Redis alone has answered, and has taken nothing.
+func refused(err error) bool {
+	return errors.Is(err, shop.ErrSoldOut) || errors.Is(err, shop.ErrAgain) || errors.Is(err, shop.ErrStale)
+}
+
 // together has a ticket wait for others, to be sent with them, and refuses one that somebody has given up: see decide.
-func (s *sale) together(t ticket) compensator.Options {
-	o := t.options(t.createKey())
+func (s *sale) together(t shop.Ticket) compensator.Options {
+	o := t.Options(createKey(t))
 	o.Delay, o.FailOnDuplicate = s.gather, true
 	return o
 }
 
-// inTime has an order closed when its time is up.
-func (s *sale) inTime(t ticket) compensator.Options {
-	o := t.options(t.closeKey())
-	o.Delay = s.window
-	return o
-}
-
 // certain finds out what a COMMIT came to whose answer is lost. What it cannot find out stays ErrCommitUnknown.
-func (s *sale) certain(ctx context.Context, t ticket, err error) error {
+func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	if !errors.Is(err, compensator.ErrCommitUnknown) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
 	defer cancel()
-	switch _, asked := s.log.Resolve(ctx, t.createKey()); {
+	switch _, asked := s.Log.Resolve(ctx, createKey(t)); {
 	case asked == nil:
 		return nil
 	case errors.Is(asked, compensator.ErrNotFound):
@@ -126,10 +117,10 @@ func (s *sale) certain(ctx context.Context, t ticket, err error) error {
 }
 
 // withSendingsLeft marks those that have been sent as often as allowed: nil.
-func (s *sale) withSendingsLeft(items []compensator.Item[ticket]) []*compensator.Entry {
+func (s *sale) withSendingsLeft(items []compensator.Item[shop.Ticket]) []*compensator.Entry {
 	entries := make([]*compensator.Entry, len(items))
 	for i, item := range items {
-		if item.Entry.Attempt() <= s.most {
+		if item.Entry.Attempt() <= s.Most {
 			entries[i] = item.Entry
 		}
 	}
@@ -143,7 +134,7 @@ func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []erro
 	var places []int
 	for i, e := range entries {
 		if e == nil {
-			outcomes[i] = fmt.Errorf("sent %d times, and no consumer has made an order of it", s.most)
+			outcomes[i] = fmt.Errorf("sent %d times, and no consumer has made an order of it", s.Most)
 			continue
 		}
 		left, places = append(left, e), append(places, i)
@@ -157,36 +148,35 @@ func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []erro
 // consume reads a message and makes the order. Its own failure is no reason to deliver it again: the entry is not
 // completed, so it will be sent again.
 func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
-	var t ticket
+	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
 		return compensator.Permanent(err) // parked: a person sees it
 	}
-	err := s.luck.of(t)
+	err := s.Luck().Of(t, rand.Uint64())
 	if err == nil {
 		err = s.create(ctx, t)
 	}
 	var over *compensator.StateError
 	if err != nil && !errors.As(err, &over) {
-		s.logger.Debug("no order made", "ticket", t.ID, "err", err)
+		s.Logger.Debug("no order made", "ticket", t.ID, "err", err)
 	}
 	return nil
 }
 
-// run consumes, relays, closes and watches until ctx ends, and finishes what it has begun: the consumer first, for what
+// Run consumes, relays, closes and watches until ctx ends, and finishes what it has begun: the consumer first, for what
 // it records is then known to the log.
-func (s *sale) run(ctx context.Context) error {
+func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()
 	logged := make(chan error, 1)
-	go func() { logged <- s.log.Run(logging) }()
+	go func() { logged <- s.Log.Run(logging) }()
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(ctx) })
+	watching.Go(func() { s.Watch(ctx, s.lookAfter) })
 	err := s.consumer.Run(ctx)
 	watching.Wait()
 	stopLog()
 	return errors.Join(err, <-logged)
 }
 
-func (s *sale) end() { _ = errors.Join(s.messages.Close(), s.log.Close()) }
-
-func pause(ctx context.Context, d time.Duration) bool { return faults.Pause(ctx, d) }
+// End closes what newSale has opened.
+func (s *sale) End() { _ = errors.Join(s.messages.Close(), s.Log.Close()) }

@@ -15,7 +15,6 @@ import (
 
 const (
 	longestRequest = 10 * time.Second
-	patience       = 30 * time.Second // how long an entry may be overdue before the service calls itself unwell
 )
 
 // uploadRequest is POST /batches?batch=&operator=, with the users as CSV. Whoever got no answer uploads the same again.
@@ -63,12 +62,12 @@ func (s *syncer) repairRequest(ctx context.Context, r *http.Request) (any, error
 	return who, s.repair(ctx, who)
 }
 
-// health is for a load balancer: the database answers, and users are synced in time.
+// health is for a load balancer: a backlog takes no instance out.
 func (s *syncer) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
 	defer cancel()
 	health, status := s.log.Health(ctx), http.StatusOK
-	if !health.OK(patience) {
+	if health.Ready() != nil {
 		status = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(status)

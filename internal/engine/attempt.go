@@ -16,7 +16,7 @@ type attempt struct {
 	suspect atomic.Bool // it holds a place in quarantine
 
 	t       *Type
-	ctx     context.Context // the handler's; kept to ask why it ended
+	ctx     context.Context // the handler's; kept to ask why it ended. nil when none is called: the entry is taken out
 	cancel  context.CancelCauseFunc
 	started time.Time
 
@@ -61,7 +61,7 @@ func (a *attempt) loseLocked() {
 
 func (a *attempt) event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
-		ID: a.row.ID, BusinessType: a.row.BusinessType, Attempt: a.row.Attempt(), Compensation: a.compensating(),
-		Late: -a.row.DueIn, Duration: time.Since(a.started), Err: err,
+		Context: a.ctx, ID: a.row.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.row.BusinessType, BusinessID: a.row.BusinessID,
+		Attempt: a.row.Attempt(), Compensation: a.compensating(), Late: -a.row.DueIn, Duration: time.Since(a.started), Err: err,
 	}
 }

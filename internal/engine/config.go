@@ -36,6 +36,9 @@ type Config struct {
 
 	// ErrorNumber tells causes apart whose texts differ each time: the server's number of an error, or 0.
 	ErrorNumber func(err error) uint16
+
+	// ServerFault reports whether an error is of the condition a database server is in, and not of the statement.
+	ServerFault func(err error) bool
 }
 
 // Transaction is one that a handler's effect and its outcome share.

@@ -11,7 +11,10 @@ import (
 // Health asks the database and the queue. It works without Run, too.
 func (e *Engine) Health(ctx context.Context) observe.Health {
 	ctx = e.reporting(ctx)
-	h := observe.Health{Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), Queue: e.announcer.health.problem()}
+	h := observe.Health{
+		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
+		Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), Queue: e.announcer.health.problem(),
+	}
 	if loss := e.witness.stopped(); loss != nil {
 		h.History = &loss.LossError
 	}
@@ -43,6 +46,9 @@ func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head process
 	overdue := -oldest[0].In
 	if len(rows) > 0 {
 		overdue = -rows[0].DueIn
+	}
+	if overdue > h.Overdue[head.BusinessType] {
+		setIn(&h.Overdue, head.BusinessType, overdue)
 	}
 	if overdue > h.OldestOverdue {
 		h.OldestOverdue, h.OldestOverdueType = overdue, head.BusinessType

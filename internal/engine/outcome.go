@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -23,10 +26,51 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
 
-// IsPermanent reports whether that is what err asks for.
-func IsPermanent(err error) bool {
+// VerdictOf is what err asks for; see the root's.
+func VerdictOf(err error) observe.Verdict {
+	if err == nil {
+		return observe.Success
+	}
 	var v *verdict
-	return errors.As(err, &v) && v.kind == permanent
+	if !errors.As(err, &v) {
+		return observe.Failure
+	}
+	switch v.kind {
+	case permanent:
+		return observe.Permanent
+	case snooze:
+		if v.transient {
+			return observe.Unavailable
+		}
+		return observe.Snooze
+	case unavailable, serverFault:
+		return observe.Unavailable
+	}
+	return observe.Failure
+}
+
+// serversOwn is an error of a server's condition, not of the statement that met it: it spends no attempt, as often in a
+// row as the entry has attempts. From then on it counts: what always meets it must reach a person.
+func serversOwn(err error) error {
+	var v *verdict
+	if errors.As(err, &v) {
+		return err // the handler has said what it asks for
+	}
+	return &verdict{kind: serverFault, err: err}
+}
+
+// inARow follows the number of such errors in Entry.LastError, which is the one place in a row that every process reads,
+// and that a person reads, too.
+const inARow = " in a row, the server's condition: "
+
+// faultsInARow is how many such errors an entry has had since anything else came of it.
+func faultsInARow(row *processlog.Row) int {
+	count, _, found := strings.Cut(row.LastError, inARow)
+	n, err := strconv.Atoi(count)
+	if !found || err != nil || n < 0 {
+		return 0
+	}
+	return min(n, processlog.MaxCount)
 }
 
 // unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
@@ -46,6 +90,7 @@ const (
 	retryAfter
 	snooze
 	unavailable
+	serverFault // of the database a transactional handler works in
 )
 
 // verdict is a handler's error with what it asks for.
@@ -97,13 +142,29 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		o.LastError = row.LastError
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		return o
+	case v.kind == serverFault:
+		times := 1 + faultsInARow(row)
+		o.LastError = strconv.Itoa(times) + inARow + o.LastError
+		if times <= t.budget(row) {
+			o.After = t.backoff(v, times)
+			return o
+		}
 	case v.kind == unavailable:
 		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
 		return o
-	case row.State == processlog.Compensating:
+	}
+	if row.State == processlog.Compensating {
 		return t.compensationFailed(o, v)
 	}
 	return t.failed(o, row, v)
+}
+
+// budget is how many failures the entry may have as it stands.
+func (t *Type) budget(row *processlog.Row) int {
+	if row.State == processlog.Compensating {
+		return t.MaxCompensateCount
+	}
+	return t.maxProcessCount(row)
 }
 
 // safeOutcomeOf is outcomeOf where the user's code in it, the error's own methods or the type's Retry, may
@@ -173,7 +234,7 @@ func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.O
 // crashed takes an entry out whose leases keep ending with no outcome. Whether the handler's effect happened
 // is unknown, so compensating it is the type's choice. stuck is the attempt that this process still runs, or nil.
 func (t *Type) crashed(row *processlog.Row, stuck *attempt) processlog.Outcome {
-	why := "the process died, or the handler never returned"
+	why := "the process died, before its handler began or in it, or the handler never returned"
 	if stuck != nil {
 		why = "the handler has not returned since " + stuck.started.UTC().Format(time.RFC3339)
 	}

@@ -60,7 +60,7 @@ func (h *queueHealth) saw(err error) {
 	}
 	h.mu.Unlock()
 	if loud {
-		h.Log.Warn("compensator: the queue does not answer; polling the database", "err", err)
+		h.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
 	}
 	if first {
 		tell(h.base, h.Observer.QueueDown, err)

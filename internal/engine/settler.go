@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -146,7 +145,14 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if !r.Busy {
 		s.holdings.forget(a)
 	}
-	event := observe.SettledEvent{ID: o.ID, BusinessType: a.t.Name, State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt()}
+	ctx := a.ctx
+	if ctx == nil {
+		ctx = s.work
+	}
+	event := observe.SettledEvent{
+		Context: ctx, ID: o.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
+		State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt(),
+	}
 	switch {
 	case r.Busy:
 		s.slow.Add(done)
@@ -154,12 +160,13 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	case !r.Applied:
 		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
-		s.Log.Log(context.Background(), droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
+		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
 		tell(s.base, s.Observer.OutcomeDropped, event)
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
 	if o.To == processlog.Dead {
-		s.Log.Error("compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "attempt", event.Attempt, "ended_by", o.EndedBy)
+		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "idempotent_id", a.row.IdempotentID,
+			"business_id", a.row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
 	tell(s.base, s.Observer.Settled, event)
 	s.tellQueue(a, o)

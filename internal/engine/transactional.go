@@ -33,6 +33,9 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 		return end
 	}
 	if err := handler(a.ctx, tx, &a.row); err != nil {
+		if a.ctx.Err() == nil && d.ServerFault(err) { // a timeout is the handler's own
+			err = serversOwn(err)
+		}
 		return ending{err: err}
 	}
 	if a.ctx.Err() != nil || !inTime() {

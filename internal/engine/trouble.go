@@ -146,5 +146,5 @@ func (t *troubles) roomAgain(businessTypes, lacking []string) {
 
 func uncounted(err error) bool {
 	var v *verdict
-	return errors.As(err, &v) && (v.kind == unavailable || v.transient)
+	return errors.As(err, &v) && (v.kind == unavailable || v.kind == serverFault || v.transient)
 }

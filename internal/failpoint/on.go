@@ -24,6 +24,7 @@ var points = []Point{
 	AttemptStarted, BatchStarted, BatchBroken, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
+	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
 	AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }

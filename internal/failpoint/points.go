@@ -1,4 +1,4 @@
-// Package failpoint marks the steps of an entry's life at which a process can die.
+// Package failpoint marks the steps of an entry's life, and of a message's way into the log, at which a process can die.
 //
 // In an ordinary build Reach is an empty function, and the compiler leaves nothing of it. Built with the tag
 // failpoints, a process ends itself with SIGKILL at the step named in the environment:
@@ -64,6 +64,17 @@ const (
 	PageScanned      Point = "page-scanned"      // entries to announce are read; the queue is not told
 	RebuildBegun     Point = "rebuild-begun"     // types the queue has lost are this process's to announce; nothing is
 	RebuildAnnounced Point = "rebuild-announced" // all of them is; the queue is not told that it is whole
+)
+
+// Taking messages in.
+const (
+	MessagesClaimed      Point = "messages-claimed"      // that were left pending: their delivery is counted, nothing else is known
+	MessagesRead         Point = "messages-read"         // a batch is this consumer's; nothing is recorded
+	MessagesWritten      Point = "messages-written"      // entries and business rows, in a transaction that is still open
+	BatchHalved          Point = "batch-halved"          // of a batch that failed the first half is in the log, the second is not
+	AsideSettled         Point = "aside-settled"         // a message that failed is in the log; the rest of its batch may not be
+	MessagesSettled      Point = "messages-settled"      // the whole batch is in the log; the source is not told
+	MessagesAcknowledged Point = "messages-acknowledged" // the source has been told
 )
 
 // People and services.

@@ -29,6 +29,27 @@ const (
 	NoSuchSavepoint    = 1305
 )
 
+// Those of a server that has come to its limits, or is being stopped, or has ended the session.
+const (
+	diskFull           = 1021
+	outOfMemory        = 1037
+	tooManyConnections = 1040
+	notInCluster       = 1047 // Galera
+	shutdown           = 1053
+	tableFull          = 1114
+	aborted            = 1152
+	tooManyOfUser      = 1203
+	lockTableFull      = 1206
+	userLimit          = 1226
+	interrupted        = 1317 // KILL QUERY
+	killed             = 1927 // MariaDB
+	sessionKilled      = 3169
+	idleTooLong        = 4031
+	storageTimeout     = 9002 // TiDB's, as the next two
+	storageBusy        = 9003
+	regionUnavailable  = 9005
+)
+
 // Number is the server's number for an error, 0 for one that no server has answered with.
 func Number(err error) uint16 {
 	if err == nil {
@@ -51,6 +72,22 @@ func IsReadOnly(err error) bool {
 		return strings.Contains(err.Error(), "read-only") || strings.Contains(err.Error(), "read_only")
 	}
 	return false
+}
+
+// IsServers reports whether an error is of the condition the server, or the way to it, is in, and not of the statement: the
+// same statement may well succeed later on.
+func IsServers(err error) bool {
+	switch Number(err) {
+	case 0:
+		return IsBroken(err)
+	case LockWaitTimeout, NoWait, ResolveLock, Deadlock, RecordChanged, DuringCommit, BeforeCommit, RolledBackOnCommit:
+		return true
+	case diskFull, tableFull, outOfMemory, lockTableFull, tooManyConnections, tooManyOfUser, userLimit:
+		return true
+	case shutdown, aborted, interrupted, killed, sessionKilled, idleTooLong, notInCluster, storageTimeout, storageBusy, regionUnavailable:
+		return true
+	}
+	return IsReadOnly(err)
 }
 
 // IsBroken reports whether the connection broke: nothing is known of what was sent.

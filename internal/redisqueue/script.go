@@ -3,7 +3,9 @@ package redisqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -90,5 +92,15 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	if cluster, ok := q.client.(*redis.ClusterClient); ok && ctx.Err() == nil {
 		cluster.ReloadState(ctx)
 	}
-	return shownError(err)
+	return named(shownError(err))
+}
+
+// named tells a Redis that refuses this client from one that is away: waiting does not mend it.
+func named(err error) error {
+	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH"} {
+		if strings.HasPrefix(err.Error(), refusal) {
+			return fmt.Errorf("the client is refused; check its user, its password and its rights: %w", err)
+		}
+	}
+	return err
 }

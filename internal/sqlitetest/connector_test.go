@@ -3,7 +3,6 @@ package sqlitetest
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"testing"
 	"time"
 
@@ -11,26 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	kit "github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// dsnConnector opens a driver that has no connector of its own.
-type dsnConnector struct {
-	driver driver.Driver
-	dsn    string
-}
-
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
-
-// watchedPool opens a database on Connector.
-func watchedPool(t *testing.T) *sql.DB {
-	dsn := newFile(t, wal...)
-	db := sql.OpenDB(compensator.Connector(dsnConnector{open(t, dsn).Driver(), dsn}))
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	require.NoError(t, compensator.Migrate(t.Context(), db))
+// watched is a Compensator on a database that was opened on a Connector.
+func watched(t *testing.T) (*compensator.Compensator, *sql.DB) {
+	c, db := kit.New(t)
 	_, err := db.Exec("CREATE TABLE orders (id TEXT)")
 	require.NoError(t, err)
-	return db
+	return c, db
 }
 
 func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
@@ -48,10 +36,7 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := watchedPool(t)
-			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
-			require.NoError(t, err)
-			defer func() { assert.NoError(t, c.Close()) }()
+			c, db := watched(t)
 			require.ErrorIs(t, run(c, db, func(tx compensator.Tx) {
 				_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close", Content: []byte("{}")})
 				require.NoError(t, err)
@@ -80,10 +65,7 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := watchedPool(t)
-			c, err := compensator.New(t.Context(), compensator.Config{DB: db})
-			require.NoError(t, err)
-			defer func() { assert.NoError(t, c.Close()) }()
+			c, db := watched(t)
 			conn, err := db.Conn(t.Context())
 			require.NoError(t, err)
 			defer conn.Close()

@@ -3,7 +3,7 @@ module github.com/compensator-go/compensator/internal/sqlitetest
 go 1.25
 
 require (
-	github.com/compensator-go/compensator v0.0.0
+	github.com/compensator-go/compensator v0.1.0
 	github.com/stretchr/testify v1.10.0
 	go.uber.org/goleak v1.3.0
 	modernc.org/sqlite v1.40.0
@@ -12,12 +12,12 @@ require (
 require (
 	filippo.io/edwards25519 v1.1.0 // indirect
 	github.com/cespare/xxhash/v2 v2.2.0 // indirect
+	github.com/compensator-go/compensator/compensatortest/sqlitetest v0.0.0
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-sql-driver/mysql v1.8.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/kr/text v0.2.0 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/ncruces/go-strftime v0.1.9 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
@@ -32,3 +32,5 @@ require (
 )
 
 replace github.com/compensator-go/compensator => ../..
+
+replace github.com/compensator-go/compensator/compensatortest/sqlitetest => ../../compensatortest/sqlitetest

@@ -84,6 +84,8 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 			{}, {BatchID: "b"}, {BusinessID: "o", States: []compensator.State{compensator.Dead}}, {BusinessExtID: "x", BusinessType: "type 1"},
 			{States: []compensator.State{compensator.Pending}}, {BusinessType: "type 1"},
 			{States: []compensator.State{compensator.Pending, compensator.Dead}, BusinessType: "type 1"},
+			{States: []compensator.State{compensator.Pending}, BusinessType: "type 1", LastError: "it's 100%", EndedBy: compensator.EndedByCrash, UserID: "u", MaxRead: 5},
+			{BatchID: "b", LastError: "x", MaxRead: 5}, {CreatedTo: hour, UserID: "u", MaxRead: 5},
 			{CreatedTo: hour}, {CreatedFrom: hour.Add(-2 * time.Hour), CreatedTo: hour, States: []compensator.State{compensator.Pending}},
 		} {
 			for _, f.Newest = range []bool{false, true} {

@@ -4,68 +4,111 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // audit writes down what a person did, in the transaction that does it.
-func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, before, after processlog.Row) error {
-	beforeState, err := json.Marshal(auditState(before))
-	if err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	records := make([]auditRow, len(rows))
+	for i := range rows {
+		r := ch.Record(rows[i].before, rows[i].after)
+		records[i] = auditRow{r.EntryID, storedState(r.Before), storedState(r.After)}
 	}
-	afterState, err := json.Marshal(auditState(after))
-	if err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
-	}
-	if err := s.insertAudit(ctx, tx, before.ID, ch.Action, processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}, beforeState, afterState); err != nil {
-		return fmt.Errorf("compensator: audit entry %s: %w", before.ID, err)
+	if err := s.insertAudit(ctx, tx, ch.Action, processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}, records...); err != nil {
+		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].before.ID, err)
 	}
 	return nil
 }
 
-func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, id processlog.ID, action processlog.Action, by processlog.ByHand, before, after []byte) error {
-	query := "INSERT INTO " + s.table.quoted("_audit") +
-		" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (?,?,?,?,?,?," + s.d.stamp + ")"
-	_, err := tx.ExecContext(ctx, query, id.Row(), string(action), by.Actor, by.Reason, before, after)
+// auditRow is what a record says of its entry.
+type auditRow struct {
+	id            processlog.ID
+	before, after []byte
+}
+
+func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action processlog.Action, by processlog.ByHand, records ...auditRow) error {
+	tuple := "(?,?,?,?,?,?," + s.d.stamp + ")"
+	query := "INSERT INTO " + s.table.quoted("_audit") + " (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES " +
+		tuple + strings.Repeat(","+tuple, len(records)-1)
+	args := make([]any, 0, 6*len(records))
+	for _, r := range records {
+		args = append(args, r.id.Row(), string(action), by.Actor, by.Reason, r.before, r.after)
+	}
+	_, err := tx.ExecContext(ctx, query, args...)
 	return err
 }
 
 // Note implements Store.
 func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
-	if err := s.insertAudit(ctx, s.pool(), processlog.ID{}, action, by, []byte("{}"), []byte("{}")); err != nil {
+	if err := s.insertAudit(ctx, s.pool(), action, by, auditRow{before: []byte("{}"), after: []byte("{}")}); err != nil {
 		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}
 	return nil
 }
 
-func auditState(r processlog.Row) processlog.AuditState {
-	return processlog.AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
+// storedAudit is how an AuditState is stored: as it always was, whatever words its JSON has for people.
+type storedAudit struct {
+	State        int8   `json:"state"`
+	Version      uint64 `json:"version"`
+	Epoch        uint32 `json:"epoch"`
+	ProcessCount int    `json:"process_count"`
+	LastError    string `json:"last_error,omitempty"`
+}
+
+func storedState(r processlog.AuditState) []byte {
+	text, _ := json.Marshal(storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
+	return text // numbers and text are always JSON
+}
+
+// readState is the inverse of storedState.
+func readState(text []byte) (processlog.AuditState, error) {
+	var v storedAudit
+	err := json.Unmarshal(text, &v)
+	return processlog.AuditState{State: processlog.State(v.State), Version: v.Version, Epoch: v.Epoch, ProcessCount: v.ProcessCount, LastError: v.LastError}, err
 }
 
 // History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
 func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
-		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
+	stored, err := s.history(ctx, s.pool(), id)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
 	}
-	defer rows.Close()
 	var history []processlog.AuditRecord
+	for _, r := range stored {
+		history = append(history, r.AuditRecord)
+	}
+	return history, nil
+}
+
+// storedRecord is a record and the row it stands in.
+type storedRecord struct {
+	processlog.AuditRecord
+	row uint64
+}
+
+func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID) (history []storedRecord, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
+		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
 	for rows.Next() {
-		r := processlog.AuditRecord{EntryID: id}
+		r := storedRecord{AuditRecord: processlog.AuditRecord{EntryID: id}}
 		var at, ago int64
 		var before, after []byte
-		err := rows.Scan(&at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
+		err := rows.Scan(&r.row, &at, &ago, &r.Action, &r.Actor, &r.Reason, &before, &after)
 		if err == nil {
-			err = json.Unmarshal(before, &r.Before)
+			r.Before, err = readState(before)
 		}
 		if err == nil {
-			err = json.Unmarshal(after, &r.After)
+			r.After, err = readState(after)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("compensator: read the history of entry %s: %w", id, err)
+			return nil, err
 		}
 		r.At, r.Ago = unixMilli(at), time.Duration(ago)*time.Millisecond
 		history = append(history, r)

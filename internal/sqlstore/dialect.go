@@ -3,11 +3,13 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
 
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -82,6 +84,22 @@ func dialectNamed(name string) *dialect {
 		return sqliteDialect()
 	}
 	return nil
+}
+
+// ServerFault reports whether an error, of a statement of anybody's, is of the condition the database is in, and not of the
+// statement.
+func ServerFault(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false // the caller's
+	}
+	if mysqlerr.IsServers(err) || errors.Is(err, processlog.ErrTxAborted) {
+		return true
+	}
+	switch sqliteCode(err) & sqlitePrimaryCodeOf {
+	case sqliteBusy, sqliteLocked, sqliteNoMemory, sqliteIO, sqliteFull:
+		return true
+	}
+	return false
 }
 
 // DefaultTable is the process log's name in the migrations.

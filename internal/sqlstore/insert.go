@@ -258,7 +258,7 @@ func (in *insertion) answerDuplicates(places []int, existing map[string]processl
 			continue
 		}
 		in.result[i] = processlog.Inserted{
-			ID: row.ID, Duplicate: true, BusinessType: row.BusinessType, State: row.State, ContentMatches: bytes.Equal(row.Content, in.drafts[i].Content),
+			ID: row.ID, Duplicate: true, BusinessType: row.BusinessType, State: row.State, ContentMatches: row.Erased || bytes.Equal(row.Content, in.drafts[i].Content),
 		}
 	}
 	return rest

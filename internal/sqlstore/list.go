@@ -18,7 +18,7 @@ const (
 )
 
 // List implements Store. An index gives the rows of every listing in its order, so a page costs what it
-// holds, wherever in the table it is, and what the filter's other fields drop on the way:
+// holds, wherever in the table it is, and what it looks at for the filter's other fields, which is bounded:
 //
 //   - an id: the index of that id, in the order of entry ids;
 //   - else a created range: the index on created_at;
@@ -30,17 +30,20 @@ func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page,
 		return processlog.Page{}, err
 	}
 	read := l.readInOrder
-	if l.order == orderDue {
+	switch {
+	case l.narrowed:
+		read = l.readNarrowed
+	case l.order == orderDue:
 		read = l.readMerged
 	}
-	rows, next, err := read(ctx)
+	page, err := read(ctx)
 	if err != nil {
 		return processlog.Page{}, fmt.Errorf("compensator: list entries: %w", err)
 	}
-	page := processlog.Page{Next: next}
-	if len(rows) > 0 {
-		page.Rows = rows
+	if len(page.Rows) == 0 {
+		page.Rows = nil
 	}
+	page.Read = max(page.Read, len(page.Rows))
 	return page, nil
 }
 
@@ -52,6 +55,8 @@ type listing struct {
 	order listOrder
 	limit int
 	after *listPosition // where the page before ended
+
+	narrowed bool // rows that the index gives are looked at one by one
 }
 
 func newListing(s *Store, f processlog.Filter) (*listing, error) {
@@ -71,6 +76,9 @@ func newListing(s *Store, f processlog.Filter) (*listing, error) {
 		return nil, err
 	}
 	var err error
+	if l.narrowed, err = f.Narrowed(); err != nil {
+		return nil, err
+	}
 	l.after, err = parseCursor(f.Cursor, l.order, f.Newest)
 	return l, err
 }
@@ -103,48 +111,49 @@ func (l *listing) chooseOrder() error {
 }
 
 // readInOrder reads the rows as one index gives them.
-func (l *listing) readInOrder(ctx context.Context) (rows []processlog.Row, next string, err error) {
-	rows, err = l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.inOrder())
+func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
+	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.inOrder())
 	if err != nil || len(rows) <= l.limit {
-		return rows, "", err
+		return processlog.Page{Rows: rows}, err
 	}
 	rows = rows[:l.limit]
 	last := rows[l.limit-1]
-	return rows, l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID}), nil
+	return processlog.Page{Rows: rows, Next: l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID})}, nil
 }
 
-func (l *listing) inOrder() string {
-	hint, columns := "", "id"
+func (l *listing) inOrder() string { return l.along(l.s.columns(), l.limit+1) }
+
+// along reads columns of at most n rows as the listing's index gives them.
+func (l *listing) along(columns string, n int) string {
+	hint, order := "", "id"
 	switch {
 	case l.key != "":
 		hint = l.s.d.hint(l.key)
 	case l.order == orderCreated:
-		hint, columns = l.s.d.hint("created_at"), "created_at, id"
+		hint, order = l.s.d.hint("created_at"), "created_at, id"
+	case l.order == orderDue:
+		hint, order = l.s.d.dueIndex, "next_at, id"
 	}
-	return "SELECT " + l.s.columns() + " FROM " + l.s.table.quoted("") + hint + " WHERE " + l.conditions() + l.orderBy(columns)
+	return "SELECT " + columns + " FROM " + l.s.table.quoted("") + hint + " WHERE " + l.reach() + l.orderBy(order, n)
 }
 
-func (l *listing) conditions() string {
-	var all []string
-	if l.key != "" {
+// reach is the part of the index behind the cursor.
+func (l *listing) reach() string {
+	all := make([]string, 0, 3)
+	switch {
+	case l.key != "":
 		all = append(all, l.key+"="+l.s.d.text([]byte(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID))) // two are empty
-	}
-	if l.f.BusinessType != "" {
-		all = append(all, "business_type="+l.s.d.text([]byte(l.f.BusinessType)))
-	}
-	if len(l.f.States) > 0 { // the sum keeps SQLite from reading by the due index, and sorting
-		all = append(all, "state+0 IN ("+stateList(l.f.States)+")")
-	}
-	if !l.f.CreatedFrom.IsZero() {
-		all = append(all, "created_at>="+l.s.stampAt(ceilMilli(l.f.CreatedFrom)))
-	}
-	if !l.f.CreatedTo.IsZero() {
-		all = append(all, "created_at<"+l.s.stampAt(ceilMilli(l.f.CreatedTo)))
+	case l.order == orderCreated:
+		all = append(all, l.created()...)
+	case l.order == orderDue: // only of one group
+		all = append(all, group{l.f.States[0], l.f.BusinessType}.where(l.s))
 	}
 	switch {
 	case l.after == nil:
 	case l.order == orderCreated:
 		all = append(all, l.beyond("created_at", l.s.stampAt(l.after.at)))
+	case l.order == orderDue:
+		all = append(all, l.beyond("next_at", fmt.Sprint(l.after.at)))
 	default:
 		all = append(all, "id"+l.direction()+l.after.id.String())
 	}
@@ -152,6 +161,16 @@ func (l *listing) conditions() string {
 		return "id>0"
 	}
 	return strings.Join(all, " AND ")
+}
+
+func (l *listing) created() (all []string) {
+	if !l.f.CreatedFrom.IsZero() {
+		all = append(all, "created_at>="+l.s.stampAt(ceilMilli(l.f.CreatedFrom)))
+	}
+	if !l.f.CreatedTo.IsZero() {
+		all = append(all, "created_at<"+l.s.stampAt(ceilMilli(l.f.CreatedTo)))
+	}
+	return all
 }
 
 // beyond is the part of an index behind the cursor. MySQL makes two ranges of the OR; SQLite reads from the
@@ -168,28 +187,28 @@ func (l *listing) direction() string {
 	return ">"
 }
 
-// orderBy ends a query that reads one row more than the page holds, to know whether there is another page.
-func (l *listing) orderBy(columns string) string {
+// orderBy ends a query. Most read one row more than the page holds, to know whether there is another page.
+func (l *listing) orderBy(columns string, n int) string {
 	if l.f.Newest {
 		columns = strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
 	}
-	return fmt.Sprintf(" ORDER BY %s LIMIT %d", columns, l.limit+1)
+	return fmt.Sprintf(" ORDER BY %s LIMIT %d", columns, n)
 }
 
 // rangesPerStatement bounds a UNION; SQLite takes no more than 500 parts.
 const rangesPerStatement = 100
 
 // readMerged reads the heads of many ranges of the due index, and then the rows at the front of them all.
-func (l *listing) readMerged(ctx context.Context) (rows []processlog.Row, next string, err error) {
+func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
 	var front []listPosition
 	for chunk := range slices.Chunk(groups, rangesPerStatement) {
 		heads, err := l.heads(ctx, chunk, front)
 		if err != nil {
-			return nil, "", err
+			return page, err
 		}
 		front = append(front, heads...)
 		slices.SortFunc(front, l.compare)
@@ -197,10 +216,10 @@ func (l *listing) readMerged(ctx context.Context) (rows []processlog.Row, next s
 	}
 	if len(front) > l.limit {
 		front = front[:l.limit]
-		next = l.cursor(front[l.limit-1])
+		page.Next = l.cursor(front[l.limit-1])
 	}
-	rows, err = l.load(ctx, front)
-	return rows, next, err
+	page.Rows, err = l.load(ctx, front)
+	return page, err
 }
 
 // heads reads the positions next behind the cursor of each group.
@@ -235,7 +254,7 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 	parts := make([]string, len(groups))
 	for i, g := range groups {
 		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
-			l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id"), i)
+			l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id", l.limit+1), i)
 	}
 	return strings.Join(parts, " UNION ALL ")
 }
@@ -264,8 +283,7 @@ func (l *listing) load(ctx context.Context, positions []listPosition) ([]process
 	}
 	var rows []processlog.Row
 	for _, id := range ids {
-		row, found := byID[id]
-		if found && (len(l.f.States) == 0 || slices.Contains(l.f.States, row.State)) {
+		if row, found := byID[id]; found && l.f.Admits(&row) {
 			rows = append(rows, row)
 		}
 	}

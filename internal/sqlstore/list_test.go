@@ -29,6 +29,9 @@ type listedRow struct {
 	external string
 	next     int64 // ms since 1970
 	created  int64
+	ended    processlog.EndedBy
+	err      string
+	user     string
 }
 
 const listedFrom = int64(1_700_000_000_000) // ms since 1970; created_at of the first row
@@ -41,6 +44,8 @@ func listedRows(n int) []listedRow {
 			id: uint64(i + 1), kind: fmt.Sprintf("type %d", i%4), state: processlog.States[i/4%len(processlog.States)],
 			batch: fmt.Sprintf("b%d", i%9), business: fmt.Sprintf("o%d", i%50), external: fmt.Sprintf("x%d", i%40),
 			next: listedFrom + int64(i*37%n/5), created: listedFrom + int64(i/3),
+			ended: []processlog.EndedBy{"", processlog.EndedByCrash, processlog.EndedByExhausted}[i/7%3], user: fmt.Sprintf("u%d", i%3),
+			err: []string{"", "sold out", "100% of _ 'gone'\\", "Sold Out", "退款 100x of a 'gone'"}[i/5%5],
 		}
 	}
 	return rows
@@ -61,10 +66,10 @@ func newListStore(t *testing.T, rows []listedRow) *Store {
 	for chunk := range slices.Chunk(rows, 1000) {
 		values := make([]string, len(chunk))
 		for i, r := range chunk {
-			values[i] = fmt.Sprintf("(%d,'key %d','%s',%d,'%s','%s','%s','{}',%d,%s,%s)",
-				r.id, r.id, r.kind, r.state, r.batch, r.business, r.external, r.next, s.d.stampAt(r.created), s.d.stampAt(r.created))
+			values[i] = fmt.Sprintf("(%d,'key %d','%s',%d,'%s','%s','%s','{}',%d,%s,%s,'%s',%s,'%s')",
+				r.id, r.id, r.kind, r.state, r.batch, r.business, r.external, r.next, s.d.stampAt(r.created), s.d.stampAt(r.created), r.ended, s.d.text([]byte(r.err)), r.user)
 		}
-		_, err := db.ExecContext(ctx, "INSERT INTO `common_process_log` (id, idempotent_id, business_type, state, batch_id, business_id, business_ext_id, content, next_at, created_at, updated_at) VALUES "+strings.Join(values, ","))
+		_, err := db.ExecContext(ctx, "INSERT INTO `common_process_log` (id, idempotent_id, business_type, state, batch_id, business_id, business_ext_id, content, next_at, created_at, updated_at, ended_by, last_error, user_id) VALUES "+strings.Join(values, ","))
 		require.NoError(t, err)
 	}
 	_, err = db.ExecContext(ctx, "ANALYZE TABLE `common_process_log`")
@@ -93,6 +98,23 @@ var listFilters = []struct {
 	{"created between milliseconds", processlog.Filter{CreatedFrom: unixMilli(listedFrom).Add(time.Microsecond), CreatedTo: unixMilli(listedFrom + 20).Add(time.Nanosecond)}, "k_created_at"},
 	{"another type", processlog.Filter{BusinessType: "none"}, "k_due"},
 	{"another batch", processlog.Filter{BatchID: "none"}, "k_batch_id"},
+	{"error of a state and type", narrow(processlog.Filter{LastError: "old out"}), "k_due"},
+	{"error in other letters", narrow(processlog.Filter{LastError: "OLD"}), "k_due"},
+	{"error of pattern signs", narrow(processlog.Filter{LastError: "100% of _"}), "k_due"},
+	{"error of quotes", narrow(processlog.Filter{LastError: "'gone'\\"}), "k_due"},
+	{"error of characters", narrow(processlog.Filter{LastError: "款"}), "k_due"},
+	{"nobody's error", narrow(processlog.Filter{LastError: "%" + "%"}), "k_due"},
+	{"end of a state and type", narrow(processlog.Filter{EndedBy: processlog.EndedByCrash}), "k_due"},
+	{"user of a state and type", narrow(processlog.Filter{UserID: "u1"}), "k_due"},
+	{"all three", narrow(processlog.Filter{LastError: "o", EndedBy: processlog.EndedByExhausted, UserID: "u2"}), "k_due"},
+	{"error of a batch", processlog.Filter{BatchID: "b3", LastError: "100"}, "k_batch_id"},
+	{"error within a range", processlog.Filter{CreatedFrom: unixMilli(listedFrom + 10), CreatedTo: unixMilli(listedFrom + 90), LastError: "100"}, "k_created_at"},
+}
+
+// narrow is a filter of one state and type.
+func narrow(f processlog.Filter) processlog.Filter {
+	f.States, f.BusinessType = []processlog.State{processlog.Dead}, "type 1"
+	return f
 }
 
 func admits(f processlog.Filter, r listedRow) bool {
@@ -103,7 +125,8 @@ func admits(f processlog.Filter, r listedRow) bool {
 		(f.BusinessID == "" || f.BusinessID == r.business) &&
 		(f.BusinessExtID == "" || f.BusinessExtID == r.external) &&
 		(f.CreatedFrom.IsZero() || !created.Before(f.CreatedFrom)) &&
-		(f.CreatedTo.IsZero() || created.Before(f.CreatedTo))
+		(f.CreatedTo.IsZero() || created.Before(f.CreatedTo)) &&
+		strings.Contains(r.err, f.LastError) && (f.EndedBy == "" || f.EndedBy == r.ended) && (f.UserID == "" || f.UserID == r.user)
 }
 
 // listed is what List must return in all its pages.
@@ -170,7 +193,8 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 		for _, newest := range []bool{false, true} {
 			f := tc.filter
 			f.Newest, f.Limit = newest, limit
-			drops := tc.key != "k_due" && (f.BusinessType != "" || len(f.States) > 0)
+			drops, err := f.Narrowed()
+			require.NoError(t, err)
 			for page := 0; page < 4; page++ {
 				cost := s.cost(t, func() {
 					found, err := s.List(t.Context(), f)
@@ -280,13 +304,15 @@ func TestListIsPlannedAlongAnIndex(t *testing.T) {
 			l, err := newListing(s, f)
 			require.NoError(t, err)
 			l.after = after
-			query := l.inOrder()
-			if l.order == orderDue {
+			query := l.inOrder
+			if l.narrowed {
+				query = func() string { return l.lookQuery(readStep) }
+			} else if l.order == orderDue {
 				groups, err := s.groups(t.Context(), f.States, f.BusinessType)
 				require.NoError(t, err)
-				query = l.merged(groups, nil)
+				query = func() string { return l.merged(groups, nil) }
 			}
-			for _, step := range s.plan(t, query) {
+			for _, step := range s.plan(t, query()) {
 				assert.True(t, strings.HasPrefix(step, tc.key+":"), "%s: got %q, want %s", tc.name, step, tc.key)
 			}
 		}
@@ -597,4 +623,53 @@ func TestHistoryTellsWhatPeopleDid(t *testing.T) {
 	assert.Equal(t, processlog.AuditRecord{EntryID: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "ann", Reason: "the bank is back",
 		Before: processlog.AuditState{State: processlog.Dead, ProcessCount: 5, LastError: "no money"},
 		After:  processlog.AuditState{State: processlog.Pending, Version: 1, Epoch: 1, LastError: "no money"}}, history[0])
+}
+
+func TestPageLooksAtNoMoreRowsThanItMayAndTheNextGoesOnThere(t *testing.T) {
+	rows := make([]listedRow, 3500) // of one state and type; the one that is looked for comes last
+	for i := range rows {
+		rows[i] = listedRow{id: uint64(i + 1), kind: "t", state: processlog.Dead, next: listedFrom + int64(i/100), created: listedFrom, err: "down"}
+	}
+	rows[len(rows)-1].err = "sold out"
+	s := newListStore(t, rows)
+	for _, newest := range []bool{false, true} {
+		f := processlog.Filter{States: []processlog.State{processlog.Dead}, BusinessType: "t", LastError: "sold", MaxRead: 1500, Newest: newest}
+		read, pages := 0, 0
+		var found []uint64
+		for {
+			var page processlog.Page
+			cost := s.cost(t, func() {
+				var err error
+				page, err = s.List(t.Context(), f)
+				require.NoError(t, err)
+			})
+			assert.LessOrEqual(t, page.Read, 1500)
+			assert.Less(t, cost.read, 1500+200)
+			assert.Zero(t, cost.sorted)
+			for _, row := range page.Rows {
+				found = append(found, row.ID.Row())
+			}
+			read, pages = read+page.Read, pages+1
+			if f.Cursor = page.Next; f.Cursor == "" {
+				break
+			}
+		}
+		assert.Equal(t, []uint64{3500}, found)
+		assert.Equal(t, []int{3500, 3}, []int{read, pages}, "every row was looked at once")
+	}
+}
+
+func TestFilterThatWouldReadTheTableIsRefused(t *testing.T) {
+	s := newListStore(t, nil)
+	dead := []processlog.State{processlog.Dead}
+	for _, f := range []processlog.Filter{
+		{LastError: "x"}, {UserID: "u"}, {EndedBy: processlog.EndedByCrash}, {LastError: "x", States: dead}, {LastError: "x", BusinessType: "t"},
+		{LastError: "x", BusinessType: "t", States: []processlog.State{processlog.Dead, processlog.Retrying}},
+		{EndedBy: "nobody", BusinessType: "t", States: dead}, {LastError: "\xff", BusinessType: "t", States: dead}, {MaxRead: -1}, {MaxRead: 100_001},
+	} {
+		_, err := s.List(t.Context(), f)
+		assert.ErrorAs(t, err, new(*processlog.FieldError), "%+v", f)
+	}
+	_, err := s.List(t.Context(), processlog.Filter{LastError: "x", BusinessType: "t", States: []processlog.State{processlog.Dead, processlog.Dead}})
+	assert.NoError(t, err, "one state, said twice")
 }

@@ -70,7 +70,7 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	if err := rows.Scan(v.into...); err != nil {
 		return processlog.Row{}, err
 	}
-	v.ID, v.Headers = processlog.RowID(v.id), nil
+	v.ID, v.Headers, v.Erased = processlog.RowID(v.id), nil, string(v.headers) == erasedMark
 	if len(v.headers) > 0 {
 		_ = json.Unmarshal(v.headers, &v.Headers) // written by us; a row somebody edited must still run
 	}

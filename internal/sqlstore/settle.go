@@ -1,14 +1,11 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
@@ -232,97 +229,4 @@ func (s *Store) ifOpen() string {
 		return ""
 	}
 	return " AND " + s.d.inTx
-}
-
-// changeTimeout is how long a Change outside a caller's transaction tries to lock the row.
-const changeTimeout = 2 * time.Second
-
-// Change implements Store.
-func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch processlog.Change) (processlog.Row, error) {
-	if tx != nil {
-		if !proven || s.d.unseenEnd {
-			if err := s.Probe(ctx, tx); err != nil {
-				return processlog.Row{}, err
-			}
-		}
-		row, err := s.change(ctx, tx, ch, s.d.lock)
-		if errors.Is(err, processlog.ErrNotFound) {
-			// The transaction may be another database's, whose log of the same name has no such entry.
-			err = cmp.Or(s.elsewhere(ctx, tx), err)
-		}
-		if s.d.fault(err) == faultAborted {
-			err = fmt.Errorf("%s: %w: %w", ch.Action, processlog.ErrTxAborted, err)
-		}
-		return row, err
-	}
-	var row processlog.Row
-	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
-		var err error
-		row, err = s.change(ctx, tx, ch, s.d.lockNow)
-		return err
-	})
-	if errors.Is(err, processlog.ErrBusy) {
-		err = fmt.Errorf("%s entry %v: %w", ch.Action, ch.Ref, err)
-	}
-	return row, err
-}
-
-// untilFree runs work within a transaction of ours, again and again while somebody holds what it wants to lock.
-// It returns ErrBusy after patience. Nobody is waited for inside the database, where the user's sessions may
-// be set to wait very long.
-func (s *Store) untilFree(ctx context.Context, patience time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
-		err := within(ctx, work)
-		if f := s.d.fault(err); f != faultBusy && f != faultAborted {
-			return err
-		}
-		select {
-		case <-time.After(processlog.LockedRetry / 2):
-		case <-deadline.C:
-			return processlog.ErrBusy
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Change, lock string) (processlog.Row, error) {
-	before, err := s.find(ctx, tx, ch.Ref, lock)
-	if err != nil {
-		return before, err
-	}
-	after, err := ch.After(before)
-	if err != nil || after.Version == before.Version {
-		return before, err
-	}
-	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing
-		if err := s.audit(ctx, tx, ch, before, after); err != nil {
-			return before, err
-		}
-	}
-	err = s.rewrite(ctx, tx, ch.Action, before, after)
-	if ch.Audited() {
-		failpoint.Reach(failpoint.AuditWritten)
-	}
-	return before, err
-}
-
-// rewrite makes of a locked row what a Change leaves.
-func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, action processlog.Action, before, after processlog.Row) error {
-	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
-	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt
-	// that has not been told.
-	query := "UPDATE " + s.table.quoted("") + " SET state=?, version=?, epoch=?, process_count=?, compensate_count=?, delivery_count=?, ended_by=?, token=?, " +
-		"next_at=" + s.d.now + "+?, lease_until=CASE WHEN ?=0 THEN 0 ELSE lease_until END, updated_at=" + s.d.stamp + " WHERE id=? AND version=?"
-	res, err := tx.ExecContext(ctx, query, int64(after.State), after.Version, int64(after.Epoch), int64(after.ProcessCount), int64(after.CompensateCount),
-		int64(after.DeliveryCount), string(after.EndedBy), after.Token[:], processlog.DueAfter(after.DueIn), int64(after.LeaseLeft), before.ID.Row(), before.Version)
-	if err != nil {
-		return fmt.Errorf("compensator: %s entry %s: %w", action, before.ID, err)
-	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return fmt.Errorf("compensator: %s entry %s: changed %d rows: %w", action, before.ID, n, err)
-	}
-	return nil
 }

@@ -43,6 +43,8 @@ type Store struct {
 	users *sql.DB // where transactions of ours begin in the user's pool: db itself when it is watched, or what it lends
 	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
 
+	connector *txwatch.Connector // that db was opened on, or nil
+
 	// Check finds these out.
 	home       string       // the database that the table's unqualified name means; empty: not known, or qualified
 	version    string       // the server's
@@ -66,11 +68,18 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	}
 	d.dueIndex = name.in(d.dueIndex)
 	s := &Store{d: d, table: name, db: db, users: db}
-	switch inner, ok := txwatch.Inner(db); {
-	case !ok:
+	s.connector, err = txwatch.Find(ctx, db)
+	switch {
+	case errors.Is(err, txwatch.ErrHidden):
+		s.notes = append(s.notes, err.Error())
+	case err != nil:
+		return nil, fmt.Errorf("compensator: ask the database whether it was opened on a Connector: %w", err)
+	}
+	switch {
+	case s.connector == nil:
 		s.users = txwatch.Lend(db)
 	case d.skipLocked != "":
-		s.own = openOwn(inner, &s.opened)
+		s.own = openOwn(s.connector.Inner(), &s.opened)
 	}
 	return s, nil
 }
@@ -88,8 +97,11 @@ func (s *Store) Connections() (own, users int64) {
 	if s.own == nil {
 		return 0, 0
 	}
-	return s.opened.Load(), s.db.Driver().(txwatch.Driver).Connector.Opened.Load()
+	return s.opened.Load(), s.connector.Opened.Load()
 }
+
+// Connector is what the database was opened on, or nil: then nobody sees the ends of its transactions.
+func (s *Store) Connector() *txwatch.Connector { return s.connector }
 
 // ReadsCommitted reports whether a plain read shows committed rows only: the user's sessions may be set otherwise.
 func (s *Store) ReadsCommitted() bool { return s.own != nil }

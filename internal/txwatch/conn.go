@@ -85,7 +85,7 @@ func (c *watchedConn) QueryContext(ctx context.Context, query string, args []dri
 	if err := c.before(ctx, kind); err != nil {
 		return nil, err
 	}
-	rows, err := connQuery(ctx, c.inner, query, args)
+	rows, err := connQuery(ctx, c.inner, answering(query), args)
 	if err == driver.ErrSkip {
 		return nil, err
 	}

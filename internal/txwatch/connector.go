@@ -13,7 +13,6 @@ package txwatch
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -75,15 +74,8 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 	return &watchedConn{inner: conn, home: d.Connector}, nil
 }
 
-// Inner returns the connector beneath Connector's when db was opened on one, so that the library's own
-// statements go through a pool that nobody watches.
-func Inner(db *sql.DB) (inner driver.Connector, ok bool) {
-	d, ok := db.Driver().(Driver)
-	if !ok {
-		return nil, false
-	}
-	return d.Connector.inner, true
-}
+// Inner is the connector beneath, so that the library's own statements go through a pool that nobody watches.
+func (c *Connector) Inner() driver.Connector { return c.inner }
 
 // Question asks the connection beneath any handle for the transaction it has open. It travels in the
 // context of a probe statement: a watched connection fills it and does not execute the text.

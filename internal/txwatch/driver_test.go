@@ -181,7 +181,7 @@ func TestCancelledStatementEndsLikeTheDriversOwn(t *testing.T) {
 	}
 }
 
-func TestWatchedGivesTheInnerConnector(t *testing.T) {
+func TestConnectorIsFound(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.SharedSQL(t).DSN(""))
 	require.NoError(t, err)
 	inner, err := mysql.NewConnector(config)
@@ -189,14 +189,15 @@ func TestWatchedGivesTheInnerConnector(t *testing.T) {
 
 	db := sql.OpenDB(Wrap(Wrap(inner)))
 	defer db.Close()
-	got, ok := Inner(db)
-	require.True(t, ok)
-	assert.Same(t, inner, got)
+	got, err := Find(t.Context(), db)
+	require.NoError(t, err)
+	assert.Same(t, inner, got.Inner())
 
 	plain := sql.OpenDB(inner)
 	defer plain.Close()
-	_, ok = Inner(plain)
-	assert.False(t, ok)
+	got, err = Find(t.Context(), plain)
+	require.NoError(t, err)
+	assert.Nil(t, got)
 
 	conn, err := db.Driver().Open(testservers.SharedSQL(t).DSN(""))
 	require.NoError(t, err)

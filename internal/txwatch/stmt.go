@@ -23,7 +23,7 @@ var (
 )
 
 func (s *watchedStmt) prepare(ctx context.Context) error {
-	inner, err := connPrepare(ctx, s.conn.inner, s.query)
+	inner, err := connPrepare(ctx, s.conn.inner, answering(s.query))
 	if err != nil {
 		s.conn.failed(err)
 		return err

@@ -220,7 +220,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 				require.ErrorIs(t, err, compensator.ErrAlreadySucceeded)
 				var refused *compensator.StateError
 				require.ErrorAs(t, err, &refused)
-				require.Equal(t, compensator.StateError{ID: id, State: compensator.Succeeded, Action: compensator.ActionComplete}, *refused)
+				require.Equal(t, compensator.StateError{ID: id, IdempotentID: w.Entry(c, id).IdempotentID, State: compensator.Succeeded, Action: compensator.ActionComplete}, *refused)
 			}
 			require.Equal(t, stored, w.Row(id))
 			_, err := c.Cancel(t.Context(), id)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
@@ -24,13 +25,33 @@ func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
 		require.Greater(t, h.OldestOverdue, 365*24*time.Hour)
 		require.Equal(t, "close_order", h.OldestOverdueType)
 		require.Equal(t, []string{"close_order"}, h.UnknownTypes)
-		require.False(t, h.OK(time.Hour))
-		require.Contains(t, h.String(), "oldest overdue")
+		require.Equal(t, map[string]time.Duration{"close_order": h.OldestOverdue}, h.Overdue)
+		require.NoError(t, h.Ready(), "a backlog, and another's at that, makes no process unready")
+		require.Contains(t, h.String(), "no handler here for close_order; oldest overdue")
 
 		w.Exec("UPDATE common_process_log SET next_at=(UNIX_TIMESTAMP()+3600)*1000 WHERE id=?", id.Row())
 		require.Zero(t, c.Health(t.Context()).OldestOverdue, "what is not due is not overdue")
-		require.True(t, c.Health(t.Context()).OK(0))
+		require.Empty(t, c.Health(t.Context()).Overdue)
 	})
+}
+
+func TestProcessWithHandlersIsReadyWhileRunIsAtWork(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	require.NoError(t, c.Health(t.Context()).Ready(), "it only records")
+	harness.Held(t, c, "close_order", compensator.TypeConfig{}, nil)
+	require.ErrorContains(t, c.Health(t.Context()).Ready(), "Run is not at work")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	w.Eventually(func() bool { return c.Health(t.Context()).Ready() == nil }, "Run is at work")
+	stop()
+	require.NoError(t, <-ended)
+	h := c.Health(t.Context())
+	require.Error(t, h.Ready())
+	require.Contains(t, h.String(), "not ready: ")
 }
 
 func TestHealthDoesNotCountWhatRuns(t *testing.T) {
@@ -59,12 +80,12 @@ func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	redisProxy.Refuse()
 	h := c.Health(t.Context())
 	require.Error(t, h.Queue)
-	require.True(t, h.OK(time.Minute), "without a queue the database is polled")
+	require.NoError(t, h.Ready(), "without a queue the database is polled")
 	require.Contains(t, h.String(), "queue: ")
 	sqlProxy.Refuse()
 	h = c.Health(t.Context())
 	require.Error(t, h.Database)
-	require.False(t, h.OK(time.Minute))
+	require.ErrorIs(t, h.Ready(), h.Database)
 	require.Contains(t, h.String(), "database: ")
 	redisProxy.Heal()
 	sqlProxy.Heal()
@@ -115,6 +136,17 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	require.Equal(t, 10, w.Ended(compensator.Compensated, 3))
 }
 
+// tenants is a propagator that says who each entry is for.
+type tenants struct{}
+
+type tenantKey struct{}
+
+func (tenants) Inject(context.Context) map[string]string { return map[string]string{"tenant": "42"} }
+
+func (tenants) Extract(base context.Context, headers map[string]string) context.Context {
+	return context.WithValue(base, tenantKey{}, headers["tenant"])
+}
+
 func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -126,16 +158,31 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		state        compensator.State
 	}
 	steps := make(chan step, 100)
+	whose := func(ctx context.Context, idempotentID, businessID string) {
+		assert.Equal(t, "42", ctx.Value(tenantKey{}), "the context has what travelled with the entry")
+		assert.Equal(t, "close-42", idempotentID)
+		assert.Equal(t, "42", businessID)
+	}
+	attempt := func(what string) func(compensator.AttemptEvent) {
+		return func(e compensator.AttemptEvent) {
+			whose(e.Context, e.IdempotentID, e.BusinessID)
+			steps <- step{what, e.Attempt, e.Compensation, 0}
+		}
+	}
+	cfg.Propagator = tenants{}
 	cfg.Observer = compensator.Observer{
-		AttemptStarted: func(e compensator.AttemptEvent) { steps <- step{"started", e.Attempt, e.Compensation, 0} },
-		AttemptEnded:   func(e compensator.AttemptEvent) { steps <- step{"ended", e.Attempt, e.Compensation, 0} },
-		Settled:        func(e compensator.SettledEvent) { steps <- step{"settled", e.Attempt, false, e.State} },
+		AttemptStarted: attempt("started"),
+		AttemptEnded:   attempt("ended"),
+		Settled: func(e compensator.SettledEvent) {
+			whose(e.Context, e.IdempotentID, e.BusinessID)
+			steps <- step{"settled", e.Attempt, false, e.State}
+		},
 	}
 	c := w.New(cfg)
 	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0),
 		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, harness.Failing)
 	w.Run(c)
-	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Compensated)
+	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotentID: "close-42", BusinessID: "42"}), compensator.Compensated)
 	for _, want := range []step{
 		{"started", 1, false, 0}, {"ended", 1, false, 0}, {"settled", 1, false, compensator.Retrying},
 		{"started", 2, false, 0}, {"ended", 2, false, 0}, {"settled", 2, false, compensator.Compensating},

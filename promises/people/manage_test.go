@@ -160,7 +160,7 @@ func TestActionsFollowTheContract(t *testing.T) {
 					var refused *compensator.StateError
 					require.ErrorAs(t, err, &refused)
 					begun := state == compensator.Dead && d.action != compensator.ActionReschedule // see inState
-					require.Equal(t, compensator.StateError{ID: id, State: state, Action: d.action, CompensationBegun: begun}, *refused)
+					require.Equal(t, compensator.StateError{ID: id, IdempotentID: before.IdempotentID, State: state, Action: d.action, CompensationBegun: begun}, *refused)
 					require.Equal(t, stored, w.Row(id))
 					return
 				}

@@ -47,12 +47,16 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 					require.Error(t, err, "an entry without a type")
 					_, err = c.Record(t.Context(), handle, harness.Untyped(n)...)
 					require.ErrorIs(t, err, compensator.ErrNoTransaction)
+					require.ErrorContains(t, err, fmt.Sprintf("%T: ", handle), "it names the handle, and what is wrong with it")
 				}
 			})
 		}
-		_, err = c.Record(t.Context(), nil, harness.Untyped(1)...)
-		var field *compensator.FieldError
-		require.ErrorAs(t, err, &field)
+		for _, none := range []compensator.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil), (*compensator.ScopedTx)(nil)} {
+			_, err = c.Record(t.Context(), none, harness.Untyped(1)...)
+			var field *compensator.FieldError
+			require.ErrorAs(t, err, &field)
+			require.Equal(t, "tx", field.Field)
+		}
 		assert.Zero(t, w.Count("common_process_log"), "an entry became durable before any business change")
 	})
 }

@@ -17,6 +17,7 @@ const (
 	old       surroundings = "old"        // with entries to purge
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
 	unmade    surroundings = "unmade"     // the tables are not there yet
+	streamed  surroundings = "streamed"   // lives take messages of a stream into the log, and do nothing else
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
@@ -86,6 +87,14 @@ var matrix = []crash{
 	{point: failpoint.PageScanned, most: 5, in: forgotten},
 	{point: failpoint.RebuildBegun, most: 1, in: forgotten},
 	{point: failpoint.RebuildAnnounced, most: 1, in: forgotten},
+	{point: failpoint.MessagesClaimed, most: 2, in: streamed},
+	{point: failpoint.MessagesRead, most: 4, in: streamed},
+	{point: failpoint.MessagesWritten, most: 5, in: streamed},
+	{point: failpoint.CommitDone, most: 5, in: streamed},
+	{point: failpoint.BatchHalved, most: 3, in: streamed},
+	{point: failpoint.AsideSettled, most: 3, in: streamed},
+	{point: failpoint.MessagesSettled, most: 4, in: streamed},
+	{point: failpoint.MessagesAcknowledged, most: 4, in: streamed},
 	{point: failpoint.AuditWritten, most: 2},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},

@@ -14,8 +14,12 @@ import (
 )
 
 // check holds what is left against what happened.
-func (w *world) check() {
+func (w *world) check(in surroundings) {
 	w.t.Helper()
+	if in == streamed {
+		w.checkMessages()
+		return
+	}
 	w.checkLedger()
 	w.checkEffects()
 	w.checkSlots()

@@ -14,5 +14,6 @@
 //   - the effects of transactional handlers, one for each success and none besides;
 //   - the runs of handlers, each under a claim of its own;
 //   - the history of each entry, written by triggers: every write is a step of the contract, follows the one
-//     before, and counts what happened.
+//     before, and counts what happened;
+//   - the messages of a stream, where lives take those into the log: an entry and a row for each.
 package crashmatrix

@@ -65,6 +65,9 @@ func runLife(text string) error {
 
 // live is what the process does.
 func (l *life) live(ctx context.Context) error {
+	if l.In == streamed {
+		return l.p.intake.Run(ctx)
+	}
 	if l.In == recorders {
 		return l.serve(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
 	}

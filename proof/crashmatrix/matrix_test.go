@@ -90,8 +90,11 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 			if !c.in.beside() {
 				w.work(c.in)
 			}
+			if c.in == streamed {
+				w.takeOff()
+			}
 			w.workOff()
-			w.check()
+			w.check(c.in)
 		})
 	}
 }
@@ -129,7 +132,7 @@ func (w *world) live(c crash, number, nth int) {
 // work starts a healthy process, which runs until it is stopped, or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
-	if in != wheel {
+	if in != wheel && in != streamed {
 		in = usual
 	}
 	p, err := newProcess(w.t.Context(), w.place, in)
@@ -154,7 +157,7 @@ func (w *world) workOff() {
 	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
 	require.NoError(w.t, err)
 	h := w.healthy.Health(w.t.Context())
-	require.True(w.t, h.OK(0) && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
+	require.True(w.t, h.Ready() == nil && h.OldestOverdue == 0 && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
 }
 
 // queued lists what the queue holds.

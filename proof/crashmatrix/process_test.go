@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -25,6 +26,7 @@ type process struct {
 	plain   *sql.DB
 	redis   *redis.Client
 	store   processlog.Store // when it is not the library's own
+	intake  *intake.Intake   // of the streamed
 }
 
 const lease = time.Second
@@ -61,10 +63,23 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		return nil, errors.Join(err, p.close())
 	}
 	p.kinds, err = register(p.Compensator, p.plain)
+	if err == nil && in == streamed {
+		p.intake, err = openIntake(p, at)
+	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)
 	}
 	return p, err
+}
+
+// Run runs the intake, too, if there is one.
+func (p *process) Run(ctx context.Context) error {
+	if p.intake == nil {
+		return p.Compensator.Run(ctx)
+	}
+	taken := make(chan error, 1)
+	go func() { taken <- p.intake.Run(ctx) }()
+	return errors.Join(p.Compensator.Run(ctx), <-taken)
 }
 
 func (p *process) close() error {

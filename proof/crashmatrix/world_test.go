@@ -24,13 +24,15 @@ type world struct {
 	db    *sql.DB // plain: the checker's eyes
 	redis *redis.Client
 
-	healthy *process // that works off what the lives leave
-	stop    func()   // ends it
+	sent    map[string]string // what the messages of the stream say, by id
+	healthy *process          // that works off what the lives leave
+	stop    func()            // ends it
 }
 
 // place is where a process of the world works.
 type place struct {
 	DSN, Redis, Prefix string
+	Named              bool // streamed: the life has the name of others before it
 }
 
 // The tables beside the log. ledger is the service's own; the others are written at the moment something
@@ -38,6 +40,7 @@ type place struct {
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
+	"CREATE TABLE taken (id BIGINT AUTO_INCREMENT PRIMARY KEY, message VARCHAR(64))",
 	"CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, version BIGINT UNSIGNED, epoch INT, undoing BOOL, verdict VARCHAR(16))",
 	`CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, was BIGINT, was_due BIGINT, was_leased BIGINT,
 		at BIGINT, version BIGINT UNSIGNED, state TINYINT, process_count INT, compensate_count INT, delivery_count INT, epoch INT,
@@ -124,6 +127,9 @@ func (w *world) prepare(in surroundings, life int) {
 		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round is due
 		w.seed(fmt.Sprintf("old-%d", life), 400, "state, ended_by", "1, 'handler'", 7200)
 		w.seed(fmt.Sprintf("young-%d", life), 10, "state, ended_by", "1, 'handler'", 60)
+	case streamed:
+		w.send(life)
+		w.forsake()
 	case old:
 		w.seed(fmt.Sprintf("old-%d", life), 250, "state, ended_by", "1, 'handler'", 3600)
 	}

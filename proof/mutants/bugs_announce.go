@@ -58,7 +58,7 @@ func announcing() []mutant {
 			edits: []edit{
 				{"internal/redisqueue/lua/settle.lua", "if forgotten or was and", "if was and"},
 			},
-			sees: tests("TestRedisQueueKeepsTheQueuesPromises/SettleBringsBackWhatIsLost"),
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/SettleBringsBackWhatIsLost").and(model, "m:settle-leaves-lost"),
 		},
 		{
 			name: "unconditional-removal", oracle: lateness,

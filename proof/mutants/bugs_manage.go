@@ -103,7 +103,7 @@ func managing() []mutant {
 			name: "audit-apart", oracle: safety,
 			what: "what a person did is not kept",
 			edits: []edit{
-				{"internal/sqlstore/settle.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n", "	if ch.Audited() && ch.Actor == \"\" {\n"},
+				{"internal/sqlstore/change.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n", "	if ch.Audited() && ch.Actor == \"\" {\n"},
 			},
 			sees: tests("TestWhatPeopleDoIsKeptWithTheChange"),
 		},
@@ -111,10 +111,50 @@ func managing() []mutant {
 			name: "audit-swallowed", oracle: safety,
 			what: "what a person does in the caller's transaction is done, and commits, although its record could not be written",
 			edits: []edit{
-				{"internal/sqlstore/settle.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n		if err := s.audit(ctx, tx, ch, before, after); err != nil {\n			return before, err\n		}\n	}\n	err = s.rewrite(ctx, tx, ch.Action, before, after)\n",
-					"	err = s.rewrite(ctx, tx, ch.Action, before, after)\n	if err == nil && ch.Audited() {\n		err = s.audit(ctx, tx, ch, before, after)\n	}\n"},
+				{"internal/sqlstore/change.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n		if err := s.audit(ctx, tx, ch, rows); err != nil {\n			return err\n		}\n	}\n	err := s.rewrite(ctx, tx, ch.Action, rows)\n",
+					"	err := s.rewrite(ctx, tx, ch.Action, rows)\n	if err == nil && ch.Audited() {\n		err = s.audit(ctx, tx, ch, rows)\n	}\n"},
 			},
 			sees: tests("TestSettlingByHandThatCannotBeKeptChangesNothing"),
+		},
+		{
+			name: "requeued-unseen", oracle: safety,
+			what: "what has moved on since a person looked at it is requeued with the rest: work that somebody has done or cancelled runs again",
+			edits: []edit{
+				{"processlog/change.go", "	if before.Version != seen.Number || before.IdempotentID != seen.IdempotentID {\n", "	if before.IdempotentID != seen.IdempotentID {\n"},
+			},
+			sees: tests("TestEntryThatChangedSinceItWasSeenIsNotRequeued", "TestMemoryStoreKeepsEveryPromise/RequeueAllTakesWhatStandsAsItWasSeen").and(simulation, "1000"),
+		},
+		{
+			name: "erased-runs-again", oracle: safety,
+			what: "an erased entry is requeued: its handler is given nothing",
+			edits: []edit{
+				{"processlog/change.go", "	case ch.Action == ActionRequeue && before.Erased:\n", "	case ch.Action == ActionRequeue && before.Erased && before.State == Pending:\n"},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown").and(simulation, "1000"),
+		},
+		{
+			name: "erased-but-for-its-records", oracle: safety,
+			what: "an erasure leaves what the audit table has copied of the entry",
+			edits: []edit{
+				{"internal/sqlstore/erase.go", "		if blank == r.AuditRecord || r.Action == processlog.ActionErase {", "		if blank == r.AuditRecord || r.Action != processlog.ActionErase {"},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown"),
+		},
+		{
+			name: "erased-in-its-epoch", oracle: lateness,
+			what: "an erasure begins no epoch, and is taken for a success that was lost and written over: everything stops",
+			edits: []edit{
+				{"processlog/change.go", "	if ch.Action == ActionErase { // ids, state and times stay: what happened, and that it must not happen again\n		after.Epoch++\n", "	if ch.Action == ActionErase { // ids, state and times stay: what happened, and that it must not happen again\n"},
+			},
+			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "1000"),
+		},
+		{
+			name: "erased-guards-no-more", oracle: safety,
+			what: "an event that comes again after its entry was erased is refused for other content: its service cannot go on",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "ContentMatches: row.Erased || bytes", "ContentMatches: bytes"},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown"),
 		},
 		{
 			name: "purge-takes-what-moved-on", oracle: safety,

@@ -4,6 +4,14 @@ package main
 func recording() []mutant {
 	return []mutant{
 		{
+			name: "sealed-for-anybody", oracle: safety,
+			what: "a sealed content opens in any row it is copied to",
+			edits: []edit{
+				{"encrypt/codec.go", "	for _, part := range []string{businessType, idempotentID} {\n", "	for _, part := range []string{\"\", \"\"} {\n"},
+			},
+			sees: tests("TestSealedContentOpensForItsEntryAlone"),
+		},
+		{
 			name: "lost-probe", oracle: safety,
 			what: "Record writes although no transaction is open: the entry is durable on its own",
 			edits: []edit{
@@ -16,7 +24,7 @@ func recording() []mutant {
 			name: "taint-ignored", oracle: safety,
 			what: "a transaction commits although its entry could not be written",
 			edits: []edit{
-				{"record.go", "		rec.RolledBack()\n		return nil, poison(watch, err)\n", "		rec.RolledBack()\n		return nil, err\n"},
+				{"record.go", "		rec.RolledBack()\n		return nil, poison(watch, naming(tx, err))\n", "		rec.RolledBack()\n		return nil, err\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
 		},
@@ -223,7 +231,7 @@ func recording() []mutant {
 			name: "refused-event-commits", oracle: safety,
 			what: "a swallowed refusal of an event leaves the transaction free to commit without it",
 			edits: []edit{
-				{"record.go", "		return nil, poison(watch, err)\n	}\n	failpoint", "		if rec.Inserted == nil {\n			_ = poison(watch, err)\n		}\n		return nil, err\n	}\n	failpoint"},
+				{"record.go", "		return nil, poison(watch, naming(tx, err))\n	}\n	failpoint", "		if rec.Inserted == nil {\n			_ = poison(watch, err)\n		}\n		return nil, err\n	}\n	failpoint"},
 			},
 			sees: tests("TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "1500"),
 		},

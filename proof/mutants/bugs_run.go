@@ -45,6 +45,7 @@ func running() []mutant {
 			what: "outcomes are written under a context that ends when Run stops: what handlers did is lost",
 			edits: []edit{
 				{"internal/engine/settler.go", "		ctx, cancel := s.statement()\n		asked", "		ctx, cancel := context.WithTimeout(s.ended, statementTimeout)\n		asked"},
+				{"internal/engine/settler.go", "import (\n", "import (\n	\"context\"\n"},
 				{"internal/engine/settler.go", "	lane groupcommit", "	ended context.Context\n	lane groupcommit"},
 				{"internal/engine/dispatcher.go", "	d.handler, d.stop = context.WithCancelCause(d.work)\n", "	d.handler, d.stop = context.WithCancelCause(d.work)\n	d.settler.ended = d.handler\n"},
 			},

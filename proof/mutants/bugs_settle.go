@@ -120,6 +120,30 @@ func settling() []mutant {
 			sees: tests("TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
 		},
 		{
+			name: "server-fault-counts", oracle: safety,
+			what: "a lock that was not to be had, or a full disk, spends an attempt of a transactional handler",
+			edits: []edit{
+				{"internal/engine/transactional.go", "if a.ctx.Err() == nil && d.ServerFault(err) {", "if false {"},
+			},
+			sees: tests("TestServersConditionSpendsNoAttempt").and(simulation, "600"),
+		},
+		{
+			name: "server-fault-never-counts", oracle: safety,
+			what: "an entry that always meets a lock is tried for ever, and no person hears of it",
+			edits: []edit{
+				{"internal/engine/outcome.go", "		if times <= t.budget(row) {\n", "		if true {\n"},
+			},
+			sees: tests("TestOutcomeFollowsTheContract", "TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson").and(simulation, "600"),
+		},
+		{
+			name: "server-faults-forgotten", oracle: safety,
+			what: "how often in a row a handler has met the database's condition is not kept",
+			edits: []edit{
+				{"internal/engine/outcome.go", "	return min(n, processlog.MaxCount)\n", "	return 0\n"},
+			},
+			sees: tests("TestOutcomeFollowsTheContract", "TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson").and(simulation, "600"),
+		},
+		{
 			name: "snooze-cut", oracle: safety,
 			what: "a handler that asks to be called in 90 days is called in 30: early",
 			edits: []edit{

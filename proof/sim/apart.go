@@ -22,6 +22,7 @@ type apart struct {
 	sleepy    bool            // some handlers ask for months
 	connected bool            // instances can tell that their connections to the database are new; see drawConnections
 	midway    bool            // some instances are told to stop while they run a batch, which breaks; see drawMidway
+	faulty    bool            // the database is in a condition that transactional handlers meet; see drawServerFaults
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
 	keep      time.Duration   // of ended entries; 0: for ever
 }

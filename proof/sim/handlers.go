@@ -64,16 +64,17 @@ func (n *instance) register(c *compensator.Compensator) error {
 type manner int
 
 const (
-	unfinished  manner = iota // it has not ended, or in a way that says nothing about the entry
-	fine                      // nil
-	failed                    // an error
-	permanently               // Permanent
-	laterOn                   // RetryAfter
-	snoozed                   // Snooze
-	unavailable               // Unavailable
-	panicked                  // a panic
-	goexited                  // runtime.Goexit
-	interrupted               // its context ended, and it returned that
+	unfinished    manner = iota // it has not ended, or in a way that says nothing about the entry
+	fine                        // nil
+	failed                      // an error
+	permanently                 // Permanent
+	laterOn                     // RetryAfter
+	snoozed                     // Snooze
+	unavailable                 // Unavailable
+	panicked                    // a panic
+	goexited                    // runtime.Goexit
+	interrupted                 // its context ended, and it returned that
+	serverFaulted               // an error of the database's condition
 )
 
 // behaviour is what an attempt does, drawn from the seed, the entry and how many attempts came before.
@@ -107,6 +108,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		if rng.IntN(2) == 0 {
 			b.manner = failed
 		}
+	}
+	if b.manner != fine && w.apart.faulty && transactional(e.BusinessType) && start%8 < 7 {
+		b.manner = serverFaulted
 	}
 	timeout := w.plan.types.Timeout
 	if w.apart.requeues && e.State == compensator.Retrying && rng.IntN(2) == 0 {
@@ -318,6 +322,8 @@ func (n *instance) conclude(a *attempt, end ending) error {
 		panic(errHandler)
 	case goexited:
 		runtime.Goexit()
+	case serverFaulted:
+		return errServerFault
 	}
 	return errHandler
 }

@@ -236,6 +236,10 @@ func (n *instance) judged(ctx context.Context, c class, op, args string, do func
 		return verdict{}, err
 	}
 	v := n.w.gate.pass(&request{from: n, class: c, op: op, args: args})
+	if v.fault == hangBefore || v.fault == hangAfter { // counted before it is done: a row that is locked may hold that up
+		n.w.hanging.Add(1)
+		defer n.w.hanging.Add(-1)
+	}
 	switch {
 	case v.dead, v.fault == crashBefore:
 		return v, errDead
@@ -311,8 +315,6 @@ func (n *instance) reply(v verdict) {
 // hang is no answer at all. That the context has ended is noticed as late as an answer would be: at the very instant
 // other timers of the engine may end, and the order of those is the runtime's own choice.
 func (n *instance) hang(ctx context.Context, v verdict) error {
-	n.w.hanging.Add(1)
-	defer n.w.hanging.Add(-1)
 	select {
 	case <-ctx.Done():
 		n.reply(v)

@@ -64,10 +64,11 @@ type operation struct {
 	want     []processlog.Wanted
 	outcomes []processlog.Outcome
 	change   processlog.Change
-	inTx     bool // a change in a caller's transaction
-	unknown  bool // an insert whose COMMIT was not answered
-	failed   bool // a claim that was answered with an error
-	released bool // and was given back
+	seen     map[compensator.EntryID]uint64 // of a requeue of several: the versions that were seen
+	inTx     bool                           // a change in a caller's transaction
+	unknown  bool                           // an insert whose COMMIT was not answered
+	failed   bool                           // a claim that was answered with an error
+	released bool                           // and was given back
 }
 
 // life is all that ever happened to one row.
@@ -250,6 +251,11 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	if after.Version != before.Version+1 || before.Version != l.last().row.Version {
 		o.failLocked("G4: entry %s went from version %d to %d, having had %d", after.ID, before.Version, after.Version, l.last().row.Version)
 	}
+	erases := op.kind == opChange && op.change.Action == compensator.ActionErase
+	if erases {
+		l.content = nil
+		o.erasedLocked(before, after)
+	}
 	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || after.IdempotentID != l.key {
 		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
 	}
@@ -271,7 +277,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	case opSettle:
 		o.settledLocked(l, before, after, &t)
 	case opChange:
-		o.actedLocked(before, after, op.change)
+		o.actedLocked(before, after, op)
 	default:
 		o.failLocked("G4: entry %s changed by an insert", after.ID)
 	}
@@ -358,6 +364,8 @@ var actions = map[compensator.Action]struct {
 	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
 	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
 		compensator.SettledByHand, compensator.Retrying)},
+	compensator.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand)},
 	compensator.ActionSettleByHand: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating)},
 }
 
@@ -369,14 +377,32 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-func (o *oracle) actedLocked(before, after processlog.Row, change processlog.Change) {
-	rule := actions[change.Action]
+// erasedLocked: what may be personal is gone, and what happened is not.
+func (o *oracle) erasedLocked(before, after processlog.Row) {
+	o.sights[sawErased]++
+	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
+	if !kept || !after.Erased || len(after.Content)+len(after.Headers)+len(after.LastError)+len(after.UserName) > 0 {
+		o.failLocked("G3: erasing took entry %s from %+v to %+v", after.ID, before, after)
+	}
+}
+
+func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
+	change, rule := op.change, actions[op.change.Action]
 	o.sights[sawActions]++
 	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
 		o.failLocked("G3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
 	}
 	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
 		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+	}
+	if before.Erased && !after.State.Terminal() {
+		o.failLocked("G3: %s took entry %s to %s, whose content is gone", change.Action, after.ID, after.State)
+	}
+	if op.seen != nil {
+		o.sights[sawManyRequeued]++
+		if op.seen[after.ID] != before.Version {
+			o.failLocked("G3: entry %s was requeued in version %d, and seen in %d", after.ID, before.Version, op.seen[after.ID])
+		}
 	}
 	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
 		o.failLocked("G13: entry %s was requeued and keeps its counts", after.ID)

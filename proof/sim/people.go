@@ -87,6 +87,10 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
 	case requeueDeed:
+		if d.inTx { // of which a requeue knows nothing
+			n.requeueAll(ctx, d, compensator.RequeueOptions{ByHand: by})
+			return
+		}
 		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
 	case 4:
 		row, err := n.c.Resolve(ctx, ref)
@@ -95,10 +99,28 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Compensate: true})
 		}
 	case 5:
+		if d.inTx && d.fails { // of which it knows nothing
+			_, _ = n.c.Erase(ctx, ref, by)
+			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by})
+			return
+		}
 		_ = n.c.SettleByHand(ctx, ref, by)
 	case purgeDeed:
 		_, _ = n.c.Purge(ctx, purgeAge)
 	}
+}
+
+// requeueAll requeues a page, which somebody has looked at for a while, up to ten seconds.
+func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.RequeueOptions) {
+	page, err := n.c.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(d.delay):
+	case <-n.died:
+	}
+	_, _ = n.c.RequeueAll(ctx, page.Entries, opts)
 }
 
 // deedInTx does it in a transaction, of the library's for half of them.

@@ -269,6 +269,19 @@ func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool,
 	return before, err
 }
 
+func (s *gatedStore) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
+	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
+	for _, v := range seen {
+		op.seen[v.ID] = v.Number
+	}
+	s.from.w.oracle.operation(change.Token, op)
+	err = s.from.step(ctx, classOnce, "requeue", idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
+		answers, err = s.store.RequeueAll(ctx, seen, change)
+		return err
+	})
+	return answers, err
+}
+
 func (s *gatedStore) Heads(ctx context.Context) (heads []processlog.Head, err error) {
 	err = s.from.step(ctx, classRead, "heads", "", func() (err error) {
 		heads, err = s.store.Heads(ctx)

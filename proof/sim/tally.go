@@ -32,12 +32,15 @@ const (
 	sawSuspects
 	sawWaited
 	sawKept
+	sawServerFault
 	sawRefused
 	sawSlept
 	sawLoss
 	sawRescued
 	sawBroken
 	sawClaimedLater
+	sawManyRequeued
+	sawErased
 	sawSlots
 	sawKeptLongEnough
 	sights
@@ -55,7 +58,10 @@ var sightNames = [sights]string{
 	sawRefused: "events refused as another type's", sawSlept: "waits of months",
 	sawLoss: "instances that stopped in a database that had gone back", sawRescued: "dead entries that a service ended",
 	sawBroken:       "batches that broke while their instance stopped",
+	sawServerFault:  "attempts that met the database's condition",
 	sawClaimedLater: "starts of what was claimed of a database that had gone back",
+	sawManyRequeued: "entries requeued as they were seen",
+	sawErased:       "erased entries",
 	sawSlots:        "slots of a periodic type",
 
 	sawKeptLongEnough: "entries purged once they had been kept",

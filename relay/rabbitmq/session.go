@@ -282,7 +282,7 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 			delay = longestPause
 		}
 	}()
-	if compensator.IsPermanent(err) {
+	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
 		d.Parked = err.Error()
 		return 0
 	}

@@ -34,16 +34,21 @@ func (s Servers) Environment() []string {
 	return []string{"MYSQL_DSN=" + s.DSN, "REDIS_ADDR=" + s.Redis, "AMQP_URL=" + s.AMQP}
 }
 
-// Validate says which is missing.
-func (s Servers) Validate() (err error) {
-	for variable, value := range map[string]string{
-		"MYSQL_DSN, as user:password@tcp(host:port)/name": s.DSN, "REDIS_ADDR, as host:port": s.Redis, "AMQP_URL, as amqp://user:password@host:port/": s.AMQP,
-	} {
-		if value == "" {
-			err = errors.Join(err, errors.New("set "+variable))
-		}
+// Validate says whether the database or Redis is missing.
+func (s Servers) Validate() error {
+	return errors.Join(missing(s.DSN, "MYSQL_DSN, as user:password@tcp(host:port)/name"), missing(s.Redis, "REDIS_ADDR, as host:port"))
+}
+
+// ValidateBroker says whether the broker is.
+func (s Servers) ValidateBroker() error {
+	return missing(s.AMQP, "AMQP_URL, as amqp://user:password@host:port/")
+}
+
+func missing(value, variable string) error {
+	if value == "" {
+		return errors.New("set " + variable)
 	}
-	return err
+	return nil
 }
 
 // OpenDB opens the database on the Connector: whatever a transaction records is announced by its Commit.
@@ -74,23 +79,32 @@ func (s Servers) OpenRedis() *redis.Client {
 
 // Forget removes every key that starts with the name, or with the name in a hash tag, and no other.
 func (s Servers) Forget(ctx context.Context) error {
+	keys, err := s.Keys(ctx)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	rdb := s.OpenRedis()
+	defer rdb.Close()
+	return rdb.Unlink(ctx, keys...).Err()
+}
+
+// Keys are those that Forget removes.
+func (s Servers) Keys(ctx context.Context) (found []string, err error) {
 	rdb := s.OpenRedis()
 	if rdb == nil {
-		return nil
+		return nil, nil
 	}
 	defer rdb.Close()
 	for _, pattern := range []string{"{" + s.Name + ":*", s.Name + ":*"} {
 		keys := rdb.Scan(ctx, 0, pattern, 1000).Iterator()
 		for keys.Next(ctx) {
-			if err := rdb.Unlink(ctx, keys.Val()).Err(); err != nil {
-				return err
-			}
+			found = append(found, keys.Val())
 		}
 		if err := keys.Err(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // Queue is the name of a queue.

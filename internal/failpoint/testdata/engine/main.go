@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -24,6 +25,10 @@ func main() {
 	})
 	_, _ = c.Complete(ctx, processlog.RowID(1))
 	_, _ = c.Purge(ctx, 0)
+	in, err := intake.Stream{}.Open(c, intake.Config{})
+	if err == nil {
+		_ = in.Run(ctx)
+	}
 	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})
 	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), compensator.PeriodicConfig{})
 	_ = c.Run(ctx)

@@ -1,0 +1,92 @@
+package compensatortest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// patience is how long WaitIdle waits with nothing happening.
+const patience = time.Minute
+
+// lookAgain is the pause between two looks at the log.
+const lookAgain = 5 * time.Millisecond
+
+// WaitIdle waits until no entry of c's log is due or running, in whichever process. What is delayed, or waits for its next
+// attempt, is not due. When nothing has changed for a minute the test fails, and is told what is left.
+func WaitIdle(tb testing.TB, c *compensator.Compensator) {
+	tb.Helper()
+	var left []string
+	since := time.Now()
+	for {
+		now := unrest(tb, c)
+		switch {
+		case len(now) == 0:
+			return
+		case !slices.Equal(now, left):
+			left, since = now, time.Now()
+		case time.Since(since) > patience:
+			require.FailNowf(tb, "not idle", "for %v nothing has changed. Is a Compensator inside Run that has the types' handlers? Left:\n%s", patience, strings.Join(left, "\n"))
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-tb.Context().Done():
+			require.NoError(tb, tb.Context().Err())
+		}
+	}
+}
+
+// unrest describes what is due or running.
+func unrest(tb testing.TB, c *compensator.Compensator) (left []string) {
+	tb.Helper()
+	for _, e := range waiting(tb, c) {
+		switch {
+		case e.DeliveryCount > 0:
+			left = append(left, fmt.Sprintf("%s %v: runs, or its process died; %s", e.BusinessType, e.ID, e.LastError))
+		case !e.NextAt.After(time.Now()):
+			left = append(left, fmt.Sprintf("%s %v: %v, due since %v; %s", e.BusinessType, e.ID, e.State, e.NextAt, e.LastError))
+		}
+	}
+	if len(left) > 0 {
+		return left
+	}
+	// The database's clock may be ahead of this process's.
+	health := c.Health(tb.Context())
+	require.NoError(tb, health.Database)
+	if health.OldestOverdue > 0 {
+		left = append(left, fmt.Sprintf("%s: due by the database's clock", health.OldestOverdueType))
+	}
+	return left
+}
+
+// waiting lists what is in no terminal state.
+func waiting(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
+	tb.Helper()
+	return list(tb, c, compensator.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
+}
+
+// Elapse makes entries due as if d had passed: each that waits for its delay or its next attempt comes due d sooner, at
+// once if that is past. It reschedules them, so nothing is slept and no clock is moved; what a handler reads of a clock
+// stays as it is. A compensation that has failed cannot be rescheduled, and waits for its next attempt. By this process's
+// clock, so on a server whose clock is another the entries are off by the difference.
+func Elapse(tb testing.TB, c *compensator.Compensator, d time.Duration) {
+	tb.Helper()
+	for _, e := range waiting(tb, c) {
+		left := time.Until(e.NextAt)
+		if left <= 0 || e.State == compensator.Compensating {
+			continue
+		}
+		err := c.Reschedule(tb.Context(), e.ID, max(0, left-d))
+		if errors.As(err, new(*compensator.StateError)) {
+			continue // it came due by itself, and has run
+		}
+		require.NoError(tb, err)
+	}
+}

@@ -1,0 +1,106 @@
+package sqlitetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func BenchmarkNew(b *testing.B) {
+	for b.Loop() {
+		sqlitetest.New(b)
+	}
+}
+
+func TestEachTestHasItsOwnDatabase(t *testing.T) {
+	t.Parallel()
+	_, first := sqlitetest.New(t)
+	_, second := sqlitetest.New(t)
+	_, err := first.Exec("CREATE TABLE mine (n INTEGER)")
+	require.NoError(t, err)
+	_, err = second.Exec("CREATE TABLE mine (n INTEGER)")
+	require.NoError(t, err)
+}
+
+// A pool that has closed all its connections finds its database again.
+func TestDatabaseOutlivesItsConnections(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t)
+	_, err := db.Exec("CREATE TABLE mine (n INTEGER)")
+	require.NoError(t, err)
+	db.SetMaxIdleConns(-1)
+	require.Zero(t, db.Stats().OpenConnections)
+	_, err = db.Exec("INSERT INTO mine VALUES (1)")
+	require.NoError(t, err)
+	compensatortest.RequireRecorded(t, c, "any", 0)
+}
+
+// Many handlers write at once, and record what others run.
+func TestManyRunBesideEachOther(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t)
+	_, err := db.Exec("CREATE TABLE effects (n INTEGER)")
+	require.NoError(t, err)
+	var told atomic.Int32
+	tell, err := compensator.Handle(c, "tell", func(context.Context, *compensator.Entry, int) error { told.Add(1); return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	work, err := compensator.HandleTx(c, "work", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, n int) error {
+		if n%5 == 0 && e.Attempt() == 1 {
+			return compensator.RetryAfter(time.Hour, errors.New("not yet"))
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n); err != nil {
+			return err
+		}
+		_, err := tell.Record(ctx, tx, n, compensator.Options{})
+		return err
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	compensatortest.Run(t, c)
+	const all = 50
+	for n := range all {
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := work.Record(ctx, tx, n, compensator.Options{IdempotentID: fmt.Sprint(n)})
+			return err
+		}))
+	}
+	compensatortest.WaitIdle(t, c)
+	assert.EqualValues(t, all-all/5, told.Load(), "the others wait for an hour")
+	compensatortest.Elapse(t, c, time.Hour)
+	compensatortest.WaitIdle(t, c)
+	assert.EqualValues(t, all, told.Load())
+	assert.Equal(t, all, read[int](t, db, "SELECT COUNT(DISTINCT n) FROM effects"))
+	assert.Equal(t, all, read[int](t, db, "SELECT COUNT(*) FROM effects"))
+}
+
+// What is recorded in the test's own transaction is announced by its commit, as on a Connector.
+func TestCommitIsSeen(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })
+	ran := make(chan struct{})
+	run, err := compensator.Handle(c, "run", func(context.Context, *compensator.Entry, int) error { close(ran); return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	compensatortest.Run(t, c)
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = run.Record(t.Context(), tx, 1, compensator.Options{})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	select {
+	case <-ran:
+	case <-time.After(time.Minute):
+		t.Fatal("nobody announced the entry")
+	}
+}

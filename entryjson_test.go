@@ -1,0 +1,188 @@
+package compensator
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// golden is what other programs read. A change of it breaks them.
+const golden = `{
+  "id": "18446744073709551615",
+  "idempotent_id": "close-42",
+  "business_type": "close_order",
+  "batch_id": "b",
+  "business_id": "o",
+  "business_ext_id": "x",
+  "user_id": "u7",
+  "user_name": "梅",
+  "content": {
+    "n": 9007199254740993,
+    "price": 0.10
+  },
+  "headers": {
+    "tenant": "A"
+  },
+  "state": "settled by hand",
+  "process_count": 3,
+  "max_process_count": 5,
+  "compensate_count": 1,
+  "delivery_count": 2,
+  "version": "9007199254740993",
+  "epoch": 4294967295,
+  "next_at": "2026-11-23T04:05:06.700Z",
+  "ended_by": "person",
+  "last_error": "sold out",
+  "created_at": "2026-11-23T04:05:06.789Z",
+  "updated_at": "2026-11-23T04:05:07.000Z"
+}`
+
+const goldenLeast = `{"id":"1","idempotent_id":"k","business_type":"t","state":"pending","process_count":0,"max_process_count":0,` +
+	`"compensate_count":0,"delivery_count":0,"version":"0","epoch":0,"next_at":"0001-01-01T00:00:00.000Z","created_at":"0001-01-01T00:00:00.000Z","updated_at":"0001-01-01T00:00:00.000Z"}`
+
+func goldenEntry() Entry {
+	at := time.Date(2026, 11, 23, 5, 5, 6, 789e6, time.FixedZone("", 3600))
+	return Entry{
+		ID: processlog.RowID(math.MaxUint64), IdempotentID: "close-42", BusinessType: "close_order", BatchID: "b", BusinessID: "o", BusinessExtID: "x",
+		UserID: "u7", UserName: "梅", Content: []byte(`{"n":9007199254740993,"price":0.10}`), Headers: map[string]string{"tenant": "A"},
+		State: SettledByHand, ProcessCount: 3, MaxProcessCount: 5, CompensateCount: 1, DeliveryCount: 2, Version: 1<<53 + 1, Epoch: math.MaxUint32,
+		NextAt: at.Truncate(100 * time.Millisecond), EndedBy: EndedByPerson, LastError: "sold out", CreatedAt: at, UpdatedAt: at.Add(211 * time.Millisecond),
+	}
+}
+
+func TestEntryIsWrittenAsJSONUnderNamesThatStay(t *testing.T) {
+	written, err := json.MarshalIndent(goldenEntry(), "", "  ")
+	require.NoError(t, err)
+	require.Equal(t, golden, string(written))
+	least, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotentID: "k", BusinessType: "t"})
+	require.NoError(t, err)
+	require.Equal(t, goldenLeast, string(least), "what is not there is left out; counts and times are always there")
+
+	erased, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotentID: "k", BusinessType: "t", Erased: true})
+	require.NoError(t, err)
+	require.Equal(t, goldenLeast[:len(goldenLeast)-1]+`,"erased":true}`, string(erased))
+
+	var back Entry
+	require.NoError(t, json.Unmarshal(written, &back))
+	again, err := json.MarshalIndent(&back, "", "  ")
+	require.NoError(t, err)
+	require.Equal(t, golden, string(again))
+	require.Error(t, json.Unmarshal([]byte(`{"state":"lost"}`), &back))
+}
+
+// The field names are those of the docs, too.
+func TestPageIsWrittenAsJSON(t *testing.T) {
+	written, err := json.Marshal(Page{Next: "c"})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"entries":null,"next":"c","read":0}`, string(written))
+}
+
+func TestContentTellsWhetherItIsJSON(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                  `{}`,
+		"null":              `{"content":null}`,
+		` {"a" : 1} `:       `{"content":{"a":1}}`,
+		`"text"`:            `{"content":"text"}`,
+		"text":              `{"content_base64":"dGV4dA=="}`,
+		"{} {}":             `{"content_base64":"e30ge30="}`,
+		"\"\xff\"":          `{"content_base64":"Iv8i"}`,
+		"\x00\x01":          `{"content_base64":"AAE="}`,
+		"12345678901234567": `{"content":12345678901234567}`,
+	} {
+		written, err := json.Marshal(Entry{ID: processlog.RowID(1), Content: []byte(content)})
+		require.NoError(t, err)
+		var got map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(written, &got))
+		for field := range got {
+			if field != "content" && field != "content_base64" {
+				delete(got, field)
+			}
+		}
+		fields, err := json.Marshal(got)
+		require.NoError(t, err)
+		require.Equal(t, want, string(fields), "%q", content)
+	}
+}
+
+// Whatever the content is, it comes back: byte by byte, or as the same JSON.
+func FuzzEntryJSON(f *testing.F) {
+	for _, seed := range []string{"", "null", `{"a":"<b> \u2028"}`, "\xff", "1e999", "[1,2", "\"\\ud800\""} {
+		f.Add([]byte(seed), "error", uint64(1<<60), int64(0))
+	}
+	f.Fuzz(func(t *testing.T, content []byte, lastError string, version uint64, ms int64) {
+		at := time.UnixMilli(ms % (1 << 47)).UTC()
+		e := Entry{ID: processlog.RowID(7), Content: content, LastError: processlog.FitError(lastError), Version: version, NextAt: at, State: Dead}
+		written, err := json.Marshal(e)
+		require.NoError(t, err)
+		var back Entry
+		require.NoError(t, json.Unmarshal(written, &back))
+		require.Equal(t, []any{e.ID, e.LastError, e.Version, e.State}, []any{back.ID, back.LastError, back.Version, back.State})
+		if at.Year() >= 0 && at.Year() <= 9999 {
+			require.True(t, at.Equal(back.NextAt), "%v, %v", at, back.NextAt)
+		}
+		if json.Valid(content) {
+			var want, got bytes.Buffer
+			require.NoError(t, json.Compact(&want, content))
+			require.NoError(t, json.Compact(&got, back.Content))
+			var wantValue, gotValue any
+			wantErr, gotErr := json.Unmarshal(want.Bytes(), &wantValue), json.Unmarshal(got.Bytes(), &gotValue)
+			require.Equal(t, wantErr == nil, gotErr == nil)
+			require.Equal(t, wantValue, gotValue)
+			return
+		}
+		require.Equal(t, string(content), string(back.Content))
+	})
+}
+
+func TestStatesAreWordsAndNothingElse(t *testing.T) {
+	for _, state := range States {
+		written, err := json.Marshal(map[State]State{state: state})
+		require.NoError(t, err)
+		require.Equal(t, `{"`+state.String()+`":"`+state.String()+`"}`, string(written))
+		var back map[State]State
+		require.NoError(t, json.Unmarshal(written, &back))
+		require.Equal(t, map[State]State{state: state}, back)
+		parsed, err := ParseState(state.String())
+		require.NoError(t, err)
+		require.Equal(t, state, parsed)
+	}
+	for _, word := range []string{"", "Dead", "dead ", "-2", "State(9)", "settled"} {
+		_, err := ParseState(word)
+		var refused *FieldError
+		require.ErrorAs(t, err, &refused, word)
+		require.Equal(t, "state", refused.Field)
+		for _, state := range States {
+			require.Contains(t, refused.Reason, state.String(), "it says what it may be")
+		}
+	}
+	_, err := json.Marshal(State(9))
+	require.Error(t, err)
+}
+
+func TestEndedByAndActionsAreWordsThatAreKnown(t *testing.T) {
+	for _, by := range []EndedBy{"", EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson} {
+		var back EndedBy
+		require.NoError(t, back.UnmarshalText([]byte(by)))
+		require.Equal(t, by, back)
+	}
+	for _, action := range []Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleByHand, ActionAcceptLoss, ActionPurge} {
+		var back Action
+		require.NoError(t, back.UnmarshalText([]byte(action)))
+		require.Equal(t, action, back)
+	}
+	var refused *FieldError
+	by, action := EndedByCrash, ActionCancel
+	require.ErrorAs(t, by.UnmarshalText([]byte("crashed")), &refused)
+	require.Equal(t, "ended by", refused.Field)
+	require.Contains(t, refused.Reason, string(EndedByExhausted))
+	require.ErrorAs(t, action.UnmarshalText([]byte("")), &refused)
+	require.Equal(t, "action", refused.Field)
+	require.Contains(t, refused.Reason, string(ActionSettleByHand))
+	require.Equal(t, []any{EndedByCrash, ActionCancel}, []any{by, action}, "a refusal changes nothing")
+}

@@ -1,0 +1,162 @@
+// Package crowd is buyers who come to a flash sale, all at once.
+package crowd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/examples/internal/faults"
+)
+
+// Crowd are buyers who all come in the same moment. Who finds the goods sold out looks in again, for pieces come back;
+// who has got one waits for the order, and pays every third, or asks for a second piece.
+type Crowd struct {
+	Client *Client
+	Goods  string
+	Name   string // starts the buyers' names
+	Buyers int
+	Span   time.Duration // how long they keep coming
+	Seed   uint64
+
+	mu sync.Mutex // guards what follows, until Run has returned
+	Heard
+}
+
+// Heard is what the crowd was told.
+type Heard struct {
+	Asked, Unheard           int // requests to buy; those that no instance Answered
+	Accepted, SoldOut, Again int
+	Busy                     int // answers of 5xx
+	LeftBusy                 int // buyers who were told nothing else
+	Paid                     int
+	RefusedOtherwise         int
+	Took                     []time.Duration // each answer
+	Tickets                  []string        // that were accepted
+}
+
+// Order states, as the service has them.
+const (
+	stateOpen   = "open"
+	statePaid   = "paid"
+	stateClosed = "closed"
+)
+
+// purchase is what a buyer asks for: one piece.
+type purchase struct {
+	Buyer string `json:"buyer"`
+	Goods string `json:"goods"`
+}
+
+const (
+	oneInPays   = 3
+	oneInGreedy = 10
+	looksIn     = 4 // times, before a buyer gives up
+)
+
+// Run returns when the last buyer has gone: everybody has after twice the span.
+func (c *Crowd) Run(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.Span)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range c.Buyers {
+		all.Go(func() { c.buyer(ctx, i) })
+	}
+	all.Wait()
+}
+
+func (c *Crowd) buyer(ctx context.Context, i int) {
+	p := purchase{Buyer: fmt.Sprintf("%s-%d", c.Name, i), Goods: c.Goods}
+	mood := rand.New(rand.NewPCG(c.Seed, uint64(i)))
+	closing := time.Now().Add(c.Span)
+	for look := 1; ; look++ {
+		got, err := c.buy(ctx, p)
+		switch {
+		case err != nil:
+			c.count(func(h *Heard) { h.LeftBusy++ })
+			return
+		case got.Code == "sold_out":
+		case !c.hold(ctx, p, mood): // paid, or closed unpaid on purpose
+			return
+		}
+		again := time.Duration(mood.Float64() * float64(c.Span) / 2)
+		if look == looksIn || time.Now().Add(again).After(closing) || !faults.Pause(ctx, again) {
+			return
+		}
+	}
+}
+
+// hold waits for the order, and pays or does not. It reports whether the buyer may want another: when no order came of it.
+func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
+	pays := mood.IntN(oneInPays) == 0
+	if mood.IntN(oneInGreedy) == 0 {
+		_, _ = c.buy(ctx, p) // the books see what comes of it
+	}
+	for faults.Pause(ctx, 300*time.Millisecond+time.Duration(mood.IntN(300))*time.Millisecond) {
+		got, err := c.Client.Ask(ctx, http.MethodGet, "/seckill/"+p.Goods+"/"+p.Buyer, nil, func(Answered, time.Duration) {})
+		switch {
+		case err != nil:
+			return false
+		case got.State == stateOpen && pays:
+			return c.pay(ctx, got.Order)
+		case got.State == stateOpen, got.State == stateClosed, got.State == statePaid:
+			return false
+		case got.State == "given back", got.Status == http.StatusNotFound:
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Crowd) pay(ctx context.Context, order uint64) bool {
+	got, err := c.Client.Ask(ctx, http.MethodPost, fmt.Sprintf("/orders/%d/pay", order), nil, func(Answered, time.Duration) {})
+	if err == nil && got.Status == http.StatusOK {
+		c.count(func(h *Heard) { h.Paid++ })
+	}
+	return false
+}
+
+// buy asks until it is Answered, and counts every answer.
+func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
+	return c.Client.Ask(ctx, http.MethodPost, "/seckill", p, func(got Answered, took time.Duration) {
+		c.count(func(h *Heard) {
+			h.Asked++
+			switch {
+			case got.Status == 0:
+				h.Unheard++
+				return
+			case got.Status == http.StatusAccepted:
+				h.Accepted++
+				h.Tickets = append(h.Tickets, got.Ticket)
+			case got.Code == "sold_out":
+				h.SoldOut++
+			case got.Code == "bought_already":
+				h.Again++
+			case got.Status >= http.StatusInternalServerError:
+				h.Busy++
+			default:
+				h.RefusedOtherwise++
+			}
+			h.Took = append(h.Took, took)
+		})
+	})
+}
+
+func (c *Crowd) count(how func(*Heard)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	how(&c.Heard)
+}
+
+// Percentile is what a share p of the times did not exceed.
+func Percentile(took []time.Duration, p float64) time.Duration {
+	if len(took) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(took))
+	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))].Round(time.Millisecond / 10)
+}

@@ -1,0 +1,229 @@
+// Package day is one day of a flash sale: three instances, a crowd, faults, and the books at the end.
+package day
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/crowd"
+	"github.com/compensator-go/compensator/examples/internal/faults"
+	"github.com/compensator-go/compensator/examples/internal/instance"
+	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+)
+
+// Day is one run of one way to sell.
+type Day struct {
+	servers.Servers
+	shop.Tables
+	shop.Settings
+	ByHand bool
+	Buyers int
+	Span   time.Duration // in which the crowd comes and the faults strike
+	Rest   time.Duration // nothing has moved for so long: it is over
+	Kills  int
+	Blows  []faults.Blow        // on servers, beside the kills
+	Out    io.Writer            // told of what happens
+	Watch  func(address string) // called while the crowd is there, with an instance's
+	Sale
+
+	DB        *sql.DB
+	Counter   *shop.Counter
+	instances []*instance.Instance
+}
+
+// Sale is what sales differ in.
+type Sale struct {
+	Arguments   []string // of an instance, beside those of the settings
+	Besides     []string // statements that make more tables
+	HandTickets string   // reads ticket, buyer and 1, of all that are sold by hand
+
+	// Clear removes what is neither a table nor in Redis.
+	Clear func(context.Context) error
+
+	// Left is how much is under way beside entries and open orders.
+	Left func(context.Context) (int, error)
+}
+
+const (
+	instances  = 3
+	restAtMost = 3 * time.Minute // from the last buyer until nothing moves any more
+)
+
+// Define makes the flags of a day.
+func (d *Day) Define(flags *flag.FlagSet) {
+	d.Settings.Define(flags)
+	flags.IntVar(&d.Buyers, "buyers", 300, "buyers who come at once")
+	flags.DurationVar(&d.Span, "span", 6*time.Second, "how long they keep coming")
+	flags.IntVar(&d.Kills, "kills", 1, "kill instances so many times")
+}
+
+// Run returns the books, right or wrong, and calls read for what a sale's own need. It begins and ends without tables and keys.
+func (d *Day) Run(ctx context.Context, read func(context.Context, *Books) error) (b *Books, err error) {
+	if d.DB, err = d.OpenDB(8); err != nil {
+		return nil, err
+	}
+	defer d.DB.Close()
+	d.Counter = &shop.Counter{Redis: d.OpenRedis(), Name: d.Name}
+	defer d.Counter.Redis.Close()
+	if err := d.Empty(ctx); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(d.Create(ctx, d.DB, d.Besides...), d.PutOnSale(ctx, d.DB, d.Goods, d.Stock)); err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx); err != nil {
+		return nil, err
+	}
+	b, err = d.pass(ctx)
+	if err = errors.Join(err, d.stop()); err != nil {
+		return nil, err
+	}
+	if err := d.read(ctx, b); err != nil {
+		return nil, err
+	}
+	if err := read(ctx, b); err != nil {
+		return nil, err
+	}
+	return b, d.Empty(ctx)
+}
+
+// Empty removes what is the sale's own, everywhere.
+func (d *Day) Empty(ctx context.Context) error {
+	err := errors.Join(d.Drop(ctx, d.DB), d.Forget(ctx))
+	if d.Clear != nil {
+		err = errors.Join(err, d.Clear(ctx))
+	}
+	return err
+}
+
+func (d *Day) start(ctx context.Context) error {
+	arguments := append(append(d.Settings.Arguments(), d.Sale.Arguments...), "-name", d.Name)
+	if d.ByHand {
+		arguments = append(arguments, "-by-hand")
+	}
+	for range instances {
+		one := &instance.Instance{Arguments: arguments, Environment: d.Environment()}
+		if err := one.Start(ctx); err != nil {
+			return errors.Join(err, d.stop())
+		}
+		d.instances = append(d.instances, one)
+	}
+	return nil
+}
+
+// stop ends all instances in order. One that cannot is an error.
+func (d *Day) stop() (err error) {
+	for _, one := range d.instances {
+		err = errors.Join(err, one.Stop())
+	}
+	d.instances = nil
+	return err
+}
+
+// pass lets the crowd in while faults strike and somebody looks at the stock all the time, and waits until nothing moves.
+func (d *Day) pass(ctx context.Context) (*Books, error) {
+	longest := 3*d.Span + restAtMost
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not at rest after %v", longest))
+	defer cancel()
+	addresses := make([]func() string, len(d.instances))
+	for i, one := range d.instances {
+		addresses[i] = one.Address
+	}
+	c := &crowd.Crowd{Client: crowd.NewClient(addresses...), Goods: d.Goods, Name: "b", Buyers: d.Buyers, Span: d.Span, Seed: d.Seed}
+	defer c.Client.Close()
+	b := &Books{Settings: d.Settings, ByHand: d.ByHand}
+	looking, stopLooking := context.WithCancel(ctx)
+	var striking error
+	var beside sync.WaitGroup
+	beside.Go(func() { striking = faults.Strike(ctx, d.plan(), d.Span, d.tell) })
+	beside.Go(func() { c.Run(ctx) })
+	var looks sync.WaitGroup
+	looks.Go(func() { b.Moments = d.lookAtMoments(looking) })
+	if d.Watch != nil {
+		d.Watch(addresses[len(addresses)-1]()) // the last to be killed
+	}
+	beside.Wait()
+	resting := d.awaitRest(ctx)
+	stopLooking()
+	looks.Wait()
+	b.Heard = c.Heard
+	return b, errors.Join(striking, resting)
+}
+
+// plan has the blows in their order: kills, with the servers' blows between them.
+func (d *Day) plan() (blows []faults.Blow) {
+	others := d.Blows
+	for i := range d.Kills {
+		n := i % len(d.instances)
+		blows = append(blows, faults.Kill(fmt.Sprintf("instance %d", n+1), d.instances[n]))
+		if len(others) > 0 {
+			blows, others = append(blows, others[0]), others[1:]
+		}
+	}
+	return append(blows, others...)
+}
+
+// tell writes a blow down for the page. It falls when there is something to buy, or soon.
+func (d *Day) tell(ctx context.Context, what string) error {
+	soon := time.Now().Add(d.Span / 10)
+	for left := 0; left < d.Stock/50 && time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {
+		if err := d.DB.QueryRowContext(ctx, d.SQL(`SELECT stock FROM shop_goods WHERE goods = ?`), d.Goods).Scan(&left); err != nil {
+			return err
+		}
+	}
+	return d.Note(ctx, what)
+}
+
+// Note has the page show what has happened.
+func (d *Day) Note(ctx context.Context, what string) error {
+	fmt.Fprintf(d.Out, "  %s\n", what)
+	_, err := d.DB.ExecContext(ctx, d.SQL(`INSERT INTO shop_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`), what)
+	return err
+}
+
+// awaitRest returns when nothing moves for a while: no entry is to be run, no message waits, no order is open, and all
+// that is counted stays as it is.
+func (d *Day) awaitRest(ctx context.Context) error {
+	var before, now moving
+	var err error
+	since := time.Now()
+	for faults.Pause(ctx, 200*time.Millisecond) {
+		if now, err = d.moving(ctx); err != nil {
+			continue // a server is coming back, for one
+		}
+		if now.left > 0 || now != before {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) > d.Rest {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %+v, %v", context.Cause(ctx), now, err)
+}
+
+// moving is what is under way, and figures that change when something happens.
+type moving struct{ left, tickets, orders int }
+
+func (d *Day) moving(ctx context.Context) (m moving, err error) {
+	left, err := d.Left(ctx)
+	if err != nil {
+		return m, err
+	}
+	under := []any{compensator.Pending, compensator.Retrying, compensator.Compensating}
+	var open int
+	err = errors.Join(
+		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_log WHERE state IN (?, ?, ?)`), under...).Scan(&m.left),
+		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_orders WHERE state = 'open'`)).Scan(&open),
+		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_tickets`)).Scan(&m.tickets),
+		d.DB.QueryRowContext(ctx, d.SQL(`SELECT COUNT(*) FROM shop_orders`)).Scan(&m.orders))
+	m.left += left + open
+	return m, err
+}

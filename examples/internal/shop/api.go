@@ -1,0 +1,164 @@
+package shop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	LongestRequest = 10 * time.Second
+	MostBytes      = 1 << 12
+)
+
+// API is the service's interface: JSON in, JSON out. An error has a code to go by, and a text. Whatever answers 5xx may
+// be asked again.
+type API struct {
+	Mux     *http.ServeMux
+	counter *Counter
+	answers *answers
+}
+
+// NewAPI has no routes yet.
+func NewAPI(c *Counter) *API {
+	return &API{Mux: http.NewServeMux(), counter: c, answers: newAnswers()}
+}
+
+// Routes are those of every way to sell.
+func (a *API) Routes(way Way) {
+	a.Mux.HandleFunc("POST /seckill", a.answers.timed(answer(http.StatusAccepted, func(ctx context.Context, r *http.Request) (any, error) {
+		return sellRequest(ctx, r, way)
+	})))
+	a.Mux.HandleFunc("GET /seckill/{goods}/{buyer}", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
+		return way.Find(ctx, Purchase{Goods: r.PathValue("goods"), Buyer: r.PathValue("buyer")})
+	}))
+	a.Mux.HandleFunc("POST /orders/{id}/pay", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
+		id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+		if err != nil {
+			return nil, ErrNotFound
+		}
+		return map[string]any{"order": id, "state": StatePaid}, way.Pay(ctx, id)
+	}))
+}
+
+// RoutesOfShop are those that only the library's way has.
+func (a *API) RoutesOfShop(s *Shop) {
+	a.Mux.HandleFunc("POST /goods/{goods}/rebuild", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
+		return a.rebuildRequest(ctx, s, r.PathValue("goods"))
+	}))
+	a.Mux.HandleFunc("GET /health", s.health)
+}
+
+// Way is how a sale sells.
+type Way interface {
+	Sell(ctx context.Context, p Purchase) (Ticket, error)
+	Find(ctx context.Context, p Purchase) (Order, error)
+	Pay(ctx context.Context, id uint64) error
+	Run(ctx context.Context) error // until ctx ends; it finishes what it has begun
+	End()                          // after Run
+}
+
+// sellRequest answers 202: the piece is the buyer's, and the order will be there in a moment, or the piece goes back.
+func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
+	var p Purchase
+	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBad, err)
+	}
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := way.Sell(ctx, p)
+	return Order{Ticket: t, State: "accepted"}, err
+}
+
+// rebuildRequest fills the counter whatever it says: a person knows better.
+func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, error) {
+	edition, err := a.counter.Edition(ctx, goods)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Rebuild(ctx, goods, edition); err != nil {
+		return nil, err
+	}
+	n, err := a.counter.Read(ctx, goods)
+	return map[string]any{"goods": goods, "stock": n.Stock, "buyers": len(n.Buyers)}, err
+}
+
+// health is for a load balancer: a backlog takes no instance out.
+func (s *Shop) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), LongestRequest)
+	defer cancel()
+	health, status := s.Log.Health(ctx), http.StatusOK
+	if health.Ready() != nil {
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, health) // who asked has gone if it fails
+}
+
+// refusal is an error as a client sees it.
+type refusal struct {
+	Code string `json:"code"`
+	Text string `json:"error"`
+}
+
+// answer turns what serves a request into an HTTP handler.
+func answer(success int, serve func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), LongestRequest)
+		defer cancel()
+		body, err := serve(ctx, r)
+		status := success
+		if err != nil {
+			status, body = explain(err)
+		}
+		if status == http.StatusServiceUnavailable {
+			slog.Debug("request failed", "path", r.URL.Path, "err", err)
+			w.Header().Set("Retry-After", "1")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+// explanations are what a client is told, in the order in which errors are looked at.
+var explanations = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{ErrNoGoods, http.StatusNotFound, "no_such_goods"},
+	{ErrNotFound, http.StatusNotFound, "no_such_order"},
+	{ErrBusy, http.StatusServiceUnavailable, "try_again"},
+	{ErrSoldOut, http.StatusConflict, "sold_out"},
+	{ErrAgain, http.StatusConflict, "bought_already"},
+	{ErrCrowded, http.StatusConflict, "crowded"},
+	{ErrClosed, http.StatusConflict, "order_closed"},
+	{ErrBad, http.StatusBadRequest, "bad_request"},
+}
+
+// explain keeps the details of an error that is ours.
+func explain(err error) (int, *refusal) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return http.StatusRequestEntityTooLarge, &refusal{"too_large", fmt.Sprintf("more than %d bytes", tooLarge.Limit)}
+	}
+	for _, e := range explanations {
+		if !errors.Is(err, e.err) {
+			continue
+		}
+		if e.status < http.StatusInternalServerError {
+			return e.status, &refusal{e.code, err.Error()}
+		}
+		return e.status, &refusal{e.code, e.err.Error()}
+	}
+	return http.StatusServiceUnavailable, &refusal{"try_again", ErrBusy.Error()} // nothing or everything happened
+}

@@ -1,0 +1,142 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/examples/internal/instance"
+	"github.com/compensator-go/compensator/examples/internal/servers"
+)
+
+// PoolSize is shared by requests, by what makes orders, and the log. A transactional handler holds a connection while it runs.
+const PoolSize = 64
+
+// longestStop bounds the requests that are under way when the service is told to stop.
+const longestStop = 10 * time.Second
+
+// Settings are what all sales go by, either way.
+type Settings struct {
+	Goods    string // on sale when the service starts, and shown by the page
+	Stock    int
+	Window   time.Duration // for the payment
+	Resend   time.Duration // between two tries to make an order of a ticket
+	Most     int           // tries before it is undone
+	Lease    time.Duration
+	Fail     float64 // share of the tries
+	Hopeless float64 // share of the tickets
+	Seed     uint64
+}
+
+// Define makes their flags.
+func (s *Settings) Define(flags *flag.FlagSet) {
+	flags.StringVar(&s.Goods, "goods", "phone", "put on sale, unless it is, and shown on the page")
+	flags.IntVar(&s.Stock, "stock", 100, "pieces of it")
+	flags.DurationVar(&s.Window, "window", 15*time.Second, "an order that is not paid in this time is closed")
+	flags.DurationVar(&s.Resend, "resend", 2*time.Second, "a ticket of which no order was made is tried again after this")
+	flags.IntVar(&s.Most, "most", 5, "tries with a ticket before it is undone")
+	flags.DurationVar(&s.Lease, "lease", 5*time.Second, "how long what a killed process had under way waits to be taken over")
+	flags.Float64Var(&s.Fail, "fail", 0, "share of the tries that fail, to see what happens")
+	flags.Float64Var(&s.Hopeless, "hopeless", 0, "share of the tickets that never become an order, to see what happens")
+	flags.Uint64Var(&s.Seed, "seed", 1, "of bad luck")
+}
+
+// Arguments are the flags that Define reads.
+func (s Settings) Arguments() []string {
+	share := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	return []string{"-goods", s.Goods, "-stock", strconv.Itoa(s.Stock), "-window", s.Window.String(), "-resend", s.Resend.String(),
+		"-most", strconv.Itoa(s.Most), "-lease", s.Lease.String(), "-fail", share(s.Fail), "-hopeless", share(s.Hopeless), "-seed", strconv.FormatUint(s.Seed, 10)}
+}
+
+// Validate says what is wrong.
+func (s Settings) Validate() error {
+	switch {
+	case !namePattern.MatchString(s.Goods), s.Stock < 0:
+		return errors.New("-goods wants a name of 1 to 40 of A-Z a-z 0-9 _ . -, -stock 0 or more")
+	case s.Window < time.Millisecond, s.Resend < 100*time.Millisecond, s.Most < 1:
+		return errors.New("-window wants 1ms or more, -resend 100ms or more, -most 1 or more")
+	}
+	return nil
+}
+
+// Luck is that of whoever makes orders.
+func (s Settings) Luck() Luck { return Luck{Seed: s.Seed, Fail: s.Fail, Hopeless: s.Hopeless} }
+
+// Service is one process.
+type Service struct {
+	servers.Servers
+	Address  string
+	UntilEOF bool
+	ByHand   bool
+
+	// Open makes the way it sells, and what is the library's of it: nil by hand.
+	Open func(ctx context.Context, db *sql.DB, c *Counter) (Way, *Shop, error)
+}
+
+// Define makes the flags of every service.
+func (s *Service) Define(flags *flag.FlagSet) {
+	flags.StringVar(&s.Name, "name", s.Name, "starts every name in Redis, and in the broker where there is one")
+	flags.StringVar(&s.Address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
+	flags.BoolVar(&s.UntilEOF, "until-eof", false, "stop when standard input ends")
+	flags.BoolVar(&s.ByHand, "by-hand", false, "do it the way of byhand.go")
+}
+
+// Run opens everything and works until ctx ends.
+func (s *Service) Run(ctx context.Context, out io.Writer) error {
+	if s.UntilEOF {
+		ctx = instance.UntilEOF(ctx)
+	}
+	db, err := s.OpenDB(PoolSize)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	c := &Counter{Redis: s.OpenRedis(), Name: s.Name}
+	defer c.Redis.Close()
+	way, ours, err := s.Open(ctx, db, c)
+	if err != nil {
+		return err
+	}
+	defer way.End()
+	listener, err := net.Listen("tcp", s.Address)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return serve(ctx, out, listener, way, ours, c)
+}
+
+func serve(ctx context.Context, out io.Writer, listener net.Listener, way Way, ours *Shop, c *Counter) error {
+	api := NewAPI(c)
+	api.Routes(way)
+	stopping := make(chan struct{})
+	var beside []func(context.Context) // until the context ends
+	if ours != nil {
+		api.RoutesOfShop(ours)
+		p := newPage(ours, api, listener.Addr().String(), stopping)
+		p.routes()
+		beside = []func(context.Context){p.letIn, func(ctx context.Context) { api.answers.share(ctx, c) }}
+	}
+	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
+	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(api.Mux), ReadHeaderTimeout: LongestRequest}
+	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
+	return instance.Serve(ctx, server, listener, longestStop, func(ctx context.Context) error {
+		ctx, stop := context.WithCancel(ctx)
+		var others sync.WaitGroup
+		for _, other := range beside {
+			others.Go(func() { other(ctx) })
+		}
+		err := way.Run(ctx)
+		stop()
+		others.Wait()
+		return err
+	})
+}

@@ -1,0 +1,107 @@
+// Package visit visits a sale's service that runs in the test's own process.
+package visit
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/examples/internal/crowd"
+	"github.com/compensator-go/compensator/examples/internal/instance"
+)
+
+// Visit is a service, and a database to look into.
+type Visit struct {
+	T       *testing.T
+	Address string
+	Stop    func() error // ends the service, and returns what its run did
+	DB      *sql.DB      // set by the test
+}
+
+// Start returns when the service listens. It ends with the test.
+func Start(t *testing.T, run func(context.Context, io.Writer) error) *Visit {
+	v := &Visit{T: t}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	lines, ended := make(lineWriter, 1), make(chan error, 1)
+	go func() { ended <- run(ctx, lines) }()
+	select {
+	case line := <-lines:
+		v.Address = strings.TrimSpace(strings.TrimPrefix(line, instance.Greeting))
+	case err := <-ended:
+		require.NoError(t, err, "the service ended")
+	}
+	v.Stop = sync.OnceValue(func() error { stop(); return <-ended })
+	t.Cleanup(func() { require.NoError(t, v.Stop()) })
+	return v
+}
+
+// lineWriter sends what is written.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+// Exec changes something behind the service's back.
+func (v *Visit) Exec(query string, args ...any) {
+	v.T.Helper()
+	_, err := v.DB.Exec(query, args...)
+	require.NoError(v.T, err)
+}
+
+// Count is a figure of the database.
+func (v *Visit) Count(query string, args ...any) (n int) {
+	v.T.Helper()
+	require.NoError(v.T, v.DB.QueryRow(query, args...).Scan(&n))
+	return n
+}
+
+// Ask answers with whatever the service does.
+func (v *Visit) Ask(method, path, body string) crowd.Answered {
+	v.T.Helper()
+	request, err := http.NewRequestWithContext(v.T.Context(), method, "http://"+v.Address+path, strings.NewReader(body))
+	require.NoError(v.T, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(v.T, err)
+	defer response.Body.Close()
+	var got crowd.Answered
+	require.NoError(v.T, json.NewDecoder(response.Body).Decode(&got))
+	got.Status = response.StatusCode
+	return got
+}
+
+// Buy asks for a phone.
+func (v *Visit) Buy(buyer string) crowd.Answered {
+	v.T.Helper()
+	return v.Ask(http.MethodPost, "/seckill", fmt.Sprintf(`{"buyer":%q,"goods":"phone"}`, buyer))
+}
+
+// State asks what became of it.
+func (v *Visit) State(buyer string) crowd.Answered {
+	v.T.Helper()
+	return v.Ask(http.MethodGet, "/seckill/phone/"+buyer, "")
+}
+
+// Await asks until it is in this state.
+func (v *Visit) Await(buyer, state string) crowd.Answered {
+	v.T.Helper()
+	var got crowd.Answered
+	require.Eventually(v.T, func() bool { got = v.State(buyer); return got.State == state }, time.Minute, 20*time.Millisecond, "%s is %s", buyer, state)
+	return got
+}
+
+// Refused requires an answer to be just this.
+func (v *Visit) Refused(got crowd.Answered, status int, code string) {
+	v.T.Helper()
+	require.Equal(v.T, crowd.Answered{Status: status, Code: code}, got)
+}

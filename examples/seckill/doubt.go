@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+)
+
+// tell has Redis know what became of a ticket. What it does not hear, watch finds.
+func (s *sale) tell(ctx context.Context, t shop.Ticket, outcome error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
+	defer cancel()
+	var err error
+	switch {
+	case outcome == nil:
+		err = s.counter.confirm(ctx, t)
+	case !errors.Is(outcome, compensator.ErrCommitUnknown):
+		err = s.counter.GiveBack(ctx, t)
+	}
+	if err != nil {
+		s.Logger.Warn("a ticket's end is not told to Redis; watch will", "ticket", t.ID, "err", err)
+	}
+	if outcome != nil && !errors.Is(outcome, shop.ErrStale) {
+		outcome = fmt.Errorf("%w: %w", shop.ErrBusy, outcome)
+	}
+	return outcome
+}
+
+// lookAfter decides about tickets whose process has died.
+func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
+	tickets, err := s.counter.abandoned(ctx, g.Goods, s.abandon)
+	for _, t := range tickets {
+		err = errors.Join(err, s.decide(ctx, t))
+	}
+	return err
+}
+
+// decide says whether a ticket was sold whose process has told Redis nothing. Whoever records its entry first has
+// decided: here it is cancelled in the same transaction, so that a purchase that comes to it later, by a process that
+// was only slow, is refused.
+func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
+	sold := false
+	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		options := t.Options(createKey(t))
+		options.Delay = time.Hour // it never runs
+		receipt, err := s.creating.Record(ctx, tx, t, options)
+		if err != nil {
+			return err
+		}
+		if first := receipt.Entries[0]; first.Duplicate {
+			sold = first.State != compensator.Cancelled
+			return nil
+		}
+		_, err = s.creating.CancelTx(ctx, tx, createKey(t))
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case sold:
+		return s.counter.confirm(ctx, t)
+	}
+	return s.counter.GiveBack(ctx, t)
+}

@@ -1,6 +1,0 @@
--- Replaces all that is known of a sale by what the database says.
--- KEYS as in take.lua   ARGV[1] edition   ARGV[2] stock   ARGV[3..] buyer, ticket, buyer, ticket, ...
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
-redis.call('HSET', KEYS[1], 'edition', ARGV[1], 'stock', ARGV[2])
-for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
-return redis.status_reply('OK')

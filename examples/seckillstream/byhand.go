@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/examples/internal/faults"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+)
+
+// byHand is the way people do it: a script takes the stock and adds a message, one thread reads the group under one fixed
+// name, makes the order and acknowledges it, to another stream. On an error it goes through its pending list until that is
+// empty. It is here to be measured beside sale.go.
+type byHand struct{ shop.ByHand }
+
+//go:embed lua/hand.lua
+var handLua string
+
+var handScript = redis.NewScript(handLua)
+
+const (
+	handGroup    = "g1"
+	handConsumer = "c1" // in every process
+)
+
+func (h *byHand) stream(goods string) string { return h.Key("orders", goods) }
+
+// Sell is one script.
+func (h *byHand) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
+	t := shop.NewTicket(p)
+	keys := []string{h.Key("stock", p.Goods), h.Key("buyers", p.Goods), h.stream(p.Goods)}
+	switch answer, err := handScript.Run(ctx, h.Redis, keys, p.Goods, p.Buyer, t.ID).Int(); {
+	case err != nil:
+		return t, err
+	case answer == 1:
+		return t, shop.ErrSoldOut
+	case answer == 2:
+		return t, shop.ErrAgain
+	}
+	return t, nil
+}
+
+// Run warms Redis up, makes the group, reads and scans until ctx ends.
+func (h *byHand) Run(ctx context.Context) error {
+	h.Warm(ctx)
+	_ = h.Redis.XGroupCreateMkStream(ctx, h.stream(h.Goods), handGroup, "0").Err() // it is there already
+	var scanning sync.WaitGroup
+	scanning.Go(func() { shop.EverySecond(ctx, h.CloseUnpaid) })
+	for ctx.Err() == nil {
+		if _, err := h.next(ctx, ">"); err != nil && ctx.Err() == nil {
+			slog.Debug("by hand: no order made", "err", err)
+			h.pending(ctx)
+		}
+	}
+	scanning.Wait()
+	return nil
+}
+
+// pending goes through what was read and not acknowledged.
+func (h *byHand) pending(ctx context.Context) {
+	for ctx.Err() == nil {
+		done, err := h.next(ctx, "0")
+		switch {
+		case err != nil:
+			faults.Pause(ctx, 20*time.Millisecond)
+		case done:
+			return
+		}
+	}
+}
+
+// next reads one message and makes its order. It reports that there was none.
+func (h *byHand) next(ctx context.Context, from string) (none bool, err error) {
+	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,
+	}).Result()
+	switch {
+	case errors.Is(err, redis.Nil), err == nil && (len(streams) == 0 || len(streams[0].Messages) == 0):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	m := streams[0].Messages[0]
+	if err := h.order(context.WithoutCancel(ctx), m); err != nil {
+		return false, err
+	}
+	return false, h.Redis.XAck(ctx, h.Key("s1", h.Goods), handGroup, m.ID).Err()
+}
+
+func (h *byHand) order(ctx context.Context, m redis.XMessage) error {
+	var t shop.Ticket
+	for field, to := range map[string]*string{"ticket": &t.ID, "goods": &t.Goods, "buyer": &t.Buyer} {
+		text, ok := m.Values[field].(string)
+		if !ok {
+			return fmt.Errorf("message %s: no %s", m.ID, field)
+		}
+		*to = text
+	}
+	if err := h.Luck().Of(t, rand.Uint64()); err != nil {
+		return err
+	}
+	return h.insert(ctx, t)
+}
+
+// insert makes the order, unless the buyer has one, or there is no stock: then it says nothing.
+func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
+	tx, err := h.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	var has int
+	err = tx.QueryRowContext(ctx, h.SQL(`SELECT COUNT(*) FROM shop_orders WHERE goods = ? AND buyer = ? AND state <> 'closed'`), t.Goods, t.Buyer).Scan(&has)
+	if err != nil || has > 0 {
+		return err
+	}
+	taken, err := shop.Changed(tx.ExecContext(ctx, h.SQL(`UPDATE shop_goods SET stock = stock - 1 WHERE goods = ? AND stock > 0`), t.Goods))
+	if err != nil || !taken {
+		return err
+	}
+	if err := h.InsertOrder(ctx, tx, t, h.Window); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// Find is what became of a buyer's latest order. Whom Redis knows without one was accepted.
+func (h *byHand) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
+	o, err := shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT ticket, id, state, due_at FROM shop_orders WHERE goods = ? AND buyer = ? ORDER BY id DESC LIMIT 1`))
+	if errors.Is(err, shop.ErrNotFound) {
+		if known, asked := h.Redis.SIsMember(ctx, h.Key("buyers", p.Goods), p.Buyer).Result(); asked == nil && known {
+			o.State, err = "accepted", nil
+		}
+	}
+	return o, err
+}
+
+// End has nothing to close.
+func (h *byHand) End() {}

@@ -1,0 +1,17 @@
+-- Takes one piece for a buyer and adds the message that makes the order of it: both or neither. Run again with the same
+-- ticket it takes and adds nothing more.
+-- KEYS[1] hash {name:goods}:sale     edition, stock: one key, so that none is lost without the other
+-- KEYS[2] hash {name:goods}:buyers   buyer -> ticket
+-- KEYS[3] stream {name:goods}:orders ticket, goods, buyer, edition
+-- ARGV[1] goods   ARGV[2] buyer   ARGV[3] ticket
+-- Returns {"taken" | "again" | "sold out" | "no sale", edition}.
+local sale = redis.call('HMGET', KEYS[1], 'edition', 'stock')
+if not sale[1] then return {'no sale', ''} end
+local held = redis.call('HGET', KEYS[2], ARGV[2])
+if held == ARGV[3] then return {'taken', sale[1]} end
+if held then return {'again', sale[1]} end
+if tonumber(sale[2]) <= 0 then return {'sold out', sale[1]} end
+redis.call('HINCRBY', KEYS[1], 'stock', -1)
+redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+redis.call('XADD', KEYS[3], '*', 'ticket', ARGV[3], 'goods', ARGV[1], 'buyer', ARGV[2], 'edition', sale[1])
+return {'taken', sale[1]}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/day"
+	"github.com/compensator-go/compensator/examples/internal/faults"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+)
+
+// scene is one day of one way.
+type scene struct {
+	day.Day
+	wholeRedis bool            // ours alone: all of it is emptied
+	inStream   map[string]bool // tickets whose messages were in the stream when Redis was emptied
+	poison     int             // messages that are no tickets
+}
+
+// books are a day's, and what there is of messages.
+type books struct {
+	*day.Books
+	lost      int // accepted tickets that went with Redis before the database had them
+	poison    int
+	length    int // of the stream
+	pending   int // messages that were read and not acknowledged
+	unread    int // messages that nobody has read
+	consumers int // in the group
+	doubled   int // tickets with more than one order
+	orderless int // tickets without an order
+}
+
+func (s *scene) run(ctx context.Context) (b *books, err error) {
+	s.Tables = tables
+	s.Rest = s.Lease + 2*time.Second
+	s.Sale = day.Sale{HandTickets: `SELECT ticket, buyer, 1 FROM shop_orders`, Left: s.left}
+	s.inStream, s.poison = make(map[string]bool), 0
+	b = new(books)
+	b.Books, err = s.Run(ctx, func(ctx context.Context, common *day.Books) error {
+		b.Books = common
+		return s.read(ctx, b)
+	})
+	return b, err
+}
+
+func (s *scene) streamAndGroup() (string, string) {
+	if s.ByHand {
+		return (&byHand{shop.ByHand{Name: s.Name}}).stream(s.Goods), handGroup
+	}
+	return streamKey(s.Counter, s.Goods), group
+}
+
+// left are messages: what is acknowledged is deleted before long. By hand nothing ever is.
+func (s *scene) left(ctx context.Context) (int, error) {
+	if s.ByHand {
+		return 0, nil
+	}
+	stream, _ := s.streamAndGroup()
+	n, err := s.Counter.Redis.XLen(ctx, stream).Result()
+	return int(n), err
+}
+
+// emptied empties Redis while the database is slow, so that something is lost, and notes what was in the stream in that moment.
+func (s *scene) emptied(ctx context.Context) error {
+	tx, err := s.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, s.SQL(`SELECT stock FROM shop_goods WHERE goods = ? FOR UPDATE`), s.Goods); err != nil {
+		return err
+	}
+	for soon := time.Now().Add(s.Span / 10); time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {
+		if unread, err := s.unread(ctx); err != nil || unread > 0 {
+			break
+		}
+	}
+	return s.empty(ctx)
+}
+
+// unread is how many messages wait while every instance has its hands full.
+func (s *scene) unread(ctx context.Context) (int, error) {
+	stream, name := s.streamAndGroup()
+	groups, err := s.Counter.Redis.XInfoGroups(ctx, stream).Result()
+	for _, g := range groups {
+		if g.Name == name {
+			return int(g.Lag), nil
+		}
+	}
+	return 0, err
+}
+
+func (s *scene) empty(ctx context.Context) error {
+	stream, _ := s.streamAndGroup()
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	var there *redis.XMessageSliceCmd
+	_, err = s.Counter.Redis.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		there = pipe.XRange(ctx, stream, "-", "+")
+		if s.wholeRedis {
+			return pipe.FlushAll(ctx).Err()
+		}
+		return pipe.Unlink(ctx, keys...).Err()
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range there.Val() {
+		s.inStream[fmt.Sprint(m.Values["ticket"])] = true
+	}
+	return s.noteLoss(ctx)
+}
+
+// noteLoss tells how many orders nobody knows any more, but for those that an instance has in hand.
+func (s *scene) noteLoss(ctx context.Context) error {
+	known := make(map[string]bool)
+	err := shop.EachRow(ctx, s.DB, s.SQL(`SELECT ticket FROM shop_tickets UNION SELECT ticket FROM shop_orders`), func(scan func(...any) error) error {
+		var id string
+		err := scan(&id)
+		known[id] = true
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	lost := 0
+	for id := range s.inStream {
+		if !known[id] {
+			lost++
+		}
+	}
+	return s.Note(ctx, fmt.Sprintf("with Redis went %d orders that the database did not have", lost))
+}
+
+// poisoned adds a message that is no ticket.
+func (s *scene) poisoned(ctx context.Context) error {
+	stream, _ := s.streamAndGroup()
+	s.poison++
+	return s.Counter.Redis.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []string{"ticket", "", "order", "{{no order}"}}).Err()
+}
+
+func (s *scene) read(ctx context.Context, b *books) (err error) {
+	b.poison = s.poison
+	for _, id := range b.Tickets {
+		if !b.Known[id] && s.inStream[id] {
+			b.lost++
+		}
+	}
+	if b.doubled, err = s.Count(ctx, `SELECT COUNT(*) - COUNT(DISTINCT ticket) FROM shop_orders`); err != nil {
+		return err
+	}
+	if b.orderless, err = s.Count(ctx, `SELECT COUNT(*) FROM shop_tickets t LEFT JOIN shop_orders o ON o.ticket = t.ticket WHERE o.id IS NULL`); err != nil {
+		return err
+	}
+	return s.readStream(ctx, b)
+}
+
+func (s *scene) readStream(ctx context.Context, b *books) error {
+	stream, name := s.streamAndGroup()
+	messages, err := s.Counter.Redis.XRange(ctx, stream, "-", "+").Result()
+	if err != nil {
+		return err
+	}
+	b.length = len(messages)
+	groups, err := s.Counter.Redis.XInfoGroups(ctx, stream).Result()
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if g.Name == name {
+			b.pending, b.unread, b.consumers = int(g.Pending), int(g.Lag), int(g.Consumers)
+		}
+	}
+	for _, m := range messages {
+		if s.ByHand && !b.Known[fmt.Sprint(m.Values["ticket"])] {
+			b.Stuck++
+		}
+	}
+	return nil
+}
+
+// report prints every check and returns how many are WRONG.
+func (b *books) report(out io.Writer) (wrong int) {
+	closing, aside, back := b.Entries[shop.CloseType], b.Entries[asideType], b.Entries[shop.ReturnType]
+	undone := aside[compensator.Compensated]
+	void := closing[compensator.Succeeded] - b.Made()
+	fmt.Fprintf(out, "%d looks at the stock while it happened; %d pieces of %d sold, %d tickets given back, %d of them undone, %d void because Redis was filled again meanwhile\n",
+		b.Moments.Looks, b.Taken(), b.Stock, b.Ended, undone, void)
+	fmt.Fprintf(out, "%d accepted tickets went with Redis before the database had them; %d orders were made at the second try or later; %d consumers in the group were killed\n",
+		b.lost, aside[compensator.Succeeded], b.consumers)
+	s := &day.Sheet{Out: out}
+	b.Check(s, 0)
+	s.Expect("accepted answers that neither the database knows nor Redis has lost", b.Unknown-b.lost, 0)
+	s.Expect("tickets with more than one order", b.doubled, 0)
+	s.Expect("tickets without an order = void + undone", b.orderless, void+undone)
+	s.Expect("tickets = close_order entries succeeded + order_aside entries compensated", len(b.Known), closing[compensator.Succeeded]+undone)
+	s.Expect("tickets given back = orders closed + void + undone", b.Ended, b.Orders[shop.StateClosed]+void+undone)
+	s.Expect("return_stock entries succeeded = orders closed + undone", back[compensator.Succeeded], b.Orders[shop.StateClosed]+undone)
+	s.Expect("malformed messages = entries that wait for a person", aside[compensator.Dead], b.poison)
+	s.Expect("other entries that wait for a person", closing[compensator.Dead]+back[compensator.Dead], 0)
+	s.Expect("messages in the stream", b.length, 0)
+	s.Expect("messages on the pending list", b.pending, 0)
+	s.Expect("messages that nobody has read", b.unread, 0)
+	return s.Wrong
+}
+
+// compare prints both ways in one table.
+func compare(out io.Writer, ours, byHand *books) {
+	day.Compare(out, ours.Books, byHand.Books,
+		day.Row{What: "accepted, and lost with Redis", Ours: ours.lost, ByHand: byHand.lost},
+		day.Row{What: "accepted, not lost, and never an order", Ours: ours.Unknown - ours.lost, ByHand: byHand.Unknown - byHand.lost},
+		day.Row{What: "on the pending list at the end", Ours: ours.pending, ByHand: byHand.pending})
+}

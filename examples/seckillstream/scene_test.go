@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/day"
+	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// The scene as make seckillstream asks for it. What stands here is a small one.
+var (
+	asked      scene
+	yours      = flag.Bool("yours", false, "use the servers that the environment names")
+	full       = flag.Bool("full", false, "make the database read-only, too, and do it by hand beside it")
+	screenshot = flag.String("screenshot", "", "write a picture of the page here")
+)
+
+func init() {
+	asked.Define(flag.CommandLine)
+	asked.Settings = quick
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-addr" {
+		main() // this process is an instance that a scene has started
+		return
+	}
+	os.Exit(testservers.Main(m))
+}
+
+// quick lets a test take seconds.
+var quick = shop.Settings{Goods: "phone", Stock: 40, Window: 2 * time.Second, Resend: 500 * time.Millisecond, Most: 4, Lease: time.Second, Fail: 0.1, Hopeless: 0.05, Seed: 1}
+
+func (s *scene) books(t *testing.T) *books {
+	t.Helper()
+	var told bytes.Buffer
+	s.Out = &told
+	b, err := s.run(t.Context())
+	t.Log("\n" + told.String())
+	require.NoError(t, err)
+	return b
+}
+
+// TestSale is make seckillstream, or a small one. With -full it is followed by the same by hand, under the same load and blows.
+func TestSale(t *testing.T) {
+	s := &scene{Day: asked.Day}
+	s.place(t)
+	if *screenshot != "" {
+		s.Watch = func(address string) { photograph(t, address, *screenshot) }
+	}
+	ours := s.books(t)
+	var report bytes.Buffer
+	wrong := ours.report(&report)
+	if *full {
+		s.ByHand, s.Watch = true, nil
+		compare(&report, ours, s.books(t))
+	}
+	t.Log("\n" + report.String())
+	require.Zero(t, wrong, "checks that are WRONG")
+	require.NotZero(t, ours.Orders[shop.StatePaid])
+	require.NotZero(t, ours.Orders[shop.StateClosed])
+	require.NotZero(t, ours.SoldOut)
+	require.NotZero(t, ours.Moments.Looks)
+	require.NotZero(t, ours.poison)
+}
+
+// place gives the scene its servers, and says what may be done to them: what is somebody's own loses only what the scene
+// has put there.
+func (s *scene) place(t *testing.T) {
+	s.Servers = servers.Servers{Name: string(tables)}
+	if *yours {
+		s.Servers = servers.Given(string(tables))
+	}
+	if s.wholeRedis = s.PlaceRedis(t); s.wholeRedis {
+		s.Blow("Redis: FLUSHALL while the database is slow", s.emptied)
+	} else {
+		s.Blow("Redis: all keys of the sale removed while the database is slow", s.emptied)
+	}
+	s.Blow("a message in the stream that is no order", s.poisoned)
+	s.PlaceDatabase(t, *full)
+}
+
+func TestWrongBooksAreFound(t *testing.T) {
+	b := &books{Books: &day.Books{Settings: shop.Settings{Stock: 10}, Left: 8, Orders: map[string]int{shop.StatePaid: 3, shop.StateOpen: 1}, Living: map[string]string{"a": "1", "b": "2"},
+		Known: map[string]bool{"1": true, "2": true}, Held: map[string]int{"a": 2, "b": 1}, Counted: shop.Counted{Stock: 7, Buyers: map[string]string{"a": "1", "c": "9"}},
+		Moments: day.Moments{Looks: 5, Wrong: 1}, Unknown: 2, Stuck: 1, Early: 1,
+		Entries: map[string]map[compensator.State]int{shop.CloseType: {compensator.Succeeded: 4, compensator.Dead: 1}, shop.ReturnType: {compensator.Succeeded: 1}}},
+		lost: 1, poison: 1, length: 1, pending: 1, unread: 1, doubled: 1, orderless: 1}
+	var out bytes.Buffer
+	require.Equal(t, 19, b.report(&out), out.String())
+	for _, wrong := range []string{"moments in which more was sold", "orders that live", "buyers with more than one", "stock in Redis", "buyers of whom", "buyers shut out",
+		"accepted answers", "tickets with more than one", "tickets without an order", "tickets = close_order", "return_stock", "malformed messages", "other entries",
+		"entries that still", "messages in the stream", "messages on the pending", "messages that nobody"} {
+		require.Contains(t, out.String(), "WRONG  "+wrong)
+	}
+	require.Contains(t, out.String(), "ok     tickets that live")
+}

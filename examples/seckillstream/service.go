@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"io"
+
+	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+)
+
+// tables start with this.
+const tables shop.Tables = "seckillstream"
+
+// service is one process. It needs no broker.
+type service struct {
+	shop.Service
+	shop.Settings
+}
+
+func runService(ctx context.Context, args []string, out io.Writer) error {
+	s := service{Service: shop.Service{Servers: servers.Given("seckillstream")}}
+	flags := flag.NewFlagSet("seckillstream", flag.ContinueOnError)
+	s.Settings.Define(flags)
+	s.Service.Define(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := errors.Join(s.Servers.Validate(), s.Settings.Validate()); err != nil {
+		return err
+	}
+	return s.run(ctx, out)
+}
+
+func (s *service) run(ctx context.Context, out io.Writer) error {
+	s.Open = s.open
+	return s.Service.Run(ctx, out)
+}
+
+// open makes what is missing. A database that takes no writes at present has it already, or the service cannot start.
+func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.Way, *shop.Shop, error) {
+	if err := errors.Join(tables.Create(ctx, db), tables.PutOnSale(ctx, db, s.Goods, s.Stock)); err != nil {
+		return nil, nil, err
+	}
+	if s.ByHand {
+		return &byHand{shop.ByHand{Settings: s.Settings, Tables: tables, DB: db, Redis: c.Redis, Name: s.Name}}, nil, nil
+	}
+	ours, err := newSale(ctx, s.Settings, db, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ours, ours.Shop, nil
+}

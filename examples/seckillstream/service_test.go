@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/crowd"
+	"github.com/compensator-go/compensator/examples/internal/day"
+	"github.com/compensator-go/compensator/examples/internal/servers"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+	"github.com/compensator-go/compensator/examples/internal/visit"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// world is a service in this process, and another one that only does what a test has it do.
+type world struct {
+	*visit.Visit
+	service service
+	other   *sale
+}
+
+func newWorld(t *testing.T, change func(*shop.Settings)) *world {
+	t.Helper()
+	rdb := testservers.SharedRedis(t)
+	on := servers.Servers{DSN: testservers.Database(t), Redis: rdb.Addr(), Name: rdb.Prefix(t)}
+	w := &world{service: service{Service: shop.Service{Servers: on, Address: "127.0.0.1:0"}, Settings: quick}}
+	w.service.Fail, w.service.Hopeless, w.service.Window = 0, 0, time.Minute
+	change(&w.service.Settings)
+	w.Visit = visit.Start(t, w.service.run)
+	db, err := on.OpenDB(16)
+	require.NoError(t, err)
+	c := &shop.Counter{Redis: on.OpenRedis(), Name: on.Name}
+	w.other, err = newSale(t.Context(), w.service.Settings, db, c)
+	require.NoError(t, err)
+	w.DB = db
+	t.Cleanup(func() {
+		w.other.End()
+		require.NoError(t, errors.Join(c.Redis.Close(), db.Close()))
+	})
+	return w
+}
+
+// awaitStock waits until both places have so much, and nothing is on its way.
+func (w *world) awaitStock(pieces int) {
+	w.T.Helper()
+	require.Eventually(w.T, func() bool {
+		n, err := w.other.Counter.Read(w.T.Context(), "phone")
+		require.NoError(w.T, err)
+		waiting, err := w.other.Counter.Redis.XLen(w.T.Context(), streamKey(w.other.Counter, "phone")).Result()
+		require.NoError(w.T, err)
+		return n.Stock == pieces && waiting == 0 && w.Count(`SELECT stock FROM seckillstream_goods`) == pieces &&
+			len(n.Buyers) == w.Count(`SELECT COUNT(*) FROM seckillstream_tickets WHERE living = 1`)
+	}, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
+}
+
+// add adds a message as it is.
+func (w *world) add(values ...string) {
+	w.T.Helper()
+	require.NoError(w.T, w.other.Counter.Redis.XAdd(w.T.Context(), &redis.XAddArgs{Stream: streamKey(w.other.Counter, "phone"), Values: values}).Err())
+}
+
+// holdUp has every batch wait until the returned function is called.
+func (w *world) holdUp() func() {
+	w.T.Helper()
+	tx, err := w.DB.Begin()
+	require.NoError(w.T, err)
+	_, err = tx.Exec(`SELECT stock FROM seckillstream_goods FOR UPDATE`)
+	require.NoError(w.T, err)
+	return func() { require.NoError(w.T, tx.Rollback()) }
+}
+
+func TestBuyerGetsOnePieceAndNobodyMoreThanThereIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
+	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
+	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
+	w.Refused(w.Buy("cid"), http.StatusConflict, "sold_out")
+	w.Await("ann", shop.StateOpen)
+	w.Await("ben", shop.StateOpen)
+	w.awaitStock(0)
+	w.Refused(w.State("cid"), http.StatusNotFound, "no_such_order")
+}
+
+func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
+	w.Exec(`INSERT INTO seckillstream_goods (goods, initial, stock) VALUES ('lamp', 1, 1)`)
+	for body, want := range map[string]crowd.Answered{
+		``:                               {Status: http.StatusBadRequest, Code: "bad_request"},
+		`{"buyer":7,"goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
+		`{"buyer":"","goods":"phone"}`:   {Status: http.StatusBadRequest, Code: "bad_request"},
+		`{"buyer":"ben","goods":"moon"}`: {Status: http.StatusNotFound, Code: "no_such_goods"},
+		`{"buyer":"ben","goods":"lamp"}`: {Status: http.StatusNotFound, Code: "no_such_goods"}, // its stream is read elsewhere
+		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
+	} {
+		require.Equal(t, want, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
+	}
+	w.Refused(w.Ask(http.MethodPost, "/orders/99/pay", ""), http.StatusNotFound, "no_such_order")
+	w.Refused(w.Ask(http.MethodPost, "/goods/moon/rebuild", ""), http.StatusNotFound, "no_such_goods")
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
+	w.Await("ben", shop.StateOpen)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_tickets`))
+}
+
+func TestUnpaidOrderGivesItsPieceBackInBothPlacesAndTheBuyerMayBuyAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 1, 500*time.Millisecond })
+	first := w.Buy("ann")
+	order := w.Await("ann", shop.StateClosed)
+	require.Equal(t, first.Ticket, order.Ticket)
+	w.Refused(w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), ""), http.StatusConflict, "order_closed")
+	w.awaitStock(1)
+	again := w.Buy("ann")
+	require.Equal(t, http.StatusAccepted, again.Status)
+	require.NotEqual(t, first.Ticket, again.Ticket)
+}
+
+func TestPaidOrderIsNotClosed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 2, 2*time.Second })
+	w.Buy("ann")
+	order := w.Await("ann", shop.StateOpen)
+	for range 2 { // the first answer may have been lost
+		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
+	}
+	w.Buy("ben")
+	w.Await("ben", shop.StateClosed) // which came due later
+	require.Eventually(t, func() bool {
+		return w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'close_order' AND state = ?`, compensator.Succeeded) == 2
+	}, time.Minute, 20*time.Millisecond)
+	require.Equal(t, shop.StatePaid, w.State("ann").State)
+	w.awaitStock(1)
+}
+
+func TestTicketThatBecomesNoOrderIsUndone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Hopeless, s.Most, s.Resend = 1, 1, 2, 100*time.Millisecond })
+	w.Buy("ann")
+	w.Await("ann", "given back")
+	w.awaitStock(1)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND state = ?`, compensator.Compensated))
+	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
+}
+
+// A message that failed is in nobody's way, and its order is made by the log.
+func TestMessageThatFailedIsTriedAgainByTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Resend, s.Most = 3, 100*time.Millisecond, 10 })
+	w.Exec(`RENAME TABLE seckillstream_orders TO seckillstream_orders_away`)
+	w.Buy("ann")
+	require.Eventually(t, func() bool {
+		return w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND process_count > 0`) == 1
+	}, time.Minute, 20*time.Millisecond)
+	w.Exec(`RENAME TABLE seckillstream_orders_away TO seckillstream_orders`)
+	w.Await("ann", shop.StateOpen)
+	w.awaitStock(2)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+}
+
+func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })
+	w.Buy("ann")
+	w.add("order", "{{no order}")
+	w.add("ticket", "T", "goods", "moon", "buyer", "eve")
+	w.Buy("ben")
+	w.Await("ann", shop.StateOpen)
+	w.Await("ben", shop.StateOpen)
+	w.awaitStock(1)
+	require.Eventually(t, func() bool {
+		return w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND state = ? AND last_error <> ''`, compensator.Dead) == 2
+	}, time.Minute, 20*time.Millisecond)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND content LIKE '%{{no order}%'`), "as it came")
+}
+
+// What is in the stream when Redis is emptied, and not in the database, is lost: nobody has it, and the buyer may buy again.
+func TestOrderThatRedisLosesIsNoneAndItsBuyerMayBuyAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })
+	w.Buy("ann")
+	w.Await("ann", shop.StateOpen)
+	goOn := w.holdUp()
+	w.Buy("ben") // is in the service's hand, and it waits
+	require.Eventually(t, func() bool { return w.unread() == 0 }, time.Minute, 5*time.Millisecond)
+	lost := w.Buy("cid")
+	require.Equal(t, http.StatusAccepted, lost.Status)
+	require.Equal(t, "accepted", w.State("cid").State)
+	require.NoError(t, w.service.Forget(t.Context()))
+	w.Refused(w.State("cid"), http.StatusNotFound, "no_such_order")
+	goOn()
+	require.Eventually(t, func() bool { return w.Buy("cid").Status == http.StatusAccepted }, time.Minute, 20*time.Millisecond)
+	w.Await("cid", shop.StateOpen)
+	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
+	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckillstream_tickets WHERE ticket = ?`, lost.Ticket))
+	w.awaitStock(3 - w.Count(`SELECT COUNT(*) FROM seckillstream_tickets WHERE living = 1`))
+}
+
+func (w *world) unread() int {
+	stats, err := w.other.orders.Stats(w.T.Context())
+	require.NoError(w.T, err)
+	return int(stats.Lag)
+}
+
+// What an instance had in hand when Redis was filled again was counted by nobody who filled it: it must not be sold.
+func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
+	w.Buy("ann")
+	w.Await("ann", shop.StateOpen)
+	w.add("ticket", "T1", "goods", "phone", "buyer", "ben", "edition", "AN EARLIER ONE")
+	w.Await("ben", "given back")
+	w.awaitStock(1)
+	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
+	w.Await("ben", shop.StateOpen)
+	w.awaitStock(0)
+}
+
+// Redis goes back in time: it has more pieces than there are, and has forgotten a buyer. Nothing is sold that is not there.
+func TestCounterThatIsWrongIsFoundOutByTheOrderItLetsThrough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1 })
+	w.Buy("ann")
+	w.awaitStock(0)
+	keys := w.other.Counter.Keys("phone")
+	for _, buyer := range []string{"ann", "ben"} {
+		require.NoError(t, w.other.Counter.Redis.HSet(t.Context(), keys[0], "stock", 5).Err())
+		require.NoError(t, w.other.Counter.Redis.HDel(t.Context(), keys[1], "ann").Err())
+		require.Equal(t, http.StatusAccepted, w.Buy(buyer).Status)
+		w.awaitStock(0)
+	}
+	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
+	w.Refused(w.Buy("ben"), http.StatusConflict, "sold_out")
+	require.Equal(t, "given back", w.State("ben").State)
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+}
+
+// Redis is emptied again and again while everybody buys: in the end both places have what is left, to the piece, and who
+// was accepted has an order, or has been lost with Redis.
+func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 500 })
+	var buyers sync.WaitGroup
+	var accepted atomic.Int64
+	for i := range 20 {
+		buyers.Go(func() {
+			for n := range 20 {
+				_, err := w.other.Sell(w.T.Context(), shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
+				if err == nil {
+					accepted.Add(1)
+				} else {
+					assert.ErrorIs(w.T, err, shop.ErrBusy)
+				}
+			}
+		})
+	}
+	bought := make(chan struct{})
+	go func() { buyers.Wait(); close(bought) }()
+	for everybody := false; !everybody; {
+		if accepted.Load() < 200 {
+			require.NoError(t, w.service.Forget(t.Context()))
+		}
+		select {
+		case <-bought:
+			everybody = true
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	require.Eventually(t, func() bool {
+		waiting, err := w.other.Counter.Redis.XLen(t.Context(), streamKey(w.other.Counter, "phone")).Result()
+		return err == nil && waiting == 0
+	}, time.Minute, 20*time.Millisecond)
+	living := w.Count(`SELECT COUNT(*) FROM seckillstream_tickets WHERE living = 1`)
+	require.NotZero(t, living)
+	require.LessOrEqual(t, int64(living), accepted.Load())
+	w.awaitStock(500 - living)
+	require.Equal(t, living, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+}
+
+// On servers that are somebody's own.
+func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
+	w.Buy("ann")
+	w.Await("ann", shop.StateOpen)
+	rdb := w.other.Counter.Redis
+	theirs := "x" + w.service.Name + ":key"
+	w.Exec(`CREATE TABLE theirs (n INT)`)
+	require.NoError(t, rdb.Set(t.Context(), theirs, 1, time.Minute).Err())
+	require.NoError(t, w.Stop())
+	s := scene{Day: day.Day{Servers: w.service.Servers, Tables: tables, DB: w.DB}}
+	require.NoError(t, s.Empty(t.Context()))
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()`))
+	left, err := rdb.Keys(t.Context(), "*"+w.service.Name+"*").Result()
+	require.NoError(t, err)
+	require.Equal(t, []string{theirs}, left)
+}
+
+// A service that is told to stop answers what it was asked. What it has not taken from the stream waits there.
+func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1000 })
+	var buyers sync.WaitGroup
+	var accepted atomic.Int64
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	for i := range 10 {
+		buyers.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for n := 0; ; n++ {
+				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
+				response, err := client.Post("http://"+w.Address+"/seckill", "application/json", bytes.NewReader(body))
+				if err != nil {
+					return // it does not listen any more
+				}
+				var got crowd.Answered
+				err = json.NewDecoder(response.Body).Decode(&got)
+				_ = response.Body.Close()
+				assert.NoError(w.T, err, "an answer is whole")
+				if response.StatusCode == http.StatusAccepted {
+					accepted.Add(1)
+					begin()
+				}
+			}
+		})
+	}
+	<-begun
+	require.NoError(t, w.Stop())
+	buyers.Wait()
+	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE lease_until > 0`), "no entry is held")
+	next := visit.Start(t, w.service.run)
+	w.Address = next.Address
+	w.awaitStock(1000 - int(accepted.Load()))
+	require.EqualValues(t, accepted.Load(), w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+}

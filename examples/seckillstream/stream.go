@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator/examples/internal/shop"
+	"github.com/compensator-go/compensator/intake"
+)
+
+//go:embed lua/take.lua
+var takeLua string
+
+var takeScript = redis.NewScript(takeLua)
+
+// streamKey is beside the counter: one script writes both.
+func streamKey(c *shop.Counter, goods string) string { return "{" + c.Name + ":" + goods + "}:orders" }
+
+// take takes a piece and adds its message. shop.ErrSoldOut, ErrAgain, ErrNoGoods; ErrStale: Redis knows of no sale. After
+// another error both may have happened: whoever asks again then has bought already.
+func (s *sale) take(ctx context.Context, t *shop.Ticket) error {
+	if t.Goods != s.Goods { // whose stream nobody reads
+		return shop.ErrNoGoods
+	}
+	keys := append(s.Counter.Keys(t.Goods)[:2:2], streamKey(s.Counter, t.Goods))
+	return shop.Taken(t, takeScript.Run(ctx, s.Counter.Redis, keys, t.Goods, t.Buyer, t.ID))
+}
+
+// held is the ticket that Redis has for a buyer, or none.
+func (s *sale) held(ctx context.Context, p shop.Purchase) (string, error) {
+	id, err := s.Counter.Redis.HGet(ctx, s.Counter.Keys(p.Goods)[1], p.Buyer).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return id, err
+}
+
+// ticketOf reads a message that the script has written. Whatever else is in the stream is an error.
+func (s *sale) ticketOf(m *intake.Message) (shop.Ticket, error) {
+	t := shop.Ticket{ID: m.Fields["ticket"], Goods: m.Fields["goods"], Buyer: m.Fields["buyer"], Edition: m.Fields["edition"]}
+	if err := (shop.Purchase{Buyer: t.Buyer, Goods: t.Goods}).Validate(); err != nil {
+		return t, err
+	}
+	if t.ID == "" || len(t.ID) > 26 || t.Goods != s.Goods {
+		return t, fmt.Errorf("ticket %q of goods %q: not of this sale", t.ID, t.Goods)
+	}
+	return t, nil
+}

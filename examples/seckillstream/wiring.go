@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/examples/internal/shop"
+	"github.com/compensator-go/compensator/intake"
+)
+
+// sale sells one piece to a buyer. What happens to a ticket stands in sale.go, and how the counter is kept right in the
+// package shop.
+type sale struct {
+	*shop.Shop
+	orders *intake.Intake
+}
+
+const (
+	group     = "orders"      // of the stream's consumers
+	asideType = "order_aside" // of messages of which no order could be made at once
+)
+
+var look = shop.Look{
+	English: shop.Intro{Title: "Flash sale by stream", Text: "One piece a buyer. Redis answers and writes the order into its stream; the database makes it so. " +
+		"An order that Redis loses before the database has it is none: its buyer may buy again."},
+	Chinese: shop.Intro{Title: "秒杀（Redis Stream）", Text: "每人限购一件。Redis 应答并把订单写入 Stream，由数据库落地。在落库前被 Redis 丢失的订单无效，买家可以再次购买。"},
+	Types:   []string{asideType, shop.CloseType, shop.ReturnType},
+}
+
+// newSale puts the parts together.
+func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter) (s *sale, err error) {
+	s = new(sale)
+	if s.Shop, err = shop.Open(ctx, cfg, tables, db, c); err != nil {
+		return nil, err
+	}
+	s.Look = look
+	s.Look.OnTheWay = s.onTheWay
+	s.orders, err = intake.Stream{
+		Redis: c.Redis, Stream: streamKey(c, cfg.Goods), Group: group, Idle: cfg.Lease + time.Second, Trim: true,
+	}.Open(s.Log, intake.Config{
+		Type: asideType, Entry: s.entry, Work: s.create, Timeout: cfg.Lease,
+		Aside: compensator.TypeConfig{
+			MaxProcessCount: s.Most, Retry: compensator.Fixed(s.Resend),
+			CompensateTx: compensator.TypedTx(s.undo), CompensateCrashed: true,
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Log.Close())
+	}
+	return s, nil
+}
+
+// misfortune has orders fail, for the scene. One try of a message has the same luck each time, so that a batch is not halved
+// for ever; the log's tries have luck of their own.
+func (s *sale) misfortune(batch []*intake.Message) error {
+	for _, m := range batch {
+		try := uint64(0)
+		if m.Entry != nil {
+			try = uint64(m.Entry.Attempt())
+		}
+		if err := s.Luck().Of(m.Value.(shop.Ticket), try); err != nil {
+			return intake.Fault(m, err)
+		}
+	}
+	return nil
+}
+
+// onTheWay are messages that are in the stream and not in the database.
+func (s *sale) onTheWay(ctx context.Context) int {
+	stats, err := s.orders.Stats(ctx)
+	if err != nil {
+		return 0
+	}
+	return int(max(0, stats.Lag) + stats.Pending)
+}
+
+// Run takes messages, makes and closes orders and watches until ctx ends, and finishes what it has begun: the intake first,
+// for what it records is then known to the log.
+func (s *sale) Run(ctx context.Context) error {
+	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLog()
+	logged := make(chan error, 1)
+	go func() { logged <- s.Log.Run(logging) }()
+	var watching sync.WaitGroup
+	watching.Go(func() { s.Watch(ctx) })
+	err := s.orders.Run(ctx)
+	watching.Wait()
+	stopLog()
+	return errors.Join(err, <-logged)
+}
+
+// End closes what newSale has opened.
+func (s *sale) End() { _ = s.Log.Close() }

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Attempt claims one entry, runs it, and stores what comes of it. It is for tests: no loop claims anything else, and what
+// the handler records waits for a Run. ErrRunning, ErrNotFound; another error says why it could not be claimed.
+func (e *Engine) Attempt(ctx context.Context, id processlog.ID) error {
+	if err := e.Start(ctx); err != nil {
+		return err
+	}
+	defer e.End()
+	e.Refuse()
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		e.Renew(renewing)
+	}()
+	defer func() { stopRenewing(); <-renewed }()
+	if err := e.startOne(ctx, id); err != nil {
+		return err
+	}
+	return e.Drain()
+}
+
+// startOne claims an entry and starts its handler.
+func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
+	rows, err := e.Store.Load(ctx, []processlog.ID{id})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%v: %w", id, processlog.ErrNotFound)
+	}
+	row := &rows[0]
+	t := e.types.named(row.BusinessType)
+	if t == nil {
+		return fmt.Errorf("type %q has no handler here", row.BusinessType)
+	}
+	t.slots.overdraw(1)
+	found, err := e.claims.claim(t, unleased([]processlog.ID{id}), 1)
+	if err != nil || len(found.Mine) == 0 {
+		e.agenda.free(t, 1)
+	}
+	if err == nil && len(found.Mine) == 0 {
+		err = fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, row.LeaseLeft)
+	}
+	if err == nil {
+		e.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	}
+	return err
+}

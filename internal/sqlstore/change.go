@@ -1,0 +1,155 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// changeTimeout is how long a Change outside a caller's transaction tries to lock the row.
+const changeTimeout = 2 * time.Second
+
+// Change implements Store.
+func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch processlog.Change) (processlog.Row, error) {
+	if tx != nil {
+		if !proven || s.d.unseenEnd {
+			if err := s.Probe(ctx, tx); err != nil {
+				return processlog.Row{}, err
+			}
+		}
+		row, err := s.change(ctx, tx, ch, s.d.lock)
+		if errors.Is(err, processlog.ErrNotFound) {
+			// The transaction may be another database's, whose log of the same name has no such entry.
+			err = cmp.Or(s.elsewhere(ctx, tx), err)
+		}
+		if s.d.fault(err) == faultAborted {
+			err = fmt.Errorf("%s: %w: %w", ch.Action, processlog.ErrTxAborted, err)
+		}
+		return row, err
+	}
+	var row processlog.Row
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
+		var err error
+		row, err = s.change(ctx, tx, ch, s.d.lockNow)
+		return err
+	})
+	if errors.Is(err, processlog.ErrBusy) {
+		err = fmt.Errorf("%s entry %v: %w", ch.Action, ch.Ref, err)
+	}
+	return row, err
+}
+
+// untilFree runs work within a transaction of ours, again and again while somebody holds what it wants to lock.
+// It returns ErrBusy after patience. Nobody is waited for inside the database, where the user's sessions may
+// be set to wait very long.
+func (s *Store) untilFree(ctx context.Context, patience time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		err := within(ctx, work)
+		if f := s.d.fault(err); f != faultBusy && f != faultAborted {
+			return err
+		}
+		select {
+		case <-time.After(processlog.LockedRetry / 2):
+		case <-deadline.C:
+			return processlog.ErrBusy
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Change, lock string) (processlog.Row, error) {
+	before, err := s.find(ctx, tx, ch.Ref, lock)
+	if err != nil {
+		return before, err
+	}
+	after, err := ch.After(before)
+	if err != nil || after.Version == before.Version {
+		return before, err
+	}
+	return before, s.apply(ctx, tx, ch, []changedRow{{before, after}})
+}
+
+// changedRow is a locked row, and what a Change makes of it.
+type changedRow struct{ before, after processlog.Row }
+
+// apply makes of locked rows what a Change leaves.
+func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing
+		if err := s.audit(ctx, tx, ch, rows); err != nil {
+			return err
+		}
+	}
+	err := s.rewrite(ctx, tx, ch.Action, rows)
+	if ch.Audited() {
+		failpoint.Reach(failpoint.AuditWritten)
+	}
+	return err
+}
+
+// rewrite writes the rows.
+func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
+	if action == processlog.ActionErase {
+		return s.erase(ctx, tx, rows[0]) // of one entry at a time
+	}
+	return s.move(ctx, tx, action, rows)
+}
+
+// move is one statement, whose values are those that Change.After has computed: the rules stand there alone.
+func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
+	number := func(of func(r *processlog.Row) int64) string {
+		return caseOf(rows, func(r *changedRow) string { return strconv.FormatInt(of(&r.after), 10) })
+	}
+	ids := make([]processlog.ID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].before.ID
+	}
+	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
+	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt
+	// that has not been told.
+	changed, err := execCount(ctx, tx, "UPDATE "+s.byID()+" SET state="+number(func(r *processlog.Row) int64 { return int64(r.State) })+
+		", epoch="+number(func(r *processlog.Row) int64 { return int64(r.Epoch) })+
+		", process_count="+number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) })+
+		", compensate_count="+number(func(r *processlog.Row) int64 { return int64(r.CompensateCount) })+
+		", delivery_count="+number(func(r *processlog.Row) int64 { return int64(r.DeliveryCount) })+
+		", ended_by="+caseOf(rows, func(r *changedRow) string { return "'" + string(r.after.EndedBy) + "'" })+
+		", next_at="+s.d.now+"+"+number(func(r *processlog.Row) int64 { return processlog.DueAfter(r.DueIn) })+
+		", lease_until="+caseOf(rows, func(r *changedRow) string {
+		return map[bool]string{true: "0", false: "lease_until"}[r.after.LeaseLeft == 0]
+	})+
+		", version=version+1, token="+hexLiteral(rows[0].after.Token[:])+", updated_at="+s.d.stamp+
+		" WHERE id IN ("+idList(ids)+") AND version="+caseOf(rows, func(r *changedRow) string { return strconv.FormatUint(r.before.Version, 10) }))
+	if err == nil && changed != int64(len(rows)) {
+		err = fmt.Errorf("changed %d of %d rows", changed, len(rows))
+	}
+	if err != nil {
+		return fmt.Errorf("compensator: %s entry %s: %w", action, ids[0], err)
+	}
+	return nil
+}
+
+// caseOf writes the value of each row; one that all rows share stands alone.
+func caseOf(rows []changedRow, value func(r *changedRow) string) string {
+	first := value(&rows[0])
+	var b strings.Builder
+	b.WriteString("CASE id")
+	alike := true
+	for i := range rows {
+		v := value(&rows[i])
+		alike = alike && v == first
+		b.WriteString(" WHEN " + rows[i].before.ID.String() + " THEN " + v)
+	}
+	if alike {
+		return first
+	}
+	return b.String() + " END"
+}

@@ -1,0 +1,89 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// requeueStep is how many rows one statement of RequeueAll reads or writes: a CASE is walked for every row.
+const requeueStep = 200
+
+// RequeueAll implements Store: three statements for each 200 entries, in one transaction.
+func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
+	places := make([]int, len(seen))
+	for i := range places {
+		places[i] = i
+	}
+	// In the order in which everybody locks rows, so that no two deadlock (G14).
+	slices.SortFunc(places, func(a, b int) int { return seen[a].ID.Compare(seen[b].ID) })
+	var answers []processlog.Changed
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
+		answers = make([]processlog.Changed, len(seen))
+		for chunk := range slices.Chunk(places, requeueStep) {
+			if err := s.requeue(ctx, tx, seen, ch, chunk, answers); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compensator: requeue %d entries: %w", len(seen), err)
+	}
+	return answers, nil
+}
+
+// requeue answers for the entries at places.
+func (s *Store) requeue(ctx context.Context, tx processlog.Tx, seen []processlog.Version, ch processlog.Change, places []int, answers []processlog.Changed) error {
+	ids := make([]processlog.ID, len(places))
+	place := make(map[processlog.ID]int, len(places))
+	for n, i := range places {
+		ids[n], place[seen[i].ID] = seen[i].ID, i
+	}
+	rows, err := s.lockSeen(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	var changes []changedRow
+	var read []processlog.ID
+	for _, before := range rows {
+		i := place[before.ID]
+		after, err := ch.AfterSeen(before, seen[i])
+		answers[i] = processlog.Changed{Before: before, Err: err}
+		read = append(read, before.ID)
+		if err == nil {
+			changes = append(changes, changedRow{before, after})
+		}
+	}
+	unread := without(ids, read)
+	if err := s.whyUnread(ctx, tx, unread, place, answers); err != nil || len(changes) == 0 {
+		return err
+	}
+	return s.apply(ctx, tx, ch, changes)
+}
+
+// lockSeen reads what nobody else holds, without the contents: a thousand of those may be more than memory holds.
+func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
+	columns := strings.Replace(s.columns(), " content,", " '' AS content,", 1)
+	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
+		return s.queryRows(ctx, tx, len(ids), "SELECT "+columns+" FROM "+s.byID()+" WHERE id IN ("+idList(ids)+") ORDER BY id"+lock)
+	})
+}
+
+// whyUnread tells rows that somebody holds from those that are not there.
+func (s *Store) whyUnread(ctx context.Context, tx processlog.Tx, unread []processlog.ID, place map[processlog.ID]int, answers []processlog.Changed) error {
+	if len(unread) == 0 {
+		return nil
+	}
+	held, err := queryIDs(ctx, tx, "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(unread)+")")
+	for _, id := range unread {
+		answers[place[id]].Err = processlog.ErrNotFound
+	}
+	for _, id := range held {
+		answers[place[id]].Err = processlog.ErrBusy
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package txwatch
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// ErrHidden: there is a Connector beneath a database, and it is not asked what a context carries.
+var ErrHidden = errors.New("Config.DB was opened on something around a Connector that hands no context on, so no commit is seen, and entries wait for the " +
+	"reconciler or for Committed; put it inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
+
+// Find returns the Connector that db was opened on, also where another wrapper stands around it and hands contexts on, or nil.
+// The error is ErrHidden, or the server's.
+func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
+	if d, ok := db.Driver().(Driver); ok {
+		return d.Connector, nil
+	}
+	ctx, e := Ask(ctx)
+	rows, err := db.QueryContext(ctx, areYouThere)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	if e.Tx() != nil {
+		return e.Home, nil
+	}
+	var answer int
+	for rows.Next() {
+		if err := rows.Scan(&answer); err != nil {
+			return nil, err
+		}
+	}
+	if answer == 1 {
+		return nil, ErrHidden
+	}
+	return nil, rows.Err()
+}
+
+// areYouThere is a query that a watched connection replaces by iAmThere: the text comes through whatever a context does not.
+const (
+	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
+	iAmThere    = "SELECT 1"
+)
+
+// answering is what is sent of a query.
+func answering(query string) string {
+	if query == areYouThere {
+		return iAmThere
+	}
+	return query
+}

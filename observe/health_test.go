@@ -1,0 +1,44 @@
+package observe
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// troubled has something in every field.
+func troubled() Health {
+	since := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	return Health{
+		Database: errors.New("no route"), Queue: errors.New("refused"), History: processlog.ErrHistoryLost,
+		Handlers: 2, Running: true,
+		OldestOverdue: 90 * time.Second, OldestOverdueType: "refund", Overdue: map[string]time.Duration{"refund": 90 * time.Second, "mail": 500 * time.Millisecond},
+		UnknownTypes: []string{"mail"}, Stuck: []processlog.StuckAttempt{{ID: processlog.RowID(7), BusinessType: "refund", Running: time.Minute}},
+		Troubles: []Trouble{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
+	}
+}
+
+func TestHealthIsToldWhole(t *testing.T) {
+	assert.Equal(t, "not ready: database: no route; queue: refused; outcomes could not be stored (refund): disk full, 3 times since 2026-03-01T09:00:00Z; "+
+		"stuck: refund 7 (1m0s); no handler here for mail; oldest overdue 1m30s (refund)", troubled().String())
+	assert.Equal(t, "ready; oldest overdue 0s", Health{}.String())
+}
+
+func TestHealthIsMarshalledWhole(t *testing.T) {
+	got, err := json.Marshal(troubled())
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"ready": false, "not_ready": "database: no route", "database": "no route", "queue": "refused",
+		"history": "compensator: the database has gone back", "handlers": 2, "running": true,
+		"oldest_overdue_seconds": 90, "oldest_overdue_type": "refund", "overdue_seconds": {"refund": 90, "mail": 0.5},
+		"unknown_types": ["mail"], "stuck": [{"id": "7", "type": "refund", "running_seconds": 60}],
+		"troubles": [{"what": "outcomes could not be stored", "type": "refund", "error": "disk full", "since": "2026-03-01T09:00:00Z", "times": 3}]}`, string(got))
+	got, err = json.Marshal(Health{})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"ready": true, "handlers": 0, "running": false, "oldest_overdue_seconds": 0}`, string(got))
+}

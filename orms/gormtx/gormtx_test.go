@@ -1,0 +1,207 @@
+package gormtx_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/orms/gormtx"
+)
+
+var errBack = errors.New("go back")
+
+func orders(notes ...string) (list []order) {
+	for _, note := range notes {
+		list = append(list, order{Note: note})
+	}
+	return list
+}
+
+func TestBatchesCommitWithTheOutcome(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		write := func(end error) func(ctx context.Context, tx *compensator.ScopedTx) error {
+			return func(ctx context.Context, tx *compensator.ScopedTx) error {
+				db := gormtx.Use(ctx, w.db, tx)
+				list := orders("a", "b", "c", "d", "e")
+				if err := db.CreateInBatches(list, 2).Error; err != nil {
+					return err
+				}
+				var n int64
+				assert.NoError(t, db.Model(&order{}).Count(&n).Error)
+				assert.EqualValues(t, 5, n, "the transaction sees what it has written")
+				return end
+			}
+		}
+		entry := w.handle(write(errBack))
+		assert.Equal(t, compensator.Retrying, entry.State)
+		assert.Equal(t, errBack.Error(), entry.LastError)
+		assert.Empty(t, w.notes())
+
+		entry = w.handle(write(nil))
+		assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
+		assert.Equal(t, []string{"a", "b", "c", "d", "e"}, w.notes())
+	})
+}
+
+// The third batch fails: the batches before it are gone, what was written before them is not.
+func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		entry := w.handle(func(ctx context.Context, tx *compensator.ScopedTx) error {
+			db := gormtx.Use(ctx, w.db, tx)
+			if err := db.Create(&order{Note: "before"}).Error; err != nil {
+				return err
+			}
+			list := orders("a", "b", "before")
+			assert.Error(t, db.CreateInBatches(list, 1).Error)
+			return nil
+		})
+		assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
+		assert.Equal(t, []string{"before"}, w.notes())
+	})
+}
+
+func TestNestedTransactionIsASavepoint(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		entry := w.handle(func(ctx context.Context, tx *compensator.ScopedTx) error {
+			db := gormtx.Use(ctx, w.db, tx)
+			return db.Transaction(func(tx *gorm.DB) error {
+				assert.NoError(t, tx.Create(&order{Note: "outer"}).Error)
+				assert.ErrorIs(t, tx.Transaction(func(tx *gorm.DB) error {
+					assert.NoError(t, tx.Create(&order{Note: "inner"}).Error)
+					return errBack
+				}), errBack)
+				assert.PanicsWithError(t, errBack.Error(), func() {
+					_ = tx.Transaction(func(tx *gorm.DB) error {
+						assert.NoError(t, tx.Create(&order{Note: "panicked"}).Error)
+						panic(errBack)
+					})
+				})
+				assert.NoError(t, tx.SavePoint("here").Error)
+				assert.NoError(t, tx.Create(&order{Note: "back"}).Error)
+				assert.NoError(t, tx.RollbackTo("here").Error)
+				return tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&order{Note: "kept"}).Error })
+			})
+		})
+		assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
+		assert.Equal(t, []string{"kept", "outer"}, w.notes())
+	})
+}
+
+func TestTheLibraryAloneCommits(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		entry := w.handle(func(ctx context.Context, tx *compensator.ScopedTx) error {
+			db := gormtx.Use(ctx, w.db, tx)
+			assert.NoError(t, db.Create(&order{Note: "a"}).Error)
+			assert.ErrorIs(t, db.Session(&gorm.Session{}).Commit().Error, gormtx.ErrCommit)
+			assert.ErrorIs(t, db.Begin().Error, gorm.ErrInvalidTransaction)
+			_, err := db.DB()
+			assert.Error(t, err, "the pool is no way out")
+			return errBack
+		})
+		assert.Equal(t, errBack.Error(), entry.LastError)
+		assert.Empty(t, w.notes())
+	})
+}
+
+func TestRollbackThroughGORMIsAFailure(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		entry := w.handle(func(ctx context.Context, tx *compensator.ScopedTx) error {
+			db := gormtx.Use(ctx, w.db, tx)
+			assert.NoError(t, db.Create(&order{Note: "a"}).Error)
+			assert.NoError(t, db.Session(&gorm.Session{}).Rollback().Error)
+			assert.ErrorIs(t, db.Create(&order{Note: "by itself"}).Error, compensator.ErrNoTransaction)
+			assert.ErrorIs(t, db.Take(&order{}).Error, compensator.ErrNoTransaction)
+			assert.ErrorIs(t, db.Raw("SELECT 1").Row().Err(), compensator.ErrNoTransaction)
+			_, err := tx.ExecContext(ctx, "DELETE FROM orders")
+			assert.ErrorIs(t, err, compensator.ErrNoTransaction)
+			return nil
+		})
+		assert.Equal(t, compensator.Retrying, entry.State)
+		assert.Contains(t, entry.LastError, "no open transaction")
+		assert.Empty(t, w.notes())
+	})
+}
+
+// A session's statements are kept for the whole pool: one of those, run here, would write outside the transaction, and one
+// prepared here would fail in others.
+func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		prepared := func(db *gorm.DB) *gorm.DB { return db.Session(&gorm.Session{PrepareStmt: true}) }
+		writes := func(db *gorm.DB, note string) error { return prepared(db).Create(&order{Note: note}).Error }
+		inHandler := func(refused bool) {
+			entry := w.handle(func(ctx context.Context, tx *compensator.ScopedTx) error {
+				err := writes(gormtx.Use(ctx, w.db, tx), "inside")
+				if refused {
+					assert.ErrorIs(t, err, gormtx.ErrPrepare)
+				}
+				return errBack
+			})
+			assert.Equal(t, errBack.Error(), entry.LastError)
+		}
+		inHandler(true)
+		require.NoError(t, writes(w.db, "cached now"))
+		inHandler(false)
+		require.NoError(t, w.db.Transaction(func(tx *gorm.DB) error { return writes(tx, "still good") }))
+		assert.Equal(t, []string{"cached now", "still good"}, w.notes())
+	})
+}
+
+// What is recorded through GORM's handle is told when the library's transaction commits: nobody polls here in time.
+func TestEntryRecordedThroughTheHandleIsAnnounced(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		ran := make(chan string, 2)
+		next, err := compensator.Handle(w.Compensator, "next", func(_ context.Context, _ *compensator.Entry, note string) error {
+			ran <- note
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		record := func(db *gorm.DB, note string) error {
+			_, err := next.Record(t.Context(), db.Statement.ConnPool, note, compensator.Options{})
+			return err
+		}
+		compensatortest.Run(t, w.Compensator)
+		require.NoError(t, w.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			return gormtx.Use(ctx, w.db, tx).Transaction(func(tx *gorm.DB) error {
+				assert.ErrorIs(t, tx.Transaction(func(tx *gorm.DB) error { return errors.Join(record(tx, "gone"), errBack) }), errBack)
+				return record(tx, "kept")
+			})
+		}))
+		select {
+		case note := <-ran:
+			assert.Equal(t, "kept", note)
+		case <-time.After(time.Minute):
+			t.Fatal("nobody ran the entry")
+		}
+		compensatortest.WaitIdle(t, w.Compensator)
+		compensatortest.RequireRecorded(t, w.Compensator, "next", 1)
+	})
+}
+
+func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		err := w.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			db := gormtx.Use(ctx, w.db, tx)
+			assert.NoError(t, db.Create(&order{Note: "a"}).Error)
+			_, err := w.Record(ctx, db.Statement.ConnPool, compensator.NewEntry{})
+			assert.Error(t, err) // and swallowed
+			return nil
+		})
+		require.ErrorIs(t, err, compensator.ErrNotRecorded)
+		assert.Empty(t, w.notes())
+	})
+}

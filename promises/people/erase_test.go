@@ -1,0 +1,133 @@
+package people
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// everything is all that the log holds, as text.
+func everything(w *harness.World) string {
+	w.T.Helper()
+	var text sql.NullString
+	require.NoError(w.T, w.DB.QueryRow("SELECT GROUP_CONCAT(CONCAT_WS('/',idempotent_id,user_name,content,headers,last_error) SEPARATOR '\n') FROM common_process_log").Scan(&text))
+	var audit sql.NullString
+	require.NoError(w.T, w.DB.QueryRow("SELECT GROUP_CONCAT(CONCAT_WS('/',actor,reason,before_state,after_state) SEPARATOR '\n') FROM common_process_log_audit").Scan(&audit))
+	return text.String + "\n" + audit.String
+}
+
+func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	letters, err := compensator.Handle(c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
+		return compensator.Permanent(&compensator.FieldError{Field: "address", Reason: address + " is unknown"})
+	}, compensator.TypeConfig{RefuseOtherContent: true})
+	require.NoError(t, err)
+	opts := compensator.Options{IdempotentID: "letter-1", BusinessID: "order-1", UserID: "u7", UserName: "Mei Chen", Headers: map[string]string{"to": "Mei Chen"}}
+	write := func() *compensator.Receipt {
+		var receipt *compensator.Receipt
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = letters.Record(t.Context(), tx, "Chen Street 1", opts)
+			require.NoError(t, err)
+		})
+		return receipt
+	}
+	id := write().ID()
+	w.Run(c)
+	w.WaitState(id, compensator.Dead)
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "Mrs Chen has called"}}))
+	w.Eventually(func() bool { e := w.Entry(c, id); return e.State == compensator.Dead && e.Epoch == 1 }, "it dies again")
+	before := w.Entry(c, id)
+	require.Contains(t, everything(w), "Chen Street")
+	require.Contains(t, everything(w), "Mrs Chen")
+
+	by := compensator.ByHand{Actor: "bob", Reason: "request 815"}
+	result, err := c.Erase(t.Context(), compensator.IdempotentID("letter-1"), by)
+	require.NoError(t, err)
+	require.False(t, result.WasAlready)
+	require.NotContains(t, everything(w), "Chen")
+	after := w.Entry(c, id)
+	require.True(t, after.Erased)
+	require.Equal(t, []any{before.State, before.EndedBy, before.NextAt, before.CreatedAt, before.ProcessCount, "letter-1", "order-1", "u7"},
+		[]any{after.State, after.EndedBy, after.NextAt, after.CreatedAt, after.ProcessCount, after.IdempotentID, after.BusinessID, after.UserID})
+	history, err := c.History(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, history, 2)
+	require.Equal(t, []string{"ann", "", "bob", "request 815"}, []string{history[0].Actor, history[0].Reason, history[1].Actor, history[1].Reason})
+
+	stored := w.Row(id)
+	result, err = c.Erase(t.Context(), id, by)
+	require.NoError(t, err)
+	require.True(t, result.WasAlready)
+	require.Equal(t, stored, w.Row(id), "a second time nothing is written")
+	receipt := write()
+	require.True(t, receipt.Entries[0].Duplicate, "its idempotent id guards")
+	require.True(t, receipt.Entries[0].ContentMatches, "what the content was nobody can say: the event is not refused")
+
+	for _, dry := range []bool{true, false} {
+		requeue := compensator.RequeueOptions{ByHand: by, DryRun: dry}
+		var refused *compensator.StateError
+		require.ErrorAs(t, c.Requeue(t.Context(), id, requeue), &refused)
+		require.True(t, refused.Erased)
+		require.Contains(t, refused.Error(), "erased")
+		answers, err := c.RequeueAll(t.Context(), []compensator.Entry{*after}, requeue)
+		require.NoError(t, err)
+		require.ErrorAs(t, answers[0], &refused)
+		require.True(t, refused.Erased)
+	}
+	require.Equal(t, stored, w.Row(id))
+	require.Nil(t, c.Health(t.Context()).History, "an erasure is no loss")
+	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), id)), "what it owed is not wanted any more")
+	require.False(t, strings.Contains(everything(w), "Chen"))
+}
+
+func TestEntryOnItsWayIsNotErased(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	for _, state := range compensator.States {
+		id := inState(w, orders, state)
+		stored := w.Row(id)
+		_, err := c.Erase(t.Context(), id, compensator.ByHand{Actor: "bob"})
+		require.ErrorAs(t, err, new(*compensator.FieldError), "why?")
+		_, err = c.Erase(t.Context(), id, harness.ByMei)
+		if state.Terminal() {
+			require.NoError(t, err)
+			continue
+		}
+		var refused *compensator.StateError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, compensator.StateError{ID: id, State: state, Action: compensator.ActionErase}, *refused)
+		require.Equal(t, stored, w.Row(id))
+	}
+	_, err = c.Erase(t.Context(), compensator.IdempotentID("nobody's"), harness.ByMei)
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+}
+
+// Whoever erases needs the right to change records: without it nothing is erased at all.
+func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	id := inState(w, orders, compensator.Succeeded)
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei}))
+	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), id)))
+	w.Exec("CREATE TRIGGER kept BEFORE UPDATE ON common_process_log_audit FOR EACH ROW SIGNAL SQLSTATE '45000'")
+	stored := w.Row(id)
+	_, err = c.Erase(t.Context(), id, harness.ByMei)
+	require.Error(t, err)
+	require.Equal(t, stored, w.Row(id))
+	require.Equal(t, 1, w.Count("common_process_log_audit"))
+}

@@ -1,0 +1,157 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/intake"
+)
+
+// What a message says is what becomes of it.
+const (
+	good     = "good"
+	failing  = "failing"  // fails until the log tries it again
+	hopeless = "hopeless" // fails for good, and its error names it
+	poison   = "poison"   // cannot be decoded
+)
+
+const (
+	aside    = "aside" // the business type of messages that were set aside
+	takers   = "takers"
+	taker    = "taker" // the name of every other life; the others have one of their own
+	gone     = "gone"  // a consumer that is never heard of again
+	perBatch = 4
+)
+
+func (p place) stream() string { return p.Prefix + ":messages" }
+
+// openIntake is what lives and the healthy process take messages with. Lives die around messages that are innocent, more often
+// than a message may be delivered.
+func openIntake(p *process, at place) (*intake.Intake, error) {
+	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
+	if at.Named {
+		stream.Consumer = taker
+	}
+	return stream.Open(p.Compensator, intake.Config{
+		Type: aside, Entry: entryOf, Work: take, Batch: perBatch, Timeout: time.Second, MaxDeliveries: 1000, Logger: slog.New(slog.DiscardHandler),
+		Aside: compensator.TypeConfig{Retry: compensator.Fixed(retryAfter)},
+	})
+}
+
+func entryOf(m *intake.Message) (compensator.NewEntry, error) {
+	if m.Fields["says"] == poison {
+		return compensator.NewEntry{}, errors.New("poison")
+	}
+	return compensator.NewEntry{BusinessType: ship, Content: []byte("{}")}, nil
+}
+
+// take writes the service's rows.
+func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
+	for _, m := range batch {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO taken (message) VALUES (?)", m.ID); err != nil {
+			return err
+		}
+		switch {
+		case m.Fields["says"] == failing && m.Entry == nil:
+			return errors.New("not yet")
+		case m.Fields["says"] == hopeless:
+			return intake.Fault(m, compensator.Permanent(errors.New("not like this")))
+		}
+	}
+	return nil
+}
+
+// send adds what a life may take: four batches, of which a consumer that is never heard of again is given one and a half.
+func (w *world) send(life int) {
+	w.t.Helper()
+	if w.sent == nil {
+		w.sent = make(map[string]string)
+		require.NoError(w.t, w.redis.XGroupCreateMkStream(w.t.Context(), w.place.stream(), takers, "0").Err())
+	}
+	w.place.Named = life%2 == 1
+	says := slices.Repeat([]string{good}, 4*perBatch)
+	says[1], says[7], says[9], says[12] = poison, failing, hopeless, failing
+	for _, what := range says {
+		id, err := w.redis.XAdd(w.t.Context(), &redis.XAddArgs{Stream: w.place.stream(), Values: []string{"says", what}}).Result()
+		require.NoError(w.t, err)
+		w.sent[id] = what
+	}
+	require.NoError(w.t, w.redis.XReadGroup(w.t.Context(), &redis.XReadGroupArgs{
+		Group: takers, Consumer: gone, Streams: []string{w.place.stream(), ">"}, Count: perBatch * 3 / 2, Block: -1}).Err())
+}
+
+// forsake has whatever is pending look as if its consumer had been silent for an hour: nobody waits until it is.
+func (w *world) forsake() {
+	w.t.Helper()
+	for _, p := range w.pending() {
+		require.NoError(w.t, w.redis.Do(w.t.Context(), "XCLAIM", w.place.stream(), takers, p.Consumer, 0, p.ID,
+			"IDLE", time.Hour.Milliseconds(), "JUSTID").Err())
+	}
+}
+
+func (w *world) pending() []redis.XPendingExt {
+	w.t.Helper()
+	pending, err := w.redis.XPendingExt(w.t.Context(), &redis.XPendingExtArgs{
+		Stream: w.place.stream(), Group: takers, Start: "-", End: "+", Count: 100_000}).Result()
+	require.NoError(w.t, err)
+	return pending
+}
+
+// takeOff has the healthy process take every message, and trim the stream.
+func (w *world) takeOff() {
+	w.t.Helper()
+	length := func() int64 { return w.redis.XLen(w.t.Context(), w.place.stream()).Val() }
+	w.eventually(func() bool { return length() == 0 && len(w.pending()) == 0 }, func() string {
+		return "messages are left in the stream, or pending"
+	})
+}
+
+// checkMessages: each has one entry and, if it was to be worked on at all, one row.
+func (w *world) checkMessages() {
+	w.t.Helper()
+	type entry struct {
+		kind  string
+		state compensator.State
+	}
+	entries, rows := make(map[string]entry), make(map[string]int)
+	w.each("SELECT idempotent_id, business_type, state FROM common_process_log", func(scan func(...any)) {
+		var id string
+		var e entry
+		scan(&id, &e.kind, &e.state)
+		entries[id] = e
+	})
+	w.each("SELECT message FROM taken", func(scan func(...any)) {
+		var id string
+		scan(&id)
+		rows[id]++
+	})
+	worked, apart := 0, 0
+	for id, says := range w.sent {
+		e, found := entries[w.healthy.intake.IdempotentID(&intake.Message{ID: id})]
+		assert.True(w.t, found, "%s message %s has no entry", says, id)
+		if e.kind == aside { // a good one as well, where the machine stood still
+			apart++
+		}
+		if says == poison || says == hopeless {
+			assert.Equal(w.t, compensator.Dead, e.state, "%s message %s", says, id)
+			continue
+		}
+		worked++
+		assert.Equal(w.t, compensator.Succeeded, e.state, "%s message %s", says, id)
+		assert.Equal(w.t, 1, rows[id], "rows of %s message %s", says, id)
+	}
+	assert.Equal(w.t, worked, w.count("taken"), "rows")
+	assert.Equal(w.t, worked, w.count("common_process_log WHERE business_type=?", ship), "entries that messages were to become")
+	assert.Equal(w.t, apart, w.count("common_process_log WHERE business_type=?", aside), "entries of messages set aside")
+	w.t.Logf("%d messages, %d of them set aside", len(w.sent), apart)
+}

@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// serverFaultStream is the stream of the database's condition. It leaves all seeds kept until then the lives they were.
+const serverFaultStream = 8450
+
+// errServerFault is what a transactional handler meets then.
+var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
+
+// drawServerFaults draws whether most failures of transactional handlers are the database's condition.
+func (w *world) drawServerFaults() {
+	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
+	w.apart.faulty = rng.IntN(8) == 0
+}
+
+// serverFaultedLocked: G7, such an error spends an attempt exactly if there were as many in a row before it as the entry
+// has attempts; the row counts them.
+func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
+	o.sights[sawServerFault]++
+	most := o.w.plan.types.MaxProcessCount
+	if before.MaxProcessCount > 0 {
+		most = before.MaxProcessCount
+	}
+	if before.State == compensator.Compensating {
+		most = o.w.plan.types.MaxCompensateCount
+	}
+	row := serverFaultsInARow(before.LastError) + 1
+	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
+	// What had overtaken the attempt may have ended its context just before the handler returned: then it is any failure.
+	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
+	if !overtaken && (spent != (row > most) || serverFaultsInARow(after.LastError) != row) {
+		o.failLocked("G7: entry %s meets the database's condition for the time %d of %d in a row, and it counted: %v, %q", after.ID, row, most, spent, after.LastError)
+	}
+	if spent {
+		o.spentLocked(l, before, after, a)
+	}
+}
+
+func serverFaultsInARow(lastError string) int {
+	count, _, _ := strings.Cut(lastError, " in a row, the server's condition: ")
+	n, _ := strconv.Atoi(count) // otherwise it is another error
+	return n
+}

@@ -1,0 +1,180 @@
+package compensator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// recipe is a Compensator on the doubles. runUntil runs it until so many entries have ended, and closes it.
+func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
+	ends := make(chan compensator.SettledEvent, 100)
+	c, err := compensator.New(context.Background(), compensator.Config{
+		Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler),
+		Observer: compensator.Observer{Settled: func(e compensator.SettledEvent) {
+			if e.State.Terminal() {
+				ends <- e
+			}
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func(ended int) {
+		ctx, stop := context.WithCancel(context.Background())
+		stopped := make(chan error)
+		go func() { stopped <- c.Run(ctx) }()
+		for range ended {
+			<-ends
+		}
+		stop()
+		if err := errors.Join(<-stopped, c.Close()); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// record writes an entry in a transaction of its own.
+func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, opts compensator.Options) {
+	err := c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := typ.Record(ctx, tx, v, opts)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// The work was handed to somebody who answers later. Asking again is no failure, and costs no attempt; how long to go on
+// asking is the handler's to say, for nothing else ends it.
+func ExampleSnooze() {
+	c, runUntil := recipe()
+	answers := []string{"pending", "pending", "booked"} // of the bank
+	ask := func(context.Context, string) (answer string, err error) {
+		answer, answers = answers[0], answers[1:]
+		return answer, nil
+	}
+	refund, err := compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, id string) error {
+		answer, err := ask(ctx, id)
+		fmt.Println(answer, "at attempt", e.Attempt())
+		switch {
+		case err != nil:
+			return err // counts
+		case answer == "booked":
+			return nil
+		case time.Since(e.CreatedAt) > 3*24*time.Hour:
+			return compensator.Permanent(errors.New("no answer for three days"))
+		}
+		return compensator.Snooze(100 * time.Millisecond) // a minute, say
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	record(c, refund, "42", compensator.Options{})
+	runUntil(1)
+	// Output:
+	// pending at attempt 1
+	// pending at attempt 1
+	// booked at attempt 1
+}
+
+// Work that comes again: each run records the next one, under an id that names its moment, so that a run that is repeated
+// after a crash, and every instance that starts, records it once. A transactional handler does so in its own transaction.
+func ExampleHandle_periodic() {
+	c, runUntil := recipe()
+	type Report struct{ Number int }
+	const period = time.Millisecond // a day, say; named by its date
+	var report *compensator.Type[Report]
+	next := func(ctx context.Context, r Report, delay time.Duration) error {
+		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := report.Record(ctx, tx, r, compensator.Options{IdempotentID: fmt.Sprint("report-", r.Number), Delay: delay})
+			return err
+		})
+	}
+	var err error
+	report, err = compensator.Handle(c, "report", func(ctx context.Context, e *compensator.Entry, r Report) error {
+		if r.Number < 3 { // for ever, but in an example
+			// First, so that a report that fails holds up its retries and not the next one.
+			if err := next(ctx, Report{r.Number + 1}, period); err != nil {
+				return err
+			}
+		}
+		fmt.Println("report", r.Number)
+		return nil
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 { // two instances start
+		if err := next(context.Background(), Report{1}, 0); err != nil {
+			log.Fatal(err)
+		}
+	}
+	runUntil(3)
+	// Unordered output:
+	// report 1
+	// report 2
+	// report 3
+}
+
+// A type gets another name. As long as entries under the old one wait, the handler answers to both; the old name goes once
+// Count finds none of it that has not ended.
+func ExampleHandle_renamed() {
+	c, runUntil := recipe()
+	closeOrder := func(_ context.Context, e *compensator.Entry, id string) error {
+		fmt.Println("closed", id, "of type", e.BusinessType)
+		return nil
+	}
+	types := make(map[string]*compensator.Type[string])
+	for _, name := range []string{"close", "close_order"} {
+		typ, err := compensator.Handle(c, name, closeOrder, compensator.TypeConfig{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		types[name] = typ
+	}
+	record(c, types["close"], "41", compensator.Options{})       // by the release before
+	record(c, types["close_order"], "42", compensator.Options{}) // from now on
+	runUntil(2)
+	// Unordered output:
+	// closed 41 of type close
+	// closed 42 of type close_order
+}
+
+// Two versions of a program run side by side while one is rolled out. A new field may be missing in what the old one has
+// recorded, and is dropped by it when it reads; where that would be wrong the new meaning gets a type of its own. Entries of a type that
+// a process has no handler for, and content that it cannot decode, are left to those that do, at no attempt.
+func ExampleHandle_versions() {
+	c, runUntil := recipe()
+	type PaymentV1 struct{ Cents int }
+	type Payment struct {
+		Cents    int
+		Currency string // new; empty in entries of the version before
+	}
+	old, err := compensator.Declare[PaymentV1](c, "pay", compensator.TypeConfig{}) // of the version before
+	if err != nil {
+		log.Fatal(err)
+	}
+	pay, err := compensator.Handle(c, "pay", func(_ context.Context, _ *compensator.Entry, p Payment) error {
+		if p.Currency == "" {
+			p.Currency = "EUR"
+		}
+		fmt.Println(p.Cents, p.Currency)
+		return nil
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	record(c, old, PaymentV1{Cents: 100}, compensator.Options{})
+	record(c, pay, Payment{Cents: 200, Currency: "CHF"}, compensator.Options{})
+	runUntil(2)
+	// Unordered output:
+	// 100 EUR
+	// 200 CHF
+}
