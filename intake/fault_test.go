@@ -52,6 +52,28 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 	}
 }
 
+// TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside: there is no batch to halve, and nothing is wrong with it.
+func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
+	t.Parallel()
+	for name, rule := range harness.CommitFaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			proxy, db := r.Proxied(true)
+			quick := r.Quick()
+			quick.DB = db
+			rule.Match = harness.Following(faultproxy.Contains("INSERT INTO effects"), faultproxy.Commit())
+			trap := proxy.Arm(rule)
+			in := r.open(r.New(quick), r.spec(), testConfig())
+			r.add(1, 1)
+			r.start(in)
+			r.settled("shop")
+			require.Equal(t, 1, trap.Fired())
+			r.requireBooks(1, 0)
+		})
+	}
+}
+
 // TestNothingIsAcknowledgedBeforeItIsCommitted: with the database gone in mid-commit for good, all of it comes again.
 func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	t.Parallel()
@@ -184,6 +206,25 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	r.start(r.open(c, r.spec(), cfg))
 	r.settled("shop")
 	r.requireBooks(7, 1)
+}
+
+// TestConnectionThatBreaksUnderWorkIsNoMessagesFault: a lone message, so that it would be set aside at once.
+func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := testConfig()
+	var broken atomic.Bool
+	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+		if !broken.Swap(true) {
+			_, err := tx.ExecContext(ctx, "KILL CONNECTION_ID()")
+			return err
+		}
+		return effects(ctx, tx, batch)
+	}
+	r.add(1, 1)
+	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+	r.settled("shop")
+	r.requireBooks(1, 0)
 }
 
 func TestGroupThatVanishesIsMadeAgain(t *testing.T) {

@@ -61,6 +61,38 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	}, "the living one's are all that is left")
 }
 
+// TestMessageThatAnotherWasFasterWithIsLeftToIt: it was silent when it was looked at, and is no more.
+func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.add(1, 2)
+	r.given("dead", 2)
+	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	require.NoError(t, err)
+	r.age("dead", all[0].ID, 1)
+	r.age("dead", all[1].ID, 1)
+	g := &group{Stream: r.spec()}
+	g.Redis = &beaten{UniversalClient: r.Redis, first: func() {
+		faster := redis.XClaimArgs{Stream: r.stream, Group: "shop", Consumer: "faster", MinIdle: g.Idle, Messages: []string{all[0].ID}}
+		require.NoError(t, r.Redis.XClaim(t.Context(), &faster).Err())
+	}}
+	messages, err := g.leftByOthers(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, messages, 1)
+	assert.Equal(t, all[1].ID, messages[0].ID)
+}
+
+// beaten is a client whose XCLAIM comes second.
+type beaten struct {
+	redis.UniversalClient
+	first func()
+}
+
+func (b *beaten) XClaim(ctx context.Context, args *redis.XClaimArgs) *redis.XMessageSliceCmd {
+	b.first()
+	return b.UniversalClient.XClaim(ctx, args)
+}
+
 // TestConsumerThatHasMessagesIsNotRemoved: it was given them after somebody had seen that it had none.
 func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	onEach(t, true, func(t *testing.T, b broker) {
-		const n = 1000
+		const n = 500
 		w := harness.NewWorld(t)
 		record(w, n, "single_message", "batch_message")
 		start(w, service{Plug: b.plug(), Relay: true, Consume: true, Timeout: 5 * time.Second, Fails: "7"})

@@ -321,7 +321,7 @@ func recording() []mutant {
 			name: "other-connectors-taken", oracle: safety,
 			what: "the same, on another Connector",
 			edits: []edit{
-				{"store_mysql.go", "known || !ok || !watched || d.Connector == home {", "known || !ok || !watched || d.Connector != nil {"},
+				{"store_mysql.go", "known || !ok || c.connector == home {", "known || !ok || c.connector != nil {"},
 			},
 			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/connector,_transaction_of_a_connector"),
 		},

@@ -57,7 +57,7 @@ func (m mutant) changedGo(t *testing.T) map[string]map[string]string {
 	return texts
 }
 
-// checker knows the compiled imports, and the files as they are.
+// checker knows the compiled imports, and the files as they are. What two modules import is taken from the first.
 type checker struct {
 	fset    *token.FileSet
 	imports types.Importer
@@ -65,20 +65,28 @@ type checker struct {
 }
 
 func newChecker(t *testing.T) *checker {
-	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", modulePath, modulePath+"/compensatortest/memory")
-	var stderr bytes.Buffer
-	list.Stderr = &stderr
-	output, err := list.Output()
-	require.NoError(t, err, stderr.String())
 	exports := make(map[string]string)
-	for d := json.NewDecoder(bytes.NewReader(output)); d.More(); {
-		var p struct{ ImportPath, Export string }
-		require.NoError(t, d.Decode(&p))
-		exports[p.ImportPath] = p.Export
-	}
+	addExports(t, exports, root, ".", "./compensatortest/memory", "./intake")
+	addExports(t, exports, filepath.Join(root, relay.dir()), ".")
 	fset := token.NewFileSet()
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	return &checker{fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
+}
+
+// addExports adds the compiled packages that some in a module's directory import, and themselves.
+func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
+	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
+	var stderr bytes.Buffer
+	list.Dir, list.Stderr = dir, &stderr
+	output, err := list.Output()
+	require.NoError(t, err, stderr.String())
+	for d := json.NewDecoder(bytes.NewReader(output)); d.More(); {
+		var p struct{ ImportPath, Export string }
+		require.NoError(t, d.Decode(&p))
+		if exports[p.ImportPath] == "" {
+			exports[p.ImportPath] = p.Export
+		}
+	}
 }
 
 func (c *checker) check(t *testing.T, dir string, changed map[string]string) error {

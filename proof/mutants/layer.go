@@ -10,6 +10,7 @@ type layer string
 
 const (
 	unit       layer = "unit"       // tests of the module, most on real servers; its selection: names joined by |
+	relay      layer = "relay"      // tests of the module relay/rabbitmq, on a real broker; its selection: as of unit
 	simulation layer = "simulation" // seeds of the deterministic simulation; how many
 	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
 	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
@@ -17,12 +18,15 @@ const (
 )
 
 // layers are those that are run, cheapest first.
-var layers = []layer{unit, simulation, crash, chaos}
+var layers = []layer{unit, relay, simulation, crash, chaos}
 
 // dir is where the layer's command runs, from the module's root.
 func (l layer) dir() string {
-	if l == chaos {
-		return "proof/chaos" // a module of its own, with this one in it
+	switch l { // modules of their own, with this one in them
+	case relay:
+		return "relay/rabbitmq"
+	case chaos:
+		return "proof/chaos"
 	}
 	return "."
 }
@@ -32,6 +36,8 @@ func (l layer) args(what string) []string {
 	switch l {
 	case unit:
 		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
+	case relay:
+		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
 	case crash:
@@ -53,7 +59,7 @@ func anchored(names string) string {
 
 // names are the tests of a selection each of which has to go red; none where any will do.
 func (l layer) names(what string) []string {
-	if l == unit {
+	if l == unit || l == relay {
 		return strings.Split(what, "|")
 	}
 	return nil
@@ -62,8 +68,12 @@ func (l layer) names(what string) []string {
 // settings are edits every run of the layer gets, broken or not. A mutant often shows as something that never
 // happens, and the tests on real servers wait a minute for it, because they must not fail on a slow machine.
 func (l layer) settings() []edit {
-	if l == unit {
-		return []edit{{"internal/harness/world.go", "const Patience = 60 * time.Second", "const Patience = 20 * time.Second"}}
+	patience := edit{"internal/harness/world.go", "const Patience = 60 * time.Second", "const Patience = 20 * time.Second"}
+	switch l {
+	case unit:
+		return []edit{patience}
+	case relay:
+		return []edit{patience, {"relay/rabbitmq/broker_test.go", "const testPatience = 4 * time.Minute", "const testPatience = 40 * time.Second"}}
 	}
 	return nil
 }
@@ -73,7 +83,7 @@ func (l layer) union(all []string) string {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	switch l {
-	case unit:
+	case unit, relay:
 		all = strings.Split(strings.Join(all, "|"), "|")
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), "|")

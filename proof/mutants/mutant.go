@@ -38,6 +38,9 @@ type selection map[layer]string
 // tests names tests of the unit layer.
 func tests(names ...string) selection { return selection{unit: strings.Join(names, "|")} }
 
+// relayTests names tests of the layer relay.
+func relayTests(names ...string) selection { return selection{relay: strings.Join(names, "|")} }
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,9 +20,14 @@ func TestEveryMutantStillFitsTheCode(t *testing.T) {
 		seen[m.name] = true
 		assert.NotEmptyf(t, m.what, m.name)
 		assert.NotEmptyf(t, len(m.sees)+len(m.survives), "nobody looks at %s", m.name)
-		o, err := newOverlay(root, append(unit.settings(), m.edits...))
-		if assert.NoErrorf(t, err, m.name) {
-			o.remove()
+		for _, l := range layers {
+			if m.sees[l]+m.survives[l] == "" {
+				continue
+			}
+			o, err := newOverlay(root, append(l.settings(), m.edits...))
+			if assert.NoErrorf(t, err, m.name) {
+				o.remove()
+			}
 		}
 	}
 }
@@ -40,11 +46,12 @@ func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 // TestEveryTestThatIsNamedExists: a test that is renamed would never fail a mutant's run as missing, for go test
 // is content with a pattern that matches others.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
-	for _, m := range catalogue() {
-		for _, what := range []string{m.sees[unit], m.survives[unit]} {
-			for name := range strings.SplitSeq(what, "|") {
+	for _, l := range []layer{unit, relay} {
+		declared := testsOf(filepath.Join(root, l.dir()))
+		for _, m := range catalogue() {
+			for name := range strings.SplitSeq(strings.Trim(m.sees[l]+"|"+m.survives[l], "|"), "|") {
 				test, _, _ := strings.Cut(name, "/")
-				assert.Truef(t, test == "" || len(testPackages()[test]) > 0, "%s: no test is called %s", m.name, test)
+				assert.Truef(t, test == "" || len(declared[test]) > 0, "%s: no test is called %s", m.name, test)
 			}
 		}
 	}

@@ -12,13 +12,18 @@ import (
 
 // testPackages are the packages of each of the module's tests, as go test wants them.
 var testPackages = sync.OnceValue(func() map[string][]string {
-	packages := make(map[string][]string)
 	root, err := moduleRoot()
 	if err != nil {
 		panic(err)
 	}
+	return testsOf(root)
+})
+
+// testsOf are the tests of the module in a directory, without those of modules below it.
+func testsOf(root string) map[string][]string {
+	packages := make(map[string][]string)
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -41,7 +46,7 @@ var testPackages = sync.OnceValue(func() map[string][]string {
 		panic(err)
 	}
 	return packages
-})
+}
 
 func isModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))

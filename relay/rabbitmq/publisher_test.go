@@ -88,11 +88,12 @@ func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
 	w.Run(c)
 	w.Put(orders, 1, compensator.Options{IdempotentID: strings.Repeat("é", 127) + "e"})
 	w.Put(orders, 2, compensator.Options{IdempotentID: strings.Repeat("é", 128)})
+	w.Put(orders, 3, compensator.Options{IdempotentID: strings.Repeat("é", 127) + "è"})
 	w.WaitAllEnded()
 	ids := b.ids(queue)
 	assert.Equal(t, 1, ids[strings.Repeat("é", 127)+"e"], "255 bytes fit")
 	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotentID: strings.Repeat("é", 128)})], "256 are hashed")
-	assert.Len(t, ids, 2)
+	assert.Len(t, ids, 3, "also those that differ in the last byte alone")
 	for id := range ids {
 		assert.NotEmpty(t, id)
 	}
@@ -215,6 +216,32 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 		w.WaitState(id, compensator.Succeeded)
 		assert.Equal(t, map[string]int{"waits": 1}, b.ids(queue))
 	})
+}
+
+// TestEachMessageOfABatchHasAConfirmOfItsOwn: of two queues one is full, and every other message of a batch is for that.
+func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	roomy, full := b.queue(nil), b.queue(amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	b.publish(full, numbered(1)...)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	p := open(t, Config{URL: b.URL(), CountUnavailable: true})
+	orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) { return Destination{Key: e.BusinessID}, nil }, true,
+		compensator.TypeConfig{MaxProcessCount: 1, BatchSize: 40})
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		for i := range 40 {
+			to := []string{roomy, full}[i%2]
+			_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{BusinessID: to, IdempotentID: fmt.Sprint(to, "-", i)})
+			require.NoError(t, err)
+		}
+	})
+	w.Run(c)
+	w.WaitAllEnded()
+	assert.Equal(t, 20, w.Count("common_process_log WHERE state=1 AND business_id=?", roomy))
+	assert.Equal(t, 20, w.Count("common_process_log WHERE state=-2 AND business_id=?", full))
+	assert.Len(t, b.messages(roomy), 20)
+	assert.Len(t, b.messages(full), 1)
 }
 
 func TestWrongCredentialsLeaveEntriesWaiting(t *testing.T) {

@@ -23,7 +23,7 @@ type Config struct {
 	// schedule and counted by its MaxProcessCount; compensator.Permanent, RetryAfter, Unavailable say what they say; nil
 	// is success. It is called concurrently. A panic of Publish is not judged: it is a failure.
 	//
-	// Default: Permanent where Publish has said so, and otherwise Unavailable, which spends no attempt: nothing in
+	// Default: what Publish itself says with Permanent or Snooze, and otherwise Unavailable, which spends no attempt: nothing in
 	// watermill tells a broker that is away from a message that it will never take, and the one must not use up the
 	// attempts of all. A message that its broker refuses waits then, with the reason as LastError; judge your broker's
 	// errors, so that it gets to a person.
@@ -48,7 +48,7 @@ func (cfg Config) validate() error {
 
 // unavailable is the default of Config.Judge.
 func unavailable(err error) error {
-	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
+	if compensator.VerdictOf(err) != compensator.VerdictFailure {
 		return err
 	}
 	return compensator.Unavailable(err)

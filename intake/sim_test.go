@@ -1,0 +1,558 @@
+package intake
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+var (
+	simSeeds = flag.Int("sim-seeds", 200, "how many seeds TestNoSeedLosesOrDoublesAMessage lives")
+	simFrom  = flag.Uint64("sim-from", 1, "the first of them")
+)
+
+// TestNoSeedLosesOrDoublesAMessage lives whole lives of two intakes at a time, over a store and a stream in memory, under a clock that moves only when
+// nothing else can. The seed draws what the messages are, how long each step takes, and what goes wrong with it.
+func TestNoSeedLosesOrDoublesAMessage(t *testing.T) {
+	var sum simTally
+	for seed := *simFrom; seed < *simFrom+uint64(*simSeeds); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSimWorld(seed)
+			w.run()
+			for _, wrong := range w.wrong {
+				t.Errorf("seed %d: %s", seed, wrong)
+			}
+			sum.add(w.tally)
+		})
+	}
+	t.Logf("%d seeds: %+v", *simSeeds, sum)
+	if *simSeeds >= 200 {
+		assert.NotContains(t, strings.Trim(fmt.Sprintf("%+v", sum), "{}")+" ", ":0 ", "vacuous: something never came up")
+	}
+}
+
+// simTally is what came up.
+type simTally struct {
+	Messages, Steps, Faults, Deaths, UnknownDone, UnknownNot, UnknownLate, Aside, Dead int
+}
+
+func (s *simTally) add(o simTally) {
+	s.Messages += o.Messages
+	s.Steps += o.Steps
+	s.Faults += o.Faults
+	s.Deaths += o.Deaths
+	s.UnknownDone += o.UnknownDone
+	s.UnknownNot += o.UnknownNot
+	s.UnknownLate += o.UnknownLate
+	s.Aside += o.Aside
+	s.Dead += o.Dead
+}
+
+// simWorld is what lives share.
+type simWorld struct {
+	seed   uint64
+	store  *memory.Store
+	stream *simStream
+	rate   float64 // of faults
+	ids    map[string]string
+
+	mu     sync.Mutex     // guards the rest
+	rows   map[string]int // that Work has committed, by message
+	healed bool
+	wrong  []string
+	tally  simTally
+}
+
+// What messages are, and how many of 16 each.
+var simKinds = strings.Fields("good good good good good good good good good failing failing named hopeless poison slow killer")
+
+func newSimWorld(seed uint64) *simWorld {
+	w := &simWorld{seed: seed, store: memory.NewStore(), rows: make(map[string]int), ids: make(map[string]string)}
+	w.stream = newSimStream(w.acked)
+	return w
+}
+
+func (w *simWorld) note(what func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	what()
+}
+
+func (w *simWorld) fail(format string, args ...any) {
+	w.note(func() { w.wrong = append(w.wrong, fmt.Sprintf(format, args...)) })
+}
+
+// entries are those that are committed, by idempotent id.
+func (w *simWorld) entries() map[string]processlog.Row {
+	entries := make(map[string]processlog.Row)
+	for _, row := range w.store.Rows() {
+		entries[row.IdempotentID] = row
+	}
+	return entries
+}
+
+const simName = "orders:shop"
+
+// acked judges an acknowledgement.
+func (w *simWorld) acked(id string) {
+	if _, found := w.entries()[idempotentID(simName, id)]; !found {
+		w.fail("message %s is acknowledged and not in the log", id)
+	}
+}
+
+// committed judges the rows of a transaction.
+func (w *simWorld) committed(messages []string) {
+	w.note(func() {
+		for _, id := range messages {
+			if w.rows[id]++; w.rows[id] > 1 {
+				w.wrong = append(w.wrong, fmt.Sprintf("message %s has %d rows", id, w.rows[id]))
+			}
+		}
+	})
+}
+
+// run lives a seed: troubled for a minute, then healed until all is at rest.
+func (w *simWorld) run() {
+	rng := rand.New(rand.NewPCG(w.seed, 0))
+	w.rate = []float64{0.01, 0.05, 0.15}[rng.IntN(3)]
+	ctx, stop := context.WithCancel(context.Background())
+	var lives sync.WaitGroup
+	for slot := range 2 {
+		lives.Go(func() { w.succession(ctx, slot) })
+	}
+	for range 10 + rng.IntN(60) {
+		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+		says := simKinds[rng.IntN(len(simKinds))]
+		w.ids[w.stream.add(says)] = says
+	}
+	w.note(func() { w.healed = true })
+	if !within(time.Hour, w.stream.atRest) {
+		w.fail("after an hour without trouble messages are left")
+	}
+	stop()
+	lives.Wait()
+	w.workOff()
+	w.judge()
+}
+
+func within(d time.Duration, check func() bool) bool {
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(time.Second) {
+		if check() {
+			return true
+		}
+	}
+	return false
+}
+
+// workOff has a process of the log try again what was set aside.
+func (w *simWorld) workOff() {
+	l := &simLife{w: w}
+	c, _ := l.open("")
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	ends := func() bool {
+		for _, e := range w.entries() {
+			if e.BusinessType == simAside && !e.State.Terminal() {
+				return false
+			}
+		}
+		return true
+	}
+	if !within(time.Hour, ends) {
+		w.fail("messages set aside do not end")
+	}
+	stop()
+	if err := errors.Join(<-ended, c.Close()); err != nil {
+		w.fail("the log: %v", err)
+	}
+}
+
+// judge: each message has one entry and, if it is to be worked on at all, one row.
+func (w *simWorld) judge() {
+	entries, worked := w.entries(), 0
+	for id, says := range w.ids {
+		e, found := entries[idempotentID(simName, id)]
+		good := says != "hopeless" && says != "poison" && says != "killer"
+		switch {
+		case !found:
+			w.fail("%s message %s has no entry", says, id)
+			continue
+		case e.BusinessType == simAside:
+			w.tally.Aside++
+		}
+		if e.State == compensator.Dead {
+			w.tally.Dead++
+			good = good && !strings.Contains(e.LastError, "in vain") // it was delivered to too many that died
+		} else if !good {
+			w.fail("%s message %s is %s", says, id, e.State)
+		}
+		want := 0
+		if good {
+			want = 1
+			worked++
+		}
+		if w.rows[id] != want {
+			w.fail("%s message %s has %d rows, want %d", says, id, w.rows[id], want)
+		}
+	}
+	w.tally.Messages += len(w.ids)
+	if n := len(entries) - w.tally.Aside; n != worked {
+		w.fail("%d entries that messages were to become, want %d", n, worked)
+	}
+}
+
+/* ==== lives ==== */
+
+const simAside = "order_aside"
+
+var errDead = errors.New("sim: this process has died")
+
+// simLife is one process. When it dies its goroutines go on to their end, but reach nothing any more.
+type simLife struct {
+	w    *simWorld
+	rng  *rand.Rand // nil: nothing goes wrong, or takes time
+	stop context.CancelFunc
+	dead bool // guarded by w.mu
+}
+
+// succession is one life after the other.
+func (w *simWorld) succession(ctx context.Context, slot int) {
+	for number := uint64(slot); ctx.Err() == nil; number += 2 {
+		time.Sleep(time.Duration(slot+1) * time.Microsecond)
+		running, stop := context.WithCancel(ctx)
+		l := &simLife{w: w, rng: rand.New(rand.NewPCG(w.seed, 1+number)), stop: stop}
+		name := "" // one of its own
+		if l.rng.IntN(2) == 0 {
+			name = fmt.Sprint("clerk", slot)
+		}
+		c, in := l.open(name)
+		err := in.Run(running)
+		stop()
+		if err := errors.Join(err, c.Close()); err != nil && !l.isDead() {
+			w.fail("Run: %v", err)
+		}
+		time.Sleep(time.Duration(1 + l.rng.Int64N(int64(2*time.Second))))
+	}
+}
+
+// open makes the life's Compensator and Intake.
+func (l *simLife) open(name string) (*compensator.Compensator, *Intake) {
+	quiet := slog.New(slog.DiscardHandler)
+	c, err := compensator.New(context.Background(), compensator.Config{Store: &simStore{l.w.store, l}, Logger: quiet})
+	if err == nil {
+		var in *Intake
+		in, err = Stream{
+			Redis: &simRedis{simLife: l}, Stream: "orders", Group: "shop", Consumer: name, Block: 100 * time.Millisecond, Idle: 20 * time.Second,
+		}.Open(c, Config{
+			Type: simAside, Entry: l.entry, Work: l.work, Batch: 8, Timeout: 10 * time.Second, StopTimeout: 5 * time.Second, Logger: quiet,
+			Aside: compensator.TypeConfig{Retry: compensator.Fixed(time.Second)},
+		})
+		if err == nil {
+			return c, in
+		}
+	}
+	panic(err)
+}
+
+func (l *simLife) entry(m *Message) (compensator.NewEntry, error) {
+	if m.Fields["says"] == "poison" {
+		return compensator.NewEntry{}, errTest
+	}
+	return compensator.NewEntry{BusinessType: "take_order", Content: []byte("{}"), Options: compensator.Options{Delay: time.Hour}}, nil
+}
+
+func (l *simLife) work(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+	for _, m := range batch {
+		if _, err := tx.ExecContext(ctx, simInsert, m.ID); err != nil {
+			return err
+		}
+		says, first := m.Fields["says"], m.Entry == nil
+		switch {
+		case says == "failing" && first:
+			return errTest
+		case says == "named" && first:
+			return Fault(m, errTest)
+		case says == "hopeless", says == "killer" && !first: // what kills the log's processes is the log's to take out
+			return compensator.Permanent(errTest)
+		case says == "slow" && len(batch) > 1:
+			<-ctx.Done()
+			return ctx.Err()
+		case says == "killer":
+			l.die()
+			return errDead
+		}
+	}
+	return nil
+}
+
+func (l *simLife) die() {
+	l.w.note(func() {
+		if !l.dead {
+			l.dead = true
+			l.w.tally.Deaths++
+		}
+	})
+	l.stop()
+}
+
+func (l *simLife) isDead() (dead bool) {
+	l.w.note(func() { dead = l.dead })
+	return dead
+}
+
+func (l *simLife) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+/* ==== steps ==== */
+
+// simFault is what goes wrong with a step.
+type simFault int
+
+const (
+	fine simFault = iota
+	errBefore
+	errAfter // it is done all the same
+	late     // of COMMIT: it is done later, while its caller is told of an error
+	slowly
+	dieBefore
+	dieAfter
+	aborted // the server has rolled the transaction back
+)
+
+var (
+	faultsOfCommands   = []simFault{errBefore, errAfter, slowly, dieBefore, dieAfter}
+	faultsOfReads      = []simFault{errBefore, slowly, dieBefore}
+	faultsOfStatements = []simFault{errBefore, errAfter, slowly, dieBefore, dieAfter, aborted}
+	faultsOfCommits    = []simFault{errBefore, errAfter, late, slowly, dieBefore, dieAfter}
+)
+
+var errBroken = errors.New("sim: connection broken")
+
+// draw takes a step's time, and says what goes wrong with it.
+func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, err error) {
+	if l.rng == nil {
+		return fine, ctx.Err()
+	}
+	took, hit, which := time.Duration(l.rng.Int64N(int64(2*time.Millisecond))), l.rng.Float64(), l.rng.IntN(len(faults))
+	l.w.note(func() {
+		l.w.tally.Steps++
+		if hit < l.w.rate && !l.w.healed {
+			fault = faults[which]
+			l.w.tally.Faults++
+		}
+	})
+	if (fault == dieBefore || fault == dieAfter) && l.rng.IntN(3) > 0 {
+		fault = errBefore
+	}
+	if fault == slowly {
+		took += time.Duration(l.rng.Int64N(int64(15 * time.Second)))
+	}
+	l.sleep(ctx, took)
+	if fault == dieBefore {
+		l.die()
+	}
+	if l.isDead() {
+		return fault, errDead
+	}
+	return fault, ctx.Err()
+}
+
+// reply is the answer's way. Whoever has waited for a lock is free at the moment that the other goes on.
+func (l *simLife) reply(ctx context.Context) {
+	if l.rng != nil {
+		l.sleep(ctx, time.Duration(1+l.rng.Int64N(int64(time.Millisecond))))
+	}
+}
+
+// step is one of those after which the caller knows, or does not.
+func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
+	fault, err := l.draw(ctx, faults)
+	if err != nil {
+		return err
+	}
+	if fault == errBefore {
+		return errBroken
+	}
+	err = do()
+	l.reply(ctx)
+	switch fault {
+	case errAfter:
+		return errBroken
+	case dieAfter:
+		l.die()
+		return errDead
+	}
+	return err
+}
+
+// simStore is the database as one life reaches it.
+type simStore struct {
+	*memory.Store
+	l *simLife
+}
+
+func (s *simStore) Begin(ctx context.Context) (processlog.Transaction, error) {
+	tx := &simTx{l: s.l}
+	err := s.l.step(ctx, faultsOfReads, func() (err error) {
+		tx.Tx, err = s.BeginTx(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tx, nil
+}
+
+func (s *simStore) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) (answers []processlog.Inserted, err error) {
+	err = simTxOf(tx).statement(ctx, func() error {
+		answers, err = s.Store.Insert(ctx, tx, drafts, proven)
+		return err
+	})
+	return answers, err
+}
+
+func (s *simStore) Resolve(ctx context.Context, ref processlog.Ref) (row processlog.Row, err error) {
+	err = s.l.step(ctx, faultsOfReads, func() error {
+		row, err = s.Store.Resolve(ctx, ref)
+		return err
+	})
+	return row, err
+}
+
+// simTx is a transaction. Beside entries it carries the rows of Work.
+type simTx struct {
+	*memory.Tx
+	l      *simLife
+	broken bool // its connection is
+	rows   []string
+}
+
+const simInsert = "INSERT INTO effects"
+
+type simTxKey struct{}
+
+// simTxOf finds the transaction beneath a handle.
+func simTxOf(tx processlog.Tx) (found *simTx) {
+	_, _ = tx.ExecContext(context.WithValue(context.Background(), simTxKey{}, &found), "")
+	return found
+}
+
+func (tx *simTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
+	if found, asked := ctx.Value(simTxKey{}).(**simTx); asked {
+		*found = tx
+		return nil, nil
+	}
+	if query != simInsert {
+		return tx.Tx.ExecContext(ctx, query, values...)
+	}
+	return nil, tx.statement(ctx, func() error {
+		tx.rows = append(tx.rows, values[0].(string))
+		return nil
+	})
+}
+
+// statement is a step in the transaction. An error that is not the server's breaks the connection.
+func (tx *simTx) statement(ctx context.Context, do func() error) error {
+	if tx.broken {
+		return driver.ErrBadConn
+	}
+	fault, err := tx.l.draw(ctx, faultsOfStatements)
+	if err == nil && fault == aborted {
+		tx.Abort()
+		return fmt.Errorf("%w: deadlock", compensator.ErrTxAborted)
+	}
+	if err == nil && fault != errBefore {
+		err = do()
+		tx.l.reply(ctx)
+		if err == nil && fault != errAfter && fault != dieAfter {
+			return nil
+		}
+	}
+	if fault == dieAfter {
+		tx.l.die()
+	}
+	tx.broken = true
+	return errors.Join(errBroken, err)
+}
+
+// Commit: the rows count if it happens.
+func (tx *simTx) Commit() error {
+	if tx.broken {
+		_ = tx.Rollback()
+		return driver.ErrBadConn
+	}
+	fault, err := tx.l.draw(context.Background(), faultsOfCommits)
+	switch {
+	case fault == late && err == nil:
+		after := time.Duration(tx.l.rng.Int64N(int64(3 * time.Second)))
+		go func() {
+			time.Sleep(after)
+			if tx.apply() == nil {
+				tx.l.w.note(func() { tx.l.w.tally.UnknownLate++ })
+			}
+		}()
+		return errBroken
+	case err != nil || fault == errBefore:
+		tx.l.w.note(func() { tx.l.w.tally.UnknownNot++ })
+		_ = tx.Rollback()
+		return errors.Join(errBroken, err)
+	}
+	if err := tx.apply(); err != nil {
+		return err
+	}
+	switch fault {
+	case errAfter:
+		tx.l.w.note(func() { tx.l.w.tally.UnknownDone++ })
+		return errBroken
+	case dieAfter:
+		tx.l.die()
+		return errDead
+	}
+	return nil
+}
+
+func (tx *simTx) apply() error {
+	err := tx.Tx.Commit()
+	if err == nil {
+		tx.l.w.committed(tx.rows)
+	}
+	return err
+}
+
+func TestSeedIsLivedTheSameWayAgain(t *testing.T) {
+	lived := func(seed uint64) (tally simTally) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSimWorld(seed)
+			w.run()
+			tally = w.tally
+		})
+		return tally
+	}
+	for seed := uint64(1); seed <= 20; seed++ {
+		require.Equal(t, lived(seed), lived(seed), "seed %d", seed)
+	}
+}

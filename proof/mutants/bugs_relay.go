@@ -1,0 +1,278 @@
+package main
+
+// relaying: entries to a broker.
+func relaying() []mutant {
+	return []mutant{
+		{
+			name: "relay-confirm-not-awaited", oracle: safety,
+			what: "an entry succeeds as soon as its message is written to the connection",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "			l.awaitConfirm(ctx, ch, confirm)\n", ""},
+				{"relay/rabbitmq/send.go", "confirms[i] == nil || !confirms[i].Acked() {", "confirms[i] == nil {"},
+			},
+			sees: relayTests("TestConfirmThatIsLostIsAskedForAgainUnderTheSameID", "TestFullQueueSpendsNoAttemptUnlessToldSo"),
+		},
+		{
+			name: "relay-nack-is-success", oracle: safety,
+			what: "a nack counts as a confirm",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "		return errNack\n", "		return nil\n"},
+			},
+			sees: relayTests("TestFullQueueSpendsNoAttemptUnlessToldSo"),
+		},
+		{
+			name: "relay-return-ignored", oracle: safety,
+			what: "a message that the broker has returned because no queue is bound for it counts as confirmed",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "; unroutable {", "; unroutable && false {"},
+			},
+			sees: relayTests("TestRefusedMessageWaitsForAPerson"),
+		},
+		{
+			name: "relay-not-mandatory", oracle: safety,
+			what: "messages are sent without asking for those back that no queue is bound for: the broker confirms and drops them",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "(m.exchange, m.key, true, false,", "(m.exchange, m.key, false, false,"},
+			},
+			sees: relayTests("TestRefusedMessageWaitsForAPerson"),
+		},
+		{
+			name: "relay-transient", oracle: safety,
+			what: "messages are not persistent: a broker that restarts has lost what it confirmed",
+			edits: []edit{
+				{"relay/rabbitmq/message.go", "amqp091.Persistent", "amqp091.Transient"},
+			},
+			sees: relayTests("TestMessageIsItsEntry"),
+		},
+		{
+			name: "relay-new-id-each-attempt", oracle: duplicates,
+			what: "each attempt sends its message under an id of its own: consumers cannot tell that they have it",
+			edits: []edit{
+				{"relay/rabbitmq/message.go", "MessageId: messageID(e),", "MessageId: fmt.Sprint(messageID(e), \"-\", e.Version),"},
+			},
+			sees: relayTests("TestConfirmThatIsLostIsAskedForAgainUnderTheSameID"),
+		},
+		{
+			name: "relay-id-of-the-requeue", oracle: duplicates,
+			what: "a requeued entry is sent under another message id",
+			edits: []edit{
+				{"relay/rabbitmq/message.go", "MessageId: messageID(e),", "MessageId: fmt.Sprint(messageID(e), map[bool]string{true: \"-again\"}[e.Epoch > 0]),"},
+			},
+			sees: relayTests("TestMessageIsItsEntry"),
+		},
+		{
+			name: "relay-id-cut", oracle: safety,
+			what: "of an idempotent id that AMQP has no room for only the beginning is the message's id: another entry may have it, too",
+			edits: []edit{
+				{"relay/rabbitmq/message.go", "	sum := sha256.Sum256([]byte(e.IdempotentID))\n	return \"sha256:\" + hex.EncodeToString(sum[:])\n", "	_, _ = sha256.Sum256, hex.EncodeToString\n	return e.IdempotentID[:maxShort]\n"},
+			},
+			sees: relayTests("TestLongIdempotentIDBecomesAHashedMessageID"),
+		},
+		{
+			name: "relay-one-confirm-for-all", oracle: safety,
+			what: "the confirm of a batch's first message speaks for all of them",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "confirms[i] == nil || !confirms[i].Acked() {", "confirms[0] == nil || !confirms[0].Acked() {"},
+			},
+			sees: relayTests("TestEachMessageOfABatchHasAConfirmOfItsOwn"),
+		},
+		{
+			name: "relay-outcomes-misplaced", oracle: safety,
+			what: "where some of a batch are refused before they are sent, the outcomes of the others go to the wrong entries",
+			edits: []edit{
+				{"relay/rabbitmq/handler.go", "			outcomes[places[n]] = outcome\n", "			outcomes[n] = outcome\n"},
+			},
+			sees: relayTests("TestRefusedMessageWaitsForAPerson/batch"),
+		},
+		{
+			name: "relay-batch-blamed", oracle: safety,
+			what: "when one message closes the channel, all of its batch are refused",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "undecided && len(messages) > 1 {", "undecided && len(messages) < 1 {"},
+			},
+			sees: relayTests("TestRefusedMessageWaitsForAPerson/batch"),
+		},
+		{
+			name: "relay-refusal-retried", oracle: lateness,
+			what: "what the broker will never take is tried again for ever, and no person hears of it",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "errors.As(verdict, &undecided) && refuses(", "errors.As(verdict, &undecided) && !refuses("},
+			},
+			sees: relayTests("TestRefusedMessageWaitsForAPerson", "TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued"),
+		},
+		{
+			name: "relay-outage-counts", oracle: safety,
+			what: "a broker that is away spends attempts of the entries",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "	case p.cfg.CountUnavailable:\n", "	case true:\n"},
+			},
+			sees: relayTests("TestConnectionCutBeforeThePublishLosesNothing", "TestFullQueueSpendsNoAttemptUnlessToldSo"),
+		},
+		{
+			name: "relay-handler-waits-for-the-broker", oracle: lateness,
+			what: "a handler waits for its confirm longer than its time: a silent broker keeps all slots",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "	case <-ctx.Done():\n		return all(messages, fmt.Errorf(\"rabbitmq: no confirm", "	case <-make(chan struct{}):\n		return all(messages, fmt.Errorf(\"rabbitmq: no confirm"},
+			},
+			sees: relayTests("TestSilentBrokerKeepsNoHandler"),
+		},
+		{
+			name: "relay-channel-kept-for-ever", oracle: leak,
+			what: "a confirm that never comes keeps its channel for as long as the connection stands",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "time.NewTimer(confirmPatience)", "time.NewTimer(1000 * confirmPatience)"},
+			},
+			sees: relayTests("TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly"),
+		},
+		{
+			name: "relay-nack-of-the-unwritten", oracle: lateness,
+			what: "a connection that takes nothing is kept, and its messages pass for rejected by a full queue",
+			edits: []edit{
+				{"relay/rabbitmq/send.go", "			if !ch.IsClosed() { //", "			if false && !ch.IsClosed() { //"},
+			},
+			sees: relayTests("TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue"),
+		},
+		{
+			name: "relay-more-channels-than-allowed", oracle: safety,
+			what: "a Publisher opens more channels than its broker allows: their messages fail",
+			edits: []edit{
+				{"relay/rabbitmq/line.go", "min(channels, int(l.Config.ChannelMax))", "min(channels, 2000)"},
+			},
+			sees: relayTests("TestBrokerOfFewChannelsIsGivenNoMoreThanThose"),
+		},
+		{
+			name: "relay-blocked-not-waited-for", oracle: duplicates,
+			what: "messages are written to a broker that has said that it reads none",
+			edits: []edit{
+				{"relay/rabbitmq/publisher.go", "			line.block(b.Active)\n", ""},
+			},
+			survives: relayTests("TestBlockedConnectionIsWaitedForAndNothingPilesUp"),
+		},
+	}
+}
+
+// consuming: what a queue's consumer cannot do, into the log.
+func consuming() []mutant {
+	return []mutant{
+		{
+			name: "consumer-acks-first", oracle: safety,
+			what: "a message is acknowledged before its work is done, or its entry recorded",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	if s.settled(ctx, raw, d) {\n		_ = raw.Ack(false) //", "	_ = raw.Ack(false)\n	if s.settled(ctx, raw, d) {\n		return //"},
+			},
+			sees: relayTests("TestMessageThatComesAgainGoesIntoTheLogOnce", "TestFunctionThatDoesNotReturnIsToldToAndNamed"),
+		},
+		{
+			name: "consumer-auto-acks", oracle: safety,
+			what: "the broker takes a message for done when it has sent it",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "(s.cfg.Queue, consumerTag, false,", "(s.cfg.Queue, consumerTag, true,"},
+			},
+			sees: relayTests("TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest", "TestFunctionThatDoesNotReturnIsToldToAndNamed"),
+		},
+		{
+			name: "consumer-drops-the-refused", oracle: safety,
+			what: "a failed message that the log does not take is acknowledged",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "		s.putBack(ctx, raw, d, err)\n", "		return true\n"},
+			},
+			sees: relayTests("TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay"),
+		},
+		{
+			name: "consumer-gives-up-the-log", oracle: lateness,
+			what: "a failed message is held unrecorded after one try while the database is away",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "		if !pause(ctx, failures) {\n", "		if true {\n"},
+			},
+			sees: relayTests("TestMessageIsHeldUntilTheDatabaseIsBack"),
+		},
+		{
+			name: "consumer-works-on-the-redelivered", oracle: duplicates,
+			what: "a message that comes again is worked on at once: one that ends its process does so for ever, and one that is in the log is done twice",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	if raw.Redelivered {\n", "	if false {\n"},
+			},
+			sees: relayTests("TestMessageThatComesAgainGoesIntoTheLogOnce"),
+		},
+		{
+			name: "consumer-ids-run-together", oracle: safety,
+			what: "type, queue and message id are joined as they are: names with a colon stand for others",
+			edits: []edit{
+				{"relay/rabbitmq/delivery.go", "if isPlain(id) && !strings.Contains(businessType, \":\") && !strings.Contains(d.Queue, \":\") {", "if isPlain(id) {"},
+			},
+			sees: relayTests("TestEachMessageHasAnIdempotentIDOfItsOwn"),
+		},
+		{
+			name: "consumer-id-without-queue", oracle: safety,
+			what: "messages of two queues that have one id have one entry",
+			edits: []edit{
+				{"relay/rabbitmq/delivery.go", "businessType + \":\" + d.Queue + \":\" + d.MessageID", "businessType + \":\" + d.MessageID"},
+			},
+			sees: relayTests("TestEachMessageHasAnIdempotentIDOfItsOwn"),
+		},
+		{
+			name: "consumer-parked-is-worked-on", oracle: safety,
+			what: "the log works on a message that waits for a person",
+			edits: []edit{
+				{"relay/rabbitmq/consumer.go", "d.Parked != \"\" && e.Epoch == 0 {", "d.Parked != \"\" && e.Epoch < 0 {"},
+			},
+			sees: relayTests("TestPoisonIsParkedWithItsContentAndBlocksNobody", "TestParkedByHandWaitsForAPerson"),
+		},
+		{
+			name: "consumer-permanent-retried", oracle: duplicates,
+			what: "what a function will never do is called again and again",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "		d.Parked = err.Error()\n		return 0\n", "		return 0\n"},
+			},
+			sees: relayTests("TestPoisonIsParkedWithItsContentAndBlocksNobody"),
+		},
+		{
+			name: "consumer-stop-is-a-failure", oracle: safety,
+			what: "a function that was told to stop has failed; it is not recorded all the same, since its context has ended",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	case s.works.Err() != nil:\n		return false //", "	case false:\n		return false //"},
+			},
+			survives: relayTests("TestFunctionThatDoesNotReturnIsToldToAndNamed"),
+		},
+		{
+			name: "consumer-stop-leaves-functions", oracle: duplicates,
+			what: "Run's end does not wait for its functions: what they do is not acknowledged",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "		s.working.Wait()\n", ""},
+			},
+			sees: relayTests("TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest"),
+		},
+		{
+			name: "consumer-loss-untold", oracle: duplicates,
+			what: "a function works on a message that is its consumer's no more",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	defer s.lose(ErrDeliveryLost)\n", ""},
+			},
+			sees: relayTests("TestFunctionIsToldThatItsMessageIsLost"),
+		},
+		{
+			name: "consumer-forgotten-unnoticed", oracle: lateness,
+			what: "a consumer that the broker has forgotten waits for ever",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	case queue.Consumers == 0:\n", "	case queue.Consumers < 0:\n"},
+			},
+			sees: relayTests("TestConsumerThatTheBrokerForgetsComesBack"),
+		},
+		{
+			name: "consumer-waits-for-deliveries", oracle: lateness,
+			what: "a lost connection is noticed by its deliveries alone, which do not end while an acknowledgement waits to be written",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "		case err := <-s.link.closed: // the deliveries", "		case err := <-make(chan *amqp091.Error): // the deliveries"},
+			},
+			sees: relayTests("TestConsumerComesBackFromABrokerThatReadsNothing"),
+		},
+		{
+			name: "consumer-cut-timestamps", oracle: lateness,
+			what: "a message whose timestamp JSON lacks cannot be recorded",
+			edits: []edit{
+				{"relay/rabbitmq/delivery.go", " || year < 0 || year > 9999 {", " || year < 0 {"},
+			},
+			sees: relayTests("TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog"),
+		},
+	}
+}
