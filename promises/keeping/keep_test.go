@@ -192,7 +192,7 @@ func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 			assert.LessOrEqual(t, at.Sub(at.Truncate(time.Minute)), 48*time.Second, "a round is over before the next one begins")
 		}
 		for minute, steps := range busy {
-			assert.LessOrEqual(t, steps, 45/2.5+6, "%v: most of a round is rest", minute)
+			assert.LessOrEqual(t, steps, 24, "%v: most of a round is rest", minute)
 		}
 	})
 }
