@@ -112,7 +112,7 @@ bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestDelay$$' -v ./delay
 
 .PHONY: bench-relay
-bench-relay: ## measure the relay to RabbitMQ beside bare amqp091, and what kills double; build/relay.json
+bench-relay: ## measure the relays to RabbitMQ beside bare amqp091 and watermill's forwarder, and what kills double; build/relay.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestRelay$$' -v .
 
 .PHONY: bench-intake

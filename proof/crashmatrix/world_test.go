@@ -123,6 +123,10 @@ func (w *world) prepare(in surroundings, life int) {
 		w.seed(fmt.Sprintf("lost-two-%d", life), 2, "state, delivery_count", "0, 2", 0)
 		w.seed(fmt.Sprintf("lost-three-%d", life), 3, "state, delivery_count", "0, 3", 0)
 		w.seed(fmt.Sprintf("lost-four-%d", life), 4, "state, delivery_count", "0, 4", 0)
+	case keeping:
+		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round is due
+		w.seed(fmt.Sprintf("old-%d", life), 400, "state, ended_by", "1, 'handler'", 7200)
+		w.seed(fmt.Sprintf("young-%d", life), 10, "state, ended_by", "1, 'handler'", 60)
 	case streamed:
 		w.send(life)
 		w.forsake()

@@ -417,7 +417,7 @@ func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 				eventually(t, func() bool { return b.consumers(queue) == 0 }, "Run takes no more")
 			}
 			proxy.Cut()
-			assert.ErrorIs(t, <-cause, ErrDeliveryLost)
+			assert.ErrorIs(t, harness.Next(t, cause), ErrDeliveryLost)
 			if ending {
 				require.NoError(t, stop())
 				consume(t, k)
