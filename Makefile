@@ -16,8 +16,8 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
 # What make test tests: modules, the longest first. They mostly wait, so that two side by side are sooner done.
-tested := . examples relay/rabbitmq cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
-	internal/wrappertest orms/gormtx compensatortest/sqlitetest
+tested := . examples relay/rabbitmq internal/watermilltest cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
+	internal/wrappertest relay/watermill orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 
@@ -112,7 +112,7 @@ bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestDelay$$' -v ./delay
 
 .PHONY: bench-relay
-bench-relay: ## measure the relay to RabbitMQ beside bare amqp091, and what kills double; build/relay.json
+bench-relay: ## measure the relays to RabbitMQ beside bare amqp091 and watermill's forwarder, and what kills double; build/relay.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestRelay$$' -v .
 
 .PHONY: bench-intake

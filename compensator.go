@@ -29,6 +29,7 @@ type Compensator struct {
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware
 	types           *registry
+	kept            kept
 
 	engine   *engine.Engine
 	isClosed atomic.Bool
@@ -47,6 +48,11 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c.engine = c.newEngine(ctx, queueAnswers)
+	if cfg.Keep > 0 {
+		if err := c.keepHouse(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
 	return c, nil
 }
 

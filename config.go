@@ -43,6 +43,12 @@ type Config struct {
 	Horizon    time.Duration // default 10 min
 	QueueLimit int           // default 100,000; at least 1,000
 
+	// Keep is how long entries that have succeeded, been compensated or cancelled are kept, of the types that have a handler
+	// here; then one process at a time purges them, as Purge does, in small steps. At least an hour, and longer than any
+	// event may take to come again: an idempotent id guards no longer than its entry is kept. Dead entries wait for a person,
+	// and stay, and so do those that one has settled. Default 0: for ever. It needs Migrate's newest table.
+	Keep time.Duration
+
 	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
 	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s
 
@@ -133,6 +139,8 @@ func (cfg Config) validate() error {
 	atLeast("PollInterval", cfg.PollInterval, 100*time.Millisecond)
 	atLeast("Horizon", cfg.Horizon, time.Second)
 	atLeast("StopTimeout", cfg.StopTimeout, time.Millisecond)
+	badKeep := badKeep(cfg.Keep)
+	refuse(badKeep != "", "Keep", badKeep)
 	refuse(cfg.QueueLimit < 1000, "QueueLimit", "is less than 1,000")
 	refuse(cfg.MaxContent < 1 || cfg.MaxContent > hardMaxContent, "MaxContent", fmt.Sprintf("%d: want 1 byte to 8 MiB", cfg.MaxContent))
 	return errors.Join(problems...)

@@ -123,7 +123,7 @@ func FuzzTypeConfig(f *testing.F) {
 		if given&2 != 0 {
 			cfg.CompensateTx = TypedTx[parcel](nil)
 		}
-		cfg = cfg.withDefaults(30 * time.Second)
+		cfg = cfg.withDefaults(Config{Lease: 30 * time.Second})
 		err := cfg.validate()
 		requireFieldsOf(t, cfg, err)
 		require.Equal(t, given&3 == 3, refuses(err, "CompensateTx"))

@@ -56,7 +56,7 @@
 //   - There is no order between entries, beyond earliest due first as a rule.
 //   - A process that is paused for longer than its lease may act outside this database after somebody else has
 //     taken the entry over.
-//   - Idempotent ids guard as long as entries are kept: see [Compensator.Purge].
+//   - Idempotent ids guard as long as entries are kept: see [Compensator.Purge] and Config.Keep.
 //   - DDL inside a transaction commits it, and its entries with it.
 //   - Everything rests on a database that keeps what it has acknowledged: innodb_flush_log_at_trx_commit=1,
 //     no failover to a replica that lags.

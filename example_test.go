@@ -403,7 +403,7 @@ func ExampleOtherTypeError() {
 
 // A periodic type's value is its slot, however late its handler runs.
 func ExamplePeriodic() {
-	var c *compensator.Compensator // from New
+	var c *compensator.Compensator // made by New
 	ctx := context.Background()
 	settleHour, err := compensator.HandleTx(c, "settle_hour", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, slot time.Time) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO settlements (hour, total) SELECT ?, SUM(amount) FROM payments WHERE paid_at >= ? AND paid_at < ?",
@@ -418,4 +418,20 @@ func ExamplePeriodic() {
 		log.Fatal(err)
 	}
 	log.Print(c.Run(ctx))
+}
+
+// What has ended well goes after a month; of one type, whose ids may come again for longer, after a year.
+func ExampleConfig_keep() {
+	var db *sql.DB // the service's
+	const day = 24 * time.Hour
+	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Keep: 30 * day})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, m Mail) error {
+		return deliver(ctx, e.Key(), m)
+	}, compensator.TypeConfig{Keep: 365 * day})
+	if err != nil {
+		log.Fatal(err)
+	}
 }

@@ -34,6 +34,7 @@ type TypeConfig struct {
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
+	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
 	BatchSize       int           // how many entries a batch handler is given at most. Default 100
 
@@ -61,11 +62,12 @@ type TypeConfig struct {
 	BatchMiddleware []BatchMiddleware // wraps a batch handler
 }
 
-func (cfg TypeConfig) withDefaults(lease time.Duration) TypeConfig {
+func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
 	setDefault(&cfg.MaxProcessCount, 10)
 	setDefault(&cfg.Timeout, 30*time.Second)
 	setDefault(&cfg.Concurrency, 50)
-	setDefault(&cfg.Lease, lease)
+	setDefault(&cfg.Lease, of.Lease)
+	setDefault(&cfg.Keep, of.Keep)
 	setDefault(&cfg.MaxCompensateCount, 10)
 	setDefault(&cfg.BatchSize, 100)
 	if cfg.Retry == nil {
@@ -95,6 +97,9 @@ func (cfg TypeConfig) validate() error {
 	}
 	atLeast("Timeout", cfg.Timeout, time.Millisecond)
 	atLeast("Lease", cfg.Lease, time.Second)
+	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
+		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})
+	}
 	if cfg.Compensate != nil && cfg.CompensateTx != nil {
 		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
 	}
@@ -162,7 +167,7 @@ func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[
 	if err := validateType(businessType); err != nil {
 		return nil, err
 	}
-	return newType[T](c, businessType, cfg.withDefaults(c.cfg.Lease)), nil
+	return newType[T](c, businessType, cfg.withDefaults(c.cfg)), nil
 }
 
 // Typed makes a HandlerFunc, for Compensate too, that gets the decoded value.
@@ -239,7 +244,7 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 
 // register validates and adds a type. set puts the handler in place.
 func register[T any](c *Compensator, businessType string, cfg TypeConfig, set func(t *engine.Type, cfg *TypeConfig)) (*Type[T], error) {
-	cfg = cfg.withDefaults(c.cfg.Lease)
+	cfg = cfg.withDefaults(c.cfg)
 	if err := errors.Join(validateType(businessType), cfg.validate()); err != nil {
 		return nil, err
 	}
@@ -254,6 +259,9 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, set fu
 	c.fitPool(businessType, &cfg, t.RunTx != nil || t.UndoTx != nil)
 	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.BatchSize, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.BatchSize, cfg.Retry
+	if err := c.keep(businessType, cfg.Keep); err != nil {
+		return nil, err
+	}
 	if err := c.engine.Register(t); err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
 	}
 	if len(states) == 0 {
-		states = []State{Succeeded, Compensated, Cancelled}
+		states = purged
 	}
 	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
 	if age < engine.TestimonyLife {
@@ -124,7 +124,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 	deleted := 0
 	for _, state := range states {
 		for {
-			n, err := c.store.Purge(ctx, state, age+time.Since(began), purgeStep)
+			n, err := c.store.Purge(ctx, "", state, age+time.Since(began), purgeStep)
 			deleted += n
 			if err != nil {
 				return deleted, err
@@ -136,5 +136,8 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 	}
 	return deleted, nil
 }
+
+// purged are the states in which an entry is nobody's concern any more.
+var purged = []State{Succeeded, Compensated, Cancelled}
 
 const purgeStep = 1000

@@ -55,7 +55,7 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 	if schedule == nil {
 		return &FieldError{Field: "schedule", Reason: "is nil"}
 	}
-	return t.c.engine.Recur(ctx, engine.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp, TellSkipped: true,
+	return t.c.engine.Recur(ctx, engine.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time) (bool, error) {
 			return t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) error {
 				return recordSlots(ctx, tx, t, slots)
@@ -81,9 +81,14 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	return err
 }
 
+// slotTimeout bounds such a transaction: a connection that has gone silent must not hold up the slots of other types for good.
+const slotTimeout = 10 * time.Second
+
 // atSlot runs work in a transaction that moves a mark. It reports false, and has done nothing, where another process has
 // moved it, or is about to.
 func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, work func(context.Context, *ScopedTx) error) (moved bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
 	err = c.InTx(ctx, func(ctx context.Context, tx *ScopedTx) (err error) {
 		if moved, err = c.store.MoveMark(ctx, tx, name, from, to); err != nil || !moved {
 			return err

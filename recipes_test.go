@@ -84,45 +84,6 @@ func ExampleSnooze() {
 	// booked at attempt 1
 }
 
-// Work that comes again: each run records the next one, under an id that names its moment, so that a run that is repeated
-// after a crash, and every instance that starts, records it once. A transactional handler does so in its own transaction.
-func ExampleHandle_periodic() {
-	c, runUntil := recipe()
-	type Report struct{ Number int }
-	const period = time.Millisecond // a day, say; named by its date
-	var report *compensator.Type[Report]
-	next := func(ctx context.Context, r Report, delay time.Duration) error {
-		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := report.Record(ctx, tx, r, compensator.Options{IdempotentID: fmt.Sprint("report-", r.Number), Delay: delay})
-			return err
-		})
-	}
-	var err error
-	report, err = compensator.Handle(c, "report", func(ctx context.Context, e *compensator.Entry, r Report) error {
-		if r.Number < 3 { // for ever, but in an example
-			// First, so that a report that fails holds up its retries and not the next one.
-			if err := next(ctx, Report{r.Number + 1}, period); err != nil {
-				return err
-			}
-		}
-		fmt.Println("report", r.Number)
-		return nil
-	}, compensator.TypeConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for range 2 { // two instances start
-		if err := next(context.Background(), Report{1}, 0); err != nil {
-			log.Fatal(err)
-		}
-	}
-	runUntil(3)
-	// Unordered output:
-	// report 1
-	// report 2
-	// report 3
-}
-
 // A type gets another name. As long as entries under the old one wait, the handler answers to both; the old name goes once
 // Count finds none of it that has not ended.
 func ExampleHandle_renamed() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -72,28 +73,35 @@ func (p *post) relayed(n, batch int) contest {
 	return contest{
 		work: "relay to RabbitMQ, " + how, other: fmt.Sprintf("floor: bare amqp091, %d channels", relayChannels), unit: "messages/s",
 		reset: p.empty, prepare: func() { p.a.backlog(n) },
-		ours: func() float64 {
-			r, err := openRelay(p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
-			p.a.must(err)
-			r.a = p.a
-			defer r.publisher.Close()
-			defer r.close()
-			began := time.Now()
-			r.run()
-			p.a.until(func() bool { return r.settled.Load() >= int64(n) })
-			return float64(n) / time.Since(began).Seconds()
-		},
+		ours:   func() float64 { return p.relay(direct, n, batch) },
 		theirs: func() float64 { return p.bare(n, batch) },
 	}
+}
+
+// relay is how fast a way to the broker takes the backlog there.
+func (p *post) relay(by way, n, batch int) float64 {
+	p.a.Helper()
+	r, err := openRelay(by, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
+	p.a.must(err)
+	r.a = p.a
+	defer r.publisher.Close()
+	defer r.close()
+	began := time.Now()
+	r.run()
+	p.a.until(func() bool { return r.settled.Load() >= int64(n) })
+	return float64(n) / time.Since(began).Seconds()
 }
 
 // relaying is a library whose entries go to a queue.
 type relaying struct {
 	*library
-	publisher *rabbitmq.Publisher
+	publisher io.Closer
 }
 
-func openRelay(dsn, redis, url, queue string, batch int) (*relaying, error) {
+// way registers the type whose entries go to a queue, and returns what to close after its Run.
+type way func(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error)
+
+func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, error) {
 	db, err := openPool(dsn, producers+4, true)
 	if err != nil {
 		return nil, err
@@ -102,17 +110,22 @@ func openRelay(dsn, redis, url, queue string, batch int) (*relaying, error) {
 	if err != nil {
 		return nil, err
 	}
+	publisher, err := by(l.Compensator, url, queue, batch, compensator.TypeConfig{Codec: asIs{}, Concurrency: 1000, BatchSize: relayBatch})
+	return &relaying{l, publisher}, err
+}
+
+// direct is relay/rabbitmq.
+func direct(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error) {
 	publisher, err := rabbitmq.Open(rabbitmq.Config{URL: url, Channels: relayChannels, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	cfg := compensator.TypeConfig{Codec: asIs{}, Concurrency: 1000, BatchSize: relayBatch}
 	register := rabbitmq.Handle[raw]
 	if batch > 1 {
 		register = rabbitmq.HandleBatch[raw]
 	}
-	_, err = register(l.Compensator, benchType, publisher, rabbitmq.To("", queue), cfg)
-	return &relaying{l, publisher}, err
+	_, err = register(c, benchType, publisher, rabbitmq.To("", queue), cfg)
+	return publisher, err
 }
 
 // bare publishes by hand: on each channel so many messages, and then their confirms.
@@ -185,7 +198,7 @@ func runRelayVictim() {
 	err := json.Unmarshal([]byte(text), &v)
 	if err == nil {
 		var r *relaying
-		if r, err = openRelay(v.DSN, v.Redis, v.URL, v.Queue, v.Batch); err == nil {
+		if r, err = openRelay(direct, v.DSN, v.Redis, v.URL, v.Queue, v.Batch); err == nil {
 			err = r.Run(context.Background())
 		}
 	}

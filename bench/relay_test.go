@@ -13,6 +13,9 @@ func TestRelay(t *testing.T) {
 	var rows []row
 	for _, batch := range []int{1, relayBatch} {
 		rows = append(rows, p.relayed(n(50_000), batch).hold(a, *pairs))
+		for _, c := range p.throughWatermill(n(20_000), batch) {
+			rows = append(rows, c.hold(a, *pairs))
+		}
 	}
 	fmt.Print("\n", table(rows), "\n", doubledHead, "\n")
 	var kills []doubled

@@ -48,6 +48,7 @@ func contests(a *arena, n func(full int) int) []contest {
 		a.drain(n(200_000), 2),
 		a.drain(n(200_000), 4),
 		a.calm(n(20)),
+		a.keeping(n(50_000)),
 	}
 	if *quick {
 		return all

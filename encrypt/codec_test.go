@@ -180,7 +180,7 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, receipt.Entries[2].Duplicate)
 	require.True(t, receipt.Entries[2].ContentMatches, "in the same call")
-	for _, e := range compensatortest.RequireRecorded(t, store, "letter", 2) {
+	for _, e := range compensatortest.RequireRecorded(t, c, "letter", 2) {
 		require.NotContains(t, string(e.Content), "Chen")
 	}
 	receipt, err = record(t, c, entry)

@@ -138,9 +138,9 @@ type Keeper interface {
 	// Note keeps an action on the log as a whole. History tells it under the zero ID.
 	Note(ctx context.Context, action Action, by ByHand) error
 
-	// Purge deletes up to limit entries that reached state more than age ago, and returns how many. It
-	// takes no lock a producer could wait for.
-	Purge(ctx context.Context, state State, age time.Duration, limit int) (int, error)
+	// Purge deletes up to limit entries that reached state more than age ago, of one business type or, where it is empty,
+	// of all, and returns how many. It takes no lock a producer could wait for.
+	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
 
 // Calendar is what periodic types ask of a store: of each its mark, which is the last slot that is recorded or passed

@@ -11,7 +11,7 @@ import (
 
 // Purge implements processlog.Store: by type, oldest first. It leaves rows that a transaction holds for another
 // time.
-func (s *Store) Purge(ctx context.Context, state processlog.State, age time.Duration, limit int) (int, error) {
+func (s *Store) Purge(ctx context.Context, businessType string, state processlog.State, age time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -24,7 +24,9 @@ func (s *Store) Purge(ctx context.Context, state processlog.State, age time.Dura
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	old := s.matchingLocked(func(v *version) bool { return v.entry.State == state && v.nextAt < now-processlog.Millis(age) })
+	old := s.matchingLocked(func(v *version) bool {
+		return v.entry.State == state && (businessType == "" || v.entry.BusinessType == businessType) && v.nextAt < now-processlog.Millis(age)
+	})
 	slices.SortFunc(old, func(a, b *version) int {
 		return cmp.Or(cmp.Compare(a.entry.BusinessType, b.entry.BusinessType), place(a.scheduled(now), b.scheduled(now)))
 	})

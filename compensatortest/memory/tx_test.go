@@ -157,7 +157,7 @@ func TestWatchSeesEveryCommittedTransitionOneVersionAfterTheOther(t *testing.T) 
 	deadline := time.Now().Add(time.Minute)
 	for n := 0; n == 0 && time.Now().Before(deadline); {
 		var err error
-		n, err = store.Purge(t.Context(), processlog.Cancelled, 0, 1)
+		n, err = store.Purge(t.Context(), "", processlog.Cancelled, 0, 1)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, "inserted cancelled purged", strings.Join(seen, " "))

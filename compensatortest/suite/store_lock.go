@@ -182,7 +182,7 @@ func (t *storeTest) purgeLeavesALockedRow() {
 	tx := t.begin()
 	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionRequeue))
 	require.NoError(t, err)
-	n, err := t.Store.Purge(t.ctx, processlog.Dead, time.Millisecond, 10)
+	n, err := t.Store.Purge(t.ctx, "", processlog.Dead, time.Millisecond, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	require.NoError(t, tx.Commit())

@@ -107,10 +107,10 @@ func (t *storeTest) purgeTakesNoMoreThanAskedAndFreesTheKey() {
 		rows = append(rows, t.inState(processlog.Cancelled))
 	}
 	t.until(func() bool { return t.load(rows[2].ID).DueIn < -5*time.Millisecond }, "they grow old")
-	n, err := t.Store.Purge(t.ctx, processlog.Cancelled, time.Millisecond, 2)
+	n, err := t.Store.Purge(t.ctx, "", processlog.Cancelled, time.Millisecond, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
-	n, err = t.Store.Purge(t.ctx, processlog.Cancelled, time.Millisecond, 2)
+	n, err = t.Store.Purge(t.ctx, "", processlog.Cancelled, time.Millisecond, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	again := t.draft("states")

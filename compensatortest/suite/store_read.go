@@ -223,11 +223,16 @@ func (t *storeTest) countsAreRightUpToTheirBound() {
 
 func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
 	pending, done, dead := t.inState(processlog.Pending), t.inState(processlog.Succeeded), t.inState(processlog.Dead)
-	n, err := t.Store.Purge(t.ctx, processlog.Succeeded, time.Hour, 100)
+	n, err := t.Store.Purge(t.ctx, "", processlog.Succeeded, time.Hour, 100)
 	require.NoError(t, err)
 	assert.Zero(t, n, "it is young")
 	t.until(func() bool {
-		n, err = t.Store.Purge(t.ctx, processlog.Succeeded, time.Millisecond, 100)
+		n, err = t.Store.Purge(t.ctx, "other", processlog.Succeeded, time.Millisecond, 100)
+		require.Zero(t, n, "it is another type's")
+		if err != nil {
+			return true
+		}
+		n, err = t.Store.Purge(t.ctx, done.BusinessType, processlog.Succeeded, time.Millisecond, 100)
 		return err != nil || n > 0
 	}, "it grows old")
 	require.NoError(t, err)
@@ -235,7 +240,7 @@ func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
 	rows, err := t.Store.Load(t.ctx, []processlog.ID{pending.ID, done.ID, dead.ID})
 	require.NoError(t, err)
 	assert.Len(t, rows, 2)
-	_, err = t.Store.Purge(t.ctx, processlog.Retrying, time.Millisecond, 100)
+	_, err = t.Store.Purge(t.ctx, "", processlog.Retrying, time.Millisecond, 100)
 	require.Error(t, err, "an entry on its way is never purged")
 }
 

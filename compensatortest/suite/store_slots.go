@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,12 +95,17 @@ func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	_, marks := t.marks("nightly", "other")
 	holder, moved := t.move("nightly", marks[0], marks[0].Add(time.Second))
 	require.True(t, moved)
+	ctx := t.ctx
+	var cancel context.CancelFunc
+	t.ctx, cancel = context.WithTimeout(ctx, eventually) // less than any server waits for a lock
+	defer cancel()
 	second, moved := t.move("nightly", marks[0], marks[0].Add(time.Minute))
 	assert.False(t, moved, "held")
 	third, moved := t.move("other", marks[1], marks[1].Add(time.Second))
 	assert.True(t, moved, "another type's is free")
 	_, seen := t.marks("nightly", "other")
 	assert.Equal(t, marks, seen, "and reading waits for nobody")
+	t.ctx = ctx
 	for _, tx := range []processlog.Transaction{second, third, holder} {
 		require.NoError(t, tx.Rollback())
 	}
@@ -134,7 +140,7 @@ func (t *storeTest) markOutlivesTheEntriesOfItsType() {
 	require.True(t, moved)
 	require.NoError(t, tx.Commit())
 	t.until(func() bool {
-		n, err := t.Store.Purge(t.ctx, processlog.Cancelled, time.Millisecond, 10)
+		n, err := t.Store.Purge(t.ctx, "", processlog.Cancelled, time.Millisecond, 10)
 		return err == nil && n == 1
 	}, "the entry is purged")
 	_, there := t.marks(row.BusinessType)

@@ -110,7 +110,7 @@ func (h *byHand) order(ctx context.Context, m redis.XMessage) error {
 	return h.insert(ctx, t)
 }
 
-// insert makes the order, unless the buyer has one, or there is no stock: then it says nothing.
+// insert makes the order, unless the buyer has or had one, or there is no stock: then it says nothing.
 func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
 	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -118,7 +118,7 @@ func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
 	}
 	defer tx.Rollback()
 	var has int
-	err = tx.QueryRowContext(ctx, h.SQL(`SELECT COUNT(*) FROM shop_orders WHERE goods = ? AND buyer = ? AND state <> 'closed'`), t.Goods, t.Buyer).Scan(&has)
+	err = tx.QueryRowContext(ctx, h.SQL(`SELECT COUNT(*) FROM shop_orders WHERE goods = ? AND buyer = ?`), t.Goods, t.Buyer).Scan(&has)
 	if err != nil || has > 0 {
 		return err
 	}

@@ -25,11 +25,20 @@ type Period struct {
 	Schedule func(after time.Time) time.Time
 	CatchUp  int // how many slots that have passed are done, the newest ones; at least 1
 
-	TellSkipped bool // in the log
+	// Upkeep takes its time: it has a loop of its own, and what is skipped of it is nobody's concern.
+	Upkeep bool
 
 	// Do does slots, which ascend, and moves the mark from there to the last, all or nothing. It reports false where
 	// another process has moved the mark before.
 	Do func(ctx context.Context, from time.Time, slots []time.Time) (bool, error)
+}
+
+// trouble is what fails when Do does.
+func (p Period) trouble() (what, businessType string) {
+	if p.Upkeep {
+		return troublePurge, ""
+	}
+	return troubleSlot, p.Name
 }
 
 // longestRest bounds how long a look at the marks is put off: a suspended machine's timer, or a database's clock that was
@@ -88,10 +97,11 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	rest = longestRest
 	for _, p := range periods {
 		again, err := c.turn(ctx, p, marks[p.Name], now)
+		what, businessType := p.trouble()
 		if err != nil && ctx.Err() == nil {
-			c.troubles.failed(troubleSlot, p.Name, err)
+			c.troubles.failed(what, businessType, err)
 		} else if err == nil {
-			c.troubles.passed(troubleSlot, p.Name)
+			c.troubles.passed(what, businessType)
 		}
 		rest = min(rest, again)
 	}
@@ -111,13 +121,11 @@ func (c *calendar) turn(ctx context.Context, p Period, mark, now time.Time) (aga
 	if len(due.slots) == 0 {
 		return again, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
 	moved, err := p.Do(ctx, mark, due.slots)
 	if err != nil || !moved { // a mark that another process holds may stay where it is
 		return min(again, c.PollInterval), err
 	}
-	if due.skipped > 0 && p.TellSkipped {
+	if due.skipped > 0 && !p.Upkeep {
 		c.Log.Warn("compensator: slots of a periodic type have passed while no process ran, and are not made up for",
 			"type", p.Name, "slots", due.skipped, "since", mark, "made_up_for", len(due.slots))
 	}

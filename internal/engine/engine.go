@@ -32,6 +32,7 @@ type Engine struct {
 	scanner    *scanner
 	reconciler *reconciler
 	calendar   *calendar
+	upkeep     *calendar
 
 	mu      sync.Mutex // guards running
 	running bool
@@ -59,7 +60,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 		settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
 		witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.calendar = &calendar{base: b}
+	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
 	return e
 }
 
@@ -81,6 +82,9 @@ func (e *Engine) Recur(ctx context.Context, p Period) error {
 	e.mu.Unlock()
 	if running {
 		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
+	}
+	if p.Upkeep {
+		return e.upkeep.add(ctx, p)
 	}
 	return e.calendar.add(ctx, p)
 }
@@ -136,11 +140,12 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, KeepTime, Listen and Renew are the loops of a Run. Each ends with its context, and has then ended all that it
+// Scan, Reconcile, KeepTime, KeepHouse, Listen and Renew are the loops of a Run. Each ends with its context, and has then ended all that it
 // has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
 func (e *Engine) KeepTime(ctx context.Context)  { e.calendar.run(ctx) }
+func (e *Engine) KeepHouse(ctx context.Context) { e.upkeep.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
 // Listen wakes the scanner for entries other processes announced.

@@ -48,6 +48,7 @@ const (
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleMarks    = "the slots of periodic types could not be looked for"
 	troubleSlot     = "a slot could not be recorded"
+	troublePurge    = "ended entries could not be purged"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
 	troubleNotify   = "other processes could not be notified"
 	troubleAnnounce = "the queue has no room for entries, which are found in the database"

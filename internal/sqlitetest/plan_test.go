@@ -112,7 +112,11 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return err
 	},
 	"purge": func(t *testing.T, s processlog.Store) error {
-		_, err := s.Purge(t.Context(), compensator.Cancelled, 0, 10)
+		_, err := s.Purge(t.Context(), "", compensator.Cancelled, 0, 10)
+		return err
+	},
+	"purge of a type": func(t *testing.T, s processlog.Store) error {
+		_, err := s.Purge(t.Context(), "type 1", compensator.Cancelled, 0, 10)
 		return err
 	},
 	"ids": func(t *testing.T, s processlog.Store) error {

@@ -349,7 +349,7 @@ func TestListOfAnEmptyLogIsOneEmptyPage(t *testing.T) {
 	counts, err := s.Count(t.Context(), processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Empty(t, counts)
-	purged, err := s.Purge(t.Context(), processlog.Succeeded, 0, 100)
+	purged, err := s.Purge(t.Context(), "", processlog.Succeeded, 0, 100)
 	require.NoError(t, err)
 	assert.Zero(t, purged)
 	history, err := s.History(t.Context(), processlog.RowID(1))
@@ -520,10 +520,10 @@ func TestPurgeDeletesOnlyWhatIsOldAndTerminal(t *testing.T) {
 		}
 		want[r.state]++
 	}
-	purged, err := s.Purge(ctx, processlog.Succeeded, time.Hour, 10)
+	purged, err := s.Purge(ctx, "", processlog.Succeeded, time.Hour, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 10, purged)
-	purged, err = s.Purge(ctx, processlog.Succeeded, time.Hour, 1000)
+	purged, err = s.Purge(ctx, "", processlog.Succeeded, time.Hour, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, old-10, purged)
 	left, err := s.Count(ctx, processlog.CountFilter{})
@@ -534,10 +534,10 @@ func TestPurgeDeletesOnlyWhatIsOldAndTerminal(t *testing.T) {
 	}
 	assert.Equal(t, want, got)
 	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating, 77} {
-		_, err := s.Purge(ctx, state, 0, 10)
+		_, err := s.Purge(ctx, "", state, 0, 10)
 		assert.ErrorAs(t, err, new(*processlog.FieldError), "%v", state)
 	}
-	_, err = s.Purge(ctx, processlog.Dead, -time.Second, 10)
+	_, err = s.Purge(ctx, "", processlog.Dead, -time.Second, 10)
 	assert.ErrorAs(t, err, new(*processlog.FieldError))
 }
 
@@ -551,7 +551,7 @@ func TestPurgePassesByWhatSomebodyHolds(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Change(t.Context(), person, true, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "ann", Reason: "the bank is back"})
 	require.NoError(t, err)
-	purged, err := s.Purge(t.Context(), processlog.Dead, time.Hour, 10)
+	purged, err := s.Purge(t.Context(), "", processlog.Dead, time.Hour, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 1, purged)
 	require.NoError(t, person.Commit())
@@ -581,7 +581,7 @@ func TestPurgeSparesWhatMovedOnWhileItWaited(t *testing.T) {
 	require.NoError(t, err)
 	purged := make(chan int, 1)
 	go func() {
-		n, err := s.Purge(ctx, processlog.Dead, time.Hour, 10)
+		n, err := s.Purge(ctx, "", processlog.Dead, time.Hour, 10)
 		assert.NoError(t, err)
 		purged <- n
 	}()

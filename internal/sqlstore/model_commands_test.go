@@ -661,18 +661,19 @@ func (c lookUpCommand) run(m *storeTwins) {
 
 // purgeCommand purges.
 type purgeCommand struct {
-	State compensator.State
-	Age   time.Duration
-	Limit int
+	BusinessType string
+	State        compensator.State
+	Age          time.Duration
+	Limit        int
 }
 
 func drawPurge(t *rapid.T) purgeCommand {
-	return purgeCommand{drawState(t), drawSpan(t, "age") - pick(t, "negative", 0, 0, 0, time.Hour), rapid.IntRange(0, 3).Draw(t, "limit")}
+	return purgeCommand{pick(t, "type", "", drawType(t)), drawState(t), drawSpan(t, "age") - pick(t, "negative", 0, 0, 0, time.Hour), rapid.IntRange(0, 3).Draw(t, "limit")}
 }
 
 func (c purgeCommand) run(m *storeTwins) {
 	m.same("purge", func(s twinSide) any {
-		purged, err := s.store.Purge(m.ctx, c.State, c.Age, c.Limit)
+		purged, err := s.store.Purge(m.ctx, c.BusinessType, c.State, c.Age, c.Limit)
 		return []any{purged, s.err(err)}
 	})
 }

@@ -173,7 +173,11 @@ var protocol = []struct {
 		return err
 	}},
 	{"purge", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *Store) error {
-		_, err := s.Purge(ctx, processlog.Succeeded, 0, 1000)
+		_, err := s.Purge(ctx, "", processlog.Succeeded, 0, 1000)
+		return err
+	}},
+	{"purge of a type", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Purge(ctx, "type 1", processlog.Succeeded, 0, 100)
 		return err
 	}},
 }

@@ -15,16 +15,19 @@ const purgeRows = 100
 
 // Purge implements Store. The rows are found along the due index without a lock, oldest first within each
 // type, and deleted by primary key under the condition that nobody moved them on since.
-func (s *Store) Purge(ctx context.Context, state processlog.State, age time.Duration, limit int) (int, error) {
+func (s *Store) Purge(ctx context.Context, businessType string, state processlog.State, age time.Duration, limit int) (int, error) {
 	if !slices.Contains(processlog.States[:], state) || !state.Terminal() {
 		return 0, &processlog.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
 	}
 	if age < 0 {
 		return 0, &processlog.FieldError{Field: "age", Reason: age.String() + " is negative"}
 	}
-	groups, err := s.groups(ctx, []processlog.State{state}, "")
-	if err != nil {
-		return 0, fmt.Errorf("compensator: purge: %w", err)
+	groups := []group{{state: state, businessType: businessType}}
+	if businessType == "" {
+		var err error
+		if groups, err = s.groups(ctx, []processlog.State{state}, ""); err != nil {
+			return 0, fmt.Errorf("compensator: purge: %w", err)
+		}
 	}
 	purged := 0
 	for _, g := range groups {

@@ -80,9 +80,9 @@ func (s countedStore) Due(ctx context.Context, businessType string, limit int) (
 	return s.Store.Due(ctx, businessType, limit)
 }
 
-func (s countedStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
+func (s countedStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (int, error) {
 	s.calls.Add(1)
-	return s.Store.Purge(ctx, state, age, limit)
+	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
 // An hour of the bubble's clock with nothing to do.

@@ -408,12 +408,12 @@ type lateStore struct {
 	goOn  chan struct{}
 }
 
-func (s lateStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (int, error) {
+func (s lateStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (int, error) {
 	if state == compensator.Cancelled {
 		s.asked <- struct{}{}
 		<-s.goOn
 	}
-	return s.Store.Purge(ctx, state, age, limit)
+	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
 // A purge may take longer than the age it is given: what has ended since its note is left to the next one.

@@ -106,7 +106,7 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	purged := 0
 	working.Go(func() {
 		for ctx.Err() == nil {
-			n, err := store.Purge(t.Context(), compensator.Succeeded, 0, 500)
+			n, err := store.Purge(t.Context(), "", compensator.Succeeded, 0, 500)
 			assert.NoError(t, err)
 			purged += n
 		}

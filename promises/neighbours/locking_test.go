@@ -52,7 +52,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 		return err
 	},
 	"purge": func(ctx context.Context, s processlog.Store, _ []compensator.EntryID) error {
-		_, err := s.Purge(ctx, compensator.Dead, 0, 1000)
+		_, err := s.Purge(ctx, "", compensator.Dead, 0, 1000)
 		return err
 	},
 }

@@ -41,7 +41,7 @@ func TestPurgeOfASmallLogDoesNotWaitForEntriesThatOthersHold(t *testing.T) {
 		store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, store.Close()) }()
-		purged, err := store.Purge(t.Context(), compensator.Dead, 0, 1000)
+		purged, err := store.Purge(t.Context(), "", compensator.Dead, 0, 1000)
 		require.NoError(t, err)
 		assert.Equal(t, 5, purged)
 	})

@@ -19,6 +19,7 @@ const (
 	unmade    surroundings = "unmade"     // the tables are not there yet
 	streamed  surroundings = "streamed"   // lives take messages of a stream into the log, and do nothing else
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
+	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
 
@@ -101,6 +102,8 @@ var matrix = []crash{
 	{point: failpoint.MarkMoved, most: 6, in: periodic},
 	{point: failpoint.CommitNext, most: 20, in: periodic},
 	{point: failpoint.CommitDone, most: 20, in: periodic},
+	{point: failpoint.MarkMoved, most: 1, in: keeping},
+	{point: failpoint.PurgePart, most: 3, in: keeping},
 	{point: failpoint.MigrationPart, most: 5, in: unmade},
 	{point: failpoint.StopBegun, most: 2},
 	{point: failpoint.LoopsEnded, most: 2},

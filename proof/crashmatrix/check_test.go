@@ -44,6 +44,7 @@ func (w *world) checkLedger() {
 	w.none("committed, and no entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
 	w.none("an entry, and not committed", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL AND business_type<>'tick'")
 	w.none("old, and not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
+	w.none("young, and purged", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` LIKE 'young-%'")
 	w.none("run, and no entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
 }
 

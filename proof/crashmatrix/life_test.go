@@ -316,6 +316,9 @@ func (l *life) actByHand(ctx context.Context) error {
 const purgeAge = 30 * time.Minute
 
 func (l *life) purge(ctx context.Context) error {
+	if l.In == keeping {
+		return nil // it does so by itself
+	}
 	_, err := l.p.Purge(ctx, purgeAge)
 	return err
 }

@@ -46,6 +46,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond, StopTimeout: 20 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
 	}
+	if in == keeping {
+		config.Keep = time.Hour
+	}
 	if in != wheel {
 		p.redis = redis.NewClient(&redis.Options{Addr: at.Redis})
 		config.Redis = p.redis

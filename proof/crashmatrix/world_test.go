@@ -126,6 +126,10 @@ func (w *world) prepare(in surroundings, life int) {
 	case streamed:
 		w.send(life)
 		w.forsake()
+	case keeping:
+		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round is due
+		w.seed(fmt.Sprintf("old-%d", life), 400, "state, ended_by", "1, 'handler'", 7200)
+		w.seed(fmt.Sprintf("young-%d", life), 10, "state, ended_by", "1, 'handler'", 60)
 	case old:
 		w.seed(fmt.Sprintf("old-%d", life), 250, "state, ended_by", "1, 'handler'", 3600)
 	}

@@ -26,7 +26,7 @@ func recurring() []mutant {
 			edits: []edit{
 				{"internal/engine/calendar.go", "	read := time.Now()\n", "	read := time.Now()\n	now = read\n"},
 			},
-			sees: tests("TestSlotsAreThoseOfTheDatabasesClock").and(simulation, "3000"),
+			sees: tests("TestSlotsAreThoseOfTheDatabasesClock"),
 		},
 		{
 			name: "slot-a-second-early", oracle: safety,
@@ -40,7 +40,7 @@ func recurring() []mutant {
 			name: "missed-slots-dropped", oracle: safety,
 			what: "of the slots that nobody made in time only the newest is made up for, whatever was told",
 			edits: []edit{
-				{"periodic.go", "CatchUp: cfg.CatchUp, TellSkipped", "CatchUp: 1, TellSkipped"},
+				{"periodic.go", "CatchUp: cfg.CatchUp,", "CatchUp: 1,"},
 			},
 			sees: tests("TestMissedSlotsAreMadeUpForAsTold").and(simulation, "1000"),
 		},
@@ -73,7 +73,7 @@ func recurring() []mutant {
 			name: "slot-troubles-untold", oracle: lateness,
 			what: "slots that cannot be recorded are nobody's business",
 			edits: []edit{
-				{"internal/engine/calendar.go", "			c.troubles.failed(troubleSlot, p.Name, err)\n", ""},
+				{"internal/engine/calendar.go", "			c.troubles.failed(what, businessType, err)\n", ""},
 			},
 			sees: tests("TestWhatKeepsSlotsFromBeingRecordedStandsInHealth"),
 		},
@@ -84,6 +84,54 @@ func recurring() []mutant {
 				{"internal/engine/calendar.go", "periods := c.all(); len(periods) > 0; {", "periods := c.all(); len(periods) >= 0; {"},
 			},
 			sees: tests("TestNothingIsAskedWhereNothingIsPeriodic"),
+		},
+		{
+			name: "keep-takes-young", oracle: safety,
+			what: "ended entries are purged by themselves although they are young: their idempotent ids guard no longer",
+			edits: []edit{
+				{"keep.go", "s.businessType, s.state, s.keep, keepStep)", "s.businessType, s.state, s.keep/2, keepStep)"},
+			},
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
+		},
+		{
+			name: "keep-takes-dead", oracle: safety,
+			what: "dead entries are purged by themselves, and no person ever sees them",
+			edits: []edit{
+				{"keep.go", "	for _, state := range purged {\n", "	for _, state := range append(purged[:3:3], Dead) {\n"},
+			},
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
+		},
+		{
+			name: "keep-of-all-types", oracle: safety,
+			what: "what one type keeps for a short time only, all types lose",
+			edits: []edit{
+				{"keep.go", "c.store.Purge(step, s.businessType, s.state,", "c.store.Purge(step, \"\", s.state,"},
+			},
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept", "TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest"),
+		},
+		{
+			name: "keep-by-everybody", oracle: producers,
+			what: "each process purges, all at once",
+			edits: []edit{
+				{"keep.go", "			if err != nil || !moved {\n", "			if err != nil {\n"},
+			},
+			sees: tests("TestPurgingIsOneProcessesAtATimeInSmallSteps"),
+		},
+		{
+			name: "keep-in-one-gulp", oracle: producers,
+			what: "all that is old is purged in one go",
+			edits: []edit{
+				{"keep.go", "keepStep  = 100\n", "keepStep  = 100_000\n"},
+			},
+			sees: tests("TestPurgingIsOneProcessesAtATimeInSmallSteps"),
+		},
+		{
+			name: "keep-without-rest", oracle: producers,
+			what: "purging follows purging without a rest",
+			edits: []edit{
+				{"keep.go", "keepRest  = 4\n", "keepRest  = 0\n"},
+			},
+			sees: tests("TestPurgingIsOneProcessesAtATimeInSmallSteps"),
 		},
 	}
 }

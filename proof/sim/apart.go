@@ -24,6 +24,7 @@ type apart struct {
 	midway    bool            // some instances are told to stop while they run a batch, which breaks; see drawMidway
 	faulty    bool            // the database is in a condition that transactional handlers meet; see drawServerFaults
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
+	keep      time.Duration   // of ended entries; 0: for ever
 }
 
 // longWait is longer than anything but a sleepy handler's wish.
@@ -100,7 +101,7 @@ func (w *world) drawLosses() {
 // configOf is an instance's configuration.
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
-	cfg.Propagator = courier{}
+	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep
 	if leases := w.apart.leases; len(leases) > 0 {
 		cfg.Lease = leases[n.number%len(leases)]
 	}

@@ -36,6 +36,8 @@ type oracle struct {
 	goOn   time.Time   // when a person last said go on
 	purged bool        // young entries may have been
 
+	keeping bool // what is purged just now was kept as long as it is to be
+
 	rebuilding map[processlog.Token]time.Time // since when
 	sights     [sights]int
 }
@@ -231,6 +233,7 @@ func (o *oracle) purgedLocked(row processlog.Row) {
 		o.failLocked("G1: entry %s was purged while it was %s", row.ID, row.State)
 		return
 	}
+	o.keptLocked(row)
 	delete(o.keys, l.key)
 	l.steps = append(l.steps, transition{op: &operation{kind: opPurge}, row: row})
 }

@@ -324,9 +324,10 @@ func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (histo
 	return history, nil
 }
 
-func (s *gatedStore) Purge(ctx context.Context, state compensator.State, age time.Duration, limit int) (n int, err error) {
-	err = s.from.step(ctx, classWrite, "purge", state.String(), func() (err error) {
-		n, err = s.store.Purge(ctx, state, age, limit)
+func (s *gatedStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (n int, err error) {
+	err = s.from.step(ctx, classWrite, "purge", businessType+state.String(), func() (err error) {
+		s.from.w.oracle.note(func(o *oracle) { o.keeping = businessType != "" })
+		n, err = s.store.Purge(ctx, businessType, state, age, limit)
 		return err
 	})
 	return n, err

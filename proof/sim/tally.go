@@ -42,6 +42,7 @@ const (
 	sawManyRequeued
 	sawErased
 	sawSlots
+	sawKeptLongEnough
 	sights
 )
 
@@ -62,6 +63,8 @@ var sightNames = [sights]string{
 	sawManyRequeued: "entries requeued as they were seen",
 	sawErased:       "erased entries",
 	sawSlots:        "slots of a periodic type",
+
+	sawKeptLongEnough: "entries purged once they had been kept",
 }
 
 // tally counts faults and sights.

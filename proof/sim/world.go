@@ -108,6 +108,7 @@ func newWorld(seed uint64) *world {
 	w.drawKeys()
 	w.drawServerFaults()
 	w.drawPeriodic()
+	w.drawKeep()
 	return w
 }
 
@@ -261,6 +262,7 @@ func (w *world) script() {
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
+	w.outlive()
 	w.end()
 	if !w.oracle.failed.Load() {
 		w.oracle.atRest()

@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"database/sql"
+	"io"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/compensator-go/compensator"
+	relay "github.com/compensator-go/compensator/relay/watermill"
+)
+
+const forwarderTopic = "bench_forwarder"
+
+// The settings of the forwarder's table: those of watermill.go, in the version that is its newest.
+var (
+	forwarderSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
+	forwarderOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
+)
+
+// amqpPublisher is watermill's own on the post's broker: persistent, with confirms, on as many channels as the others.
+func amqpPublisher(url string) (message.Publisher, error) {
+	config := wmamqp.NewDurableQueueConfig(url)
+	config.Publish.ConfirmDelivery, config.Publish.ChannelPoolSize = true, relayChannels
+	return wmamqp.NewPublisher(config, watermill.NopLogger{})
+}
+
+// byWatermill is relay/watermill on that.
+func byWatermill(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error) {
+	to, err := amqpPublisher(url)
+	if err != nil {
+		return nil, err
+	}
+	publisher, err := relay.NewPublisher(to, relay.Config{Concurrency: relayChannels})
+	if err != nil {
+		return nil, err
+	}
+	register := relay.Handle[raw]
+	if batch > 1 {
+		register = relay.HandleBatch[raw]
+	}
+	_, err = register(c, benchType, publisher, relay.To(queue), cfg)
+	return to, err
+}
+
+// throughWatermill are the contests of relay/watermill: beside relay/rabbitmq, and beside watermill's own forwarder, both
+// from the same database to the same broker.
+func (p *post) throughWatermill(n, batch int) []contest {
+	work := "relay by watermill, one by one"
+	if batch > 1 {
+		work = "relay by watermill, in batches"
+	}
+	of := func(other string, theirs func() float64) contest {
+		return contest{
+			work: work, other: other, unit: "messages/s", reset: p.empty, prepare: func() { p.a.backlog(n) },
+			ours: func() float64 { return p.relay(byWatermill, n, batch) }, theirs: theirs,
+		}
+	}
+	return []contest{
+		of("relay/rabbitmq", func() float64 { return p.relay(direct, n, batch) }),
+		of("watermill's forwarder", func() float64 { return p.forwarded(n) }),
+	}
+}
+
+// forwarded is how fast watermill's forwarder gets a backlog of its own SQL table into the post's queue: one subscriber,
+// message by message, as it is.
+func (p *post) forwarded(n int) float64 {
+	p.a.Helper()
+	db := p.a.plain(4)
+	p.enclose(db, n)
+	from, err := watermillsql.NewSubscriber(watermillsql.BeginnerFromStdSQL(db), watermillsql.SubscriberConfig{
+		ConsumerGroup: "bench", PollInterval: 10 * time.Millisecond, SchemaAdapter: forwarderSchema, OffsetsAdapter: forwarderOffsets}, nil)
+	p.a.must(err)
+	to, err := amqpPublisher(p.server.URL())
+	p.a.must(err)
+	f, err := forwarder.NewForwarder(from, to, watermill.NopLogger{}, forwarder.Config{ForwarderTopic: forwarderTopic})
+	p.a.must(err)
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() { ended <- f.Run(p.a.Context()) }()
+	p.awaitDepth(n)
+	took := time.Since(began)
+	p.a.must(f.Close())
+	p.a.must(<-ended)
+	return float64(n) / took.Seconds()
+}
+
+// enclose fills the forwarder's table with n messages for the post's queue. Their payload is what the entries have.
+func (p *post) enclose(db *sql.DB, n int) {
+	p.a.Helper()
+	config := watermillsql.PublisherConfig{SchemaAdapter: forwarderSchema}
+	for _, table := range []string{forwarderSchema.MessagesTable(forwarderTopic), forwarderOffsets.MessagesOffsetsTable(forwarderTopic)} {
+		p.a.exec("DROP TABLE IF EXISTS " + table)
+	}
+	tables, err := forwarderSchema.SchemaInitializingQueries(watermillsql.SchemaInitializingQueriesParams{Topic: forwarderTopic})
+	p.a.must(err)
+	offsets, err := forwarderOffsets.SchemaInitializingQueries(watermillsql.OffsetsSchemaInitializingQueriesParams{Topic: forwarderTopic})
+	p.a.must(err)
+	for _, q := range append(tables, offsets...) {
+		p.a.exec(q.Query, q.Args...)
+	}
+	for left := n; left > 0; left -= floorBatch {
+		tx, err := db.BeginTx(p.a.Context(), nil)
+		p.a.must(err)
+		publisher, err := watermillsql.NewPublisher(watermillsql.TxFromStdSQL(tx), config, nil)
+		p.a.must(err)
+		messages := make([]*message.Message, min(left, floorBatch))
+		for i := range messages {
+			messages[i] = message.NewMessage(watermill.NewUUID(), content)
+		}
+		p.a.must(forwarder.NewPublisher(publisher, forwarder.PublisherConfig{ForwarderTopic: forwarderTopic}).Publish(p.queue, messages...))
+		p.a.must(tx.Commit())
+	}
+}
+
+// awaitDepth waits until the queue holds n messages, asking every 10 ms.
+func (p *post) awaitDepth(n int) {
+	p.a.Helper()
+	p.with(func(ch *amqp091.Channel) error {
+		p.a.until(func() bool {
+			time.Sleep(10 * time.Millisecond)
+			q, err := ch.QueueDeclarePassive(p.queue, true, false, false, false, nil)
+			p.a.must(err)
+			return q.Messages >= n
+		})
+		return nil
+	})
+}

@@ -1,0 +1,276 @@
+package watermilltest
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wmamqp "github.com/ThreeDotsLabs/watermill-amqp/v3/pkg/amqp"
+	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// broker is one as a test sees it: by its bare client, with one topic that outlives it.
+type broker interface {
+	plug() plug
+	addr() string
+	urlAt(addr string) string
+	send(ids ...string)  // messages as watermill's publisher sends them
+	ids() map[string]int // counts all messages of the topic by UUID, and takes them
+	left() int           // messages that nobody has acknowledged
+	kill()
+	restart()
+}
+
+// onEach runs a test on every broker.
+func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
+	t.Run("rabbitmq", func(t *testing.T) {
+		t.Parallel()
+		test(t, newRabbit(t, own))
+	})
+	t.Run("nats", func(t *testing.T) {
+		t.Parallel()
+		test(t, newNATS(t))
+	})
+}
+
+// plug is how a service gets at a topic through watermill, with the settings that relay's README asks for.
+type plug struct {
+	Kind, URL, Topic string
+}
+
+// uuidHeader is where both of watermill's marshalers put the UUID.
+const uuidHeader = wmamqp.DefaultMessageUUIDHeaderKey
+
+func (p plug) amqp() wmamqp.Config {
+	config := wmamqp.NewDurableQueueConfig(p.URL)
+	config.Publish.ConfirmDelivery = true
+	config.Connection.Reconnect = &wmamqp.ReconnectConfig{
+		BackoffInitialInterval: 100 * time.Millisecond, BackoffMultiplier: 1.1, BackoffMaxInterval: time.Second}
+	return config
+}
+
+func (p plug) publisher() (message.Publisher, error) {
+	if p.Kind == "nats" {
+		return wmnats.NewPublisher(wmnats.PublisherConfig{URL: p.URL, NatsOptions: natsOptions}, watermill.NopLogger{})
+	}
+	config := p.amqp()
+	config.Publish.ChannelPoolSize = 20 // one that is opened for each message needs the broker's answer first
+	return wmamqp.NewPublisher(config, watermill.NopLogger{})
+}
+
+func (p plug) subscriber() (message.Subscriber, error) {
+	if p.Kind == "nats" {
+		return wmnats.NewSubscriber(wmnats.SubscriberConfig{
+			URL: p.URL, NatsOptions: natsOptions, QueueGroupPrefix: "service", AckWaitTimeout: natsPatience,
+			JetStream: wmnats.JetStreamConfig{DurablePrefix: "service", SubscribeOptions: []nats.SubOpt{
+				nats.DeliverAll(), nats.AckExplicit(), nats.ManualAck(), nats.AckWait(natsPatience)}},
+		}, watermill.NopLogger{})
+	}
+	return wmamqp.NewSubscriber(p.amqp(), watermill.NopLogger{})
+}
+
+// natsPatience is how long NATS waits for an acknowledgement.
+const natsPatience = 5 * time.Second
+
+var natsOptions = []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond)}
+
+type rabbit struct {
+	*testservers.RabbitMQServer
+	t     *testing.T
+	queue string
+}
+
+func newRabbit(t *testing.T, own bool) *rabbit {
+	b := &rabbit{t: t}
+	if own {
+		b.RabbitMQServer = testservers.NewRabbitMQ(t)
+	} else {
+		b.RabbitMQServer = testservers.SharedRabbitMQ(t)
+	}
+	b.queue = b.Name()
+	b.with(func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDeclare(b.queue, true, false, false, false, nil)
+		return err
+	})
+	if own {
+		b.Control(t, "eval", "mnesia:sync_log().") // RabbitMQ answers a declaration before it has written it
+		return b
+	}
+	t.Cleanup(func() {
+		b.with(func(ch *amqp091.Channel) error {
+			_, err := ch.QueueDelete(b.queue, false, false, false)
+			return err
+		})
+	})
+	return b
+}
+
+func (b *rabbit) with(work func(ch *amqp091.Channel) error) {
+	b.t.Helper()
+	conn, err := amqp091.Dial(b.URL())
+	require.NoError(b.t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	require.NoError(b.t, err)
+	require.NoError(b.t, work(ch))
+}
+
+func (b *rabbit) plug() plug               { return plug{Kind: "rabbitmq", URL: b.URL(), Topic: b.queue} }
+func (b *rabbit) addr() string             { return b.Addr() }
+func (b *rabbit) urlAt(addr string) string { return b.URLAt(addr) }
+func (b *rabbit) kill()                    { b.Kill() }
+func (b *rabbit) restart()                 { b.Restart(b.t) }
+
+func (b *rabbit) send(ids ...string) {
+	b.t.Helper()
+	b.with(func(ch *amqp091.Channel) error {
+		if err := ch.Confirm(false); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			confirm, err := ch.PublishWithDeferredConfirm("", b.queue, true, false, amqp091.Publishing{
+				DeliveryMode: amqp091.Persistent, Headers: amqp091.Table{uuidHeader: id}, Body: []byte(id)})
+			if err != nil {
+				return err
+			}
+			if !confirm.Wait() {
+				return fmt.Errorf("no confirm of %s", id)
+			}
+		}
+		return nil
+	})
+}
+
+func (b *rabbit) ids() map[string]int {
+	b.t.Helper()
+	ids := make(map[string]int)
+	b.with(func(ch *amqp091.Channel) error {
+		for {
+			d, ok, err := ch.Get(b.queue, true)
+			if err != nil || !ok {
+				return err
+			}
+			id, _ := d.Headers[uuidHeader].(string)
+			ids[id]++
+		}
+	})
+	return ids
+}
+
+// left is without what a consumer holds.
+func (b *rabbit) left() (n int) {
+	b.t.Helper()
+	b.with(func(ch *amqp091.Channel) error {
+		q, err := ch.QueueDeclarePassive(b.queue, true, false, false, false, nil)
+		n = q.Messages
+		return err
+	})
+	return n
+}
+
+// jetStream is a NATS server in this process.
+type jetStream struct {
+	t       *testing.T
+	options server.Options
+	server  *server.Server
+	stream  string
+}
+
+func newNATS(t *testing.T) *jetStream {
+	b := &jetStream{t: t, stream: "orders", options: server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}}
+	b.restart()
+	b.options.Port = b.server.Addr().(*net.TCPAddr).Port
+	t.Cleanup(b.kill)
+	b.with(func(js nats.JetStreamContext) error {
+		_, err := js.AddStream(&nats.StreamConfig{Name: b.stream, Subjects: []string{b.stream}})
+		return err
+	})
+	return b
+}
+
+func (b *jetStream) with(work func(js nats.JetStreamContext) error) {
+	b.t.Helper()
+	conn, err := nats.Connect(b.server.ClientURL())
+	require.NoError(b.t, err)
+	defer conn.Close()
+	js, err := conn.JetStream()
+	require.NoError(b.t, err)
+	require.NoError(b.t, work(js))
+}
+
+func (b *jetStream) plug() plug {
+	return plug{Kind: "nats", URL: b.server.ClientURL(), Topic: b.stream}
+}
+func (b *jetStream) addr() string             { return b.server.Addr().String() }
+func (b *jetStream) urlAt(addr string) string { return "nats://" + addr }
+
+// kill ends it as far as a process can be ended from within: its connections break, with whatever is on them.
+func (b *jetStream) kill() {
+	b.server.Shutdown()
+	b.server.WaitForShutdown()
+}
+
+func (b *jetStream) restart() {
+	b.t.Helper()
+	options := b.options
+	var err error
+	b.server, err = server.NewServer(&options)
+	require.NoError(b.t, err)
+	b.server.Start()
+	require.True(b.t, b.server.ReadyForConnections(patience))
+}
+
+func (b *jetStream) send(ids ...string) {
+	b.t.Helper()
+	b.with(func(js nats.JetStreamContext) error {
+		for _, id := range ids {
+			if _, err := js.PublishMsg(&nats.Msg{Subject: b.stream, Header: nats.Header{uuidHeader: {id}}, Data: []byte(id)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (b *jetStream) ids() map[string]int {
+	b.t.Helper()
+	ids := make(map[string]int)
+	b.with(func(js nats.JetStreamContext) error {
+		info, err := js.StreamInfo(b.stream)
+		if err != nil {
+			return err
+		}
+		for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
+			m, err := js.GetMsg(b.stream, sequence)
+			if err != nil {
+				return err
+			}
+			ids[m.Header.Get(uuidHeader)]++
+		}
+		return js.PurgeStream(b.stream)
+	})
+	return ids
+}
+
+func (b *jetStream) left() (n int) {
+	b.t.Helper()
+	b.with(func(js nats.JetStreamContext) error {
+		info, err := js.ConsumerInfo(b.stream, "service")
+		if err != nil {
+			return err
+		}
+		n = int(info.NumPending) + info.NumAckPending
+		return nil
+	})
+	return n
+}

@@ -1,0 +1,186 @@
+package watermilltest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+const types = "('single_message','batch_message')"
+
+// record writes n entries, of both types in turn or of one, with the ids m0, m1 and so on.
+func record(w *harness.World, n int, of ...string) {
+	w.T.Helper()
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: of[i%len(of)], Content: []byte(fmt.Sprintf(`{"n":%d}`, i)),
+			Options: compensator.Options{IdempotentID: fmt.Sprint("m", i)}}
+	}
+	c := w.New(w.Quick())
+	require.NoError(w.T, c.InTx(w.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, entries...)
+		return err
+	}))
+}
+
+func sent(w *harness.World) int {
+	return w.Count("common_process_log WHERE state=1 AND business_type IN " + types)
+}
+
+func done(w *harness.World) int {
+	return w.Count("(SELECT DISTINCT what FROM effects WHERE what LIKE 'done:%') AS d")
+}
+
+// proxied is a broker's plug by way of a proxy.
+func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
+	t.Helper()
+	proxy, err := faultproxy.NewTCP(b.addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = proxy.Close() })
+	p := b.plug()
+	p.URL = b.urlAt(proxy.Addr())
+	return proxy, p
+}
+
+// TestNothingIsLostBothWaysWhileTheBrokerIsKilled: killed in mid-flow, and back. Every entry is sent, every message worked
+// on, by the function or by the log, and nothing comes under another id than its first.
+func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
+	t.Parallel()
+	onEach(t, true, func(t *testing.T, b broker) {
+		const n = 500
+		w := harness.NewWorld(t)
+		record(w, n, "single_message", "batch_message")
+		start(w, service{Plug: b.plug(), Relay: true, Consume: true, Timeout: 5 * time.Second, Fails: "7"})
+		for kill := 1; kill <= 2; kill++ {
+			eventually(t, func() bool { return done(w) >= n*kill/4 }, "the flow goes on")
+			b.kill()
+			require.Less(t, done(w), n, "killed in mid-flow")
+			b.restart()
+		}
+		eventually(t, func() bool { return sent(w) == n }, "every entry is sent")
+		eventually(t, func() bool { return done(w) == n }, "every message is worked on")
+		eventually(t, func() bool { return w.Count("common_process_log WHERE state<>1") == 0 }, "every entry of a failed one succeeds")
+		eventually(t, func() bool { return b.left() == 0 }, "the topic is empty")
+		assert.Zero(t, w.Count("effects WHERE what LIKE 'done:%' AND what NOT IN (SELECT CONCAT('done:',idempotent_id) FROM common_process_log WHERE business_type IN "+types+")"), "nobody's")
+		t.Logf("%d messages, the broker killed twice: %d worked on twice, under the same id; %d by the log",
+			n, w.Count("effects WHERE what LIKE 'done:%'")-n, w.Count("common_process_log WHERE business_type='order_received'"))
+	})
+}
+
+// TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID: the broker has the message and nobody knows.
+func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	onEach(t, false, func(t *testing.T, b broker) {
+		for _, businessType := range []string{"single_message", "batch_message"} {
+			proxy, to := proxied(t, b)
+			w := harness.NewWorld(t)
+			p := start(w, service{Plug: to, Relay: true, Timeout: 500 * time.Millisecond})
+			record(w, 1, businessType)
+			eventually(t, func() bool { return sent(w) == 1 }, "the first is sent")
+			assert.Equal(t, map[string]int{"m0": 1}, b.ids())
+
+			proxy.SwallowReplies()
+			record(w, 2, businessType) // the first is there already
+			eventually(t, func() bool { return w.Count("common_process_log WHERE last_error LIKE '%did not answer%'") == 1 }, "the handler returns")
+			proxy.Cut()
+			proxy.Heal()
+			eventually(t, func() bool { return sent(w) == 2 }, "it is sent")
+			ids := b.ids()
+			assert.GreaterOrEqual(t, ids["m1"], 2, "once more, under the same id")
+			assert.Len(t, ids, 1)
+			assert.Zero(t, w.Count("common_process_log WHERE process_count>0"), "no attempt is spent")
+			p.kill()
+		}
+	})
+}
+
+func TestConnectionThatIsCutBeforeAMessageIsSentLosesNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, false, func(t *testing.T, b broker) {
+		proxy, to := proxied(t, b)
+		w := harness.NewWorld(t)
+		start(w, service{Plug: to, Relay: true, Timeout: 300 * time.Millisecond})
+		proxy.Refuse()
+		record(w, 10, "single_message", "batch_message")
+		eventually(t, func() bool { return w.Count("common_process_log WHERE last_error<>''") == 10 }, "attempts find no broker")
+		assert.Zero(t, w.Count("common_process_log WHERE process_count>0"), "and are not counted")
+		proxy.Heal()
+		eventually(t, func() bool { return sent(w) == 10 }, "they are sent")
+		assert.Len(t, b.ids(), 10)
+	})
+}
+
+// TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing: before it, the message comes again; after it, it does not.
+func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, false, func(t *testing.T, b broker) {
+		proxy, to := proxied(t, b)
+		w := harness.NewWorld(t)
+		start(w, service{Plug: to, Consume: true, Gate: true})
+		b.send("m0")
+		eventually(t, func() bool { return w.Count("effects WHERE what='begun:m0'") == 1 }, "the function works")
+		proxy.Cut()
+		w.Exec("INSERT INTO effects (what) VALUES ('go')")
+		if to.Kind == "rabbitmq" { // a NATS client acknowledges on its next connection
+			eventually(t, func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "it comes again, and is the log's")
+		}
+		b.send("m1")
+		eventually(t, func() bool { return done(w) == 2 && b.left() == 0 }, "both are done")
+		before := w.Count("effects WHERE what LIKE 'begun:%'")
+		proxy.Cut()
+		b.send("m2")
+		eventually(t, func() bool { return done(w) == 3 && b.left() == 0 }, "it consumes on")
+		assert.Equal(t, before+1, w.Count("effects WHERE what LIKE 'begun:%'"), "what was acknowledged stays so")
+	})
+}
+
+func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, false, func(t *testing.T, b broker) {
+		w := harness.NewWorld(t)
+		start(w, service{Plug: b.plug(), Consume: true, Fails: "x"})
+		w.Exec("RENAME TABLE common_process_log TO hidden")
+		b.send("ax", "bx", "cx")
+		eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
+		if b.plug().Kind == "nats" { // RabbitMQ's goes straight into the log when it comes again
+			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 3 }, "they come again")
+		}
+		w.Exec("RENAME TABLE hidden TO common_process_log")
+		eventually(t, func() bool { return done(w) == 3 && b.left() == 0 }, "all are done")
+		assert.Equal(t, 3, w.Count("common_process_log"), "by the log, each once")
+	})
+}
+
+// TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID: once more for each kill, and no oftener.
+func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	onEach(t, false, func(t *testing.T, b broker) {
+		for _, businessType := range []string{"single_message", "batch_message"} {
+			const n = 5
+			w := harness.NewWorld(t)
+			stuck := start(w, service{Plug: b.plug(), Relay: true, Timeout: patience, Stuck: true})
+			record(w, n, businessType)
+			eventually(t, func() bool { return w.Count("effects WHERE what='stuck'") > 0 }, "a message is sent, its outcome not stored")
+			stuck.kill()
+			assert.Zero(t, sent(w))
+			again := start(w, service{Plug: b.plug(), Relay: true, Timeout: patience})
+			eventually(t, func() bool { return sent(w) == n }, "every entry is sent")
+			again.kill()
+			ids, twice := b.ids(), 0
+			assert.Len(t, ids, n)
+			for id, times := range ids {
+				assert.LessOrEqual(t, times, 2, id)
+				twice += times - 1
+			}
+			assert.Positive(t, twice, "the kill was between")
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package watermilltest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	relay "github.com/compensator-go/compensator/relay/watermill"
+)
+
+// patience is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+const patience = 4 * time.Minute
+
+const serviceEnv = "WATERMILLTEST_SERVICE"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(serviceEnv); text != "" {
+		runService(text) // this process is one that a test kills
+		return
+	}
+	harness.Main(m)
+}
+
+// service is a process that relays entries to a topic, consumes it, or both. What it does it writes into the table of effects.
+type service struct {
+	Plug plug
+	DSN  string
+
+	Relay   bool          // entries of the types single_message and batch_message
+	Timeout time.Duration // of a Publish
+	Stuck   bool          // stops for good when an attempt has ended and its outcome is not stored: "stuck"
+
+	Consume bool   // as the type order_received
+	Fails   string // messages whose UUID ends so fail when they come from the topic
+	Gate    bool   // the function waits for the effect "go"
+}
+
+func runService(text string) {
+	s := new(service)
+	must(json.Unmarshal([]byte(text), s))
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0) // the parent is gone
+	}()
+	must(s.run())
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+}
+
+func (s *service) run() error {
+	db, err := harness.Watched(s.DSN)()
+	if err != nil {
+		return err
+	}
+	c, err := compensator.New(context.Background(), compensator.Config{
+		DB: db, Lease: 2 * time.Second, Grace: 200 * time.Millisecond, ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), Observer: compensator.Observer{AttemptEnded: func(compensator.AttemptEvent) {
+			if s.Stuck {
+				must(effect(db, "stuck"))
+				select {}
+			}
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	if s.Relay {
+		if err := s.relay(c); err != nil {
+			return err
+		}
+	}
+	if s.Consume {
+		if err := s.consume(c, db); err != nil {
+			return err
+		}
+	}
+	if err := effect(db, "ready"); err != nil {
+		return err
+	}
+	return c.Run(context.Background())
+}
+
+func (s *service) relay(c *compensator.Compensator) error {
+	to, err := s.Plug.publisher()
+	if err != nil {
+		return err
+	}
+	publisher, err := relay.NewPublisher(to, relay.Config{Timeout: s.Timeout})
+	if err != nil {
+		return err
+	}
+	cfg := compensator.TypeConfig{MaxProcessCount: 1, Concurrency: 20, BatchSize: 20}
+	_, single := relay.Handle[any](c, "single_message", publisher, relay.To(s.Plug.Topic), cfg)
+	_, batch := relay.HandleBatch[any](c, "batch_message", publisher, relay.To(s.Plug.Topic), cfg)
+	return errors.Join(single, batch)
+}
+
+func (s *service) consume(c *compensator.Compensator, db *sql.DB) error {
+	from, err := s.Plug.subscriber()
+	if err != nil {
+		return err
+	}
+	consumer, err := relay.Consume(c, "order_received", func(msg *message.Message) error {
+		if err := effect(db, "begun:"+msg.UUID); err != nil {
+			return err
+		}
+		if s.Gate {
+			if err := awaitEffect(db, "go"); err != nil {
+				return err
+			}
+		}
+		if s.Fails != "" && strings.HasSuffix(msg.UUID, s.Fails) && relay.EntryFromCtx(msg.Context()) == nil {
+			return errors.New("no luck")
+		}
+		return effect(db, "done:"+msg.UUID)
+	}, relay.ConsumerConfig{Type: compensator.TypeConfig{Retry: compensator.Fixed(100 * time.Millisecond)}})
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		return err
+	}
+	router.AddConsumerHandler("orders", s.Plug.Topic, from, consumer.Handle)
+	go func() { must(router.Run(context.Background())) }()
+	<-router.Running()
+	return nil
+}
+
+func effect(db *sql.DB, what string) error {
+	_, err := db.Exec("INSERT INTO effects (what) VALUES (?)", what)
+	return err
+}
+
+// awaitEffect waits for what the test says.
+func awaitEffect(db *sql.DB, what string) error {
+	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
+		var n int
+		if err := db.QueryRow("SELECT COUNT(*) FROM effects WHERE what=?", what).Scan(&n); err != nil || n > 0 {
+			return err
+		}
+	}
+}
+
+// process is a service under way, as its parent sees it.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	kind string
+
+	mu   sync.Mutex // guards said
+	said bytes.Buffer
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+// start starts a service on the world's database and returns when it is ready.
+func start(w *harness.World, s service) *process {
+	w.T.Helper()
+	s.DSN = w.DSN
+	text, err := json.Marshal(s)
+	require.NoError(w.T, err)
+	p := &process{t: w.T, cmd: exec.Command(os.Args[0]), kind: s.Plug.Kind}
+	p.cmd.Env = append(os.Environ(), serviceEnv+"="+string(text))
+	p.cmd.Stderr = p
+	_, err = p.cmd.StdinPipe()
+	require.NoError(w.T, err)
+	before := w.Count("effects WHERE what='ready'")
+	require.NoError(w.T, p.cmd.Start())
+	w.T.Cleanup(p.kill)
+	eventually(w.T, func() bool { return w.Count("effects WHERE what='ready'") > before }, "the service is ready")
+	return p
+}
+
+// kill ends the process as a power cut would.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	if p.said.Len() == 0 {
+		return
+	}
+	p.t.Log(p.said.String())
+	if p.kind == "nats" { // watermill-amqp connects again without a lock, which the race detector tells
+		assert.NotContains(p.t, p.said.String(), "DATA RACE")
+	}
+	p.said.Reset()
+}
+
+func eventually(t *testing.T, check func() bool, what string, args ...any) {
+	t.Helper()
+	require.Eventually(t, check, patience, 20*time.Millisecond, fmt.Sprintf(what, args...))
+}

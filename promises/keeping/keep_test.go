@@ -1,0 +1,291 @@
+package keeping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// purgeStore sees what is purged, takes its time, and refuses when told.
+type purgeStore struct {
+	*compensatortest.MemoryStore
+	takes time.Duration
+
+	mu     sync.Mutex // guards the fields below
+	begins []time.Time
+	inside int
+	most   int // at once
+	limits map[int]bool
+	fails  error
+}
+
+func newPurgeStore() *purgeStore {
+	return &purgeStore{MemoryStore: compensatortest.NewMemoryStore(), limits: make(map[int]bool)}
+}
+
+func (s *purgeStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (int, error) {
+	s.mu.Lock()
+	s.begins = append(s.begins, time.Now())
+	s.inside++
+	s.most = max(s.most, s.inside)
+	s.limits[limit] = true
+	fails := s.fails
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inside--
+	}()
+	if fails != nil {
+		return 0, fails
+	}
+	n, err := s.MemoryStore.Purge(ctx, businessType, state, age, limit)
+	if n > 0 {
+		time.Sleep(s.takes)
+	}
+	return n, err
+}
+
+var _ processlog.Store = (*purgeStore)(nil)
+
+func config(store processlog.Store, keep time.Duration) compensator.Config {
+	return compensator.Config{Store: store, Keep: keep, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second}
+}
+
+// start runs a process whose entries end as their content says.
+func start(t *testing.T, cfg compensator.Config, types map[string]time.Duration) (*compensator.Compensator, func()) {
+	t.Helper()
+	c, err := compensator.New(t.Context(), cfg)
+	require.NoError(t, err)
+	for name, keep := range types {
+		_, err := compensator.Handle(c, name, func(_ context.Context, _ *compensator.Entry, ends string) error {
+			if ends == "succeeded" {
+				return nil
+			}
+			return compensator.Permanent(errors.New(ends))
+		}, compensator.TypeConfig{Keep: keep})
+		require.NoError(t, err)
+	}
+	stop := compensatortest.Run(t, c)
+	return c, func() {
+		stop()
+		require.NoError(t, c.Close())
+	}
+}
+
+func record(t *testing.T, c *compensator.Compensator, store interface {
+	BeginTx(context.Context) (*compensatortest.MemoryTx, error)
+}, businessType, ends string, delay time.Duration) {
+	t.Helper()
+	tx, err := store.BeginTx(t.Context())
+	require.NoError(t, err)
+	receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: fmt.Appendf(nil, "%q", ends),
+		Options: compensator.Options{IdempotentID: businessType + " " + ends, Delay: delay}})
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	receipt.Committed()
+}
+
+// left are the idempotent ids that are there.
+func left(store *purgeStore) (ids []string) {
+	synctest.Wait()
+	for _, row := range store.Rows() {
+		ids = append(ids, row.IdempotentID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, stop := start(t, config(store, 2*time.Hour), map[string]time.Duration{"usual": 0, "long": 5 * time.Hour, "ever": -1})
+		for _, businessType := range []string{"usual", "long", "ever", "stray"} {
+			record(t, c, store, businessType, "succeeded", 0)
+		}
+		record(t, c, store, "usual", "dead", 0)
+		record(t, c, store, "usual", "waiting", 100*time.Hour)
+		record(t, c, store, "usual", "cancelled", time.Hour)
+		record(t, c, store, "usual", "by hand", 0)
+		time.Sleep(30 * time.Minute)
+		_, err := c.Cancel(t.Context(), compensator.IdempotentID("usual cancelled"))
+		require.NoError(t, err)
+		_, err = c.Cancel(t.Context(), compensator.IdempotentID("stray succeeded"))
+		require.NoError(t, err)
+		require.NoError(t, c.SettleByHand(t.Context(), compensator.IdempotentID("usual by hand"), compensator.ByHand{Actor: "ann", Reason: "done"}))
+
+		stay := []string{"ever succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}
+		time.Sleep(89 * time.Minute)
+		require.Equal(t, append([]string{"ever succeeded", "long succeeded", "stray succeeded"}, "usual by hand", "usual cancelled", "usual dead", "usual succeeded", "usual waiting"), left(store), "too young, all of them")
+		time.Sleep(3 * time.Minute)
+		require.NotContains(t, left(store), "usual succeeded")
+		require.Contains(t, left(store), "usual cancelled", "it ended later")
+		time.Sleep(30 * time.Minute)
+		require.Equal(t, []string{"ever succeeded", "long succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}, left(store))
+		time.Sleep(4 * time.Hour)
+		require.Equal(t, stay, left(store), "people's, other processes', and what is kept for ever")
+		time.Sleep(50 * time.Hour)
+		require.Equal(t, stay, left(store))
+		stop()
+	})
+}
+
+func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, stop := start(t, config(store, 0), map[string]time.Duration{"usual": 0})
+		record(t, c, store, "usual", "succeeded", 0)
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, []string{"usual succeeded"}, left(store))
+		require.Empty(t, store.begins)
+		stop()
+	})
+}
+
+// Three processes share the rounds: no two steps at once, small ones, with rests between, and a round ends before the next.
+func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		store.takes = 500 * time.Millisecond
+		var stops []func()
+		var c *compensator.Compensator
+		for range 3 {
+			var stop func()
+			c, stop = start(t, config(store, time.Hour), map[string]time.Duration{"one": 0, "two": 0})
+			stops = append(stops, stop)
+		}
+		const n = 7000
+		tx, err := store.BeginTx(t.Context())
+		require.NoError(t, err)
+		for i := range n {
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: []string{"one", "two"}[i%2], Content: []byte(`"succeeded"`)})
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Commit())
+		time.Sleep(90 * time.Minute)
+		require.Empty(t, left(store))
+		assert.Equal(t, 1, store.most, "steps at once")
+		assert.Equal(t, map[int]bool{100: true}, store.limits)
+		for _, stop := range stops {
+			stop()
+		}
+		busy := make(map[time.Time]int)
+		for _, at := range store.begins {
+			busy[at.Truncate(time.Minute)]++
+			assert.LessOrEqual(t, at.Sub(at.Truncate(time.Minute)), 48*time.Second, "a round is over before the next one begins")
+		}
+		for minute, steps := range busy {
+			assert.LessOrEqual(t, steps, 45/2.5+6, "%v: most of a round is rest", minute)
+		}
+	})
+}
+
+func TestProcessThatHandlesNothingPurgesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, stop := start(t, config(store, time.Hour), nil)
+		time.Sleep(2 * time.Hour)
+		require.Empty(t, c.Health(t.Context()).Troubles)
+		require.Empty(t, store.begins)
+		stop()
+	})
+}
+
+func TestPurgeThatFailsStandsInHealth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"usual": 0})
+		fail := func(err error) {
+			store.mu.Lock()
+			store.fails = err
+			store.mu.Unlock()
+			time.Sleep(3 * time.Minute)
+			synctest.Wait()
+		}
+		fail(errors.New("gone away"))
+		troubles := c.Health(t.Context()).Troubles
+		require.Len(t, troubles, 1)
+		require.Equal(t, "ended entries could not be purged", troubles[0].What)
+		fail(nil)
+		require.Empty(t, c.Health(t.Context()).Troubles)
+		stop()
+	})
+}
+
+func TestKeepIsAtLeastAnHour(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []time.Duration{-time.Second, time.Second, time.Hour - 1, 11 * 365 * 24 * time.Hour} {
+		_, err := compensator.New(t.Context(), config(newPurgeStore(), keep))
+		require.ErrorContains(t, err, "Keep")
+	}
+	c, err := compensator.New(t.Context(), config(newPurgeStore(), 0))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = compensator.Handle(c, "short", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{Keep: time.Minute})
+	require.ErrorContains(t, err, "Keep")
+}
+
+func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots")
+	require.NoError(t, err)
+	cfg := w.Quick()
+	cfg.Keep = 2 * time.Hour
+	_, err = compensator.New(t.Context(), cfg)
+	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
+	c := w.New(w.Quick())
+	_, err = compensator.Handle(c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{Keep: 2 * time.Hour})
+	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
+}
+
+// On a real server: of old entries of each state those that Keep means, and of the young none.
+func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	for _, state := range compensator.States {
+		for i, age := range []time.Duration{3 * time.Hour, time.Minute} {
+			for _, businessType := range []string{"kept", "other"} {
+				_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log (idempotent_id, business_type, content, state, ended_by, process_count, next_at, created_at, updated_at) "+
+					"VALUES (?, ?, '\"x\"', ?, IF(? IN (0,-1,-3), '', 'handler'), IF(?=-1,1,0), UNIX_TIMESTAMP()*1000-?+IF(? IN (0,-1,-3), 360000000, 0), NOW(), NOW())",
+					fmt.Sprint(businessType, state, i), businessType, int(state), int(state), int(state), age.Milliseconds(), int(state))
+				require.NoError(t, err)
+			}
+		}
+	}
+	_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000)") // its next round is due
+	require.NoError(t, err)
+	cfg := w.Quick()
+	cfg.Keep = 2 * time.Hour
+	c := w.New(cfg)
+	_, err = compensator.Handle(c, "kept", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	stop := w.Run(c)
+	w.Eventually(func() bool {
+		return w.Count("common_process_log WHERE business_type='kept'") == 2*len(compensator.States)-3
+	}, "what is old is purged")
+	require.NoError(t, stop())
+	for _, state := range []compensator.State{compensator.Succeeded, compensator.Compensated, compensator.Cancelled} {
+		require.Equal(t, 1, w.Count(fmt.Sprintf("common_process_log WHERE business_type='kept' AND state=%d AND idempotent_id LIKE '%%1'", state)), "the young %s one", state)
+	}
+	require.Equal(t, 2*len(compensator.States), w.Count("common_process_log WHERE business_type='other'"))
+}

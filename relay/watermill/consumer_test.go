@@ -1,0 +1,442 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// called counts a function's calls by UUID.
+type called struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (k *called) add(msg *message.Message) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.n == nil {
+		k.n = make(map[string]int)
+	}
+	k.n[msg.UUID]++
+	return k.n[msg.UUID]
+}
+
+func (k *called) all() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.n)
+}
+
+func consumer(t *testing.T, c *compensator.Compensator, work message.NoPublishHandlerFunc, cfg ConsumerConfig) *Consumer {
+	t.Helper()
+	if cfg.Type.Retry == nil {
+		cfg.Type.Retry = compensator.Fixed(100 * time.Millisecond)
+	}
+	k, err := Consume(c, "order_received", work, cfg)
+	require.NoError(t, err)
+	return k
+}
+
+// routed runs a router with k on a topic in this process until the test ends, and returns what publishes to it.
+func routed(t *testing.T, k *Consumer, topic string, around ...message.HandlerMiddleware) *gochannel.GoChannel {
+	t.Helper()
+	ch := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	require.NoError(t, err)
+	router.AddMiddleware(around...)
+	router.AddNoPublisherHandler("orders", topic, ch, k.Handle)
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(context.Background()) }()
+	<-router.Running()
+	t.Cleanup(func() {
+		assert.NoError(t, router.Close())
+		assert.NoError(t, <-ended)
+		assert.NoError(t, ch.Close())
+	})
+	return ch
+}
+
+func numbered(n int) []*message.Message {
+	messages := make([]*message.Message, n)
+	for i := range messages {
+		messages[i] = message.NewMessage(fmt.Sprint("m", i), []byte(fmt.Sprint(i)))
+	}
+	return messages
+}
+
+func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Propagator = traced{}
+	c := w.New(cfg)
+	body := []byte("raw \x00\xff not JSON")
+	var calls called
+	var around atomic.Int32
+	last := make(chan *message.Message, 1)
+	k := consumer(t, c, func(msg *message.Message) error {
+		assert.Equal(t, "00-trace", msg.Context().Value(traceKey{}))
+		n := calls.add(msg)
+		if msg.UUID != "fails" {
+			return nil
+		}
+		switch n {
+		case 1:
+			msg.Metadata.Set("color", "changed")
+			clear(msg.Payload)
+			panic("a bug")
+		case 2:
+			return errTest
+		}
+		last <- msg
+		return nil
+	}, ConsumerConfig{Propagator: traced{}, Middlewares: []message.HandlerMiddleware{func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			around.Add(1)
+			return h(msg)
+		}
+	}}})
+	ch := routed(t, k, "orders")
+	fails := message.NewMessage("fails", bytes.Clone(body))
+	fails.Metadata = message.Metadata{"color": "red", "traceparent": "00-trace"}
+	works := message.NewMessage("works", nil)
+	works.Metadata = message.Metadata{"traceparent": "00-trace"}
+	require.NoError(t, ch.Publish("orders", fails, works))
+	eventually(t, func() bool { return len(calls.all()) == 2 && w.Count("common_process_log") == 1 }, "the failed one is recorded, and the next one done")
+	w.Run(c) // from here on the log works on it
+	w.WaitAllEnded()
+	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
+	assert.EqualValues(t, 4, around.Load(), "the middlewares stand around every call")
+
+	e, err := c.Get(t.Context(), compensator.IdempotentID(k.IdempotentID("orders", "fails")))
+	require.NoError(t, err)
+	assert.Equal(t, compensator.Succeeded, e.State)
+	got := <-last
+	assert.Equal(t, e.ID, EntryFromCtx(got.Context()).ID)
+	assert.Nil(t, EntryFromCtx(t.Context()))
+	assert.Equal(t, body, []byte(got.Payload), "as it came, whatever the function did to it")
+	assert.Equal(t, message.Metadata{"color": "red", "traceparent": "00-trace"}, got.Metadata)
+	d, err := DeliveryOf(e)
+	require.NoError(t, err)
+	assert.Equal(t, &Delivery{Topic: "orders", UUID: "fails", Metadata: got.Metadata, Payload: body}, d)
+}
+
+// TestMessageDeliveredAgainIsWorkedOnByTheLogAlone: its first consumer died, or its acknowledgement was lost.
+func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	k := consumer(t, c, func(msg *message.Message) error {
+		calls.add(msg)
+		assert.NotNil(t, EntryFromCtx(msg.Context()))
+		assert.NotContains(t, msg.Metadata, redeliveredMetadata)
+		return nil
+	}, ConsumerConfig{Topic: "orders"})
+	for range 2 {
+		again := message.NewMessage("m", []byte("x"))
+		again.Metadata.Set(redeliveredMetadata, "true")
+		require.NoError(t, k.Handle(again))
+	}
+	assert.Equal(t, 1, w.Count("common_process_log"), "recorded once")
+	w.Run(c)
+	w.WaitAllEnded()
+	again := message.NewMessage("m", []byte("x"))
+	again.Metadata.Set(redeliveredMetadata, "true")
+	require.NoError(t, k.Handle(again), "and once it is done only acknowledged")
+	assert.Equal(t, 1, w.Count("common_process_log"))
+	assert.Equal(t, map[string]int{"m": 1}, calls.all())
+}
+
+func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	k := consumer(t, c, func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders"})
+	for range 3 { // by a subscriber that does not say so
+		require.NoError(t, k.Handle(message.NewMessage("m", nil)))
+		require.NoError(t, k.Handle(message.NewMessage("", nil)))
+	}
+	assert.Equal(t, 1, w.Count("common_process_log WHERE idempotent_id=?", k.IdempotentID("orders", "m")))
+	assert.Equal(t, 4, w.Count("common_process_log"), "without an id the log cannot tell: none is dropped")
+	byKey := failing(t, c, ConsumerConfig{Topic: "orders", MessageID: func(msg *message.Message) string { return msg.Metadata.Get("order") }})
+	for range 2 {
+		msg := message.NewMessage("", nil)
+		msg.Metadata.Set("order", "7")
+		require.NoError(t, byKey.Handle(msg))
+	}
+	assert.Equal(t, 5, w.Count("common_process_log"), "unless it is told by what")
+}
+
+// failing is a consumer of another type, whose function fails.
+func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Consumer {
+	t.Helper()
+	k, err := Consume(c, "order_that_fails", func(*message.Message) error { return errTest }, cfg)
+	require.NoError(t, err)
+	return k
+}
+
+func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	var mended atomic.Bool
+	k := consumer(t, c, func(msg *message.Message) error {
+		calls.add(msg)
+		if msg.UUID == "poison" && !mended.Load() {
+			return compensator.Permanent(errors.New("cannot be decoded"))
+		}
+		return nil
+	}, ConsumerConfig{})
+	ch := routed(t, k, "orders")
+	w.Run(c)
+	require.NoError(t, ch.Publish("orders", append([]*message.Message{message.NewMessage("poison", []byte("{half"))}, numbered(5)...)...))
+	eventually(t, func() bool { return len(calls.all()) == 6 }, "the others are worked on")
+	e, err := c.Get(t.Context(), compensator.IdempotentID(k.IdempotentID("orders", "poison")))
+	require.NoError(t, err)
+	w.WaitState(e.ID, compensator.Dead)
+	e = w.Entry(c, e.ID)
+	assert.Contains(t, e.LastError, "cannot be decoded")
+	assert.Equal(t, 1, calls.all()["poison"], "nobody has worked on it again")
+	d, err := DeliveryOf(e)
+	require.NoError(t, err)
+	assert.Equal(t, "{half", string(d.Payload))
+
+	mended.Store(true)
+	require.NoError(t, c.Requeue(t.Context(), e.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "mended"}}))
+	w.WaitState(e.ID, compensator.Succeeded)
+	assert.Equal(t, 2, calls.all()["poison"])
+}
+
+// TestMessageComesAgainUntilTheLogIsBack: what can be neither done nor recorded is not acknowledged.
+func TestMessageComesAgainUntilTheLogIsBack(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	k := consumer(t, c, func(msg *message.Message) error {
+		calls.add(msg)
+		return errTest
+	}, ConsumerConfig{})
+	ch := routed(t, k, "orders")
+	w.Exec("RENAME TABLE common_process_log TO hidden")
+	require.NoError(t, ch.Publish("orders", numbered(3)...))
+	eventually(t, func() bool {
+		for _, times := range calls.all() {
+			if times > 2 {
+				return true
+			}
+		}
+		return false
+	}, "one comes again and again")
+	w.Exec("RENAME TABLE hidden TO common_process_log")
+	w.Eventually(func() bool { return w.Count("common_process_log") == 3 }, "they are recorded")
+}
+
+// TestMessageTheLogWillNotTakeIsLeftToTheRouter: it is larger than an entry may be; watermill's PoisonQueue is the way out.
+func TestMessageTheLogWillNotTakeIsLeftToTheRouter(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.MaxContent = 1000
+	c := w.New(cfg)
+	var calls called
+	k := consumer(t, c, func(msg *message.Message) error {
+		calls.add(msg)
+		return errTest
+	}, ConsumerConfig{})
+	large := new(topics)
+	poison, err := middleware.PoisonQueueWithFilter(large, "too_large", func(err error) bool { return errors.As(err, new(*compensator.FieldError)) })
+	require.NoError(t, err)
+	ch := routed(t, k, "orders", poison)
+	again := message.NewMessage("again", bytes.Repeat([]byte("x"), 2000))
+	again.Metadata.Set(redeliveredMetadata, "true")
+	require.NoError(t, ch.Publish("orders", message.NewMessage("large", bytes.Repeat([]byte("x"), 2000)), again, message.NewMessage("small", nil)))
+	eventually(t, func() bool { return len(large.of("too_large")) == 2 && w.Count("common_process_log") == 1 }, "it is in nobody's way")
+	assert.Equal(t, map[string]int{"large": 1, "again": 1, "small": 1}, calls.all(), "each had its function, and came once")
+	assert.Contains(t, large.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
+}
+
+func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	waits := func(msg *message.Message) error {
+		<-msg.Context().Done()
+		return msg.Context().Err()
+	}
+	k := consumer(t, c, waits, ConsumerConfig{Topic: "orders"})
+	ctx, cancel := context.WithCancel(t.Context())
+	msg := message.NewMessage("stopped", nil)
+	msg.SetContext(ctx)
+	cancel()
+	require.ErrorIs(t, k.Handle(msg), context.Canceled)
+	assert.Zero(t, w.Count("common_process_log"), "it comes again")
+
+	broken := message.NewMessage("fails anyway", nil)
+	broken.SetContext(ctx)
+	require.NoError(t, failing(t, c, ConsumerConfig{Topic: "orders"}).Handle(broken), "a failure is one also at the end")
+
+	late := message.NewMessage("late", nil)
+	_, err := middleware.Timeout(time.Millisecond)(func(msg *message.Message) ([]*message.Message, error) { return nil, k.Handle(msg) })(late)
+	require.NoError(t, err)
+	inner, err := Consume(c, "order_received_inside", waits, ConsumerConfig{Topic: "orders", Middlewares: []message.HandlerMiddleware{middleware.Timeout(time.Millisecond)}})
+	require.NoError(t, err)
+	require.NoError(t, inner.Handle(message.NewMessage("late inside", nil)))
+	assert.Equal(t, 3, w.Count("common_process_log"), "a deadline is a failure, whoever set it")
+}
+
+func TestProducedMessagesArePublishedBeforeTheirMessageIsDone(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var away atomic.Bool
+	b := &topics{publish: func(string, *message.Message) error {
+		if away.Load() {
+			return errTest
+		}
+		return nil
+	}}
+	work, err := publisher(t, b, Config{}).Publishing("shipped", func(msg *message.Message) ([]*message.Message, error) {
+		if string(msg.Payload) == "nothing" {
+			return nil, nil
+		}
+		return []*message.Message{message.NewMessage("shipped-"+msg.UUID, msg.Payload)}, nil
+	})
+	require.NoError(t, err)
+	k := consumer(t, c, work, ConsumerConfig{Topic: "orders"})
+	require.NoError(t, k.Handle(message.NewMessage("a", nil)))
+	require.NoError(t, k.Handle(message.NewMessage("b", []byte("nothing"))))
+	assert.Equal(t, map[string]int{"shipped-a": 1}, b.ids("shipped"))
+	away.Store(true)
+	require.NoError(t, k.Handle(message.NewMessage("c", nil)))
+	require.Equal(t, 1, w.Count("common_process_log"), "the broker is away: its message waits in the log")
+	away.Store(false)
+	w.Run(c)
+	w.WaitAllEnded()
+	assert.Equal(t, map[string]int{"shipped-a": 1, "shipped-c": 1}, b.ids("shipped"))
+}
+
+func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	k := consumer(t, c, func(*message.Message) error { return nil }, ConsumerConfig{Topic: "orders", Type: compensator.TypeConfig{MaxProcessCount: 1},
+		Middlewares: []message.HandlerMiddleware{func(message.HandlerFunc) message.HandlerFunc { return message.PassthroughHandler }}})
+	require.NoError(t, k.Handle(message.NewMessage("m", nil)))
+	w.Run(c)
+	w.WaitAllEnded()
+	assert.Equal(t, 1, w.Count("common_process_log WHERE state=? AND last_error LIKE '%without publisher%'", int64(compensator.Dead)))
+}
+
+func TestMessageNackedInTheLogHasFailed(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var calls called
+	k := consumer(t, c, func(msg *message.Message) error {
+		switch calls.add(msg) {
+		case 1:
+			return errTest
+		case 2:
+			msg.Nack()
+		}
+		return nil
+	}, ConsumerConfig{Topic: "orders"})
+	require.NoError(t, k.Handle(message.NewMessage("m", nil)))
+	w.Run(c)
+	w.WaitAllEnded()
+	assert.Equal(t, map[string]int{"m": 3}, calls.all())
+	assert.Equal(t, 1, w.Ended(compensator.Succeeded, 1))
+}
+
+func TestMessageOfNoTopicIsRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	k := consumer(t, w.New(w.Quick()), func(*message.Message) error { return errors.New("not reached") }, ConsumerConfig{})
+	require.ErrorContains(t, k.Handle(message.NewMessage("m", nil)), "compensator: Topic: is missing")
+}
+
+// brokenCodec is one that was made for other values than a Delivery.
+type brokenCodec struct{ compensator.Codec }
+
+func (brokenCodec) Marshal(v any) ([]byte, error) {
+	return v.(interface{ Bytes() []byte }).Bytes(), nil
+}
+
+// mute is an error that cannot say what it is, as a nil pointer in an error cannot.
+type mute struct{}
+
+func (*mute) Error() string { panic("nothing to say") }
+
+func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	fails := func(*message.Message) error { return errTest }
+	for name, try := range map[string]struct {
+		work     message.NoPublishHandlerFunc
+		cfg      ConsumerConfig
+		recorded bool
+	}{
+		"schedule":   {fails, ConsumerConfig{Type: compensator.TypeConfig{Retry: func(int) time.Duration { panic("a bug") }}}, true},
+		"error":      {func(*message.Message) error { return compensator.Permanent(new(mute)) }, ConsumerConfig{}, true},
+		"propagator": {fails, ConsumerConfig{Propagator: panicking{}}, true},
+		"codec":      {fails, ConsumerConfig{Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}, false},
+		"id":         {fails, ConsumerConfig{MessageID: func(*message.Message) string { panic("a bug") }}, false},
+	} {
+		try.cfg.Topic = "orders"
+		k, err := Consume(c, name, try.work, try.cfg)
+		require.NoError(t, err)
+		err = k.Handle(message.NewMessage("m", nil))
+		assert.Equal(t, try.recorded, err == nil, "%s: %v", name, err)
+		assert.Equal(t, try.recorded, w.Count("common_process_log WHERE business_type=?", name) == 1, name)
+	}
+}
+
+// panicking is a Propagator that does.
+type panicking struct{ traced }
+
+func (panicking) Extract(context.Context, map[string]string) context.Context { panic("a bug") }
+
+func TestEachMessageOfATopicHasAnIdempotentIDOfItsOwn(t *testing.T) {
+	t.Parallel()
+	ids := make(map[string]bool)
+	of := func(businessType, topic, id string) {
+		t.Helper()
+		got := idempotentID(businessType, topic, id)
+		assert.False(t, ids[got], "%q has another message, too", got)
+		assert.LessOrEqual(t, len(got), 191)
+		ids[got] = true
+	}
+	long := string(bytes.Repeat([]byte("x"), 191))
+	of("t", "q", "a:b")
+	of("t", "q:a", "b")
+	of("t:q", "a", "b")
+	of("t", "q", "\xff")
+	of("t", "q", "\uFFFD")
+	of("t", "q", "a ")
+	of("t", "q", "a")
+	of("t", "q", long)
+	of("t", "q", long+"y")
+	assert.Contains(t, ids, "t:q:a")
+	assert.Empty(t, idempotentID("t", "q", ""))
+}

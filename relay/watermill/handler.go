@@ -1,0 +1,120 @@
+package relay
+
+import (
+	"context"
+	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/compensator-go/compensator"
+)
+
+// Handle registers a business type whose entries are published one by one; see compensator.Handle. Its entries are
+// recorded like any other's. They go out together better: see HandleBatch.
+func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
+	if err := p.check(route); err != nil {
+		return nil, err
+	}
+	publish := p.Handler(route)
+	return compensator.Handle(c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
+}
+
+// HandleBatch registers a business type whose entries are published several at a time, one call of Publish for each
+// topic: cfg.BatchSize at most; see compensator.HandleBatch.
+func HandleBatch[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
+	if err := p.check(route); err != nil {
+		return nil, err
+	}
+	publish := p.BatchHandler(route)
+	return compensator.HandleBatch(c, businessType, func(ctx context.Context, items []compensator.Item[T]) []error {
+		entries := make([]*compensator.Entry, len(items))
+		for i, item := range items {
+			entries[i] = item.Entry
+		}
+		return publish(ctx, entries)
+	}, cfg)
+}
+
+func (p *Publisher) check(route Route) error {
+	switch {
+	case p == nil:
+		return &compensator.FieldError{Field: "publisher", Reason: "is nil"}
+	case route == nil:
+		return &compensator.FieldError{Field: "route", Reason: "is nil"}
+	}
+	return nil
+}
+
+// Handler publishes an entry. It returns nil once Publish has.
+//
+// An empty topic or unusable metadata is a *compensator.FieldError in compensator.Permanent. What an error of Publish,
+// or its silence, means Config.Judge says; the message may have arrived all the same, and is sent again with the same
+// UUID.
+func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
+	return func(ctx context.Context, e *compensator.Entry) error {
+		ctx, cancel := p.timed(ctx)
+		defer cancel()
+		topic, m, err := addressed(ctx, route, e)
+		if err != nil {
+			return err
+		}
+		return p.send(ctx, topic, []*message.Message{m})[0]
+	}
+}
+
+// BatchHandler publishes the entries of each topic together, and the topics beside each other. Each entry has its own
+// outcome, as with Handler: when Publish fails for several messages, they are sent again, alone.
+func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
+	return func(ctx context.Context, entries []*compensator.Entry) []error {
+		ctx, cancel := p.timed(ctx)
+		defer cancel()
+		outcomes := make([]error, len(entries))
+		var sending sync.WaitGroup
+		for topic, parcel := range parcels(ctx, route, entries, outcomes) {
+			sending.Go(func() {
+				for n, outcome := range p.send(ctx, topic, parcel.messages) {
+					outcomes[parcel.places[n]] = outcome
+				}
+			})
+		}
+		sending.Wait()
+		return outcomes
+	}
+}
+
+// parcel is what of a batch goes to one topic.
+type parcel struct {
+	messages []*message.Message
+	places   []int // of each among the entries
+}
+
+// parcels sorts a batch by topic. An entry without a message has its outcome at once.
+func parcels(ctx context.Context, route Route, entries []*compensator.Entry, outcomes []error) map[string]*parcel {
+	sorted := make(map[string]*parcel)
+	for i, e := range entries {
+		topic, m, err := addressed(e.Context(ctx), route, e)
+		if err != nil {
+			outcomes[i] = err
+			continue
+		}
+		to := sorted[topic]
+		if to == nil {
+			to = new(parcel)
+			sorted[topic] = to
+		}
+		to.messages, to.places = append(to.messages, m), append(to.places, i)
+	}
+	return sorted
+}
+
+// addressed asks the route and makes the message; an error is the attempt's outcome.
+func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
+	to, err := route(e)
+	if err != nil {
+		return "", nil, err
+	}
+	if m, err = newMessage(ctx, e, to); err != nil {
+		return "", nil, compensator.Permanent(err)
+	}
+	return to.Topic, m, nil
+}

@@ -1,0 +1,40 @@
+package relay
+
+import (
+	"context"
+	"maps"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/compensator-go/compensator"
+)
+
+// newMessage makes the message of an entry. Its context is the attempt's.
+func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*message.Message, error) {
+	if err := to.problem(); err != nil {
+		return nil, err
+	}
+	m := message.NewMessage(e.IdempotentID, e.Content)
+	maps.Copy(m.Metadata, e.Headers)
+	maps.Copy(m.Metadata, to.Metadata)
+	m.Metadata.Set(KeyMetadata, e.Key())
+	m.Metadata.Set(TypeMetadata, e.BusinessType)
+	m.Metadata.Set(CreatedMetadata, e.CreatedAt.Format(time.RFC3339Nano))
+	m.SetContext(ctx)
+	return m, nil
+}
+
+// problem is what keeps a message from being sent there.
+func (to Destination) problem() error {
+	if to.Topic == "" {
+		return &compensator.FieldError{Field: "Topic", Reason: "is empty"}
+	}
+	for name, value := range to.Metadata {
+		if name == "" || !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return &compensator.FieldError{Field: "Metadata", Reason: "want names, and valid UTF-8"}
+		}
+	}
+	return nil
+}

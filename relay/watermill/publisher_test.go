@@ -1,0 +1,257 @@
+package relay
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+var errTest = errors.New("no luck")
+
+// traced is a Propagator that carries one value.
+type traced struct{}
+
+type traceKey struct{}
+
+func (traced) Inject(ctx context.Context) map[string]string {
+	if trace, ok := ctx.Value(traceKey{}).(string); ok {
+		return map[string]string{"traceparent": trace}
+	}
+	return nil
+}
+
+func (traced) Extract(ctx context.Context, headers map[string]string) context.Context {
+	return context.WithValue(ctx, traceKey{}, headers["traceparent"])
+}
+
+func TestPublishedMessageIsItsEntry(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, batch bool) {
+		w := harness.NewWorld(t)
+		cfg := w.Quick()
+		cfg.Propagator = traced{}
+		c := w.New(cfg)
+		b := new(topics)
+		var trace atomic.Value
+		b.publish = func(_ string, m *message.Message) error {
+			trace.Store(m.Context().Value(traceKey{}))
+			return nil
+		}
+		orders := relayed(t, c, publisher(t, b, Config{}), func(*compensator.Entry) (Destination, error) {
+			return Destination{Topic: "orders", Metadata: map[string]string{"tenant": "the route's", KeyMetadata: "forged"}}, nil
+		}, batch, compensator.TypeConfig{})
+		w.Run(c)
+		var id compensator.EntryID
+		require.NoError(t, c.InTx(context.WithValue(t.Context(), traceKey{}, "00-trace-01"), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := orders.Record(ctx, tx, harness.Order{Number: 3, Note: "<ä>"}, compensator.Options{
+				IdempotentID: "order-3", Headers: map[string]string{"tenant": "the entry's", "color": "red"}})
+			if err == nil {
+				id = receipt.ID()
+			}
+			return err
+		}))
+		w.WaitState(id, compensator.Succeeded)
+		e := w.Entry(c, id)
+		require.Len(t, b.of("orders"), 1)
+		got := b.of("orders")[0]
+		assert.Equal(t, "order-3", got.UUID)
+		assert.Equal(t, e.Content, []byte(got.Payload))
+		assert.Equal(t, "00-trace-01", trace.Load(), "its context carries what travelled")
+		assert.Equal(t, message.Metadata{
+			"tenant": "the route's", "color": "red", "traceparent": "00-trace-01",
+			KeyMetadata: e.Key(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
+
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "once more"}}))
+		eventually(t, func() bool { return len(b.of("orders")) == 2 }, "the message comes again")
+		again := b.of("orders")[1]
+		assert.Equal(t, "order-3", again.UUID, "a requeue keeps the UUID")
+		assert.NotEqual(t, got.Metadata[KeyMetadata], again.Metadata[KeyMetadata], "and changes the key")
+	})
+}
+
+// TestErrorOfAPublisherMeansWhatItsJudgeSays: nothing in watermill tells a broker that is away from a message it refuses.
+func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, batch bool) {
+		for name, try := range map[string]struct {
+			err   error
+			judge func(error) error
+			want  compensator.State
+		}{
+			"by default it waits":      {errTest, nil, compensator.Pending},
+			"the publisher's own word": {compensator.Permanent(errTest), nil, compensator.Dead},
+			"counted":                  {errTest, func(err error) error { return err }, compensator.Dead},
+			"permanent":                {errTest, compensator.Permanent, compensator.Dead},
+			"good enough":              {errTest, func(error) error { return nil }, compensator.Succeeded},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				c := w.New(w.Quick())
+				b := &topics{publish: func(string, *message.Message) error { return try.err }}
+				orders := relayed(t, c, publisher(t, b, Config{Judge: try.judge}), To("orders"), batch, compensator.TypeConfig{MaxProcessCount: 1})
+				w.Run(c)
+				id := w.Put(orders, 1, compensator.Options{})
+				if try.want == compensator.Pending {
+					w.Eventually(func() bool { return w.Entry(c, id).LastError != "" }, "an attempt fails")
+				}
+				w.WaitState(id, try.want)
+				if e := w.Entry(c, id); try.want != compensator.Succeeded {
+					assert.Contains(t, e.LastError, `topic "orders"`)
+					assert.Contains(t, e.LastError, errTest.Error())
+				}
+			})
+		}
+	})
+}
+
+// TestPublisherThatDoesNotReturnKeepsNoHandler: watermill's Publish has no context, and some wait for ever.
+func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	release := make(chan struct{})
+	var underWay, most atomic.Int32
+	b := &topics{publish: func(string, *message.Message) error {
+		n := underWay.Add(1)
+		defer underWay.Add(-1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		<-release
+		return nil
+	}}
+	orders := relayed(t, c, publisher(t, b, Config{Timeout: 100 * time.Millisecond, Concurrency: 3}), To("orders"), false, compensator.TypeConfig{MaxProcessCount: 1})
+	w.Run(c)
+	const n = 30
+	w.PutMany(c, orders, n, compensator.Options{})
+	w.Eventually(func() bool {
+		return w.Count("common_process_log WHERE last_error LIKE '%did not answer%gave up after 100ms%'") == n
+	}, "every handler returns")
+	assert.Zero(t, w.Ended(compensator.Dead, 1), "no attempt is spent")
+	assert.EqualValues(t, 3, most.Load(), "and nothing piles up")
+	close(release)
+	w.WaitAllEnded()
+	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
+	eventually(t, func() bool { return underWay.Load() == 0 }, "those that nobody waited for are done")
+	assert.Len(t, b.ids("orders"), n, "what came twice came under its id")
+	assert.LessOrEqual(t, len(b.of("orders")), n+3)
+}
+
+func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, batch bool) {
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		b := &topics{publish: func(string, *message.Message) error { panic("cannot marshal this") }}
+		orders := relayed(t, c, publisher(t, b, Config{}), To("orders"), batch, compensator.TypeConfig{MaxProcessCount: 1})
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{})
+		w.WaitState(id, compensator.Dead)
+		assert.Contains(t, w.Entry(c, id).LastError, `topic "orders"`)
+		assert.Contains(t, w.Entry(c, id).LastError, "cannot marshal this")
+	})
+}
+
+// TestMessageThatSpoilsItsBatchIsToldAlone: Publish of several says of none which it was.
+func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	b := &topics{publish: func(_ string, m *message.Message) error {
+		switch {
+		case strings.Contains(string(m.Payload), "refused"):
+			return errTest
+		case strings.Contains(string(m.Payload), "panics"):
+			panic("a bug")
+		}
+		return nil
+	}}
+	route := func(e *compensator.Entry) (Destination, error) {
+		switch e.BusinessID {
+		case "nowhere":
+			return Destination{}, nil
+		case "elsewhere":
+			return Destination{Topic: "elsewhere"}, nil
+		}
+		return Destination{Topic: "orders"}, nil
+	}
+	orders := relayed(t, c, publisher(t, b, Config{Judge: compensator.Permanent}), route, true, compensator.TypeConfig{MaxProcessCount: 1})
+	ids := make(map[string]compensator.EntryID)
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		for _, name := range []string{"first", "refused", "second", "panics", "third", "elsewhere", "nowhere"} {
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{Note: name}, compensator.Options{BusinessID: name, IdempotentID: name})
+			require.NoError(t, err)
+			ids[name] = receipt.ID()
+		}
+	})
+	w.Run(c)
+	w.WaitAllEnded()
+	for name, words := range map[string]string{"refused": errTest.Error(), "panics": "a bug", "nowhere": "Topic: is empty"} {
+		assert.Equal(t, compensator.Dead, w.State(ids[name]), name)
+		assert.Contains(t, w.Entry(c, ids[name]).LastError, words)
+	}
+	for _, name := range []string{"first", "second", "third"} {
+		assert.Equal(t, compensator.Succeeded, w.State(ids[name]), name)
+		assert.Positive(t, b.ids("orders")[name], name)
+	}
+	assert.Equal(t, map[string]int{"elsewhere": 1}, b.ids("elsewhere"), "another topic's are not sent again")
+}
+
+func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, batch bool) {
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		to := map[string]Destination{
+			"empty topic": {}, "nameless": {Topic: "t", Metadata: map[string]string{"": "x"}}, "no text": {Topic: "t", Metadata: map[string]string{"x": "\xff"}},
+		}
+		orders := relayed(t, c, publisher(t, new(topics), Config{}), func(e *compensator.Entry) (Destination, error) {
+			if e.BusinessID == "unknown" {
+				return Destination{}, compensator.Permanent(errTest)
+			}
+			return to[e.BusinessID], nil
+		}, batch, compensator.TypeConfig{})
+		w.Run(c)
+		for name, words := range map[string]string{"empty topic": "Topic: is empty", "nameless": "Metadata:", "no text": "Metadata:", "unknown": errTest.Error()} {
+			id := w.Put(orders, 1, compensator.Options{BusinessID: name})
+			w.WaitState(id, compensator.Dead)
+			assert.Contains(t, w.Entry(c, id).LastError, words, name)
+		}
+	})
+}
+
+func TestPublisherAndConsumerNameTheFieldsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	_, err := NewPublisher(nil, Config{Timeout: -1, Concurrency: -1})
+	for _, field := range []string{"publisher", "Timeout", "Concurrency"} {
+		assert.ErrorContains(t, err, "compensator: "+field+":")
+	}
+	require.ErrorAs(t, err, new(*compensator.FieldError))
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	_, err = Handle[string](c, "x", nil, To("t"), compensator.TypeConfig{})
+	assert.ErrorContains(t, err, "publisher")
+	_, err = HandleBatch[string](c, "x", new(Publisher), nil, compensator.TypeConfig{})
+	assert.ErrorContains(t, err, "route")
+	_, err = new(Publisher).Publishing("", nil)
+	assert.ErrorContains(t, err, "Topic")
+	assert.ErrorContains(t, err, "handler")
+	_, err = Consume(c, "x", nil, ConsumerConfig{})
+	assert.ErrorContains(t, err, "work")
+	_, err = Consume(c, "x", func(*message.Message) error { return nil }, ConsumerConfig{
+		RecordTimeout: -1, Middlewares: []message.HandlerMiddleware{nil}, Type: compensator.TypeConfig{RefuseOtherContent: true}})
+	for _, field := range []string{"RecordTimeout", "Middlewares", "Type.RefuseOtherContent"} {
+		assert.ErrorContains(t, err, "compensator: "+field+":")
+	}
+}
