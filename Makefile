@@ -7,7 +7,8 @@ SHELL := /bin/bash
 GO ?= go
 PACKAGES_AT_ONCE ?= 3 # test packages; each has servers of its own, and waits most of the time
 
-go_test := $(GO) test -race -shuffle=on -count=1 -timeout 30m -p $(strip $(PACKAGES_AT_ONCE))
+# Without what a debugger needs, which takes as long to link as the rest; make check vets.
+go_test := $(GO) test -race -shuffle=on -count=1 -timeout 30m -vet=off -ldflags=-w -p $(strip $(PACKAGES_AT_ONCE))
 build := $(CURDIR)/build
 # Its path, as a workspace takes no -modfile.
 staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
