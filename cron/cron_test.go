@@ -75,12 +75,22 @@ func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 			require.NotEmpty(t, list)
 			for i, slot := range list[1:] {
 				require.True(t, slot.After(list[i]), "they ascend")
+				if len(list) > 1000 && i%10 > 0 && !changes(slot) { // of many, all where the clock changes and a part of the others
+					continue
+				}
 				for _, from := range []time.Time{slot.Add(-time.Nanosecond), slot.Add(-time.Millisecond), list[i], list[i].Add(time.Nanosecond), list[i].Add(slot.Sub(list[i]) / 2)} {
 					require.True(t, slot.Equal(schedule.Next(from)), "%s %s: after %v comes %v, not %v", name, expression, from, slot, schedule.Next(from))
 				}
 			}
 		}
 	}
+}
+
+// changes reports whether the clock is set forward or back within half a day.
+func changes(slot time.Time) bool {
+	_, before := slot.Add(-12 * time.Hour).Zone()
+	_, after := slot.Add(12 * time.Hour).Zone()
+	return before != after
 }
 
 func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {

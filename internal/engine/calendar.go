@@ -43,7 +43,7 @@ func (p Period) trouble() (what, businessType string) {
 
 // longestRest bounds how long a look at the marks is put off: a suspended machine's timer, or a database's clock that was
 // set, makes a slot no later than that.
-const longestRest = time.Minute
+var longestRest = time.Minute // longer in a test that lives a year
 
 // add gives a period its mark, if it has none: what was before is not its concern. One whose mark exists goes on there.
 func (c *calendar) add(ctx context.Context, p Period) error {

@@ -65,6 +65,8 @@ func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 		}
 		return next
 	}
+	defer func(rest time.Duration) { longestRest = rest }(longestRest)
+	longestRest = 20 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		r := &register{store: double.NewStore()}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	_ "modernc.org/sqlite"
+)
+
+type Order struct{ ID string }
+
+func main() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	db := compensator.Must(sql.Open("sqlite", "file:shop.db?_pragma=busy_timeout(10000)"))
+	check(compensator.Migrate(ctx, db))
+	compensator.Must(db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id TEXT, state TEXT)"))
+
+	c := compensator.Must(compensator.New(ctx, compensator.Config{DB: db}))
+	closeOrder := compensator.Must(compensator.HandleTx(c, "close_order",
+		func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
+			defer stop() // one order is enough
+			fmt.Println("closing order", o.ID)
+			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
+			return err // in one transaction with the entry's success: exactly once
+		}, compensator.TypeConfig{}))
+
+	check(c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		o := Order{ID: fmt.Sprint(time.Now().UnixMilli())}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID); err != nil {
+			return err
+		}
+		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotentID: "close-" + o.ID, Delay: 2 * time.Second})
+		return err
+	}))
+	check(c.Run(ctx)) // until ctx ends; here, until the order is closed
+	check(c.Close())
+}
+
+func check(err error) { _ = compensator.Must(0, err) }
