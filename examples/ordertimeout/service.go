@@ -83,7 +83,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 // greeting comes before the address the service has got.
 const greeting = "listening on "
 
-const longestStop = 5 * time.Second
+const longestStop = 10 * time.Second
 
 // serve answers requests and closes orders until ctx ends. It stops answering first: the last order taken is
 // then known to the queue before its Run ends.

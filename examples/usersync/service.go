@@ -18,7 +18,8 @@ import (
 )
 
 // longestStop bounds the requests that are under way when the service is told to stop.
-const longestStop = 5 * time.Second
+// Longer than the 5 s for which package http takes a connection that has sent nothing for a busy one.
+const longestStop = 10 * time.Second
 
 // settings are what both algorithms go by.
 type settings struct {
