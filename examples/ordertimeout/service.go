@@ -83,6 +83,8 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 // greeting comes before the address the service has got.
 const greeting = "listening on "
 
+// longestStop bounds the requests that are under way when the service is told to stop. It is longer than the 5 s for which
+// package http takes a connection that has sent nothing for a busy one.
 const longestStop = 10 * time.Second
 
 // serve answers requests and closes orders until ctx ends. It stops answering first: the last order taken is

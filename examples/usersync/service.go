@@ -17,10 +17,6 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// longestStop bounds the requests that are under way when the service is told to stop.
-// Longer than the 5 s for which package http takes a connection that has sent nothing for a busy one.
-const longestStop = 10 * time.Second
-
 // settings are what both algorithms go by.
 type settings struct {
 	delay   time.Duration // after its upload a user who is not synced is sent again
@@ -119,7 +115,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
-	return instance.Serve(ctx, server, listener, longestStop, way.run)
+	return instance.Serve(ctx, server, listener, way.run)
 }
 
 // algorithm opens one of the two, and has the server answer for it.

@@ -20,9 +20,6 @@ import (
 // PoolSize is shared by requests, by what makes orders, and the log. A transactional handler holds a connection while it runs.
 const PoolSize = 64
 
-// longestStop bounds the requests that are under way when the service is told to stop.
-const longestStop = 10 * time.Second
-
 // Settings are what all sales go by, either way.
 type Settings struct {
 	Goods    string // on sale when the service starts, and shown by the page
@@ -128,7 +125,7 @@ func serve(ctx context.Context, out io.Writer, listener net.Listener, way Way, o
 	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
 	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(api.Mux), ReadHeaderTimeout: LongestRequest}
 	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
-	return instance.Serve(ctx, server, listener, longestStop, func(ctx context.Context) error {
+	return instance.Serve(ctx, server, listener, func(ctx context.Context) error {
 		ctx, stop := context.WithCancel(ctx)
 		var others sync.WaitGroup
 		for _, other := range beside {
