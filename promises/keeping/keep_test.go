@@ -63,7 +63,9 @@ func (s *purgeStore) Purge(ctx context.Context, businessType string, state compe
 var _ processlog.Store = (*purgeStore)(nil)
 
 func config(store processlog.Store, keep time.Duration) compensator.Config {
-	return compensator.Config{Store: store, Keep: keep, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second}
+	return compensator.Config{ // hours are lived: rounds are rare
+		Store: store, Keep: keep, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second, ReconcileInterval: 10 * time.Minute, Horizon: 24 * time.Hour,
+	}
 }
 
 // start runs a process whose entries end as their content says.
