@@ -16,7 +16,7 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# What make test tests: modules, the longest first. They wait much, so that three side by side are sooner done.
+# What make test tests: modules, the longest first. They wait much, so that two side by side are sooner done.
 tested := . examples relay/rabbitmq internal/watermilltest cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
 	internal/wrappertest relay/watermill orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
@@ -35,7 +35,7 @@ tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum
 
 .PHONY: test
 test: ## run all tests against real servers, with the race detector
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 $(addprefix test/,$(tested))
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(tested))
 
 .PHONY: $(addprefix test/,$(tested))
 $(addprefix test/,$(tested)): test/%:
