@@ -141,3 +141,6 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 var purged = []State{Succeeded, Compensated, Cancelled}
 
 const purgeStep = 1000
+
+// Health asks the database and the queue. It works without Run, too.
+func (c *Compensator) Health(ctx context.Context) Health { return c.engine.Health(ctx) }

@@ -1,9 +1,14 @@
 package compensator
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Permanent says that no retry helps: compensate, or leave it to a person.
@@ -23,3 +28,56 @@ func Unavailable(err error) error { return engine.Unavailable(err) }
 // VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of
 // the entry depends on more: a failure may be its last, and one that was told to stop counts nothing.
 func VerdictOf(err error) Verdict { return engine.VerdictOf(err) }
+
+// Retry is how long to wait after the failures-th failure, counted from 1; kept between 100 ms and 100 years. It is
+// called concurrently.
+type Retry func(failures int) time.Duration
+
+// Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter.
+func Exponential(base, limit time.Duration) Retry {
+	return jitter.Exponential(base, min(limit, processlog.MaxDelay))
+}
+
+// Fixed waits the same time after each failure.
+func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
+
+// Steps waits each of delays in turn, and the last one from then on.
+func Steps(delays ...time.Duration) Retry {
+	return func(failures int) time.Duration {
+		if len(delays) == 0 {
+			return 0
+		}
+		return delays[min(max(failures, 1), len(delays))-1]
+	}
+}
+
+// RocketMQLevels are the 18 delay levels of Apache RocketMQ.
+const RocketMQLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+// ParseDelayLevels reads delays spelt like RocketMQLevels, in s, m, h and d. Level n follows the n-th failure.
+func ParseDelayLevels(levels string) (Retry, error) {
+	var delays []time.Duration
+	for _, level := range strings.Fields(levels) {
+		d, err := parseDelayLevel(level)
+		if err != nil {
+			return nil, err
+		}
+		delays = append(delays, d)
+	}
+	if len(delays) == 0 {
+		return nil, &FieldError{Field: "delay levels", Reason: "none given"}
+	}
+	return Steps(delays...), nil
+}
+
+var delayUnits = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+
+func parseDelayLevel(level string) (time.Duration, error) {
+	last := len(level) - 1
+	unit := delayUnits[level[last]]
+	n, err := strconv.ParseUint(level[:last], 10, 32)
+	if err != nil || unit == 0 || n == 0 || time.Duration(n) > processlog.MaxDelay/unit {
+		return 0, &FieldError{Field: "delay levels", Reason: fmt.Sprintf("%q: want a number and s, m, h or d, at most 100 years", level)}
+	}
+	return time.Duration(n) * unit, nil
+}

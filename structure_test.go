@@ -3,6 +3,7 @@ package compensator_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -79,4 +80,14 @@ func importTable(t *testing.T) map[string]map[string]bool {
 	}
 	table["."] = below
 	return table
+}
+
+// TestRootIsWhatAUserMeets: what he does not meet has a room of its own.
+func TestRootIsWhatAUserMeets(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	tests, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(files), 35)
+	assert.LessOrEqual(t, len(files)-len(tests), 26)
 }
