@@ -63,7 +63,7 @@ func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.
 		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
-		Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, ServerFault: sqlstore.ServerFault,
+		Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, ServerFault: c.serverFault,
 	})
 }
 
@@ -82,6 +82,15 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 		return false, errors.Join(err, c.queue.Close(), c.store.Close())
 	}
 	return queueAnswers, nil
+}
+
+// serverFault reports whether an error is of the condition the database is in. In front of a store of the user's there may be
+// a MySQL.
+func (c *Compensator) serverFault(err error) bool {
+	if s, ok := c.store.(*sqlstore.Store); ok {
+		return s.ServerFault(err)
+	}
+	return mysqlerr.IsServers(err)
 }
 
 // Use adds middleware around handlers and compensations registered later on.

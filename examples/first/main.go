@@ -21,7 +21,7 @@ func main() {
 	c := compensator.Must(compensator.New(ctx, compensator.Config{DB: db}))
 	closeOrder := compensator.Must(compensator.HandleTx(c, "close_order",
 		func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
-			defer stop() // one order is enough
+			defer stop() // one order is enough: Run ends, and stores what this one comes to
 			fmt.Println("closing order", o.ID)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
 			return err // in one transaction with the entry's success: exactly once
@@ -35,7 +35,7 @@ func main() {
 		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotentID: "close-" + o.ID, Delay: 2 * time.Second})
 		return err
 	}))
-	check(c.Run(ctx)) // until ctx ends; here, until the order is closed
+	check(c.Run(ctx)) // until ctx ends, and what has begun is stored
 	check(c.Close())
 }
 

@@ -60,12 +60,21 @@ func serversOwn(err error) error {
 }
 
 // inARow follows the number of such errors in Entry.LastError, which is the one place in a row that every process reads,
-// and that a person reads, too.
-const inARow = " in a row, the server's condition: "
+// and that a person reads, too. A requeue and a compensation begin anew.
+func inARow(row *processlog.Row) string {
+	since := ""
+	if row.Epoch > 0 {
+		since = fmt.Sprintf(" in epoch %d", row.Epoch)
+	}
+	if row.State == processlog.Compensating {
+		since += " while compensating"
+	}
+	return " in a row" + since + ", the server's condition: "
+}
 
-// faultsInARow is how many such errors an entry has had since anything else came of it.
+// faultsInARow is how many such errors an entry has had since anything else was recorded of it.
 func faultsInARow(row *processlog.Row) int {
-	count, _, found := strings.Cut(row.LastError, inARow)
+	count, _, found := strings.Cut(row.LastError, inARow(row))
 	n, err := strconv.Atoi(count)
 	if !found || err != nil || n < 0 {
 		return 0
@@ -144,7 +153,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		return o
 	case v.kind == serverFault:
 		times := 1 + faultsInARow(row)
-		o.LastError = strconv.Itoa(times) + inARow + o.LastError
+		o.LastError = strconv.Itoa(times) + inARow(row) + o.LastError
 		if times <= t.budget(row) {
 			o.After = t.backoff(v, times)
 			return o

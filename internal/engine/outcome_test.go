@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func attempted(state processlog.State, failures, undone int) *processlog.Row {
 // faulted is a row that has met the server's condition n times in a row.
 func faulted(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
-	changed.LastError = fmt.Sprintf("%d in a row, the server's condition: Error 1205", n)
+	changed.LastError = strconv.Itoa(n) + inARow(row) + "Error 1205"
 	return &changed
 }
 
@@ -61,11 +62,12 @@ func outcomeCases() []outcomeCase {
 		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
 		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
-		{"server's fault", false, fresh, serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row, the server's condition: " + failed}},
-		{"as many as it has attempts", false, faulted(fresh, 2), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row, the server's condition: " + failed}},
-		{"more of them count", false, faulted(fresh, 3), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row, the server's condition: " + failed}},
-		{"the last that counts", false, faulted(last, 5), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row, the server's condition: " + failed}},
-		{"compensation's server's fault", true, faulted(undo, 2), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row, the server's condition: " + failed}},
+		{"server's fault", false, fresh, serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"as many as it has attempts", false, faulted(fresh, 2), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
+		{"more of them count", false, faulted(fresh, 3), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
+		{"the last that counts", false, faulted(last, 5), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
+		{"compensation's server's fault", true, faulted(undo, 2), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205"}, serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
 		{"a server's fault that the handler has judged", false, fresh, serversOwn(Permanent(errDownstream)), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
 		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -50,6 +49,7 @@ type dialect struct {
 	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool
 	check func(ctx context.Context, s *Store) []error                           // every reason not to run here
 	fault func(err error) fault                                                 // what an error means
+	ill   func(err error) bool                                                  // an error is of the condition the server is in
 }
 
 // fault classifies an error of the database by what it means for a statement of ours.
@@ -88,18 +88,11 @@ func dialectNamed(name string) *dialect {
 
 // ServerFault reports whether an error, of a statement of anybody's, is of the condition the database is in, and not of the
 // statement.
-func ServerFault(err error) bool {
+func (s *Store) ServerFault(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false // the caller's
 	}
-	if mysqlerr.IsServers(err) || errors.Is(err, processlog.ErrTxAborted) {
-		return true
-	}
-	switch sqliteCode(err) & sqlitePrimaryCodeOf {
-	case sqliteBusy, sqliteLocked, sqliteNoMemory, sqliteIO, sqliteFull:
-		return true
-	}
-	return false
+	return s.d.ill(err) || errors.Is(err, processlog.ErrTxAborted)
 }
 
 // DefaultTable is the process log's name in the migrations.

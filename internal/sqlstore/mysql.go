@@ -49,6 +49,7 @@ func mysqlDialect(version string) *dialect {
 		begin:      beginMySQL,
 		check:      checkMySQL,
 		fault:      mysqlFault,
+		ill:        mysqlerr.IsServers,
 	}
 	if strings.Contains(version, "MariaDB") {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"

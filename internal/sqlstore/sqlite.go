@@ -40,6 +40,7 @@ func sqliteDialect() *dialect {
 		begin:      beginSQLite,
 		check:      checkSQLite,
 		fault:      sqliteFault,
+		ill:        sqliteIll,
 	}
 }
 
@@ -150,6 +151,11 @@ func sqliteFault(err error) fault {
 		return faultAborted // SQLite may have rolled back on its own
 	}
 	return faultOther
+}
+
+func sqliteIll(err error) bool {
+	f := sqliteFault(err)
+	return f == faultBusy || f == faultAborted || f == faultUnreachable
 }
 
 // sqliteCode is the result code of a driver's error, extended where the driver has it, or 0.

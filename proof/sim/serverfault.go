@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -36,11 +36,11 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	if before.State == compensator.Compensating {
 		most = o.w.plan.types.MaxCompensateCount
 	}
-	row := serverFaultsInARow(before.LastError) + 1
+	row := serverFaultsInARow(before, before.LastError) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
 	// What had overtaken the attempt may have ended its context just before the handler returned: then it is any failure.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
-	if !overtaken && (spent != (row > most) || serverFaultsInARow(after.LastError) != row) {
+	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after.LastError) != row) {
 		o.failLocked("G7: entry %s meets the database's condition for the time %d of %d in a row, and it counted: %v, %q", after.ID, row, most, spent, after.LastError)
 	}
 	if spent {
@@ -48,8 +48,15 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	}
 }
 
-func serverFaultsInARow(lastError string) int {
-	count, _, _ := strings.Cut(lastError, " in a row, the server's condition: ")
-	n, _ := strconv.Atoi(count) // otherwise it is another error
+// serverFaultsInARow reads what was counted in a row's epoch, of its handler or its compensation.
+func serverFaultsInARow(row processlog.Row, lastError string) int {
+	found := counted.FindStringSubmatch(lastError)
+	if found == nil || found[2] != strconv.FormatUint(uint64(row.Epoch), 10) && (found[2] != "" || row.Epoch > 0) ||
+		(found[3] != "") != (row.State == compensator.Compensating) {
+		return 0 // another error, or another count
+	}
+	n, _ := strconv.Atoi(found[1])
 	return n
 }
+
+var counted = regexp.MustCompile(`^(\d+) in a row(?: in epoch (\d+))?( while compensating)?, the server's condition: `)

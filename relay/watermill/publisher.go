@@ -43,18 +43,26 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 	outcomes := make([]error, len(messages))
 	err := p.publish(ctx, topic, messages)
 	for i := range messages {
-		if err != nil && len(messages) > 1 && ctx.Err() == nil {
+		switch {
+		case err == nil || len(messages) == 1:
+			outcomes[i] = p.outcome(err)
+		case ctx.Err() != nil: // nothing is known of it alone, and the others' error is not its own
+			outcomes[i] = compensator.Unavailable(noAnswer(ctx, topic))
+		default:
 			// Which of several messages it was the publisher does not say. Alone, each is told.
 			outcomes[i] = p.outcome(p.publish(ctx, topic, messages[i:i+1]))
-			continue
 		}
-		outcomes[i] = p.outcome(err)
 	}
 	return outcomes
 }
 
 // outcome makes a handler's error of what became of a message.
-func (p *Publisher) outcome(err error) error {
+func (p *Publisher) outcome(err error) (outcome error) {
+	defer func() {
+		if v := recover(); v != nil { // of Judge, in a goroutine of a batch
+			outcome = &compensator.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
 	var panicked *compensator.PanicError
 	if err == nil || errors.As(err, &panicked) {
 		return err

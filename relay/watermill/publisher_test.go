@@ -255,3 +255,34 @@ func TestPublisherAndConsumerNameTheFieldsThatAreWrong(t *testing.T) {
 		assert.ErrorContains(t, err, "compensator: "+field+":")
 	}
 }
+
+func TestJudgeThatPanicsIsAFailureAndKillsNobody(t *testing.T) {
+	p, err := NewPublisher(broken{}, Config{Judge: func(error) error { panic("no such error") }})
+	require.NoError(t, err)
+	var panicked *compensator.PanicError
+	for _, outcome := range p.send(t.Context(), "orders", []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", nil)}) {
+		require.ErrorAs(t, outcome, &panicked)
+	}
+}
+
+// What a batch failed of is no message's own until it has been sent alone.
+func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := NewPublisher(broken{cancel}, Config{Judge: compensator.Permanent})
+	require.NoError(t, err)
+	for _, outcome := range p.send(ctx, "orders", []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", nil)}) {
+		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(outcome), "%v", outcome)
+	}
+}
+
+// broken is a publisher that sends nothing, and tells somebody.
+type broken struct{ tell func() }
+
+func (b broken) Publish(string, ...*message.Message) error {
+	if b.tell != nil {
+		b.tell()
+	}
+	return errTest
+}
+
+func (b broken) Close() error { return nil }
