@@ -28,8 +28,8 @@ func (d every) Next(after time.Time) time.Time {
 
 // PeriodicConfig says how a type is periodic. The zero value works.
 type PeriodicConfig struct {
-	// CatchUp is how many of the slots that have passed while no process ran are recorded, the newest ones; the others are
-	// logged. Default 1, at most 500.
+	// CatchUp is how many of several slots that have passed before one could be recorded are, the newest ones: while no process
+	// ran, the database was away, refused or too slow. The others are logged, as a rule. Default 1, at most 500.
 	CatchUp int
 }
 
