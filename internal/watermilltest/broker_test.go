@@ -25,7 +25,7 @@ type broker interface {
 	urlAt(addr string) string
 	send(ids ...string)  // messages as watermill's publisher sends them
 	ids() map[string]int // counts all messages of the topic by UUID, and takes them
-	left() int           // messages that nobody has acknowledged
+	left() int           // messages that wait; NATS counts the unacknowledged, too, which AMQP does not tell
 	kill()
 	restart()
 }
