@@ -21,7 +21,7 @@ func troubled() Health {
 		OldestOverdue: 90 * time.Second, OldestOverdueType: "refund", Overdue: map[string]time.Duration{"refund": 90 * time.Second, "mail": 500 * time.Millisecond},
 		UnknownTypes: []string{"mail"}, Stuck: []processlog.StuckAttempt{{ID: processlog.RowID(7), BusinessType: "refund", Running: time.Minute}},
 		OpenBreakers: []OpenBreaker{{BusinessType: "refund", Since: since, ProbeAt: since.Add(time.Minute), Probes: 2, Err: errors.New("no route")}},
-		Troubles: []Trouble{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
+		Troubles:     []Trouble{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
 	}
 }
 
