@@ -74,8 +74,7 @@ func (d *dispatcher) again(a *attempt) {
 		return
 	}
 	if !a.t.breaker.readmit(a) {
-		d.finish(a, ending{err: errShut, unstarted: true})
-		d.offer(a)
+		d.finish(a, ending{err: transient(errShut)}) // its lease was used: it is settled, and not given back (G4)
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -133,7 +132,7 @@ func (d *dispatcher) beginAnew(a *attempt) bool {
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
 // errShut ends those that may not even run alone: their batch has opened the breaker.
-var errShut = ours(errors.New("compensator: the batch came to no verdict, and the breaker of its type is open; its entries wait"))
+var errShut = errors.New("compensator: the batch came to no verdict, and the breaker of its type is open; its entries wait")
 
 // only is the verdict of a batch of one.
 func only(verdicts []error) error {

@@ -68,21 +68,16 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 	attempts, shut := t.breaker.admit(attempts)
 	if len(shut) > 0 {
 		d.giveBack(t, shut)
-		d.offer(shut...)
+		for _, a := range shut {
+			// Other processes need not wait for the end of the queue's lease.
+			d.claims.announcer.move(t.Name, a.row.ID, 0)
+		}
 	}
 	if refused := d.start(t, attempts); len(refused) > 0 {
 		for _, a := range refused {
 			t.breaker.ended(a, ending{unstarted: true}, nil)
 		}
 		d.giveBack(t, refused)
-	}
-}
-
-// offer has the queue forget the leases of entries that were given back by a breaker: other processes need not wait for their
-// ends.
-func (d *dispatcher) offer(attempts ...*attempt) {
-	for _, a := range attempts {
-		d.claims.announcer.move(a.t.Name, a.row.ID, 0)
 	}
 }
 
