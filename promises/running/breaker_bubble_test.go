@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,9 +38,29 @@ type service struct {
 	store *compensatortest.MemoryStore
 	queue *compensatortest.MemoryQueue
 
-	up, hangs      atomic.Bool
-	calls, claims  atomic.Int64 // claims: of the queue and of the store
-	opened, closed []compensator.OpenBreaker
+	up, hangs     atomic.Bool
+	calls, claims atomic.Int64 // claims: of the queue and of the store
+
+	mu           sync.Mutex // guards the fields below
+	opens, ended []compensator.OpenBreaker
+}
+
+// opened and closed are what its observer was told.
+func (s *service) opened() []compensator.OpenBreaker { return s.told(&s.opens) }
+func (s *service) closed() []compensator.OpenBreaker { return s.told(&s.ended) }
+
+func (s *service) told(list *[]compensator.OpenBreaker) []compensator.OpenBreaker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(*list)
+}
+
+func (s *service) note(list *[]compensator.OpenBreaker) func(compensator.OpenBreaker) {
+	return func(open compensator.OpenBreaker) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		*list = append(*list, open)
+	}
 }
 
 // newService has the double of Redis. onClaim, if not nil, comes before each claim of the store.
@@ -53,8 +75,7 @@ func newService(t *testing.T, onClaim func()) *service {
 	}}
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
 		Observer: compensator.Observer{
-			BreakerOpened: func(open compensator.OpenBreaker) { s.opened = append(s.opened, open) },
-			BreakerClosed: func(open compensator.OpenBreaker) { s.closed = append(s.closed, open) },
+			BreakerOpened: s.note(&s.opens), BreakerClosed: s.note(&s.ended),
 		}})
 	require.NoError(t, err)
 	s.c = c
@@ -95,7 +116,7 @@ func (s *service) outage(n int) {
 	s.record(n)
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	require.Len(s.t, s.opened, 1)
+	require.Len(s.t, s.opened(), 1)
 }
 
 // requireWhole: all have succeeded, at no cost.
@@ -138,7 +159,7 @@ func TestOpenBreakerCostsNoClaim(t *testing.T) {
 		s.up.Store(true)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		require.Len(t, s.closed, 1)
+		require.Len(t, s.closed(), 1)
 		s.requireWhole(400)
 		s.close(stop)
 	})
@@ -150,8 +171,8 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 		s := newService(t, nil)
 		var probed []compensator.EntryID
 		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
-			if len(s.opened) > 0 && len(s.closed) == 0 {
-				probed = append(probed, e.ID)
+			if len(s.opened()) > 0 && len(s.closed()) == 0 {
+				probed = append(probed, e.ID)     // by one at a time
 				defer time.Sleep(5 * time.Second) // nobody else is let in meanwhile
 			}
 			return s.call(ctx, e)
@@ -161,7 +182,7 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 		s.record(3) // they are to come again in an hour
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Len(t, s.opened, 1)
+		require.Len(t, s.opened(), 1)
 		var waiting []compensator.EntryID
 		for range 5 {
 			waiting = append(waiting, harness.RecordIn(t, s.c, s.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}).ID())
@@ -173,7 +194,7 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 		synctest.Wait()
 		require.Greater(t, len(probed), 2)
 		require.Equal(t, waiting[:len(probed)], probed, "each that failed is to come again later")
-		require.Len(t, s.opened, len(probed), "one probe for each pause")
+		require.Len(t, s.opened(), len(probed), "one probe for each pause")
 		s.requireWhole(8)
 		s.close(stop)
 	})
@@ -188,17 +209,18 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 		stop := compensatortest.Run(t, s.c)
 		s.record(20)
 		time.Sleep(10 * time.Second)
-		require.Len(t, s.opened, 1)
+		synctest.Wait()
+		require.Len(t, s.opened(), 1)
 		s.hangs.Store(true)
 		time.Sleep(time.Minute)
 		s.hangs.Store(false)
 		s.up.Store(true)
 		synctest.Wait()
-		require.Equal(t, 1, s.opened[len(s.opened)-1].Probes)
-		require.ErrorIs(t, s.opened[len(s.opened)-1].Err, compensator.ErrTimeout)
+		require.Equal(t, 1, s.opened()[len(s.opened())-1].Probes)
+		require.ErrorIs(t, s.opened()[len(s.opened())-1].Err, compensator.ErrTimeout)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		require.Len(t, s.closed, 1, "the first probe hangs still")
+		require.Len(t, s.closed(), 1, "the first probe hangs still")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		s.requireWhole(20)
@@ -256,8 +278,8 @@ func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
 		stop := compensatortest.Run(t, s.c)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, s.opened, 1)
-		require.ErrorIs(t, s.opened[0].Err, compensator.ErrTimeout)
+		require.Len(t, s.opened(), 1)
+		require.ErrorIs(t, s.opened()[0].Err, compensator.ErrTimeout)
 		require.EqualValues(t, 1, s.calls.Load(), "no entry ran alone")
 		for _, row := range s.store.Rows() {
 			assert.Zero(t, row.DeliveryCount)
