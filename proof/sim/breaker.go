@@ -85,12 +85,12 @@ func (o *oracle) openedLocked(n *instance, open compensator.OpenBreaker) {
 func (o *oracle) closedLocked(n *instance, open compensator.OpenBreaker) {
 	o.sights[sawBreakerClosed]++
 	if was := o.opened[breakerOn{n, open.BusinessType}]; was == nil || was.probes == 0 {
-		o.failLocked("G26: the breaker of %s on instance %d closes untried", open.BusinessType, n.number)
+		o.failLocked("G25: the breaker of %s on instance %d closes untried", open.BusinessType, n.number)
 	}
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// letInLocked: G26, while a type's breaker is open one attempt begins after each pause, and no other.
+// letInLocked: G25, while a type's breaker is open one attempt begins after each pause, and no other.
 func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
 	if open == nil || open.said.Equal(time.Now()) { // let in before, at this very moment
@@ -98,7 +98,7 @@ func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 	}
 	open.probes++
 	if open.probes > 1 || time.Now().Before(open.ProbeAt) {
-		o.failLocked("G26: entry %s runs on instance %d, %v before its breaker may probe, as number %d", e.ID, n.number, time.Until(open.ProbeAt), open.probes)
+		o.failLocked("G25: entry %s runs on instance %d, %v before its breaker may probe, as number %d", e.ID, n.number, time.Until(open.ProbeAt), open.probes)
 	}
 }
 
@@ -121,7 +121,7 @@ func (o *oracle) openOn(n *instance, kind string) *opening {
 	return o.opened[breakerOn{n, kind}]
 }
 
-// resume asserts the rest of G26: nothing is down any more, so each breaker closes with the first entry that comes after its
+// resume asserts the rest of G25: nothing is down any more, so each breaker closes with the first entry that comes after its
 // pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
@@ -141,7 +141,7 @@ func (w *world) resume(last *instance) {
 		}
 		most := max(0, time.Until(open.ProbeAt)) + w.plan.types.Timeout + inFlight
 		if !w.await(most, func() bool { return w.oracle.openOn(last, t) == nil }) {
-			w.oracle.fail("G26: the breaker of %s is open still, %v after all was healed and an entry came", t, most)
+			w.oracle.fail("G25: the breaker of %s is open still, %v after all was healed and an entry came", t, most)
 		}
 	}
 }
