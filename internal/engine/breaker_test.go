@@ -92,7 +92,10 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 
 func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
-		late := []*attempt{b.begin(), b.begin()}
+		var late []*attempt
+		for range 5 {
+			late = append(late, b.begin())
+		}
 		b.call(t, errDown, errDown, errDown, errDown)
 		open := b.opened[0]
 		require.Equal(t, time.Now(), open.Since)
@@ -111,8 +114,10 @@ func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 		require.Len(t, refused, 2)
 		require.Zero(t, b.room(), "one is under way")
 		require.Nil(t, b.begin())
-		b.ended(late[1], ending{err: errDown}, nil)
-		require.Len(t, b.opened, 1)
+		for _, a := range late[1:] {
+			b.ended(a, ending{err: errDown}, nil)
+		}
+		require.Len(t, b.opened, 1, "four of four, but of before")
 		<-time.After(3 * time.Second)
 		b.ended(admitted[0], ending{err: errors.New("sold out")}, nil) // it answers
 		require.Nil(t, b.current())

@@ -104,7 +104,10 @@ func (s *slots) takeFresh() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lapseLocked(time.Now())
-	if s.running+s.reserved >= s.size || s.breaker.shut() {
+	if s.running+s.reserved >= s.size {
+		return false
+	}
+	if s.breaker.shut() {
 		return false
 	}
 	s.running++
