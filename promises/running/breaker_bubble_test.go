@@ -31,6 +31,17 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
+// countedStore counts the leases that are given back as unused.
+type countedStore struct {
+	*harness.HookedStore
+	released *atomic.Int64
+}
+
+func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+	s.released.Add(int64(len(ids)))
+	return s.HookedStore.Release(ctx, ids, token)
+}
+
 // service is what handlers call, in a process in a bubble.
 type service struct {
 	t     *testing.T
@@ -40,6 +51,7 @@ type service struct {
 
 	up, hangs     atomic.Bool
 	calls, claims atomic.Int64 // claims: of the queue and of the store
+	released      atomic.Int64
 
 	mu           sync.Mutex // guards the fields below
 	opens, ended []compensator.OpenBreaker
@@ -73,7 +85,7 @@ func newService(t *testing.T, onClaim func()) *service {
 		}
 		return nil
 	}}
-	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
+	c, err := compensator.New(t.Context(), compensator.Config{Store: countedStore{store, &s.released}, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
 		Observer: compensator.Observer{
 			BreakerOpened: s.note(&s.opens), BreakerClosed: s.note(&s.ended),
 		}})
@@ -290,6 +302,7 @@ func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
 		require.Len(t, s.opened(), 1)
 		require.ErrorIs(t, s.opened()[0].Err, compensator.ErrTimeout)
 		require.EqualValues(t, 1, s.calls.Load(), "no entry ran alone")
+		require.Zero(t, s.released.Load(), "a lease that ran something is not given back as if it had not (G4)")
 		for _, row := range s.store.Rows() {
 			assert.Zero(t, row.DeliveryCount)
 			assert.Zero(t, row.ProcessCount)

@@ -73,7 +73,7 @@ func breaking() []mutant {
 			edits: []edit{
 				{"internal/engine/batch.go", "d.finish(a, ending{err: transient(errShut)})", "d.finish(a, ending{err: errShut, unstarted: true})"},
 			},
-			sees: selection{simulation: "4000"},
+			sees: tests("TestBatchThatOpensTheBreakerIsGivenBack"),
 		},
 		{
 			name: "breaker-never-wakes", oracle: lateness,
