@@ -65,14 +65,14 @@ type TypeConfig struct {
 	BatchMiddleware []BatchMiddleware // wraps a batch handler
 }
 
-// Breaker opens when too many of a type's latest calls have returned Unavailable or not ended within TypeConfig.Timeout, of
-// its handler and its compensation alike. Entries then wait, due, at no cost: this process claims none, others go on. After a
-// pause the entry that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
+// Breaker opens when too many of a type's entries were last answered with Unavailable, or not within TypeConfig.Timeout, by
+// the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
+// a pause the one that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
 // call, failed if it timed out or every entry's error is Unavailable. It is in memory: each Run begins with it closed. The
 // zero value is none; one field that is set is enough, the others have defaults.
 type Breaker struct {
-	Of    int           // how many calls are looked at; it opens after as many at the earliest. Default 20; at most 10000
-	Share float64       // of them that fail, from more than 0 to 1. Default 0.5
+	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000
+	Share float64       // of them whose last call failed so, from more than 0 to 1. Default 0.5
 	Pause time.Duration // the first; each probe that fails doubles it, up to a minute. Up to a half is added at random. Default 5 s; at least 1 ms
 }
 
@@ -89,8 +89,8 @@ func (b Breaker) validate() (problems []error) {
 	if b == (Breaker{}) {
 		return nil
 	}
-	if b.Of < 1 || b.Of > 10_000 {
-		problems = append(problems, &FieldError{Field: "Breaker.Of", Reason: fmt.Sprintf("%d is not between 1 and 10000", b.Of)})
+	if b.Of < 1 || b.Of > 1000 {
+		problems = append(problems, &FieldError{Field: "Breaker.Of", Reason: fmt.Sprintf("%d is not between 1 and 1000", b.Of)})
 	}
 	if !(b.Share > 0 && b.Share <= 1) { // nor NaN
 		problems = append(problems, &FieldError{Field: "Breaker.Share", Reason: fmt.Sprintf("%v is not more than 0 and at most 1", b.Share)})

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,12 +32,16 @@ type breaker struct {
 	closed       func(observe.OpenBreaker)
 
 	mu      sync.Mutex // guards the fields below; taken after the mutex of the type's slots, never before it
-	latest  []bool     // calls, Of at most, in a ring: whether each failed
-	oldest  int        // of them
-	failed  int        // of them
+	latest  []word     // Of at most, the oldest first
 	turn    int        // how often it has opened and closed: what a call tells that began before is old news
 	open    *observe.OpenBreaker
 	probing bool // an entry was let in to try
+}
+
+// word is what an entry's last call was; of a batch, it is its first entry's.
+type word struct {
+	of     processlog.ID
+	failed bool
 }
 
 // call is one of a handler, for one entry or for a batch, as a breaker counts it; guarded by its mutex.
@@ -89,7 +94,7 @@ func (b *breaker) reset() {
 func (b *breaker) turnLocked(open *observe.OpenBreaker) {
 	b.turn++
 	b.open, b.probing = open, false
-	b.latest, b.oldest, b.failed = nil, 0, 0
+	b.latest = nil
 }
 
 // room is how many entries may be claimed, as far as the breaker goes.
@@ -211,7 +216,7 @@ func (b *breaker) hear(a *attempt, tells tale, why error) {
 		b.turnLocked(nil)
 	case c.probe:
 		b.reopenLocked(tells, why)
-	case tells != nothing && b.countLocked(tells == down):
+	case tells != nothing && b.countLocked(a.row.ID, tells == down):
 		b.openLocked(observe.OpenBreaker{BusinessType: b.businessType, Since: time.Now(), Err: why}, b.Pause)
 	}
 	after := b.open
@@ -244,21 +249,22 @@ func (b *breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 	b.turnLocked(&open)
 }
 
-// countLocked counts a call, and reports whether too many of the latest have failed.
-func (b *breaker) countLocked(failed bool) bool {
-	if len(b.latest) < b.Of {
-		b.latest = append(b.latest, failed)
-	} else {
-		if b.latest[b.oldest] {
-			b.failed--
+// countLocked takes the latest word of an entry, and reports whether too many of the latest Of entries say down. An entry
+// has one word: by itself, tried again and again, it would have the others wait.
+func (b *breaker) countLocked(id processlog.ID, failed bool) bool {
+	b.latest = slices.DeleteFunc(b.latest, func(w word) bool { return w.of == id })
+	if len(b.latest) == b.Of {
+		b.latest = slices.Delete(b.latest, 0, 1)
+	}
+	b.latest = append(b.latest, word{id, failed})
+	failures := 0
+	for _, w := range b.latest {
+		if w.failed {
+			failures++
 		}
-		b.latest[b.oldest] = failed
-		b.oldest = (b.oldest + 1) % b.Of
 	}
-	if failed {
-		b.failed++
-	}
-	return failed && len(b.latest) == b.Of && float64(b.failed) >= b.Share*float64(b.Of)-1e-9 // a tenth of 30 are 3, not a hair more
+	// A tenth of 30 are 3, not a hair more.
+	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
 }
 
 // tells is what an attempt's end says of what its handler needs; cause is why its context ended, if it did.

@@ -25,6 +25,7 @@ type broken struct {
 	e              *Engine
 	t              *Type
 	opened, closed []observe.OpenBreaker
+	last           uint64
 }
 
 func newBroken(t *testing.T) *broken {
@@ -45,7 +46,8 @@ func newBroken(t *testing.T) *broken {
 
 // begin is an attempt that was let in, or nil.
 func (b *broken) begin() *attempt {
-	admitted, _ := b.admit([]*attempt{{t: b.t}})
+	b.last++
+	admitted, _ := b.admit([]*attempt{{t: b.t, row: processlog.Row{ID: processlog.RowID(b.last)}}})
 	if len(admitted) == 0 {
 		return nil
 	}
@@ -88,6 +90,28 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 	require.Empty(t, b.opened)
 	b.call(t, errDown)
 	require.Len(t, b.opened, 1, "two of four")
+}
+
+// It may be the one whose content nobody here can read: by itself it keeps nobody waiting.
+func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
+	b := newBroken(t)
+	again := func(err error) {
+		b.last = 0
+		b.call(t, err)
+	}
+	for range 10 {
+		again(errDown)
+	}
+	b.last = 1
+	b.call(t, nil, nil, nil)
+	again(errDown)
+	require.Empty(t, b.opened, "one of four")
+	again(nil)
+	b.last = 4
+	b.call(t, errDown)
+	require.Empty(t, b.opened, "its last word counts")
+	again(errDown)
+	require.Len(t, b.opened, 1)
 }
 
 func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
@@ -258,7 +282,8 @@ func TestABatchIsOneCall(t *testing.T) {
 	b := newBroken(t)
 	for range 4 {
 		require.Empty(t, b.opened)
-		batch, _ := b.admit([]*attempt{{t: b.t}, {t: b.t}, {t: b.t}})
+		b.last += 3
+		batch, _ := b.admit([]*attempt{{t: b.t, row: processlog.Row{ID: processlog.RowID(b.last)}}, {t: b.t}, {t: b.t}})
 		b.share(batch)
 		b.batchEnded(batch, []error{errDown, errDown, errDown}, true, nil)
 		for _, a := range batch {
