@@ -20,13 +20,14 @@ type attempt struct {
 	cancel  context.CancelCauseFunc
 	started time.Time
 
-	leaseEnd time.Time            // by our clock, which no write depends on; guarded by holdings.mu once running
-	stuck    bool                 // reported; guarded by holdings.mu
-	anew     bool                 // its batch has returned, and its lease is asked for anew; guarded by holdings.mu
-	call     atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
-	returned atomic.Bool          // its handler has: from then on what it reports comes before all that is counted against its entry
-	lapsed   bool                 // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
-	gone     bool                 // the entry is this process's no more; guarded by holdings.mu
+	leaseEnd time.Time   // by our clock, which no write depends on; guarded by holdings.mu once running
+	stuck    bool        // reported; guarded by holdings.mu
+	anew     bool        // its batch has returned, and its lease is asked for anew; guarded by holdings.mu
+	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
+	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
+	gone     bool        // the entry is this process's no more; guarded by holdings.mu
+
+	call atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
 }
 
 // holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.

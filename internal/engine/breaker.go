@@ -165,8 +165,8 @@ func (b *breaker) readmit(a *attempt) bool {
 	return b.open == nil
 }
 
-// share makes a batch's attempts one call.
-func (b *breaker) share(batch []*attempt) {
+// join makes a batch's attempts one call.
+func (b *breaker) join(batch []*attempt) {
 	if b == nil {
 		return
 	}

@@ -284,7 +284,7 @@ func TestABatchIsOneCall(t *testing.T) {
 		require.Empty(t, b.opened)
 		b.last += 3
 		batch, _ := b.admit([]*attempt{{t: b.t, row: processlog.Row{ID: processlog.RowID(b.last)}}, {t: b.t}, {t: b.t}})
-		b.share(batch)
+		b.join(batch)
 		b.batchEnded(batch, []error{errDown, errDown, errDown}, true, nil)
 		for _, a := range batch {
 			b.ended(a, ending{err: errDown}, nil)

@@ -125,7 +125,7 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt) {
 		if len(chunk) == 1 {
 			go d.attempt(chunk[0]) // alone already: what comes of it counts
 		} else {
-			t.breaker.share(chunk)
+			t.breaker.join(chunk)
 			go d.runBatch(t, chunk)
 		}
 	}

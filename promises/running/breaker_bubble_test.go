@@ -31,10 +31,15 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// countedStore counts the leases that are given back as unused.
+// countedStore counts searches of what is due as claims, and the leases that are given back as unused.
 type countedStore struct {
 	*harness.HookedStore
-	released *atomic.Int64
+	claims, released *atomic.Int64
+}
+
+func (s countedStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
+	s.claims.Add(1)
+	return s.HookedStore.Due(ctx, businessType, limit)
 }
 
 func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
@@ -50,7 +55,7 @@ type service struct {
 	queue *compensatortest.MemoryQueue
 
 	up, hangs     atomic.Bool
-	calls, claims atomic.Int64 // claims: of the queue and of the store
+	calls, claims atomic.Int64 // claims: of the queue and of the store, which is asked what is due
 	released      atomic.Int64
 
 	mu           sync.Mutex // guards the fields below
@@ -87,7 +92,7 @@ func newService(t *testing.T, onClaim func()) *service {
 		}
 		return nil
 	}}
-	c, err := compensator.New(t.Context(), compensator.Config{Store: countedStore{store, &s.released}, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
+	c, err := compensator.New(t.Context(), compensator.Config{Store: countedStore{store, &s.claims, &s.released}, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
 		Observer: compensator.Observer{
 			BreakerOpened: s.note(&s.opens), BreakerClosed: s.note(&s.ended),
 		}})
