@@ -39,9 +39,6 @@ func VerdictOf(err error) observe.Verdict {
 	case permanent:
 		return observe.Permanent
 	case snooze:
-		if v.transient {
-			return observe.Unavailable
-		}
 		return observe.Snooze
 	case unavailable, serverFault:
 		return observe.Unavailable
@@ -85,12 +82,6 @@ func faultsInARow(row *processlog.Row) int {
 // unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
 const unavailablePause = 2 * time.Second
 
-// transient is a failure that is the database's, at the very end of a transaction: the handler is run again
-// soon, and nothing is counted against the entry.
-func transient(err error) error {
-	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), transient: true, err: err}
-}
-
 type verdictKind int
 
 const (
@@ -104,10 +95,9 @@ const (
 
 // verdict is a handler's error with what it asks for.
 type verdict struct {
-	kind      verdictKind
-	after     time.Duration // until the next attempt; ≤ 0: the type's schedule
-	transient bool          // the database's failure, not the handler's word
-	err       error
+	kind  verdictKind
+	after time.Duration // until the next attempt; ≤ 0: the type's schedule
+	err   error
 }
 
 func (v *verdict) Error() string { return v.err.Error() }
