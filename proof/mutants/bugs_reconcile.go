@@ -4,6 +4,14 @@ package main
 func reconciling() []mutant {
 	return []mutant{
 		{
+			name: "suspended-takes-purge-for-loss", oracle: lateness,
+			what: "what was purged while a machine was suspended is a loss to it, for its clock stood still",
+			edits: []edit{
+				{"internal/engine/loss.go", "return !exists && known && now", "return false && !exists && known && now"},
+			},
+			sees: tests("TestPurgeWhileTheMachineWasSuspendedIsNoLoss"),
+		},
+		{
 			name: "loss-unnoticed", oracle: safety,
 			what: "a database that has gone back is taken for itself",
 			edits: []edit{
