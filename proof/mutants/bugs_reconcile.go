@@ -114,7 +114,7 @@ func reconciling() []mutant {
 			what: "an entry that was rolled back to a savepoint is taken for one that the database has lost: everything stops",
 			edits: []edit{
 				{"internal/engine/memory.go", "m.doubts[m.next] = f\n",
-					"m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})\n"},
+					"m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now(), 0})\n"},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},
