@@ -12,9 +12,9 @@ import (
 // barrierPrefix starts the idempotent ids of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier holds the handlers of a type until as many of them run as the type has slots.
+// barrier holds the handlers of a type until as many entries run as its slots have room for.
 type barrier struct {
-	slots int
+	slots map[string]int
 
 	mu     sync.Mutex // guards what follows
 	inside map[string]int
@@ -22,10 +22,10 @@ type barrier struct {
 	opened map[string]chan struct{}
 }
 
-func newBarrier(slots int) *barrier {
-	b := &barrier{slots: slots, inside: make(map[string]int), peak: make(map[string]int), opened: make(map[string]chan struct{})}
+func newBarrier(slots func(businessType string) int) *barrier {
+	b := &barrier{slots: make(map[string]int), inside: make(map[string]int), peak: make(map[string]int), opened: make(map[string]chan struct{})}
 	for _, t := range handledTypes {
-		b.opened[t] = make(chan struct{})
+		b.opened[t], b.slots[t] = make(chan struct{}), slots(t)
 	}
 	return b
 }
@@ -48,7 +48,7 @@ func (b *barrier) add(businessType string, entries int) {
 	before := b.peak[businessType]
 	b.inside[businessType] += entries
 	b.peak[businessType] = max(before, b.inside[businessType])
-	if before < b.slots && b.peak[businessType] >= b.slots {
+	if slots := b.slots[businessType]; before < slots && b.peak[businessType] >= slots {
 		close(b.opened[businessType])
 	}
 }
@@ -65,7 +65,7 @@ func (b *barrier) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range handledTypes {
-		if b.peak[t] < b.slots {
+		if b.peak[t] < b.slots[t] {
 			return false
 		}
 	}

@@ -43,6 +43,9 @@ const (
 	sawErased
 	sawSlots
 	sawKeptLongEnough
+	sawBatches
+	sawLingered
+	sawFollowed
 	sights
 )
 
@@ -65,6 +68,9 @@ var sightNames = [sights]string{
 	sawSlots:        "slots of a periodic type",
 
 	sawKeptLongEnough: "entries purged once they had been kept",
+	sawBatches:        "batches of several",
+	sawLingered:       "batches of several that may have waited for each other",
+	sawFollowed:       "attempts of what comes after a batch",
 }
 
 // tally counts faults and sights.

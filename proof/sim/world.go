@@ -109,6 +109,7 @@ func newWorld(seed uint64) *world {
 	w.drawServerFaults()
 	w.drawPeriodic()
 	w.drawKeep()
+	w.drawBatches()
 	return w
 }
 
@@ -447,13 +448,12 @@ func (w *world) fillEverySlot() {
 			<-n.ended
 		}
 	}
-	slots := w.plan.types.Concurrency
-	w.barrier = newBarrier(slots)
+	w.barrier = newBarrier(w.atOnce)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, t := range handledTypes {
 		o := order{way: announced}
-		for i := range slots {
+		for i := range w.atOnce(t) {
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
 				IdempotentID: fmt.Sprint(barrierPrefix, t, i)}, Content: []byte(`0`)})
 		}
@@ -463,6 +463,6 @@ func (w *world) fillEverySlot() {
 		}
 	}
 	if !w.await(2*time.Minute, func() bool { return w.oracle.restless() == 0 && w.barrier.full() }) {
-		w.oracle.fail("slots leaked: of %d entries of each type, these ran at once: %v", slots, w.barrier.most())
+		w.oracle.fail("slots leaked: of %v entries of each type, these ran at once: %v", w.barrier.slots, w.barrier.most())
 	}
 }
