@@ -52,12 +52,13 @@ func (c *calls) leave() {
 	c.now--
 }
 
-// handler is one that succeeds once the calls have met.
+// handler is one that succeeds once the calls have met, and takes a while, in which one too many would begin.
 func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 	c.enter(len(items))
 	defer c.leave()
 	select {
 	case <-c.reached:
+		<-time.After(10 * time.Millisecond)
 	case <-ctx.Done():
 	}
 	return nil
