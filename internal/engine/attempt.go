@@ -16,7 +16,7 @@ type attempt struct {
 	suspect atomic.Bool // it holds a place in quarantine
 
 	t       *Type
-	call    *sharedCall     // the batch's it was in; nil: its own
+	slot    *sharedSlot     // its batch's; nil: its own
 	ctx     context.Context // the handler's; kept to ask why it ended. nil when none is called: the entry is taken out
 	cancel  context.CancelCauseFunc
 	started time.Time
@@ -27,13 +27,15 @@ type attempt struct {
 	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
 	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
 	gone     bool        // the entry is this process's no more; guarded by holdings.mu
+
+	call atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
 }
 
-// sharedCall is a slot that several attempts hold.
-type sharedCall struct{ left atomic.Int32 } // how many are to end before it is free
+// sharedSlot is one that several attempts hold.
+type sharedSlot struct{ left atomic.Int32 } // how many are to end before it is free
 
 // freesSlot reports whether the slot is free with the end of this attempt.
-func (a *attempt) freesSlot() bool { return a.call == nil || a.call.left.Add(-1) == 0 }
+func (a *attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
 
 // holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.
 type holding struct {

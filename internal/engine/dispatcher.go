@@ -65,7 +65,19 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 		a.suspect.Store(lost >= suspectAfter)
 		attempts = append(attempts, a)
 	}
+	needed := callsOf(t, attempts)
+	attempts, shut := t.breaker.admit(attempts)
+	if len(shut) > 0 {
+		d.giveBack(t, shut, needed-callsOf(t, attempts))
+		for _, a := range shut {
+			// Other processes need not wait for the end of the queue's lease.
+			d.claims.announcer.move(t.Name, a.row.ID, 0)
+		}
+	}
 	if refused, calls := d.start(t, attempts); len(refused) > 0 {
+		for _, a := range refused {
+			t.breaker.ended(a, ending{unstarted: true}, nil)
+		}
 		d.giveBack(t, refused, calls)
 	}
 }
@@ -117,6 +129,7 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, sp
 		if len(chunk) == 1 {
 			go d.attempt(chunk[0]) // alone already: what comes of it counts
 		} else {
+			t.breaker.join(chunk)
 			go d.runBatch(t, chunk)
 		}
 	}
@@ -177,6 +190,7 @@ type ending struct {
 	token     processlog.Token // it carries, when settled
 	asked     time.Time        // when settled: before the COMMIT, or the question, whose answer says so
 	unstarted bool             // no handler was called: the claim is given back
+	uncalled  bool             // nor was it here: what the entry comes after has not ended
 	cause     error            // why it ended, where that is not what has ended its context
 }
 
@@ -196,7 +210,7 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	}
 	if a.t.Ready != nil && !a.compensating() {
 		if err := a.t.Ready(a.ctx, &a.row); err != nil {
-			return ending{err: err}
+			return ending{err: err, uncalled: true}
 		}
 	}
 	if inTx != nil {
@@ -212,7 +226,7 @@ func (d *dispatcher) heldUp(a *attempt) (end ending, late bool) {
 	case d.stopping():
 		return ending{err: processlog.ErrStopping, unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return ending{err: Unavailable(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+		return ending{err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
 	return ending{}, false
 }
@@ -232,6 +246,8 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
 	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
 	a.returned.Store(true)
+	// Before its slot is free: should this open the breaker, nothing more is claimed.
+	a.t.breaker.ended(a, end, cause)
 	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
 	if a.freesSlot() {
 		d.agenda.free(a.t, 1)

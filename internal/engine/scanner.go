@@ -77,6 +77,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 				next = at
 			}
 		}
+		next = t.breaker.wakes(now, next)
 		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
 		}

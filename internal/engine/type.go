@@ -18,6 +18,7 @@ type Type struct {
 	BatchSize          int           // entries a call is given at most; only RunBatch has more than one
 	BatchWait          time.Duration // how long an entry that is due may wait for others to share its call
 	CompensateCrashed  bool
+	Breaker            Breaker // the zero value: none
 	Retry              func(failures int) time.Duration
 
 	// Exactly one of these three is set. A batch is answered as the root's BatchFunc says.
@@ -32,7 +33,8 @@ type Type struct {
 	Undo   func(ctx context.Context, row *processlog.Row) error
 	UndoTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
-	slots *slots
+	slots   *slots
+	breaker *breaker
 }
 
 // seats is how many entries one call of the handler has room for.
@@ -52,9 +54,13 @@ func (t *Type) together(state processlog.State, lost int) bool {
 // callsFor is how many calls n entries need that share them.
 func (t *Type) callsFor(n int) int { return (n + t.seats() - 1) / t.seats() }
 
-// fits is how many entries one statement may bring for so many calls.
+// fits is how many entries one statement may bring for so many calls. What tries a breaker is one.
 func (t *Type) fits(calls int) int {
-	return min(min(calls, processlog.MaxRows)*t.seats(), processlog.MaxRows)
+	calls = min(calls, processlog.MaxRows)
+	if t.breaker.shut() {
+		return calls
+	}
+	return min(calls*t.seats(), processlog.MaxRows)
 }
 
 // calls is how many calls claimed rows need.

@@ -7,7 +7,7 @@ func batching() []mutant {
 			name: "concurrency-caps-batches", oracle: lateness,
 			what: "a claim brings as many entries as batches may run: one batch at a time is one entry at a time",
 			edits: []edit{
-				{"internal/engine/type.go", "processlog.MaxRows)*t.seats(), processlog.MaxRows)", "processlog.MaxRows), processlog.MaxRows)"},
+				{"internal/engine/type.go", "return min(calls*t.seats(), processlog.MaxRows)", "return min(calls, processlog.MaxRows)"},
 			},
 			sees: tests("TestConcurrencyCountsBatchesAndCapsNone"),
 		},
@@ -15,7 +15,7 @@ func batching() []mutant {
 			name: "each-of-a-batch-frees-a-slot", oracle: safety,
 			what: "each entry of a batch gives a slot back: more batches run at once than the type allows",
 			edits: []edit{
-				{"internal/engine/batch.go", "		a.call = call\n", "		a.call = nil\n"},
+				{"internal/engine/batch.go", "		a.slot = slot\n", "		a.slot = nil\n"},
 			},
 			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").and(simulation, "300"),
 		},
@@ -23,7 +23,7 @@ func batching() []mutant {
 			name: "broken-batch-keeps-its-slot", oracle: leak,
 			what: "a batch that came to no verdict keeps its slot when its entries have run alone",
 			edits: []edit{
-				{"internal/engine/batch.go", "call.left.Store(int32(len(batch)))", "call.left.Store(int32(len(batch) + 1))"},
+				{"internal/engine/batch.go", "slot.left.Store(int32(len(batch)))", "slot.left.Store(int32(len(batch) + 1))"},
 			},
 			sees: selection{simulation: "300"},
 		},

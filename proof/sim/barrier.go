@@ -12,7 +12,7 @@ import (
 // barrierPrefix starts the idempotent ids of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier holds the handlers of a type until as many entries run as its slots have room for.
+// barrier holds the handlers of a type until as many calls are under way as it has slots.
 type barrier struct {
 	slots map[string]int
 
@@ -31,9 +31,9 @@ func newBarrier(slots func(businessType string) int) *barrier {
 }
 
 // wait returns when all slots of the type are taken. When ctx ends before, the entry is to come again.
-func (b *barrier) wait(ctx context.Context, businessType string, entries int) error {
-	b.add(businessType, entries)
-	defer b.add(businessType, -entries)
+func (b *barrier) wait(ctx context.Context, businessType string) error {
+	b.add(businessType, 1)
+	defer b.add(businessType, -1)
 	select {
 	case <-b.opened[businessType]:
 		return nil
@@ -42,18 +42,18 @@ func (b *barrier) wait(ctx context.Context, businessType string, entries int) er
 	}
 }
 
-func (b *barrier) add(businessType string, entries int) {
+func (b *barrier) add(businessType string, calls int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.peak[businessType]
-	b.inside[businessType] += entries
+	b.inside[businessType] += calls
 	b.peak[businessType] = max(before, b.inside[businessType])
 	if slots := b.slots[businessType]; before < slots && b.peak[businessType] >= slots {
 		close(b.opened[businessType])
 	}
 }
 
-// most is how many entries of each type ran at once.
+// most is how many calls of each type were under way at once.
 func (b *barrier) most() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

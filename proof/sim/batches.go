@@ -73,7 +73,7 @@ func (o *oracle) follows(e *compensator.Entry) {
 		l := o.lives[id]
 		of := len(l.steps) > 0 && l.steps[0].row.BatchID == e.BusinessID
 		if of && !slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) {
-			o.failLocked("G25: entry %s comes after batch %s, of which entry %s has never ended", e.ID, e.BusinessID, id)
+			o.failLocked("G27: entry %s comes after batch %s, of which entry %s has never ended", e.ID, e.BusinessID, id)
 		}
 	}
 }
@@ -85,7 +85,15 @@ func (w *world) batches() compensator.TypeConfig {
 	return cfg
 }
 
-// atOnce is how many entries of a type an instance runs at once.
+// calls is how many of a type's handler an instance makes at once.
+func (w *world) calls(businessType string) int {
+	if businessType == batchType {
+		return w.apart.batchCalls
+	}
+	return w.plan.types.Concurrency
+}
+
+// atOnce is how many entries it takes for that many.
 func (w *world) atOnce(businessType string) int {
 	if businessType == batchType {
 		return w.apart.batchCalls * w.plan.types.BatchSize

@@ -103,6 +103,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(e.IdempotentID))
 	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), uint64(e.Epoch)<<32|uint64(start)))
+	if b, down := w.cut(e, rng); down {
+		return b
+	}
 	b := behaviour{manner: fine, after: time.Duration(rng.Int64N(int64(3 * time.Second)))}
 	if rng.Float64() < w.plan.failing {
 		b.manner = failed + manner(rng.IntN(int(goexited-failed)+1))
@@ -155,7 +158,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 		return err
 	}
 	b := n.w.behaviour(e, a.start)
-	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b, 1)))
+	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b)))
 }
 
 // attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
@@ -167,7 +170,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 		return err
 	}
 	b := n.w.behaviour(e, a.start)
-	ended := n.work(ctx, e, b, 1)
+	ended := n.work(ctx, e, b)
 	if ended == nil {
 		_, ended = tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
 	}
@@ -198,7 +201,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	if len(items) > 1 {
 		first = n.midway(items[0].Entry, attempts[0].start, first)
 	}
-	cut := n.work(ctx, items[0].Entry, first, len(items))
+	cut := n.work(ctx, items[0].Entry, first)
 	ends := make([]ending, len(items))
 	for i, a := range attempts {
 		b := first
@@ -225,9 +228,9 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 }
 
 // work takes its time. It returns why the context ended, if the handler listens.
-func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, entries int) error {
+func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(e.IdempotentID, barrierPrefix) {
-		return n.w.barrier.wait(ctx, e.BusinessType, entries)
+		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
 	}
 	if b.kills {
 		n.die()

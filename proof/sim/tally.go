@@ -46,6 +46,10 @@ const (
 	sawBatches
 	sawLingered
 	sawFollowed
+	sawBreakerOpen
+	sawProbe
+	sawBreakerClosed
+	sawResumed
 	sights
 )
 
@@ -71,6 +75,10 @@ var sightNames = [sights]string{
 	sawBatches:        "batches of several",
 	sawLingered:       "batches of several that may have waited for each other",
 	sawFollowed:       "attempts of what comes after a batch",
+	sawBreakerOpen:    "breakers that opened, or stayed open",
+	sawProbe:          "of them, after a probe that failed",
+	sawBreakerClosed:  "breakers that closed",
+	sawResumed:        "breakers open when all was healed",
 }
 
 // tally counts faults and sights.

@@ -110,6 +110,7 @@ func newWorld(seed uint64) *world {
 	w.drawPeriodic()
 	w.drawKeep()
 	w.drawBatches()
+	w.drawBreakers()
 	return w
 }
 
@@ -377,7 +378,7 @@ func (w *world) patience() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
+	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
 }
 
 // inFlight is how long a statement or a call of the queue may be on its way once everything is healed.
@@ -448,7 +449,8 @@ func (w *world) fillEverySlot() {
 			<-n.ended
 		}
 	}
-	w.barrier = newBarrier(w.atOnce)
+	w.resume(last)
+	w.barrier = newBarrier(w.calls)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, t := range handledTypes {
@@ -463,6 +465,6 @@ func (w *world) fillEverySlot() {
 		}
 	}
 	if !w.await(2*time.Minute, func() bool { return w.oracle.restless() == 0 && w.barrier.full() }) {
-		w.oracle.fail("slots leaked: of %v entries of each type, these ran at once: %v", w.barrier.slots, w.barrier.most())
+		w.oracle.fail("slots leaked: of %v calls of each type, these were under way at once: %v", w.barrier.slots, w.barrier.most())
 	}
 }
