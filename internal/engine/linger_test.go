@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -97,6 +98,8 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 5, mail.calls(rows(4, 2, 1)))
 	require.Equal(t, 7, (&Type{Name: "plain"}).calls(rows(4, 2, 1)))
 	require.Equal(t, processlog.MaxRows, mail.fits(1000))
+	mail.breaker = &breaker{open: new(observe.OpenBreaker)}
+	require.Equal(t, 1, mail.fits(1), "what tries a breaker is one entry, not a batch")
 }
 
 // Of what is claimable as much is claimed as the calls take, in whatever order it comes.
