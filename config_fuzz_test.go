@@ -117,9 +117,12 @@ func FuzzTypeConfig(f *testing.F) {
 	f.Add(" x", 1, -1<<63, int64(1), int64(-1<<63), byte(1))
 	f.Add("order", 2, 3, int64(time.Second), int64(time.Second), byte(4))
 	f.Add("a\nb", 1<<62, 1<<62, int64(1<<63-1), int64(1<<63-1), byte(2))
+	f.Add("batch", 20, 1, int64(time.Second), int64(time.Minute), byte(12))
+	f.Add("plain", 20, 1, int64(time.Second), int64(time.Minute), byte(8))
+	f.Add("late", 501, 1, int64(time.Second), int64(-time.Minute), byte(12))
 	f.Fuzz(func(t *testing.T, name string, count, batch int, timeout, lease int64, given byte) {
 		cfg := TypeConfig{
-			MaxProcessCount: count, MaxCompensateCount: batch, Concurrency: batch, BatchSize: count,
+			MaxProcessCount: count, MaxCompensateCount: batch, Concurrency: batch,
 			Timeout: time.Duration(timeout), Lease: time.Duration(lease),
 		}
 		if given&4 != 0 {
@@ -131,12 +134,19 @@ func FuzzTypeConfig(f *testing.F) {
 		if given&2 != 0 {
 			cfg.CompensateTx = TypedTx[parcel](nil)
 		}
+		if given&8 != 0 {
+			cfg.BatchSize, cfg.BatchWait = count, time.Duration(lease/2)
+		}
+		ofBatch := given&4 != 0
 		cfg = cfg.withDefaults(Config{Lease: 30 * time.Second})
-		err := cfg.validate()
+		err := cfg.validate(ofBatch)
 		requireFieldsOf(t, cfg, err)
 		require.Equal(t, given&3 == 3, refuses(err, "CompensateTx"))
 		if err == nil {
-			require.Positive(t, min(cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.Concurrency, cfg.BatchSize))
+			require.Positive(t, min(cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.Concurrency))
+			require.Equal(t, ofBatch, cfg.BatchSize > 0, "a batch type has a size, and no other")
+			require.LessOrEqual(t, cfg.BatchWait, cfg.Lease)
+			require.GreaterOrEqual(t, cfg.BatchWait, time.Duration(0))
 			require.GreaterOrEqual(t, cfg.Lease, time.Second)
 			require.Equal(t, cfg.Breaker == (Breaker{}), cfg.Breaker.Of == 0 || cfg.Breaker.Share == 0 || cfg.Breaker.Pause == 0, "whole, or none")
 			require.NotNil(t, cfg.Retry)

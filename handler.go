@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -36,11 +37,19 @@ type TypeConfig struct {
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
-	BatchSize       int           // how many entries a batch handler is given at most. Default 100
 
-	// Concurrency is how many entries of this type run at once in this process. Default 50; for transactional handlers at
-	// most the pool's MaxOpenConns − 2.
+	// Concurrency is how many calls of the handler run at once in this process: of HandleBatch so many batches, and up to
+	// BatchSize times as many entries are held. Entries that run alone, compensations too, are a call each; those of a batch
+	// that came to no verdict run side by side in its one. Default 50, of HandleBatch 4; for transactional handlers at most
+	// the pool's MaxOpenConns − 2.
 	Concurrency int
+
+	// Of HandleBatch alone. BatchSize is how many entries a call is given at most: default 100, at most 500. BatchWait is how
+	// long an entry that is due may wait for others to share its batch: none is claimed meanwhile, so a crash costs nothing,
+	// a stop waits for none, and any process may take them. As many as BatchSize wait for no more than a look into the
+	// database, an eighth of BatchWait apart, 250 ms at most. Default 0: for none. At most the type's Lease.
+	BatchSize int
+	BatchWait time.Duration
 
 	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; it reads in
 	// Entry.LastError why. It runs at least once, with a budget of its own, and never after a success. Use Typed for
@@ -53,6 +62,14 @@ type TypeConfig struct {
 	// a person. Whether its effect happened is unknown. It is undone where no handler is stuck on it.
 	CompensateCrashed bool
 
+	// AfterBatch names the batch that an entry of this type comes after: its handler is called once all entries recorded
+	// with that BatchID have ended, however and by which process, and once only, as any entry's. Until then it is snoozed,
+	// which costs no attempt: for an eighth of its age, at least 500 ms and at most a minute. Dead entries have ended, and
+	// so has a batch of none: a handler that wants to wait for people returns Snooze while BatchProgress counts a Dead.
+	// Record it in the transaction that records the last of the batch, under an idempotent id, and not as one of the batch.
+	// "": it comes after none. It is called concurrently. Not of HandleBatch.
+	AfterBatch func(e *Entry) (batchID string)
+
 	// Breaker stops claiming entries of this type in this process while what its handler needs is down. Default: none
 	Breaker Breaker
 
@@ -64,6 +81,10 @@ type TypeConfig struct {
 	Middleware      []Middleware      // wraps the handler and Compensate of this type
 	BatchMiddleware []BatchMiddleware // wraps a batch handler
 }
+
+// What HandleBatch has in place of Handle's 50: a claim's worth of entries is 500, which are held in memory, with their
+// contents, and lose a lease each when the process dies.
+const batchConcurrency = 4
 
 // Breaker opens when too many of a type's entries were last answered with Unavailable, or not within TypeConfig.Timeout, by
 // the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
@@ -108,7 +129,6 @@ func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
 	setDefault(&cfg.Lease, of.Lease)
 	setDefault(&cfg.Keep, of.Keep)
 	setDefault(&cfg.MaxCompensateCount, 10)
-	setDefault(&cfg.BatchSize, 100)
 	cfg.Breaker.setDefaults()
 	if cfg.Retry == nil {
 		cfg.Retry = Exponential(time.Second, 10*time.Minute)
@@ -119,7 +139,7 @@ func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
 	return cfg
 }
 
-func (cfg TypeConfig) validate() error {
+func (cfg TypeConfig) validate(batch bool) error {
 	var problems []error
 	atLeastOne := func(field string, n int) {
 		if n < 1 {
@@ -129,7 +149,6 @@ func (cfg TypeConfig) validate() error {
 	atLeastOne("MaxProcessCount", cfg.MaxProcessCount)
 	atLeastOne("Concurrency", cfg.Concurrency)
 	atLeastOne("MaxCompensateCount", cfg.MaxCompensateCount)
-	atLeastOne("BatchSize", cfg.BatchSize)
 	atLeast := func(field string, d, least time.Duration) {
 		if reason := badSpan(d, least); reason != "" {
 			problems = append(problems, &FieldError{Field: field, Reason: reason})
@@ -143,7 +162,27 @@ func (cfg TypeConfig) validate() error {
 	if cfg.Compensate != nil && cfg.CompensateTx != nil {
 		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
 	}
-	return errors.Join(append(problems, cfg.Breaker.validate()...)...)
+	return errors.Join(slices.Concat(problems, cfg.Breaker.validate(), cfg.batchProblems(batch))...)
+}
+
+// batchProblems is what is wrong with what only a batch handler has, and in any other would be ignored in silence.
+func (cfg TypeConfig) batchProblems(batch bool) (problems []error) {
+	refuse := func(bad bool, field, format string, args ...any) {
+		if bad {
+			problems = append(problems, &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
+		}
+	}
+	if !batch {
+		refuse(cfg.BatchSize != 0, "BatchSize", "is HandleBatch's: this handler is given one entry")
+		refuse(cfg.BatchWait != 0, "BatchWait", "is HandleBatch's: this handler is given one entry")
+		return problems
+	}
+	refuse(cfg.BatchSize < 1 || cfg.BatchSize > processlog.MaxRows, "BatchSize", "%d: want 1 to %d, what one claim brings", cfg.BatchSize, processlog.MaxRows)
+	refuse(cfg.BatchWait < 0, "BatchWait", "%v is less than 0", cfg.BatchWait)
+	refuse(cfg.BatchWait > cfg.Lease, "BatchWait", "%v is more than the Lease, %v: no entry is to wait longer for others than after a crash", cfg.BatchWait, cfg.Lease)
+	refuse(cfg.AfterBatch != nil, "AfterBatch", "is not HandleBatch's: its entries come after batches of their own")
+	refuse(cfg.BatchWait > 0 && cfg.BatchSize == 1, "BatchWait", "is of no use with a BatchSize of 1")
+	return problems
 }
 
 // Handle registers a type's handler, before Run, and returns the handle to record with. Its errors name what is wrong:
@@ -152,7 +191,7 @@ func Handle[T any](c *Compensator, businessType string, handler func(ctx context
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.Run = c.single(Typed(handler), cfg) })
+	return register[T](c, businessType, cfg, false, func(t *engine.Type, cfg *TypeConfig) { t.Run = c.single(Typed(handler), cfg) })
 }
 
 // HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit together,
@@ -161,7 +200,7 @@ func HandleTx[T any](c *Compensator, businessType string, handler func(ctx conte
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.RunTx = c.transactional(TypedTx(handler), cfg) })
+	return register[T](c, businessType, cfg, false, func(t *engine.Type, cfg *TypeConfig) { t.RunTx = c.transactional(TypedTx(handler), cfg) })
 }
 
 // Item is one entry of a batch with its decoded value.
@@ -188,7 +227,7 @@ func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx co
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
 	}
-	return register[T](c, businessType, cfg, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
+	return register[T](c, businessType, cfg, true, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
 }
 
 // Must is for start-up: it panics when what a function such as Handle returns is an error.
@@ -283,9 +322,13 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 }
 
 // register validates and adds a type. set puts the handler in place.
-func register[T any](c *Compensator, businessType string, cfg TypeConfig, set func(t *engine.Type, cfg *TypeConfig)) (*Type[T], error) {
+func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch bool, set func(t *engine.Type, cfg *TypeConfig)) (*Type[T], error) {
+	if batch {
+		setDefault(&cfg.Concurrency, batchConcurrency)
+		setDefault(&cfg.BatchSize, 100)
+	}
 	cfg = cfg.withDefaults(c.cfg)
-	if err := errors.Join(validateType(businessType), cfg.validate()); err != nil {
+	if err := errors.Join(validateType(businessType), cfg.validate(batch)); err != nil {
 		return nil, err
 	}
 	t := engine.Type{Name: businessType}
@@ -296,9 +339,13 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, set fu
 	if cfg.CompensateTx != nil {
 		t.UndoTx = c.transactional(cfg.CompensateTx, &cfg)
 	}
+	if cfg.AfterBatch != nil {
+		t.Ready = c.afterBatch(cfg.AfterBatch, cfg.Codec)
+	}
 	c.fitPool(businessType, &cfg, t.RunTx != nil || t.UndoTx != nil)
 	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
-	t.Timeout, t.Lease, t.Concurrency, t.BatchSize, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.BatchSize, cfg.Retry
+	t.Timeout, t.Lease, t.Concurrency, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry
+	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
 	t.Breaker = engine.Breaker(cfg.Breaker)
 	if err := c.keep(businessType, cfg.Keep); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -101,6 +102,95 @@ func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progre
 	}
 	p.Succeeded, p.Dead = p.ByState[Succeeded], p.ByState[Dead]
 	return p, err
+}
+
+// WaitBatch waits until all entries recorded with a batch id have ended, for a caller or a test, and returns what they came
+// to. A dead one has ended: Progress.Dead tells. It asks by the batch's index, where the first of them stands that has not
+// ended, at first 20 ms apart and at last a second; ctx bounds it. ErrNotFound: nothing is recorded with that id. What must
+// follow a batch even if this process dies is an entry of its own: see TypeConfig.AfterBatch.
+func (c *Compensator) WaitBatch(ctx context.Context, batchID string) (Progress, error) {
+	for pause, cursor := 20*time.Millisecond, ""; ; {
+		open, next, err := c.firstOpen(ctx, batchID, cursor)
+		if err != nil {
+			return Progress{}, err
+		}
+		if open.IsZero() {
+			p, err := c.BatchProgress(ctx, batchID)
+			switch {
+			case err == nil && p.Total == 0:
+				return p, fmt.Errorf("batch %q: %w", batchID, ErrNotFound)
+			case err != nil || p.Done == p.Total:
+				return p, err
+			}
+			next = "" // a person has requeued some of it meanwhile, or more was recorded
+		}
+		if pause, err = c.awaitEnd(ctx, open, pause); err != nil {
+			return Progress{}, err
+		}
+		cursor = next
+	}
+}
+
+// firstOpen is the first entry of a batch behind a cursor that has not ended, or zero, and the cursor behind it. What the
+// handlers of a batch record with its id stands behind them.
+func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
+	if batchID == "" {
+		return EntryID{}, "", &FieldError{Field: "batch id", Reason: "is empty"}
+	}
+	for {
+		page, err := c.store.List(ctx, Filter{BatchID: batchID, States: []State{Pending, Retrying, Compensating}, Limit: 1, Cursor: cursor})
+		switch {
+		case err != nil:
+			return EntryID{}, "", err
+		case len(page.Rows) > 0:
+			return page.Rows[0].ID, page.Next, nil
+		case page.Next == "":
+			return EntryID{}, "", nil
+		}
+		cursor = page.Next
+	}
+}
+
+// awaitEnd waits once at least, and until an entry has ended or is there no more. It returns how long to wait next.
+func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return 0, context.Cause(ctx)
+		case <-timer.C:
+		}
+		pause = min(pause*3/2, time.Second)
+		at, err := c.store.Versions(ctx, []EntryID{id})
+		if err != nil || len(at) == 0 || at[0].State.Terminal() {
+			return pause, err
+		}
+	}
+}
+
+// afterBatch is what an entry of a type with AfterBatch asks before its handler is called. It waits an eighth of its age
+// each time: so it is late by that part of what the batch took, whatever that was.
+func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
+	return func(ctx context.Context, row *processlog.Row) error {
+		batchID := of(c.handed(row, codec))
+		switch batchID {
+		case "":
+			return nil
+		case row.BatchID:
+			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
+		}
+		open, _, err := c.firstOpen(ctx, batchID, "")
+		if err != nil {
+			return Unavailable(fmt.Errorf("look at batch %q: %w", batchID, err))
+		}
+		if open.IsZero() {
+			failpoint.Reach(failpoint.BatchEnded)
+			return nil
+		}
+		age := row.NextAt.Sub(row.CreatedAt) - row.DueIn // by the database's clock alone
+		return Snooze(min(max(age/8, 500*time.Millisecond), time.Minute))
+	}
 }
 
 // Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at

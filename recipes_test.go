@@ -222,3 +222,48 @@ func ExampleEntry_Key() {
 	// pay-42 1-0
 	// pay-42 1-0
 }
+
+// The report of an upload comes once all its rows have ended, and once only: it is recorded with them, and names the batch it
+// comes after.
+func ExampleCompensator_WaitBatch() {
+	c, runUntil := recipe()
+	rows, err := compensator.Handle(c, "row", func(_ context.Context, _ *compensator.Entry, line string) error {
+		if line == "" {
+			return compensator.Permanent(errors.New("an empty line"))
+		}
+		return nil
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := compensator.Handle(c, "report", func(ctx context.Context, e *compensator.Entry, upload string) error {
+		p, err := c.BatchProgress(ctx, upload)
+		if err != nil {
+			return err
+		}
+		// To wait for a person who repairs the others: if p.Dead > 0 { return compensator.Snooze(time.Hour) }
+		fmt.Printf("%s: %d of %d rows are in\n", upload, p.Succeeded, p.Total)
+		return nil
+	}, compensator.TypeConfig{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for _, line := range []string{"salt", "", "pepper"} {
+			if _, err := rows.Record(ctx, tx, line, compensator.Options{BatchID: "upload-7"}); err != nil {
+				return err
+			}
+		}
+		_, err := report.Record(ctx, tx, "upload-7", compensator.Options{BusinessID: "upload-7", IdempotentID: "report-upload-7"})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	runUntil(4)
+	p, err := c.WaitBatch(context.Background(), "upload-7") // in another process, say, and while they run
+	fmt.Println(p.Finished(), p.Dead, err)
+	// Output:
+	// upload-7: 2 of 3 rows are in
+	// true 1 <nil>
+}

@@ -110,7 +110,11 @@ func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, err
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := by(l.Compensator, url, queue, batch, compensator.TypeConfig{Codec: asIs{}, Concurrency: 1000, BatchSize: relayBatch})
+	cfg := compensator.TypeConfig{Codec: asIs{}, Concurrency: 1000 / batch}
+	if batch > 1 {
+		cfg.BatchSize = batch
+	}
+	publisher, err := by(l.Compensator, url, queue, batch, cfg)
 	return &relaying{l, publisher}, err
 }
 

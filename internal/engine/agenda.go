@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 const (
@@ -41,7 +42,8 @@ func (a *agenda) prepare() {
 	a.names = a.types.names()
 	slices.Sort(a.names)
 	for _, name := range a.names {
-		a.scans[name] = &scan{due: time.Now(), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead()}
+		t := a.types.named(name)
+		a.scans[name] = &scan{due: time.Now(), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
 	}
 }
 
@@ -53,14 +55,19 @@ func (a *agenda) poke() {
 	}
 }
 
-// expect makes the scanner look at a type in at most in.
+// expect makes the scanner look at a type in at most in, and as much later as its entries wait for others.
 func (a *agenda) expect(businessType string, in time.Duration) {
-	due := time.Now().Add(max(0, in))
+	now := time.Now()
 	a.mu.Lock()
 	scan := a.scans[businessType]
-	earlier := scan != nil && scan.hear(due)
+	news := false
+	if scan != nil {
+		filled := in <= 0 && scan.filled()
+		in = min(in, processlog.Never-scan.wait) // never is the longest there is
+		news = scan.hear(now.Add(max(0, in+scan.wait))) || filled
+	}
 	a.mu.Unlock()
-	if earlier {
+	if news {
 		a.poke()
 	}
 }
@@ -70,10 +77,19 @@ func (a *agenda) told(businessType string) {
 	var in time.Duration
 	a.mu.Lock()
 	// One process gets the entry. The others come for nothing, and the more often they do, the later they come.
-	if scan := a.scans[businessType]; scan != nil {
+	scan := a.scans[businessType]
+	if scan != nil {
 		in = scan.holdBack()
 	}
+	waits := scan != nil && scan.wait > 0
+	if waits && !scan.lingers(time.Now()) {
+		a.peek = time.Now() // the queue says when it is due: from then on it waits for others
+	}
 	a.mu.Unlock()
+	if waits {
+		a.poke()
+		return
+	}
 	a.expect(businessType, in)
 }
 
@@ -96,7 +112,7 @@ func (a *agenda) freed(t *Type) {
 	a.mu.Lock()
 	scan := a.scans[t.Name]
 	// A handler that returns while nothing more is due must not have the scanner look at every type.
-	hungry := scan != nil && scan.wants(t, time.Now())
+	hungry := scan != nil && (scan.wants(t, time.Now()) || scan.lingers(time.Now()))
 	a.mu.Unlock()
 	if hungry {
 		a.poke()
@@ -106,13 +122,17 @@ func (a *agenda) freed(t *Type) {
 // overflow tells that the database holds due entries of a type beyond those the queue knows.
 func (a *agenda) overflow(businessType string) {
 	a.mu.Lock()
+	earlier := false
 	if scan := a.scans[businessType]; scan != nil {
 		// Before the scanner is woken: the claim that begins then asks the database as well as the queue.
 		scan.backlog = true
 		scan.overflows++
+		earlier = scan.hear(time.Now()) // what is left of a backlog has waited
 	}
 	a.mu.Unlock()
-	a.expect(businessType, 0)
+	if earlier {
+		a.poke()
+	}
 }
 
 // canClaim reports whether a claim of a type could begin now. Where none can, the news of a due entry is for others: kept
@@ -144,8 +164,13 @@ func (a *agenda) heard() []int {
 func (a *agenda) postpone(businessType string, heard int, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	due := time.Now().Add(min(wait, 2*peekInterval))
-	if scan := a.scans[businessType]; scan.claiming == 0 && scan.heard == heard && !scan.backlog && scan.failures == 0 && due.After(scan.due) {
+	scan := a.scans[businessType]
+	// What is due waits since an unknown while: put off by each look it would wait for ever.
+	if scan.wait > 0 && wait <= 0 {
+		return
+	}
+	due := time.Now().Add(min(wait, 2*peekInterval) + scan.wait)
+	if scan.claiming == 0 && scan.heard == heard && !scan.backlog && scan.failures == 0 && due.After(scan.due) {
 		scan.due = due
 	}
 }

@@ -16,6 +16,7 @@ type attempt struct {
 	suspect atomic.Bool // it holds a place in quarantine
 
 	t       *Type
+	slot    *sharedSlot     // its batch's; nil: its own
 	ctx     context.Context // the handler's; kept to ask why it ended. nil when none is called: the entry is taken out
 	cancel  context.CancelCauseFunc
 	started time.Time
@@ -29,6 +30,12 @@ type attempt struct {
 
 	call atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
 }
+
+// sharedSlot is one that several attempts hold.
+type sharedSlot struct{ left atomic.Int32 } // how many are to end before it is free
+
+// freesSlot reports whether the slot is free with the end of this attempt.
+func (a *attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
 
 // holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.
 type holding struct {

@@ -27,6 +27,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 		if !whole {
 			d.renewLate(t, batch)
 		}
+		leaveSlot(batch, whole)
 		for i, a := range batch {
 			switch {
 			case !whole:
@@ -46,6 +47,19 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	failpoint.Reach(failpoint.BatchStarted)
 	if !d.stopping() {
 		verdicts, whole = d.callBatch(ctx, t, rows)
+	}
+}
+
+// leaveSlot leaves the call's slot to the entries of a batch: free with the first outcome where the handler is done with all of
+// them, and with the last where each runs again alone.
+func leaveSlot(batch []*attempt, whole bool) {
+	slot := new(sharedSlot)
+	slot.left.Store(1)
+	if !whole {
+		slot.left.Store(int32(len(batch)))
+	}
+	for _, a := range batch {
+		a.slot = slot
 	}
 }
 

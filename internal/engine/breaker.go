@@ -179,7 +179,7 @@ func (b *breaker) join(batch []*attempt) {
 func (b *breaker) ended(a *attempt, end ending, cause error) {
 	switch {
 	case b == nil:
-	case end.unstarted:
+	case end.unstarted, end.uncalled:
 		b.hear(a, nothing, nil)
 	default:
 		b.hear(a, tells(end.err, cause), end.err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -24,15 +25,16 @@ const refusedRetry = time.Second
 type claimed struct {
 	processlog.Claimed
 	asked time.Time
+	spare []processlog.ID // claimable, and of more calls than there was room for
 }
 
-// claim leases up to limit of the wanted entries of a type in the database, for the caller to start.
-func (c *claims) claim(t *Type, want []processlog.Wanted, limit int) (claimed, error) {
-	return c.claimOnly(t, want, limit, false)
+// claim leases as many of the wanted entries of a type in the database as so many calls take, for the caller to start.
+func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, error) {
+	return c.claimOnly(t, want, calls, false)
 }
 
 // claimOnly is claim, if hanging of nothing but what a handler of this process is stuck on.
-func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging bool) (claimed, error) {
+func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging bool) (claimed, error) {
 	if err := c.witness.refusal(); err != nil {
 		return claimed{}, err
 	}
@@ -40,7 +42,7 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging
 	if len(want) == 0 {
 		return claimed{Claimed: processlog.Claimed{Waiting: owed}}, nil
 	}
-	p := picker{t: t, holdings: c.holdings, want: want, room: limit, hanging: hanging}
+	p := picker{t: t, holdings: c.holdings, want: want, room: calls, hanging: hanging}
 	token := processlog.NewToken()
 	ctx, cancel := c.statement()
 	defer cancel()
@@ -65,9 +67,9 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, limit int, hanging
 	p.keepOnly(found.Mine)
 	found = p.leave(found)
 	found.Waiting = append(found.Waiting, owed...)
-	// Nothing is wrong with what came when there was no room left. It stands last, for room never grows again.
-	found.Refused = found.Refused[:max(0, len(found.Refused)-p.spare)]
-	return claimed{found, asked}, nil
+	// Nothing is wrong with what came when there was no room left.
+	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.spare, row.ID) })
+	return claimed{found, asked, p.spare}, nil
 }
 
 // unleased asks for entries that hold no lease of ours.

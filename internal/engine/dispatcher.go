@@ -65,19 +65,20 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 		a.suspect.Store(lost >= suspectAfter)
 		attempts = append(attempts, a)
 	}
+	needed := callsOf(t, attempts)
 	attempts, shut := t.breaker.admit(attempts)
 	if len(shut) > 0 {
-		d.giveBack(t, shut)
+		d.giveBack(t, shut, needed-callsOf(t, attempts))
 		for _, a := range shut {
 			// Other processes need not wait for the end of the queue's lease.
 			d.claims.announcer.move(t.Name, a.row.ID, 0)
 		}
 	}
-	if refused := d.start(t, attempts); len(refused) > 0 {
+	if refused, calls := d.start(t, attempts); len(refused) > 0 {
 		for _, a := range refused {
 			t.breaker.ended(a, ending{unstarted: true}, nil)
 		}
-		d.giveBack(t, refused)
+		d.giveBack(t, refused, calls)
 	}
 }
 
@@ -90,38 +91,41 @@ func (d *dispatcher) takeOut(a *attempt) {
 	d.agenda.free(a.t, 1)
 }
 
-// giveBack hands back what may not start. No handler was called, so nothing is counted (G15, G16).
-func (d *dispatcher) giveBack(t *Type, attempts []*attempt) {
+// giveBack hands back what may not start, and the calls it would have needed. No handler was called, so nothing is counted
+// (G15, G16).
+func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
 	entries := make([]processlog.Announcement, len(attempts))
 	for i, a := range attempts {
 		entries[i] = processlog.Announcement{BusinessType: t.Name, ID: a.row.ID}
 	}
 	// The slots first: the statement may wait for the database. The places in quarantine last: as long as the lease
 	// stands, a death counts against its entry.
-	d.agenda.free(t, len(attempts))
+	d.agenda.free(t, calls)
 	d.claims.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
 		d.holdings.leaveQuarantine(a)
 	}
 }
 
-// start runs claimed entries of one type, each of which holds a slot, and returns at once those that it may not start.
-// Entries whose last lease was lost stay out of batches: a killer must not take others with it.
-func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt) {
+// start runs claimed entries of one type, which hold the slots of the calls they need, and returns at once those that it
+// may not start, and how many calls are not needed for that.
+func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, spare int) {
+	needed := callsOf(t, attempts)
 	for _, a := range attempts {
 		d.prepare(a)
 	}
 	run, _ := d.contexts()
 	attempts, refused = d.holdings.admit(run, attempts)
+	spare = needed - callsOf(t, attempts)
 	var batch []*attempt
 	for _, a := range attempts {
-		if a.batched() && lostLeases(&a.row) == 0 {
+		if t.together(a.row.State, lostLeases(&a.row)) {
 			batch = append(batch, a)
 		} else {
 			go d.attempt(a)
 		}
 	}
-	for chunk := range slices.Chunk(batch, t.BatchSize) {
+	for chunk := range slices.Chunk(batch, t.seats()) {
 		if len(chunk) == 1 {
 			go d.attempt(chunk[0]) // alone already: what comes of it counts
 		} else {
@@ -129,7 +133,18 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt) {
 			go d.runBatch(t, chunk)
 		}
 	}
-	return refused
+	return refused, spare
+}
+
+// callsOf is Type.calls of attempts.
+func callsOf(t *Type, attempts []*attempt) int {
+	together := 0
+	for _, a := range attempts {
+		if t.together(a.row.State, lostLeases(&a.row)) {
+			together++
+		}
+	}
+	return len(attempts) - together + t.callsFor(together)
 }
 
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
@@ -175,6 +190,7 @@ type ending struct {
 	token     processlog.Token // it carries, when settled
 	asked     time.Time        // when settled: before the COMMIT, or the question, whose answer says so
 	unstarted bool             // no handler was called: the claim is given back
+	uncalled  bool             // nor was it here: what the entry comes after has not ended
 	cause     error            // why it ended, where that is not what has ended its context
 }
 
@@ -191,6 +207,11 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	}
 	if end, late := d.heldUp(a); late { // by an observer, or by what else runs in this process
 		return end
+	}
+	if a.t.Ready != nil && !a.compensating() {
+		if err := a.t.Ready(a.ctx, &a.row); err != nil {
+			return ending{err: err, uncalled: true}
+		}
 	}
 	if inTx != nil {
 		return d.runTx(a, inTx)
@@ -228,7 +249,9 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	// Before its slot is free: should this open the breaker, nothing more is claimed.
 	a.t.breaker.ended(a, end, cause)
 	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
-	d.agenda.free(a.t, 1)
+	if a.freesSlot() {
+		d.agenda.free(a.t, 1)
+	}
 	switch {
 	case end.unstarted:
 		d.claims.release(a.row.Token, processlog.Announcement{BusinessType: a.t.Name, ID: a.row.ID})

@@ -17,6 +17,7 @@ type freshEntry struct {
 	businessType string
 	token        processlog.Token // the born claim's
 	credit       *credit          // nil unless born claimed
+	slot         bool             // it has taken one, for itself and for those that share its call
 	watched      bool             // the end of its transaction was seen, and not only told
 	due          time.Time        // by this process's monotonic clock, for the queue only
 }
@@ -54,6 +55,7 @@ func (in *intake) withLanes() *intake {
 func (in *intake) route(fresh []freshEntry) {
 	announce := fresh[:0]
 	var verify, claim []freshEntry
+	var calls freshCalls
 	for _, f := range fresh {
 		t := in.types.accepting(f.businessType)
 		switch {
@@ -65,7 +67,7 @@ func (in *intake) route(fresh []freshEntry) {
 		case f.credit != nil:
 			verify = append(verify, f)
 		// With no slot, or outcomes waiting, it is the queue's: whoever is free claims it.
-		case !in.settler.behind() && t.slots.takeFresh():
+		case t.BatchWait == 0 && !in.settler.behind() && calls.seat(t, &f):
 			claim = append(claim, f)
 		default:
 			announce = append(announce, f)
@@ -76,6 +78,24 @@ func (in *intake) route(fresh []freshEntry) {
 	// Those are read back by nobody here until they are due: the next check of the log asks whether they are there.
 	in.witness.recorded(announce)
 	in.announceFresh(announce)
+}
+
+// freshCalls are calls that several entries of one transaction share.
+type freshCalls struct {
+	t    *Type
+	left int // seats
+}
+
+// seat gives an entry its place in a call; the first of each takes the slot.
+func (c *freshCalls) seat(t *Type, f *freshEntry) bool {
+	if c.t == t && c.left > 0 {
+		c.left--
+		return true
+	}
+	if f.slot = t.slots.takeFresh(); f.slot {
+		c.t, c.left = t, t.seats()-1
+	}
+	return f.slot
 }
 
 // announceFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
@@ -190,35 +210,56 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
 	case slot || t.slots.takeFresh():
 		// Claimed under the token it was born with, it is not counted again: that lease has run nothing.
+		f.slot = true
 		in.claim.Add(f)
 	default:
 		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
 	}
 }
 
-// claimFresh claims committed entries by id; each holds a slot.
+// claimFresh claims committed entries by id, for the slots that they hold.
 func (in *intake) claimFresh(batch []freshEntry) {
 	byType := grouped.By(batch, func(f freshEntry) string { return f.businessType })
 	for _, name := range byType.Order {
 		list := byType.Groups[name]
 		want := make([]processlog.Wanted, len(list))
+		calls := 0
 		for i, f := range list {
+			if f.slot {
+				calls++
+			}
 			want[i] = processlog.Wanted{ID: f.id, Token: f.token}
 			if f.credit == nil {
 				want[i].Token = processlog.Token{} // not born claimed: nothing of ours to take over
 			}
 		}
 		t := in.types.named(name)
-		found, err := in.claims.claim(t, want, len(want))
+		found, err := in.claims.claim(t, want, calls)
 		if err != nil {
-			in.agenda.free(t, len(want))
+			in.agenda.free(t, calls)
 			continue // the reconciler finds them
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
-		in.agenda.free(t, len(want)-len(found.Mine))
+		in.agenda.free(t, calls-t.calls(found.Mine))
 		in.announceWaiting(t, found.Claimed)
+		in.leaveSpare(list, found.spare)
 		in.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 		in.missing.report(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
+	}
+}
+
+// leaveSpare leaves to others what has found no room in a call. A lease that it was born with has run nothing.
+func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
+	for _, f := range list {
+		if !slices.Contains(spare, f.id) {
+			continue
+		}
+		entry := processlog.Announcement{BusinessType: f.businessType, ID: f.id}
+		if f.credit != nil {
+			in.claims.release(f.token, entry)
+		} else {
+			in.announcer.announce([]processlog.Announcement{entry})
+		}
 	}
 }
 

@@ -13,24 +13,38 @@ type picker struct {
 	t        *Type
 	holdings *holdings
 	want     []processlog.Wanted
-	room     int
+	room     int             // calls that may begin
+	seats    int             // left in the one that has begun for several
 	hanging  bool            // nothing but what a handler of this process is stuck on
-	spare    int             // came when there was no room left
+	spare    []processlog.ID // came when there was no room left
 	suspects []suspect       // that were let in
 	counted  []processlog.ID // claimed to be counted, not run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
 	// First, so that no suspect takes a place in quarantine for nothing.
-	if p.room == 0 {
-		p.spare++
+	together := p.t.RunBatch != nil && p.t.together(row.State, p.lost(row))
+	if p.room == 0 && !(together && p.seats > 0) {
+		p.spare = append(p.spare, row.ID)
 		return false
 	}
 	if row.BusinessType != p.t.Name || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
 		return false
 	}
-	p.room--
+	p.sit(together)
 	return true
+}
+
+// sit gives an entry its place: beside others while their call has one, or in a call of its own.
+func (p *picker) sit(together bool) {
+	switch {
+	case together && p.seats > 0:
+		p.seats--
+		return
+	case together:
+		p.seats = p.t.seats() - 1
+	}
+	p.room--
 }
 
 // mayHave: what this process holds comes first. What a handler of this process is stuck on is left to others for a lease

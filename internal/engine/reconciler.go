@@ -222,7 +222,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 		return 0
 	}
 	// Counted now and taken once it is known how many are overdue: no slot stands empty while the log is read.
-	limit := min(t.slots.free(), processlog.MaxRows)
+	limit := t.fits(t.slots.free())
 	if limit == 0 {
 		return 0
 	}
@@ -230,18 +230,19 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if err != nil {
 		return 0
 	}
-	n := t.slots.take(len(overdue))
-	if n == 0 {
+	calls := t.slots.take(t.callsFor(len(overdue)))
+	if calls == 0 {
 		return 0
 	}
-	found, err := r.claims.claim(t, unleased(overdue[:n]), n)
+	n := min(len(overdue), t.fits(calls))
+	found, err := r.claims.claim(t, unleased(overdue[:n]), calls)
 	failpoint.Reach(failpoint.OverdueClaimed)
-	r.agenda.free(t, n-len(found.Mine))
+	r.agenda.free(t, calls-t.calls(found.Mine))
 	if err != nil {
 		return 0
 	}
 	r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
-	if len(overdue) == limit {
+	if len(overdue) == limit || len(found.spare) > 0 {
 		r.agenda.overflow(t.Name) // there may be more: the scanner goes on without waiting for the next round
 	}
 	return len(found.Mine)
@@ -250,6 +251,10 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 // overdue lists entries of a type and state that are due for longer than the grace, and leased by nobody.
 func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
 	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit})
+	// What waits for others is not forgotten.
+	if t.BatchWait > 0 && len(page) > 0 && len(page) < t.BatchSize && -page[0].In < r.grace()+t.BatchWait {
+		return nil, err
+	}
 	ids := make([]processlog.ID, len(page))
 	for i, e := range page {
 		ids[i] = e.ID

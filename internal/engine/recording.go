@@ -37,7 +37,12 @@ func (r *Recording) Reserve() {
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
 		t := r.intake.types.accepting(d.BusinessType)
-		if t == nil || d.Delay > 0 {
+		if t == nil || d.Delay > 0 || t.BatchWait > 0 {
+			continue
+		}
+		// Born claimed it would run alone: those that come together are claimed together, for one batch.
+		if len(r.Drafts) > 1 && t.seats() > 1 {
+			t.slots.fresh()
 			continue
 		}
 		if credit := t.slots.reserve(1); credit != nil {

@@ -46,6 +46,7 @@ type scan struct {
 	backlog  bool // the database holds due entries the queue does not
 	failures int  // claims in a row that the database refused
 	ahead    *readAhead
+	linger
 	claimBegan
 }
 
@@ -66,7 +67,7 @@ func (scan *scan) wants(t *Type, now time.Time) bool {
 		return false
 	case scan.full:
 		// Small claims beside the first cost a transaction each, and bring little of a backlog that it takes whole.
-		return t.slots.free() >= min(t.Concurrency/4, processlog.MaxRows/2)
+		return t.slots.free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
 	return due
 }
@@ -115,7 +116,7 @@ func (scan *scan) keep(due time.Time) {
 // begin takes note of a claim that begins: what is known to be due is its own. Another one is for what is heard from here on.
 func (scan *scan) begin(now time.Time) claimBegan {
 	scan.claiming++
-	scan.due = now.Add(2 * peekInterval)
+	scan.due = now.Add(2*peekInterval + scan.wait)
 	scan.later = slices.DeleteFunc(scan.later, func(due time.Time) bool { return !now.Before(due) })
 	return scan.claimBegan
 }
@@ -127,6 +128,11 @@ func (scan *scan) ended(got claimResult, began claimBegan) {
 	// A look at the queue that was asked before this claim ended knows nothing of it.
 	scan.heard++
 	switch {
+	case got.full && scan.wait > 0:
+		// What is behind a full batch may be less than one: a look says, and for how long it has waited.
+		scan.fulls++
+		scan.nextLook = time.Time{}
+		scan.sooner(time.Now().Add(scan.wait))
 	case got.full:
 		scan.full = true
 		scan.fulls++
@@ -162,7 +168,7 @@ func (scan *scan) next(got claimResult) {
 	default:
 		scan.vain = 0
 	}
-	due := time.Now().Add(wait)
+	due := time.Now().Add(wait + scan.wait)
 	// A queue that was asked says again what comes next. One that is away, or has lost it, does not, and the database
 	// tells only what is due (G17).
 	if got.blind && len(scan.later) > 0 && scan.later[0].Before(due) {

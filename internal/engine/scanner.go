@@ -70,8 +70,13 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	}
 	next := a.peek
 	for _, name := range a.names {
-		scan, t := a.scans[name], s.types.named(name)
+		t, scan := s.types.named(name), a.scans[name]
 		s.beginLocked(t, scan, now, claims)
+		if scan.wait > 0 {
+			if at := s.lookLocked(t, scan, now, claims.Go); now.Before(at) && at.Before(next) {
+				next = at
+			}
+		}
 		next = t.breaker.wakes(now, next)
 		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
@@ -85,12 +90,12 @@ func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.W
 	for scan.wants(t, now) {
 		// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass, and
 		// that counts (G16).
-		n := t.slots.take(processlog.MaxRows)
-		if n == 0 {
+		calls := t.slots.take(t.callsFor(processlog.MaxRows))
+		if calls == 0 {
 			return
 		}
 		began := scan.begin(now)
-		claims.Go(func() { s.claim(t, n, began) })
+		claims.Go(func() { s.claim(t, calls, began) })
 	}
 }
 
@@ -116,47 +121,48 @@ func (s *scanner) look(ctx context.Context) {
 	s.announcer.lost(lost)
 }
 
-// claim claims up to n entries of a type, for which slots are taken, and starts them. Slots that turn out to be too
+// claim claims entries of a type for so many calls, whose slots are taken, and starts them. Slots that turn out to be too
 // many are given back at once: others can use them before the claim is over. began is the scan's as it was before.
-func (s *scanner) claim(t *Type, n int, began claimBegan) {
-	got := s.claimDue(t, n)
+func (s *scanner) claim(t *Type, calls int, began claimBegan) {
+	got := s.claimDue(t, calls)
 	s.agenda.claimEnded(t, got, began)
 }
 
 // claimDue takes what the queue says is due and, where the queue is silent or holds only a part of the
 // backlog, what the database says.
-func (s *scanner) claimDue(t *Type, n int) claimResult {
+func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	backlog := s.agenda.hasBacklog(t)
 	if !s.announcer.health.up() {
-		return s.claimFromStore(t, n)
+		return s.claimFromStore(t, calls)
 	}
-	got, ok := s.claimFromQueue(t, n)
+	got, ok := s.claimFromQueue(t, calls)
 	if !ok {
-		return s.claimFromStore(t, n)
+		return s.claimFromStore(t, calls)
 	}
 	// The queue had less than there are slots, and may not know the rest. What the database has refused it would
 	// refuse again.
 	if (backlog || got.lost) && got.err == nil && !got.full {
-		return s.alsoFromStore(t, n, got)
+		return s.alsoFromStore(t, calls, got)
 	}
 	s.troubles.passed(troubleDue, t.Name) // the queue has taken over, and nobody will ask the database again
 	return got
 }
 
 // alsoFromStore goes on where the queue had less than it was asked for.
-func (s *scanner) alsoFromStore(t *Type, n int, got claimResult) claimResult {
+func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
 	// What the queue has said is kept: the database's answer tells nothing of what comes next.
 	s.agenda.expect(t.Name, got.next)
 	// The rest of the slots went back when the queue had answered.
-	if n = t.slots.take(n); n == 0 {
+	if calls = t.slots.take(calls); calls == 0 {
 		got.full = true // as soon as a slot is free
 		return got
 	}
-	return s.claimFromStore(t, n)
+	return s.claimFromStore(t, calls)
 }
 
 // claimFromQueue returns false, and the slots are the caller's still, when the queue does not answer.
-func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
+func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
+	n := t.fits(calls)
 	ctx, cancel := s.queueCall()
 	leased, err := s.Queue.Claim(ctx, t.Name, n, t.Lease)
 	cancel()
@@ -167,7 +173,8 @@ func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
 	if leased.Lost {
 		s.announcer.losses.add(t.Name)
 	}
-	s.agenda.free(t, n-len(leased.IDs))
+	needed := min(calls, t.callsFor(len(leased.IDs)))
+	s.agenda.free(t, calls-needed)
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
 	}
@@ -180,10 +187,10 @@ func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
 		s.agenda.expect(t.Name, leased.Next)
 	}
 	// The queue's lease is no claim (G10): whether the entry is due, free and there at all the database says.
-	found, err := s.claims.claim(t, unleased(leased.IDs), len(leased.IDs))
+	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
 	s.agenda.ended(t, time.Since(began))
-	s.returnToQueue(t, leased, found.Claimed, err)
-	t.slots.release(len(leased.IDs) - len(found.Mine))
+	s.returnToQueue(t, leased, found, err)
+	t.slots.release(needed - t.calls(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
 	}
@@ -193,7 +200,7 @@ func (s *scanner) claimFromQueue(t *Type, n int) (claimResult, bool) {
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
 // others come due again. Left alone, the queue would offer them to nobody for a lease.
-func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found processlog.Claimed, err error) {
+func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed, err error) {
 	var acks []ack
 	add := func(id processlog.ID, remove bool, in time.Duration) {
 		acks = append(acks, ack{t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in}})
@@ -212,6 +219,9 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found process
 	for _, w := range found.Waiting {
 		add(w.ID, false, w.In)
 	}
+	for _, id := range found.spare {
+		add(id, false, 0) // for whoever has a call free, perhaps this process once more
+	}
 	for i := range found.Refused {
 		// A row that got the id of one of this type is not this queue's (G10).
 		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, refusedRetry)
@@ -222,17 +232,19 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found process
 }
 
 // claimFromStore is the same without the queue's help.
-func (s *scanner) claimFromStore(t *Type, n int) claimResult {
+func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
+	n := t.fits(calls)
 	ahead := s.agenda.readAhead(t)
 	share, err := ahead.take(n, func(limit int) ([]processlog.ID, error) { return s.findDue(t, limit) })
-	s.agenda.free(t, max(0, n-len(share.ids)))
+	needed := min(calls, t.callsFor(len(share.ids)))
+	s.agenda.free(t, calls-needed)
 	if err != nil || len(share.ids) == 0 {
 		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
 	}
 	failpoint.Reach(failpoint.DueRead)
-	// It may ask for more than there are slots, and takes n at most: what stands in front may not be to be had.
-	found, err := s.claims.claim(t, unleased(share.ids), n)
-	t.slots.release(min(n, len(share.ids)) - len(found.Mine))
+	// It may ask for more than there are slots: what stands in front may not be to be had.
+	found, err := s.claims.claim(t, unleased(share.ids), needed)
+	t.slots.release(needed - t.calls(found.Mine))
 	s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	ahead.tried(share, found.Claimed, err)
 	if err != nil {
@@ -240,7 +252,8 @@ func (s *scanner) claimFromStore(t *Type, n int) claimResult {
 	}
 	// What was just read, and can be claimed in no part, is held by others: asking again at once is no use.
 	beaten := share.fresh && len(found.Mine) == 0
-	return claimResult{blind: true, full: share.more && !beaten, beaten: share.more && beaten, drained: !share.more, next: processlog.Never}
+	more := share.more || len(found.spare) > 0
+	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
 }
 
 // findDue reads from the database what is due.

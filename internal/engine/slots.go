@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// slots is a type's concurrency in this process. Every entry a handler is given occupies one, from before it
-// is claimed until its handler has returned.
+// slots is a type's concurrency in this process. Every call of a handler occupies one, from before its entries are
+// claimed until it has returned; those of a batch that came to no verdict run alone, all in its one.
 type slots struct {
 	size   int
 	credit time.Duration // how long a reservation of an open transaction holds
@@ -15,7 +15,7 @@ type slots struct {
 	breaker *breaker // while it is shut, slots count as taken
 
 	mu        sync.Mutex // guards the fields below
-	running   int        // claims that are under way, and handlers; more than size where some were overdrawn
+	running   int        // calls that claims under way may need, and handlers; more than size where some were overdrawn
 	reserved  int
 	open      []*credit // in the order they were given, so that the first lapses first
 	lastFresh time.Time // when an entry last was to be born claimed
@@ -52,6 +52,13 @@ func (s *slots) reserve(n int) *credit {
 	s.reserved += n
 	s.open = append(s.open, c)
 	return c
+}
+
+// fresh tells of entries that are about to be recorded and reserve nothing.
+func (s *slots) fresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastFresh = time.Now()
 }
 
 // lapseLocked gives back what has been reserved for too long. Nobody sets a timer for it: who counts slots asks first.

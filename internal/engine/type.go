@@ -14,8 +14,9 @@ type Type struct {
 	MaxCompensateCount int
 	Timeout            time.Duration
 	Lease              time.Duration
-	Concurrency        int
-	BatchSize          int
+	Concurrency        int           // calls of the handler at once, of however many entries each
+	BatchSize          int           // entries a call is given at most; only RunBatch has more than one
+	BatchWait          time.Duration // how long an entry that is due may wait for others to share its call
 	CompensateCrashed  bool
 	Breaker            Breaker // the zero value: none
 	Retry              func(failures int) time.Duration
@@ -25,12 +26,52 @@ type Type struct {
 	RunTx    func(ctx context.Context, tx Transaction, row *processlog.Row) error
 	RunBatch func(ctx context.Context, rows []*processlog.Row) []error
 
+	// Ready, if it is set, is asked before Run and RunTx are called, and before a transaction is begun. An error is the attempt's.
+	Ready func(ctx context.Context, row *processlog.Row) error
+
 	// At most one of these two is set.
 	Undo   func(ctx context.Context, row *processlog.Row) error
 	UndoTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
 	slots   *slots
 	breaker *breaker
+}
+
+// seats is how many entries one call of the handler has room for.
+func (t *Type) seats() int {
+	if t.RunBatch == nil {
+		return 1
+	}
+	return max(1, t.BatchSize)
+}
+
+// together reports whether an entry that has lost so many leases shares its call with others: a killer must not take them
+// with it, and a compensation is one entry's.
+func (t *Type) together(state processlog.State, lost int) bool {
+	return t.RunBatch != nil && state != processlog.Compensating && lost == 0
+}
+
+// callsFor is how many calls n entries need that share them.
+func (t *Type) callsFor(n int) int { return (n + t.seats() - 1) / t.seats() }
+
+// fits is how many entries one statement may bring for so many calls. What tries a breaker is one.
+func (t *Type) fits(calls int) int {
+	calls = min(calls, processlog.MaxRows)
+	if t.breaker.shut() {
+		return calls
+	}
+	return min(calls*t.seats(), processlog.MaxRows)
+}
+
+// calls is how many calls claimed rows need.
+func (t *Type) calls(rows []processlog.Row) int {
+	together := 0
+	for i := range rows {
+		if t.together(rows[i].State, lostLeases(&rows[i])) {
+			together++
+		}
+	}
+	return len(rows) - together + t.callsFor(together)
 }
 
 func (t *Type) compensates() bool { return t.Undo != nil || t.UndoTx != nil }

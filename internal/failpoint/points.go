@@ -42,6 +42,7 @@ const (
 	AttemptStarted       Point = "attempt-started"        // the handler, or the compensation, has not run
 	BatchStarted         Point = "batch-started"          // of several entries; the handler has not run
 	BatchBroken          Point = "batch-broken"           // it came to no verdict; its entries have not run alone
+	BatchEnded           Point = "batch-ended"            // an entry has found that all of the batch it comes after have; its handler has not run
 	HandlerReturned      Point = "handler-returned"       // the outcome is not on its way
 	OutcomeInTransaction Point = "outcome-in-transaction" // written behind a transactional handler, not committed
 	HandlerCommitted     Point = "handler-committed"      // its effect and its outcome are durable, nobody here knows

@@ -112,8 +112,9 @@ func (s *service) relay(c *compensator.Compensator) error {
 	if err != nil {
 		return err
 	}
-	cfg := compensator.TypeConfig{MaxProcessCount: 1, Concurrency: 20, BatchSize: 20}
+	cfg := compensator.TypeConfig{MaxProcessCount: 1, Concurrency: 20}
 	_, single := relay.Handle[any](c, "single_message", publisher, relay.To(s.Plug.Topic), cfg)
+	cfg.BatchSize = 20
 	_, batch := relay.HandleBatch[any](c, "batch_message", publisher, relay.To(s.Plug.Topic), cfg)
 	return errors.Join(single, batch)
 }

@@ -152,7 +152,20 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	refuse("MaxProcessCount", with("a", compensator.TypeConfig{MaxProcessCount: -1}))
 	refuse("MaxCompensateCount", with("a", compensator.TypeConfig{MaxCompensateCount: -1}))
 	refuse("Concurrency", with("a", compensator.TypeConfig{Concurrency: -1}))
-	refuse("BatchSize", with("a", compensator.TypeConfig{BatchSize: -1}))
+	refuse("BatchSize", with("a", compensator.TypeConfig{BatchSize: 20}))
+	refuse("BatchWait", with("a", compensator.TypeConfig{BatchWait: time.Second}))
+	inTx := func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil }
+	refuse("BatchSize", harness.ErrOf(compensator.HandleTx(c, "a", inTx, compensator.TypeConfig{BatchSize: 20})))
+	refuse("BatchWait", harness.ErrOf(compensator.HandleTx(c, "a", inTx, compensator.TypeConfig{BatchWait: time.Second})))
+	batch := func(cfg compensator.TypeConfig) error {
+		return harness.ErrOf(compensator.HandleBatch(c, "a", func(context.Context, []compensator.Item[harness.Order]) []error { return nil }, cfg))
+	}
+	refuse("BatchSize", batch(compensator.TypeConfig{BatchSize: -1}))
+	refuse("BatchSize", batch(compensator.TypeConfig{BatchSize: 501}))
+	refuse("BatchWait", batch(compensator.TypeConfig{BatchWait: -1}))
+	refuse("BatchWait", batch(compensator.TypeConfig{BatchWait: 2 * time.Second, Lease: time.Second}))
+	refuse("BatchWait", batch(compensator.TypeConfig{BatchWait: time.Second, BatchSize: 1}))
+	refuse("AfterBatch", batch(compensator.TypeConfig{AfterBatch: func(*compensator.Entry) string { return "" }}))
 	refuse("Breaker.Of", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Of: -1}}))
 	refuse("Breaker.Of", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1001}}))
 	refuse("Breaker.Share", with("a", compensator.TypeConfig{Breaker: compensator.Breaker{Share: -0.1}}))

@@ -74,6 +74,7 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 		case history.HandlerTx:
 			_, err = compensator.HandleTx(c, t.Name, p.pay, cfg)
 		case history.HandlerBatch:
+			cfg.Concurrency, cfg.BatchSize, cfg.BatchWait = 2, 20, 50*time.Millisecond
 			_, err = compensator.HandleBatch(c, t.Name, p.mail, cfg)
 		case history.HandlerPlain:
 			_, err = compensator.Handle(c, t.Name, p.ship, cfg)
@@ -86,7 +87,7 @@ func (p *appProcess) register(c *compensator.Compensator) error {
 func (p *appProcess) typeConfig(t history.Type) compensator.TypeConfig {
 	cfg := compensator.TypeConfig{
 		MaxProcessCount: t.MaxProcessCount, MaxCompensateCount: t.MaxCompensateCount, CompensateCrashed: t.CompensateCrashed,
-		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30, BatchSize: 20,
+		Timeout: time.Duration(t.TimeoutMS) * time.Millisecond, Concurrency: 30,
 		Retry: compensator.Exponential(200*time.Millisecond, longestBackoff),
 	}
 	switch t.Compensation {

@@ -68,6 +68,8 @@ var matrix = []crash{
 	{point: failpoint.AttemptStarted, most: 20, in: noRedis},
 	{point: failpoint.BatchStarted, most: 3},
 	{point: failpoint.BatchBroken, most: 6},
+	{point: failpoint.BatchEnded, most: 3},
+	{point: failpoint.BatchEnded, most: 2, in: beside},
 	{point: failpoint.HandlerReturned, most: 20},
 	{point: failpoint.OutcomeInTransaction, most: 6},
 	{point: failpoint.HandlerCommitted, most: 6},

@@ -77,12 +77,13 @@ func (w *world) checkEffects() {
 		kind  string
 		undo  bool
 		state compensator.State
-	}{{pay, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
+	}{{pay, false, compensator.Succeeded}, {sum, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
 		w.none(e.kind+" settled, and not one effect", `common_process_log l WHERE business_type=? AND state=?
 			AND (SELECT COUNT(*) FROM effects f WHERE f.entry=l.id AND f.epoch=l.epoch AND f.undoing=?) <> 1`, e.kind, e.state, e.undo)
 		w.none(e.kind+": an effect, and no success", `effects f JOIN common_process_log l ON l.id=f.entry
 			WHERE business_type=? AND (state<>? OR f.epoch<>l.epoch OR f.undoing<>?)`, e.kind, e.state, e.undo)
 	}
+	w.none("not ended, although what comes after it has run", "early")
 	w.none("an effect, and no entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
 }
 

@@ -24,6 +24,7 @@ const (
 	mail   = "mail"   // succeeds in batches, some of which break
 	later  = "later"  // succeeds; comes due later, and may be moved or called off until then
 	tick   = "tick"   // succeeds; made for each slot, where the surroundings are periodic
+	sum    = "sum"    // transactional, succeeds; comes after a batch of mail
 )
 
 const (
@@ -66,7 +67,8 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	add(refund)(compensator.Handle(c, refund, k.plain, compensator.TypeConfig{
 		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: k.undo,
 	}))
-	add(mail)(compensator.HandleBatch(c, mail, k.mail, compensator.TypeConfig{BatchSize: batchSize, Retry: retry.Retry}))
+	add(mail)(compensator.HandleBatch(c, mail, k.mail, compensator.TypeConfig{BatchSize: batchSize, BatchWait: 20 * time.Millisecond, Concurrency: 1, Retry: retry.Retry}))
+	add(sum)(compensator.HandleTx(c, sum, k.sum, compensator.TypeConfig{Retry: retry.Retry, AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}))
 	var err error
 	k.ticks, err = compensator.Handle(c, tick, func(ctx context.Context, e *compensator.Entry, _ time.Time) error { return k.plain(ctx, e, content{}) }, retry)
 	return k, errors.Join(append(problems, err)...)
@@ -131,6 +133,15 @@ func (k *kinds) plain(ctx context.Context, e *compensator.Entry, _ content) erro
 }
 
 func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+	return k.effect(ctx, tx, e)
+}
+
+// sum writes down, too, that it has come too early.
+func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
+	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
+	if err != nil {
+		return compensator.Unavailable(err)
+	}
 	return k.effect(ctx, tx, e)
 }
 

@@ -206,23 +206,31 @@ func (l *life) recordSilently(ctx context.Context) error {
 	})
 }
 
-// recordBatch: several in one call, due together.
+// recordBatch: several in one call, due together, and what comes after them.
 func (l *life) recordBatch(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var entries []compensator.NewEntry
+		add := func(kind string, c content, opts compensator.Options) error {
+			entry, err := l.p.of[kind].Entry(c, opts)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, entry)
+			_, err = tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID)
+			return err
+		}
+		batch := "batch-" + l.key()
 		for i := range batchSize {
 			delay := time.Duration(0)
 			if i > 1 {
 				delay = 50 * time.Millisecond
 			}
-			entry, err := l.p.of[mail].Entry(content{Breaks: i == 3}, compensator.Options{IdempotentID: l.key(), Delay: delay})
-			if err != nil {
+			if err := add(mail, content{Breaks: i == 3}, compensator.Options{IdempotentID: l.key(), BatchID: batch, Delay: delay}); err != nil {
 				return err
 			}
-			entries = append(entries, entry)
-			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID); err != nil {
-				return err
-			}
+		}
+		if err := add(sum, content{}, compensator.Options{IdempotentID: l.key(), BusinessID: batch}); err != nil {
+			return err
 		}
 		_, err := l.p.Record(ctx, tx, entries...)
 		return err

@@ -40,6 +40,7 @@ type place struct {
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
+	"CREATE TABLE early (entry BIGINT UNSIGNED)",
 	"CREATE TABLE taken (id BIGINT AUTO_INCREMENT PRIMARY KEY, message VARCHAR(64))",
 	"CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, version BIGINT UNSIGNED, epoch INT, undoing BOOL, verdict VARCHAR(16))",
 	`CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, was BIGINT, was_due BIGINT, was_leased BIGINT,
@@ -100,7 +101,7 @@ func (w *world) makeWhole() {
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, queue.Close()) }()
-	all, token := []string{pay, ship, slow, fail, refund, hand, mail, later, tick}, processlog.NewToken()
+	all, token := []string{pay, ship, slow, fail, refund, hand, mail, later, tick, sum}, processlog.NewToken()
 	mine, err := queue.Rebuild(w.t.Context(), all, token, patience)
 	require.NoError(w.t, err)
 	require.ElementsMatch(w.t, all, mine)

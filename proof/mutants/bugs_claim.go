@@ -84,7 +84,7 @@ func claiming() []mutant {
 			name: "slots-leak-on-claim-error", oracle: leak,
 			what: "a claim that fails keeps the slots it was to fill",
 			edits: []edit{
-				{"internal/engine/scanner.go", "	t.slots.release(len(leased.IDs) - len(found.Mine))\n", "	if err == nil {\n		t.slots.release(len(leased.IDs) - len(found.Mine))\n	}\n"},
+				{"internal/engine/scanner.go", "	s.returnToQueue(t, leased, found, err)\n	t.slots.release(needed - t.calls(found.Mine))\n", "	s.returnToQueue(t, leased, found, err)\n	if err == nil {\n		t.slots.release(needed - t.calls(found.Mine))\n	}\n"},
 			},
 			sees: tests("TestFailedClaimsGiveTheirSlotsBack").and(simulation, "300"),
 		},

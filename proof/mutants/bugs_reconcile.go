@@ -341,7 +341,7 @@ func reconciling() []mutant {
 			what: "where the queue is away, whoever others were faster than waits for the next poll",
 			edits: []edit{
 				{"internal/engine/scanner.go", "	beaten := share.fresh && len(found.Mine) == 0\n", "	beaten := false && share.fresh && len(found.Mine) == 0\n"},
-				{"internal/engine/scanner.go", "full: share.more && !beaten,", "full: share.more && (len(found.Mine) > 0 || !share.fresh),"},
+				{"internal/engine/scanner.go", "full: more && !beaten,", "full: more && (len(found.Mine) > 0 || !share.fresh),"},
 			},
 			sees: tests("TestProcessThatOthersWereFasterThanLooksAgainSoon"),
 		},
@@ -357,8 +357,8 @@ func reconciling() []mutant {
 			name: "queue-relied-on-while-down", oracle: lateness,
 			what: "a queue that does not answer is asked again and again, and the database is not",
 			edits: []edit{
-				{"internal/engine/scanner.go", "	if !s.announcer.health.up() {\n		return s.claimFromStore(t, n)\n", "	if false {\n		return s.claimFromStore(t, n)\n"},
-				{"internal/engine/scanner.go", "	if !ok {\n		return s.claimFromStore(t, n)\n", "	if !ok {\n		t.slots.release(n)\n		return got\n"},
+				{"internal/engine/scanner.go", "	if !s.announcer.health.up() {\n		return s.claimFromStore(t, calls)\n", "	if false {\n		return s.claimFromStore(t, calls)\n"},
+				{"internal/engine/scanner.go", "	if !ok {\n		return s.claimFromStore(t, calls)\n", "	if !ok {\n		t.slots.release(calls)\n		return got\n"},
 			},
 			sees: tests("TestQueueThatFailsIsNoFailureOfTheCommit"),
 		},

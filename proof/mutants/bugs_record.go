@@ -263,7 +263,7 @@ func recording() []mutant {
 			name: "slot-freed-after-its-outcome", oracle: lateness,
 			what: "an entry ends in the database while its slot is taken still: the next one finds none",
 			edits: []edit{
-				{"internal/engine/dispatcher.go", "	d.agenda.free(a.t, 1)\n	switch {\n	case end.unstarted", "	defer d.agenda.free(a.t, 1)\n	switch {\n	case end.unstarted"},
+				{"internal/engine/dispatcher.go", "	if a.freesSlot() {\n		d.agenda.free(a.t, 1)\n", "	if a.freesSlot() {\n		defer d.agenda.free(a.t, 1)\n"},
 			},
 			sees: tests("TestSlotIsFreeBeforeTheOutcomeIsStored"),
 		},

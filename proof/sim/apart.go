@@ -26,6 +26,10 @@ type apart struct {
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
 	outage    outage          // of what handlers call, where types have breakers; see drawBreakers
 	keep      time.Duration   // of ended entries; 0: for ever
+
+	// In all of them:
+	batchCalls int           // the batch type's Concurrency
+	batchWait  time.Duration // see drawBatches
 }
 
 // longWait is longer than anything but a sleepy handler's wish.

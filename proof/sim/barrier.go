@@ -12,9 +12,9 @@ import (
 // barrierPrefix starts the idempotent ids of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier holds the handlers of a type until as many of them run as the type has slots.
+// barrier holds the handlers of a type until as many calls are under way as it has slots.
 type barrier struct {
-	slots int
+	slots map[string]int
 
 	mu     sync.Mutex // guards what follows
 	inside map[string]int
@@ -22,18 +22,18 @@ type barrier struct {
 	opened map[string]chan struct{}
 }
 
-func newBarrier(slots int) *barrier {
-	b := &barrier{slots: slots, inside: make(map[string]int), peak: make(map[string]int), opened: make(map[string]chan struct{})}
+func newBarrier(slots func(businessType string) int) *barrier {
+	b := &barrier{slots: make(map[string]int), inside: make(map[string]int), peak: make(map[string]int), opened: make(map[string]chan struct{})}
 	for _, t := range handledTypes {
-		b.opened[t] = make(chan struct{})
+		b.opened[t], b.slots[t] = make(chan struct{}), slots(t)
 	}
 	return b
 }
 
 // wait returns when all slots of the type are taken. When ctx ends before, the entry is to come again.
-func (b *barrier) wait(ctx context.Context, businessType string, entries int) error {
-	b.add(businessType, entries)
-	defer b.add(businessType, -entries)
+func (b *barrier) wait(ctx context.Context, businessType string) error {
+	b.add(businessType, 1)
+	defer b.add(businessType, -1)
 	select {
 	case <-b.opened[businessType]:
 		return nil
@@ -42,18 +42,18 @@ func (b *barrier) wait(ctx context.Context, businessType string, entries int) er
 	}
 }
 
-func (b *barrier) add(businessType string, entries int) {
+func (b *barrier) add(businessType string, calls int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.peak[businessType]
-	b.inside[businessType] += entries
+	b.inside[businessType] += calls
 	b.peak[businessType] = max(before, b.inside[businessType])
-	if before < b.slots && b.peak[businessType] >= b.slots {
+	if slots := b.slots[businessType]; before < slots && b.peak[businessType] >= slots {
 		close(b.opened[businessType])
 	}
 }
 
-// most is how many entries of each type ran at once.
+// most is how many calls of each type were under way at once.
 func (b *barrier) most() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +65,7 @@ func (b *barrier) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range handledTypes {
-		if b.peak[t] < b.slots {
+		if b.peak[t] < b.slots[t] {
 			return false
 		}
 	}

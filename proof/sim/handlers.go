@@ -45,8 +45,9 @@ func (n *instance) register(c *compensator.Compensator) error {
 		}
 	}
 	cfg := n.w.plan.types
+	cfg.BatchSize = 0
 	_, err1 := compensator.Handle(c, plainType, plain(plainType), cfg)
-	_, err2 := compensator.HandleTx(c, txType, inTx(txType), cfg)
+	_, err2 := compensator.HandleTx(c, txType, inTx(txType), following(cfg))
 	undo := cfg
 	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
 	_, err3 := compensator.Handle(c, undoType, plain(undoType), undo)
@@ -55,7 +56,7 @@ func (n *instance) register(c *compensator.Compensator) error {
 	}
 	undoTx := cfg
 	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
-	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, cfg)
+	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, n.w.batches())
 	_, err5 := compensator.HandleTx(c, undoTxType, inTx(undoTxType), undoTx)
 	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
@@ -157,18 +158,19 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 		return err
 	}
 	b := n.w.behaviour(e, a.start)
-	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b, 1)))
+	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b)))
 }
 
 // attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	n.w.oracle.called(n, e)
+	n.w.oracle.follows(e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return err
 	}
 	b := n.w.behaviour(e, a.start)
-	ended := n.work(ctx, e, b, 1)
+	ended := n.work(ctx, e, b)
 	if ended == nil {
 		_, ended = tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
 	}
@@ -182,6 +184,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 // attemptBatch is a batch handler.
 func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
 	n.w.oracle.called(n, items[0].Entry)
+	defer n.enter(len(items))()
 	if name := ctx.Value(orderName{}); name != nil {
 		n.w.oracle.fail("a batch of %d runs with what travelled with %q", len(items), name)
 	}
@@ -198,7 +201,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	if len(items) > 1 {
 		first = n.midway(items[0].Entry, attempts[0].start, first)
 	}
-	cut := n.work(ctx, items[0].Entry, first, len(items))
+	cut := n.work(ctx, items[0].Entry, first)
 	ends := make([]ending, len(items))
 	for i, a := range attempts {
 		b := first
@@ -225,9 +228,9 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 }
 
 // work takes its time. It returns why the context ended, if the handler listens.
-func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, entries int) error {
+func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(e.IdempotentID, barrierPrefix) {
-		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType, entries)
+		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
 	}
 	if b.kills {
 		n.die()

@@ -49,6 +49,8 @@ type instance struct {
 
 	mu  sync.Mutex
 	txs []*gatedTx // open
+
+	batches atomic.Int32 // of several entries, whose handlers run
 }
 
 // launch starts an instance, in the world's own goroutine or before it.

@@ -108,7 +108,11 @@ func (o *oracle) quarantinedLocked(a *attempt) {
 			}
 		}
 	}
-	if concurrency := o.w.plan.types.Concurrency; (few-1)*(few-1) >= concurrency {
+	concurrency := o.w.plan.types.Concurrency
+	if a.kind == batchType {
+		concurrency = o.w.apart.batchCalls
+	}
+	if (few-1)*(few-1) >= concurrency {
 		o.failLocked("G16: %d suspects of %s run on instance %d, whose concurrency is %d", few, a.kind, a.from.number, concurrency)
 	}
 }

@@ -51,7 +51,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	if l.last().op.change.Action == compensator.ActionReschedule { // the lease of an attempt that it found under way stands
 		late = min(late, -before.LeaseLeft)
 	}
-	if late > promptness {
+	if late > promptness+o.lingers(l.kind) {
 		o.failLocked("G17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
 }

@@ -306,7 +306,15 @@ func (s *gatedStore) Scan(ctx context.Context, w processlog.Window) (page []proc
 }
 
 func (s *gatedStore) List(ctx context.Context, filter processlog.Filter) (processlog.Page, error) {
-	return s.store.List(ctx, filter)
+	if filter.BatchID == "" {
+		return s.store.List(ctx, filter)
+	}
+	var page processlog.Page
+	err := s.from.step(ctx, classRead, "list", filter.BatchID, func() (err error) {
+		page, err = s.store.List(ctx, filter)
+		return err
+	})
+	return page, err
 }
 
 func (s *gatedStore) Count(ctx context.Context, filter compensator.CountFilter) ([]compensator.Count, error) {

@@ -43,6 +43,9 @@ const (
 	sawErased
 	sawSlots
 	sawKeptLongEnough
+	sawBatches
+	sawLingered
+	sawFollowed
 	sawBreakerOpen
 	sawProbe
 	sawBreakerClosed
@@ -69,6 +72,9 @@ var sightNames = [sights]string{
 	sawSlots:        "slots of a periodic type",
 
 	sawKeptLongEnough: "entries purged once they had been kept",
+	sawBatches:        "batches of several",
+	sawLingered:       "batches of several that may have waited for each other",
+	sawFollowed:       "attempts of what comes after a batch",
 	sawBreakerOpen:    "breakers that opened, or stayed open",
 	sawProbe:          "of them, after a probe that failed",
 	sawBreakerClosed:  "breakers that closed",

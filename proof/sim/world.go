@@ -109,6 +109,7 @@ func newWorld(seed uint64) *world {
 	w.drawServerFaults()
 	w.drawPeriodic()
 	w.drawKeep()
+	w.drawBatches()
 	w.drawBreakers()
 	return w
 }
@@ -449,13 +450,12 @@ func (w *world) fillEverySlot() {
 		}
 	}
 	w.resume(last)
-	slots := w.plan.types.Concurrency
-	w.barrier = newBarrier(slots)
+	w.barrier = newBarrier(w.calls)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, t := range handledTypes {
 		o := order{way: announced}
-		for i := range slots {
+		for i := range w.atOnce(t) {
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
 				IdempotentID: fmt.Sprint(barrierPrefix, t, i)}, Content: []byte(`0`)})
 		}
@@ -465,6 +465,6 @@ func (w *world) fillEverySlot() {
 		}
 	}
 	if !w.await(2*time.Minute, func() bool { return w.oracle.restless() == 0 && w.barrier.full() }) {
-		w.oracle.fail("slots leaked: of %d entries of each type, these ran at once: %v", slots, w.barrier.most())
+		w.oracle.fail("slots leaked: of %v calls of each type, these were under way at once: %v", w.barrier.slots, w.barrier.most())
 	}
 }

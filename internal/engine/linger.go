@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Entries of a type with a BatchWait linger: they are due, stay unclaimed, and wait for others to share their batch. The
+// agenda's due moments are that much later than the entries', unless as many are due as a batch takes: then at once.
+
+// lookPause is how far apart the looks are by which a type that lingers learns that a batch is full. What other processes
+// record tells nobody its number.
+func lookPause(wait time.Duration) time.Duration {
+	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
+}
+
+// linger is what a scan knows of entries that wait for others; agenda.mu guards it.
+type linger struct {
+	wait     time.Duration // 0: none do
+	batch    int           // how many need not
+	looking  bool
+	nextLook time.Time // none before
+	news     int       // due moments heard of since the last one
+}
+
+// lingers reports whether entries of the type wait for others, as far as is known.
+func (scan *scan) lingers(now time.Time) bool {
+	return scan.wait > 0 && now.Before(scan.due) && !now.Before(scan.due.Add(-scan.wait)) && !now.Before(scan.closed)
+}
+
+// filled counts what is heard, and reports whether that may be a batch: then it is looked at at once.
+func (scan *scan) filled() bool {
+	if scan.wait == 0 {
+		return false
+	}
+	if scan.news++; scan.news < scan.batch {
+		return false
+	}
+	scan.news, scan.nextLook = 0, time.Time{}
+	return true
+}
+
+// look reports whether to look now, and when next at the latest.
+func (scan *scan) look(t *Type, now time.Time) (look bool, next time.Time) {
+	switch {
+	case scan.looking || scan.claiming > 0 || t.slots.free() == 0:
+		return false, scan.due // the end of either wakes the scanner
+	case !scan.lingers(now):
+		return false, scan.due.Add(-scan.wait)
+	}
+	return !now.Before(scan.nextLook), scan.nextLook
+}
+
+// lookLocked looks whether a batch that lingers is full, if it is time to, and returns when it is.
+func (s *scanner) lookLocked(t *Type, scan *scan, now time.Time, goes func(func())) time.Time {
+	look, next := scan.look(t, now)
+	if !look {
+		return next
+	}
+	scan.looking, scan.news = true, 0
+	goes(func() { s.agenda.looked(t, s.ripeIn(t)) })
+	return scan.due
+}
+
+// ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough.
+func (s *scanner) ripeIn(t *Type) time.Duration {
+	found, wait := 0, t.BatchWait
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // what is compensated runs alone
+		page, err := s.findLingering(t, state)
+		if err != nil {
+			return t.BatchWait // the claim meets the same, and tells
+		}
+		if found += len(page); len(page) > 0 {
+			wait = min(wait, t.BatchWait+page[0].In)
+		}
+	}
+	if found >= t.BatchSize {
+		return 0
+	}
+	return max(0, wait)
+}
+
+func (s *scanner) findLingering(t *Type, state processlog.State) ([]processlog.Scheduled, error) {
+	ctx, cancel := s.statement()
+	defer cancel()
+	return s.Store.Scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, Free: true, Limit: t.BatchSize})
+}
+
+// looked takes note of such a look.
+func (a *agenda) looked(t *Type, ripeIn time.Duration) {
+	a.mu.Lock()
+	scan := a.scans[t.Name]
+	scan.looking, scan.nextLook = false, time.Now().Add(lookPause(scan.wait))
+	scan.sooner(time.Now().Add(ripeIn))
+	a.mu.Unlock()
+	a.poke()
+}

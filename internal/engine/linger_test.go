@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// lingering is an agenda with a type whose entries wait for others.
+func lingering(wait time.Duration) (*agenda, *scan) {
+	types := newTypes(time.Minute)
+	_ = types.add(&Type{Name: "mail", BatchSize: 3, BatchWait: wait, Concurrency: 1, Lease: time.Minute, slots: &slots{size: 1}})
+	a := newAgenda(types)
+	a.prepare()
+	scan := a.scans["mail"]
+	scan.begin(time.Now())
+	scan.ended(claimResult{nothing: true, next: processlog.Never}, scan.claimBegan)
+	return a, scan
+}
+
+func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, scan := lingering(20 * time.Second)
+		a.expect("mail", 0)
+		due := scan.due
+		require.Equal(t, 20*time.Second, time.Until(due))
+		for range 3 {
+			<-time.After(peekInterval)
+			a.postpone("mail", a.heard()[0], 0) // the queue says that something is due, and not since when
+			a.expect("mail", 0)
+			require.Equal(t, due, scan.due)
+		}
+	})
+}
+
+func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, scan := lingering(20 * time.Second)
+		a.expect("mail", processlog.Never)
+		require.Greater(t, time.Until(scan.due), peekInterval)
+		require.False(t, scan.lingers(time.Now()), "nothing is due")
+	})
+}
+
+func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, scan := lingering(20 * time.Second)
+		a.expect("mail", -15*time.Second)
+		require.Equal(t, 5*time.Second, time.Until(scan.due))
+		a.expect("mail", -time.Hour)
+		require.Zero(t, time.Until(scan.due))
+	})
+}
+
+func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, scan := lingering(20 * time.Second)
+		typ := a.types.named("mail")
+		a.expect("mail", 0)
+		look, _ := scan.look(typ, time.Now())
+		require.True(t, look, "the first is looked at: there may be more")
+		a.looked(typ, 20*time.Second)
+		a.expect("mail", 0)
+		look, next := scan.look(typ, time.Now())
+		require.False(t, look)
+		require.Equal(t, lookPause(20*time.Second), time.Until(next))
+		a.expect("mail", 0)
+		a.expect("mail", 0)
+		look, _ = scan.look(typ, time.Now())
+		require.True(t, look, "three were heard of")
+	})
+}
+
+// A batch takes one slot, and what runs alone one each.
+func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
+	mail := &Type{Name: "mail", BatchSize: 3, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+	rows := func(together, suspects, compensating int) (rows []processlog.Row) {
+		for range together {
+			rows = append(rows, processlog.Row{DeliveryCount: 1})
+		}
+		for range suspects {
+			rows = append(rows, processlog.Row{DeliveryCount: 2})
+		}
+		for range compensating {
+			rows = append(rows, processlog.Row{DeliveryCount: 1, State: processlog.Compensating})
+		}
+		return rows
+	}
+	require.Equal(t, 0, mail.calls(nil))
+	require.Equal(t, 1, mail.calls(rows(3, 0, 0)))
+	require.Equal(t, 2, mail.calls(rows(4, 0, 0)))
+	require.Equal(t, 5, mail.calls(rows(4, 2, 1)))
+	require.Equal(t, 7, (&Type{Name: "plain"}).calls(rows(4, 2, 1)))
+	require.Equal(t, processlog.MaxRows, mail.fits(1000))
+	mail.breaker = &breaker{open: new(observe.OpenBreaker)}
+	require.Equal(t, 1, mail.fits(1), "what tries a breaker is one entry, not a batch")
+}
+
+// Of what is claimable as much is claimed as the calls take, in whatever order it comes.
+func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
+	mail := &Type{Name: "mail", BatchSize: 3, Concurrency: 2, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}} {
+		p := picker{t: mail, holdings: newHoldings(newAgenda(newTypes(time.Minute))), room: 2}
+		var mine []processlog.Row
+		for i, n := range lost {
+			row := processlog.Row{ID: processlog.RowID(uint64(i + 1)), BusinessType: "mail", DeliveryCount: n}
+			if p.accept(&row) {
+				row.DeliveryCount++
+				mine = append(mine, row)
+			}
+		}
+		require.Equal(t, 2, mail.calls(mine), "%v", lost)
+		require.Len(t, p.spare, len(lost)-len(mine))
+	}
+}

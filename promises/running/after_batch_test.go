@@ -1,0 +1,247 @@
+package running
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// afterItsSubject is a follow-up of the batch that its entries are about.
+func afterItsSubject(e *compensator.Entry) string { return e.BusinessID }
+
+// unfinished counts the entries of a batch that have not ended.
+const unfinished = "SELECT COUNT(*) FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)"
+
+// reported registers the follow-up: its effect is in its transaction, and it looks whether it comes too early.
+func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compensator.Type[harness.Order] {
+	t.Helper()
+	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		var open int
+		if err := w.DB.QueryRowContext(ctx, unfinished, e.BusinessID).Scan(&open); err != nil {
+			return err
+		}
+		assert.Zero(t, open, "entries of %s have not ended", e.BusinessID)
+		assert.Zero(t, e.ProcessCount, "to wait costs no attempt")
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
+		return err
+	}, compensator.TypeConfig{AfterBatch: afterItsSubject})
+	require.NoError(t, err)
+	return report
+}
+
+// An upload is a batch of entries of two types, some of which fail and one of which waits for a person in the end; what
+// follows it is recorded with it. Two processes work it off.
+func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		const uploads, rows = 3, 12
+		handler := func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+			switch {
+			case o.Number == 7:
+				return compensator.Permanent(harness.ErrSoldOut)
+			case o.Number%3 == 0 && e.ProcessCount == 0:
+				return harness.ErrSoldOut
+			}
+			return nil
+		}
+		var c *compensator.Compensator
+		var types []*compensator.Type[harness.Order]
+		for range 2 {
+			c = w.New(cfg)
+			types = types[:0]
+			for _, name := range []string{"row", "picture"} {
+				typ, err := compensator.Handle(c, name, handler, compensator.TypeConfig{Retry: compensator.Fixed(300 * time.Millisecond)})
+				require.NoError(t, err)
+				types = append(types, typ)
+			}
+			types = append(types, reported(t, w, c))
+			w.Run(c)
+		}
+		for upload := range uploads {
+			name := fmt.Sprint("upload-", upload)
+			var entries []compensator.NewEntry
+			for i := range rows {
+				entry, err := types[i%2].Entry(harness.Order{Number: i}, compensator.Options{BatchID: name})
+				require.NoError(t, err)
+				entries = append(entries, entry)
+			}
+			last, err := types[2].Entry(harness.Order{}, compensator.Options{BusinessID: name, IdempotentID: "report-" + name})
+			require.NoError(t, err)
+			w.InTx(w.DB, func(tx *sql.Tx) {
+				_, err := c.Record(t.Context(), tx, append(entries, last)...)
+				require.NoError(t, err)
+			})
+		}
+		for upload := range uploads {
+			name := fmt.Sprint("upload-", upload)
+			p, err := c.WaitBatch(t.Context(), name)
+			require.NoError(t, err)
+			require.Equal(t, rows, p.Total)
+			require.Equal(t, rows, p.Done)
+			require.Equal(t, 1, p.Dead)
+			require.Equal(t, rows-1, p.Succeeded)
+			require.True(t, p.Finished())
+		}
+		w.WaitAllEnded()
+		require.Equal(t, uploads, w.Count("effects"))
+		require.Equal(t, uploads, w.Count("(SELECT DISTINCT what FROM effects) AS e"), "one for each")
+	})
+}
+
+func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	report := reported(t, w, c)
+	w.Run(c)
+	w.WaitState(w.Put(report, 0, compensator.Options{BusinessID: "nobody's"}), compensator.Succeeded)
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		entry, err := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b", BatchID: "b"})
+		require.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, entry)
+		require.NoError(t, err)
+	})
+	w.Eventually(func() bool { return w.Ended(compensator.Dead, 1) == 1 }, "it would wait for itself")
+	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
+}
+
+// A pool of one connection is enough: the batch is looked at before the handler's transaction takes it.
+func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	w.DB.SetMaxOpenConns(1)
+	c := w.New(w.Quick())
+	rows, gate := harness.Held(t, c, "row", compensator.TypeConfig{Timeout: harness.Patience, Lease: 2 * harness.Patience}, nil)
+	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
+		return err
+	}, compensator.TypeConfig{AfterBatch: afterItsSubject})
+	require.NoError(t, err)
+	w.Run(c)
+	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // it comes after none
+	row, err := rows.Entry(harness.Order{}, compensator.Options{BatchID: "b"})
+	require.NoError(t, err)
+	after, err := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b"})
+	require.NoError(t, err)
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		_, err := c.Record(t.Context(), tx, row, after)
+		require.NoError(t, err)
+	})
+	gate.Await(t)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE business_id='b' AND version>2") == 1 }, "it has looked, and was snoozed")
+	gate.Open()
+	w.WaitAllEnded()
+	require.Equal(t, 2, w.Count("effects"))
+}
+
+func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
+	for _, took := range []time.Duration{time.Second, time.Minute, 2 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			store := compensatortest.NewMemoryStore()
+			var snoozed atomic.Int64
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, PollInterval: 10 * time.Minute, Observer: compensator.Observer{
+				AttemptEnded: func(e compensator.AttemptEvent) {
+					if compensator.VerdictOf(e.Err) == compensator.VerdictSnooze {
+						snoozed.Add(1)
+					}
+				},
+			}})
+			require.NoError(t, err)
+			began := time.Now()
+			_, err = compensator.Handle(c, "row", nothing, compensator.TypeConfig{})
+			require.NoError(t, err)
+			var mu sync.Mutex
+			var late []time.Duration
+			_, err = compensator.Handle(c, "report", func(context.Context, *compensator.Entry, harness.Order) error {
+				mu.Lock()
+				defer mu.Unlock()
+				late = append(late, time.Since(began)-took)
+				return nil
+			}, compensator.TypeConfig{AfterBatch: afterItsSubject})
+			require.NoError(t, err)
+			stop := compensatortest.Run(t, c)
+			harness.RecordIn(t, c, store,
+				compensator.NewEntry{BusinessType: "row", Content: []byte(`{}`), Options: compensator.Options{BatchID: "b", Delay: took}},
+				compensator.NewEntry{BusinessType: "report", Content: []byte(`{}`), Options: compensator.Options{BusinessID: "b"}})
+			<-time.After(took + 2*time.Minute)
+			stop()
+			require.NoError(t, c.Close())
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, late, 1)
+			require.GreaterOrEqual(t, late[0], time.Duration(0))
+			require.LessOrEqual(t, late[0], min(max(took/7, 600*time.Millisecond), time.Minute+time.Second))
+			require.LessOrEqual(t, snoozed.Load(), int64(8+38+took/time.Minute), "it does not ask all the time")
+		})
+	}
+}
+
+func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	_, err := c.WaitBatch(t.Context(), "")
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "batch id", field.Field)
+	_, err = c.WaitBatch(t.Context(), "nobody's")
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+
+	rows, err := compensator.Declare[harness.Order](c, "row", compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Put(rows, 0, compensator.Options{BatchID: "b"})
+	lost := errors.New("the caller has lost its patience")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, lost)
+	defer cancel()
+	_, err = c.WaitBatch(ctx, "b")
+	require.ErrorIs(t, err, lost)
+}
+
+// A person may requeue what has ended while somebody waits for others of its batch.
+func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	var healed atomic.Bool
+	rows, gate := harness.Held(t, c, "held", compensator.TypeConfig{Timeout: harness.Patience, Lease: 2 * harness.Patience}, nil)
+	sour, err := compensator.Handle(c, "sour", func(context.Context, *compensator.Entry, harness.Order) error {
+		if healed.Load() {
+			return nil
+		}
+		return compensator.Permanent(harness.ErrSoldOut)
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.Run(c)
+	dead := w.Put(sour, 0, compensator.Options{BatchID: "b"})
+	w.WaitState(dead, compensator.Dead)
+	w.Put(rows, 0, compensator.Options{BatchID: "b"})
+	gate.Await(t)
+	type result struct {
+		compensator.Progress
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		p, err := c.WaitBatch(t.Context(), "b")
+		done <- result{p, err}
+	}()
+	healed.Store(true)
+	require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ops", Reason: "healed"}}))
+	gate.Open()
+	got := harness.Next(t, done)
+	require.NoError(t, got.err)
+	require.Equal(t, 2, got.Succeeded)
+}

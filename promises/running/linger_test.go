@@ -1,0 +1,286 @@
+package running
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// calls counts the calls of a batch handler that are under way, and holds them until as many are as may be.
+type calls struct {
+	mu      sync.Mutex // guards the fields below
+	now     int
+	most    int
+	sizes   []int
+	reached chan struct{}
+	want    int
+}
+
+func newCalls(want int) *calls { return &calls{want: want, reached: make(chan struct{})} }
+
+func (c *calls) enter(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sizes = append(c.sizes, n)
+	c.now++
+	if c.most = max(c.most, c.now); c.now == c.want {
+		select {
+		case <-c.reached:
+		default:
+			close(c.reached)
+		}
+	}
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now--
+}
+
+// handler is one that succeeds once the calls have met, and takes a while, in which one too many would begin.
+func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+	c.enter(len(items))
+	defer c.leave()
+	select {
+	case <-c.reached:
+		<-time.After(10 * time.Millisecond)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func TestConcurrencyCountsBatchesAndCapsNone(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		for _, atOnce := range []int{1, 3} {
+			name := fmt.Sprint("close_order_", atOnce)
+			c, seen := w.New(cfg), newCalls(atOnce)
+			_, err := compensator.HandleBatch(c, name, seen.handler, compensator.TypeConfig{BatchSize: 20, Concurrency: atOnce})
+			require.NoError(t, err)
+			w.Backlog(name, 400)
+			stop := w.Run(c)
+			w.WaitAllEnded()
+			require.NoError(t, stop())
+			require.Equal(t, atOnce, seen.most, "as many batches at once as it allows, and no more")
+			require.Equal(t, 20, slices.Max(seen.sizes))
+			require.LessOrEqual(t, len(seen.sizes), 400/10, "a backlog is worked off in batches: %v", seen.sizes)
+		}
+	})
+}
+
+func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	c, seen := w.New(w.Quick()), newCalls(1)
+	orders, err := compensator.HandleBatch(c, "close_order", seen.handler, compensator.TypeConfig{Concurrency: 1})
+	require.NoError(t, err)
+	w.Run(c)
+	w.Put(orders, 0, compensator.Options{})
+	w.WaitAllEnded() // it runs
+	w.PutMany(c, orders, 100, compensator.Options{})
+	w.WaitAllEnded()
+	require.Equal(t, []int{1, 100}, seen.sizes)
+}
+
+// bubbled is a batch type whose entries are recorded apart, under a clock that moves only when nothing else can.
+type bubbled struct {
+	*compensator.Compensator
+	store *compensatortest.MemoryStore
+	began time.Time
+
+	mu    sync.Mutex // guards calls
+	calls []string   // when, and with how many
+}
+
+func inBubble(t *testing.T, cfg compensator.TypeConfig, test func(t *testing.T, b *bubbled)) {
+	b := &bubbled{}
+	harness.InBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.HandleBatch(c, "close_order", b.handle, cfg)
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		b.Compensator, b.store, b.began = c, store, time.Now()
+		test(t, b)
+	})
+}
+
+func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Order]) []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls = append(b.calls, fmt.Sprintf("%d after %v", len(items), time.Since(b.began).Truncate(100*time.Millisecond)))
+	return nil
+}
+
+// record records one entry, after a pause.
+func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
+	t.Helper()
+	<-time.After(after)
+	harness.RecordIn(t, b.Compensator, b.store, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
+}
+
+func (b *bubbled) seen() []string {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.calls)
+}
+
+func TestEntriesRecordedApartShareABatch(t *testing.T) {
+	inBubble(t, compensator.TypeConfig{BatchWait: 5 * time.Second}, func(t *testing.T, b *bubbled) {
+		for range 40 {
+			b.record(t, 100*time.Millisecond, 0)
+		}
+		<-time.After(10 * time.Second)
+		require.Equal(t, []string{"40 after 5.1s"}, b.seen(), "the first was recorded after 100 ms, and waits for 5 s")
+		b.record(t, 0, 0)
+		<-time.After(10 * time.Second)
+		require.Equal(t, []string{"40 after 5.1s", "1 after 19s"}, b.seen(), "one that nobody joins waits no longer")
+	})
+}
+
+func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
+	inBubble(t, compensator.TypeConfig{BatchWait: 2 * time.Second}, func(t *testing.T, b *bubbled) {
+		b.record(t, 0, 30*time.Second)
+		b.record(t, 0, 31*time.Second)
+		b.record(t, 0, 33*time.Second)
+		<-time.After(time.Minute)
+		require.Equal(t, []string{"2 after 32s", "1 after 35s"}, b.seen())
+	})
+}
+
+func TestFullBatchDoesNotWait(t *testing.T) {
+	inBubble(t, compensator.TypeConfig{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
+		for range 7 {
+			b.record(t, 10*time.Millisecond, 0)
+		}
+		<-time.After(30 * time.Second)
+		require.Equal(t, []string{"5 after 0s", "2 after 20s"}, b.seen(), "those behind a full one wait for others in their turn, and no longer")
+	})
+}
+
+func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
+	inBubble(t, compensator.TypeConfig{}, func(t *testing.T, b *bubbled) {
+		for range 3 {
+			b.record(t, time.Second, 0)
+		}
+		require.Equal(t, []string{"1 after 1s", "1 after 2s", "1 after 3s"}, b.seen())
+	})
+}
+
+// What other processes record a full batch of, this one finds full, although nobody tells it how many there are.
+func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Hour
+		made := rounds(&cfg)
+		recorder, worker := w.New(cfg), w.New(cfg)
+		orders, err := compensator.Declare[harness.Order](recorder, "close_order", compensator.TypeConfig{})
+		require.NoError(t, err)
+		var seen batches
+		_, err = compensator.HandleBatch(worker, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+			seen.add(items)
+			return nil
+		}, compensator.TypeConfig{BatchSize: 10, BatchWait: time.Hour})
+		require.NoError(t, err)
+		w.Run(worker)
+		w.Eventually(func() bool { return made.Load() > 1 }, "Run has begun: its first claim takes what is there")
+		for i := range 10 {
+			w.Put(orders, i, compensator.Options{})
+		}
+		w.WaitAllEnded()
+		require.Greater(t, seen.largest(), 1)
+	})
+}
+
+// rounds counts the rounds of a process's reconciler.
+func rounds(cfg *compensator.Config) *atomic.Int64 {
+	var n atomic.Int64
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { n.Add(1) }
+	return &n
+}
+
+func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		cfg.Lease = time.Hour
+		made := rounds(&cfg)
+		first := w.New(cfg)
+		orders, err := compensator.HandleBatch(first, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error {
+			assert.Fail(t, "an hour has not passed")
+			return nil
+		}, compensator.TypeConfig{BatchWait: time.Hour})
+		require.NoError(t, err)
+		stop := w.Run(first)
+		w.Eventually(func() bool { return made.Load() > 1 }, "Run has begun")
+		for i := range 3 {
+			w.Put(orders, i, compensator.Options{})
+		}
+		before := made.Load()
+		w.Eventually(func() bool { return made.Load() > before+3 }, "nobody takes them for forgotten")
+		require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND version=0 AND lease_until=0 AND delivery_count=0"), "no lease burns")
+		require.NoError(t, stop(), "a stop waits for no batch")
+		require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0"))
+
+		second := w.New(cfg)
+		var seen batches
+		_, err = compensator.HandleBatch(second, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+			seen.add(items)
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(second)
+		w.WaitAllEnded()
+	})
+}
+
+// looksFor is a size by which looks can be told.
+const looksFor = 50
+
+// countedLooks is a store that counts how often it is asked what waits.
+type countedLooks struct {
+	*compensatortest.MemoryStore
+	looks atomic.Int64
+}
+
+func (s *countedLooks) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	if w.Limit == looksFor {
+		s.looks.Add(1)
+	}
+	return s.MemoryStore.Scan(ctx, w)
+}
+
+// A process looks whether a batch is full while entries wait, and asks nothing while none do.
+func TestLooksForAFullBatchAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countedLooks{MemoryStore: compensatortest.NewMemoryStore()}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error { return nil },
+			compensator.TypeConfig{BatchWait: 8 * time.Second, BatchSize: looksFor})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		<-time.After(time.Minute)
+		require.Zero(t, store.looks.Load(), "nothing waits")
+		harness.RecordIn(t, c, store.MemoryStore, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{}`)})
+		<-time.After(time.Minute)
+		looks := store.looks.Load()
+		require.Positive(t, looks)
+		require.LessOrEqual(t, looks, int64(2*(8*4+1)), "four a second at most, of two statements, while it waits")
+		stop()
+		require.NoError(t, c.Close())
+	})
+}

@@ -1,0 +1,87 @@
+package main
+
+// batching: what shares a call of its handler, waits for others to share it, or comes after a batch.
+func batching() []mutant {
+	return []mutant{
+		{
+			name: "concurrency-caps-batches", oracle: lateness,
+			what: "a claim brings as many entries as batches may run: one batch at a time is one entry at a time",
+			edits: []edit{
+				{"internal/engine/type.go", "return min(calls*t.seats(), processlog.MaxRows)", "return min(calls, processlog.MaxRows)"},
+			},
+			sees: tests("TestConcurrencyCountsBatchesAndCapsNone"),
+		},
+		{
+			name: "each-of-a-batch-frees-a-slot", oracle: safety,
+			what: "each entry of a batch gives a slot back: more batches run at once than the type allows",
+			edits: []edit{
+				{"internal/engine/batch.go", "		a.slot = slot\n", "		a.slot = nil\n"},
+			},
+			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").and(simulation, "300"),
+		},
+		{
+			name: "broken-batch-keeps-its-slot", oracle: leak,
+			what: "a batch that came to no verdict keeps its slot when its entries have run alone",
+			edits: []edit{
+				{"internal/engine/batch.go", "slot.left.Store(int32(len(batch)))", "slot.left.Store(int32(len(batch) + 1))"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
+			name: "batch-waits-for-nobody", oracle: lateness,
+			what: "an entry that is due is claimed at once, whatever its type's BatchWait: batches of one",
+			edits: []edit{
+				{"internal/engine/agenda.go", "scan.hear(now.Add(max(0, in+scan.wait)))", "scan.hear(now.Add(max(0, in)))"},
+			},
+			sees: tests("TestEntriesRecordedApartShareABatch"),
+		},
+		{
+			name: "lingering-taken-for-forgotten", oracle: lateness,
+			what: "the reconciler claims what waits for others, as if the queue had forgotten it",
+			edits: []edit{
+				{"internal/engine/reconciler.go", "if t.BatchWait > 0 && len(page) > 0", "if false && len(page) > 0"},
+			},
+			sees: tests("TestNothingIsClaimedWhileItWaitsForOthers"),
+		},
+		{
+			name: "full-batch-waits", oracle: lateness,
+			what: "as many entries as a batch takes wait for others still",
+			edits: []edit{
+				{"internal/engine/linger.go", "	if found >= t.BatchSize {\n", "	if found > 1<<20 {\n"},
+			},
+			sees: tests("TestFullBatchDoesNotWait"),
+		},
+		{
+			name: "looks-put-the-batch-off", oracle: lateness,
+			what: "each look at the queue makes what is due wait for others anew: for ever",
+			edits: []edit{
+				{"internal/engine/agenda.go", "	if scan.wait > 0 && wait <= 0 {\n		return\n	}\n", ""},
+			},
+			sees: tests("TestEntryThatWaitsForOthersIsNotPutOff"),
+		},
+		{
+			name: "never-is-now", oracle: leak,
+			what: "never, and as long as entries wait for others, is a moment that is past: a type at rest is claimed in a hot loop",
+			edits: []edit{
+				{"internal/engine/agenda.go", "in = min(in, processlog.Never-scan.wait)", "in = min(in, processlog.Never)"},
+			},
+			sees: tests("TestTypeAtRestThatWaitsForOthersIsLeftAlone"),
+		},
+		{
+			name: "follow-up-at-once", oracle: safety,
+			what: "what comes after a batch runs although entries of it have not ended",
+			edits: []edit{
+				{"inspect.go", "		if open.IsZero() {\n			failpoint", "		if batchID != \"\" || open.IsZero() {\n			failpoint"},
+			},
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000").and(crash, "batch-ended"),
+		},
+		{
+			name: "follow-up-before-retries", oracle: safety,
+			what: "an entry that failed and is to be tried again has ended, for what comes after its batch",
+			edits: []edit{
+				{"inspect.go", "[]State{Pending, Retrying, Compensating}", "[]State{Pending, Compensating}"},
+			},
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded"),
+		},
+	}
+}
