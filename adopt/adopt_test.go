@@ -64,7 +64,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	real := r.once(im)
 	assert.Equal(t, real.String(), report.String(), "as it comes out")
 	assert.Equal(t, refusals(real), refusals(report))
-	assert.Equal(t, "rows            31\nrecorded        25  pay\nskipped          3  a type of long ago\nrefused          1  \n"+
+	assert.Equal(t, "rows            31\nrecorded        25  pay\nskipped          3  a type of long ago\nrefused          1  of no type\n"+
 		"refused          2  no such type, its name is "+strings.Repeat("long ", 9), report.String())
 }
 

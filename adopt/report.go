@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,7 +62,7 @@ func (r *Report) String() string {
 		counts map[string]int
 	}{{"recorded", r.Recorded}, {"known", r.Known}, {"skipped", r.Skipped}, {"refused", r.Refused}} {
 		for _, name := range slices.Sorted(maps.Keys(c.counts)) {
-			fmt.Fprintf(&b, "\n%-9s %8d  %s", c.what, c.counts[name], name)
+			fmt.Fprintf(&b, "\n%-9s %8d  %s", c.what, c.counts[name], cmp.Or(name, "of no type"))
 		}
 	}
 	if r.Busy > 0 {

@@ -50,7 +50,7 @@ func TestRowsOfAnOldTableBecomeEntriesOnSQLite(t *testing.T) {
 	assert.Equal(t, 0, count(t, db))
 	done, err := im.Once(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "rows            45\nrecorded        43  pay\nrefused          1  \nrefused          1   ", done.String())
+	assert.Equal(t, "rows            45\nrecorded        43  pay\nrefused          1  of no type\nrefused          1   ", done.String())
 	assert.Equal(t, done.String(), tried.String())
 	assert.Equal(t, 43, count(t, db))
 	again, err := im.Once(t.Context())
