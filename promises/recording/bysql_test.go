@@ -198,6 +198,11 @@ func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, result.WasAlready)
 
+		_, err = run(change(t, record, "close-42", "close-43") + change(t, cancel, "close-42", "close-43", "state = 3, ended_by = 'cancel'", "state = 1, ended_by = 'complete'"))
+		require.NoError(t, err)
+		_, err = c.Complete(t.Context(), compensator.IdempotentID("close-43"))
+		assert.ErrorIs(t, err, compensator.ErrAlreadySucceeded)
+
 		_, err = run(change(t, record, "'close-42'", "'close-44'", "1800000 + 1", "0"))
 		require.NoError(t, err)
 		<-begun
