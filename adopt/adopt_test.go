@@ -152,6 +152,21 @@ func TestRowThatSomebodyHoldsIsPassedOver(t *testing.T) {
 	assert.Equal(t, 9, r.Count("common_process_log"))
 }
 
+// TestRowThatIsCommittedLateIsTakenToo: its key is lower than one that was taken before.
+func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	tx := r.Begin(r.Open(harness.Plain(r.DSN)))
+	_, err := tx.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', '{}')")
+	require.NoError(t, err)
+	r.add("pay", 1)
+	im := r.open(moving())
+	assert.Equal(t, 1, r.once(im).Rows)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, 1, r.once(im).Rows)
+	r.requireOneEach("pay", 2)
+}
+
 // TestTakeThatLeavesRowsToTheOldSystemIsRefused: both would run them.
 func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ func adopting() []mutant {
 				{"adopt/adopt.go", "for after := (*key)(nil); ; {", "for after := im.last; ; {"},
 				{"adopt/adopt.go", "			return report, err\n		}\n		after =", "			if n := len(t.keys); n > 0 && err == nil && !dry {\n				im.last = &t.keys[n-1]\n			}\n			return report, err\n		}\n		after ="},
 			},
-			sees: tests("TestNoRowIsLostOrDoubledWhileImportersAreKilled", "TestRowThatSomebodyHoldsIsPassedOver", "TestBadRowIsNamedAndInNobodysWay"),
+			sees: tests("TestRowThatIsCommittedLateIsTakenToo", "TestBadRowIsNamedAndInNobodysWay"),
 		},
 		{
 			name: "odd-moment-fails-its-page", oracle: lateness,
