@@ -105,7 +105,7 @@ func adopting() []mutant {
 			name: "misfits-untold", oracle: lateness,
 			what: "rows that never run as they stand wait in silence",
 			edits: []edit{
-				{"internal/engine/misfits.go", "r.base.saw(troubleMisfits, misfitsError(found))", "r.base.saw(troubleMisfits, misfitsError(nil))"},
+				{"internal/engine/misfits.go", "r.base.saw(troubleMisfits, misfitsError(found))", "r.base.saw(troubleMisfits, misfitsError(found[:0]))"},
 			},
 			sees: tests("TestRowOfAnyShapeStopsNoOther"),
 		},
