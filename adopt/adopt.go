@@ -16,7 +16,6 @@ type Import struct {
 	cfg     Config
 	table   string                 // quoted
 	key     string                 // quoted
-	named   map[string]bool        // refused rows that Run has logged
 	locks   atomic.Pointer[string] // see turn.lock
 	running atomic.Bool
 }
@@ -54,9 +53,9 @@ func (im *Import) Run(ctx context.Context) error {
 		return compensator.ErrRunning
 	}
 	defer im.running.Store(false)
-	im.named = make(map[string]bool)
+	named := make(map[string]bool) // refused rows that are in the log
 	for failures := 0; ; {
-		report, err := im.pass(ctx, false, im.named)
+		report, err := im.pass(ctx, false, named)
 		switch {
 		case ctx.Err() != nil:
 			return nil
