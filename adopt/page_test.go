@@ -129,6 +129,10 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 	w.Exec("DROP TABLE common_process_log")
 	t.Cleanup(func() { w.Exec("DROP TABLE common_process_log") }) // the harness looks for entries in it
 	w.Exec(oldTable)
+	_, err = compensator.New(t.Context(), compensator.Config{DB: w.DB})
+	for _, missing := range []string{"next_at", "lease_until", "version", "epoch"} {
+		require.ErrorContains(t, err, missing, "the old table is no log")
+	}
 	add := func(id, kind, content string, columns string) {
 		w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, business_id, content, delay_second, state, process_count) VALUES (?,?,?,?,"+columns+")", id, kind, id, content)
 	}

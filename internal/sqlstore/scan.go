@@ -87,7 +87,7 @@ func (s *Store) scanFrom(w processlog.Window) string {
 const maxLookBack = 1 << 50
 
 func (s *Store) scanQuery(state processlog.State, where string, limit int) string {
-	return fmt.Sprintf("SELECT id, %s, %s AS free, %s AS now FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
+	return fmt.Sprintf("SELECT id, %s, %s AS free, %s AS asked FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
 		s.d.numbers("next_at"), s.d.numbers("lease_until"), s.d.now, s.table.quoted(""), s.d.dueIndex, state, where, limit)
 }
 
