@@ -35,8 +35,8 @@ const (
 // floorRow is what the library reads of a row.
 const floorRow = "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 	"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
-	"(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at) DIV 1000), (TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) DIV 1000), " +
-	"token, next_at - " + floorNow + ", lease_until - " + floorNow
+	"COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at) DIV 1000,0), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) DIV 1000,0), " +
+	"token, lease_until, " + floorNow
 
 // floorBatch is how many rows a statement of a floor holds at most, as ours.
 const floorBatch = 500

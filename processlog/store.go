@@ -302,6 +302,19 @@ type Head struct {
 	DueIn        time.Duration // of the earliest next_at; it may be of an entry that runs right now
 }
 
+// Misfit is an entry that does not run as it stands, and that no library has written so.
+type Misfit struct {
+	ID           ID
+	BusinessType string
+	Why          string // which column, and what is wrong with it
+}
+
+// MisfitFinder is a Store whose table others may write to by hand. It is asked now and then; another Store is not.
+type MisfitFinder interface {
+	// Misfits names up to limit of them. What it reads grows with the number of types, not of entries.
+	Misfits(ctx context.Context, limit int) ([]Misfit, error)
+}
+
 // Window selects what Scan reads: entries of one type and state with From ≤ next_at−now < To.
 type Window struct {
 	BusinessType string

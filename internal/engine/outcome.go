@@ -207,7 +207,7 @@ func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {
 }
 
 func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict) processlog.Outcome {
-	o.ProcessCount++
+	o.ProcessCount = min(o.ProcessCount+1, processlog.MaxCount)
 	switch {
 	case v.kind == permanent:
 		return t.giveUp(o, processlog.EndedByPermanent)
@@ -220,7 +220,7 @@ func (t *Type) failed(o processlog.Outcome, row *processlog.Row, v *verdict) pro
 }
 
 func (t *Type) compensationFailed(o processlog.Outcome, v *verdict) processlog.Outcome {
-	o.CompensateCount++
+	o.CompensateCount = min(o.CompensateCount+1, processlog.MaxCount)
 	switch {
 	case v.kind == permanent:
 		o.To, o.EndedBy = processlog.Dead, processlog.EndedByPermanent

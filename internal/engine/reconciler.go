@@ -31,6 +31,7 @@ type reconciler struct {
 
 	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
 	rebuild bool      // everything within the horizon is to be announced
+	looked  time.Time // when the log was last looked through for misfits
 	checked time.Time // when the queue was last known to be this database's
 }
 
@@ -135,6 +136,7 @@ func (r *reconciler) round(ctx context.Context) {
 		r.end(ctx, b, missed)
 	}
 	r.report(event)
+	r.lookForMisfits(ctx)
 }
 
 // pollAll comes before anything is announced: what is overdue has waited long enough.

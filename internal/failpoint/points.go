@@ -1,4 +1,4 @@
-// Package failpoint marks the steps of an entry's life, and of a message's way into the log, at which a process can die.
+// Package failpoint marks the steps of an entry's life, and of a message's or an old row's way into the log, at which a process can die.
 //
 // In an ordinary build Reach is an empty function, and the compiler leaves nothing of it. Built with the tag
 // failpoints, a process ends itself with SIGKILL at the step named in the environment:
@@ -76,6 +76,12 @@ const (
 	AsideSettled         Point = "aside-settled"         // a message that failed is in the log; the rest of its batch may not be
 	MessagesSettled      Point = "messages-settled"      // the whole batch is in the log; the source is not told
 	MessagesAcknowledged Point = "messages-acknowledged" // the source has been told
+)
+
+// Adopting rows of an old table.
+const (
+	RowsTaken   Point = "rows-taken"   // entries, and what Take makes of their rows, in a transaction that is still open
+	RowsAdopted Point = "rows-adopted" // a page is committed, the next is not read
 )
 
 // People and services.

@@ -124,9 +124,13 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 		if g.counted {
 			count = ""
 		}
+		next := "version+1"
+		if g.version >= lastVersion {
+			next = "1"
+		}
 		n, err := execCount(ctx, tx, fmt.Sprintf(
-			"UPDATE %s SET version=version+1, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
-			c.s.byID(), count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version))
+			"UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
+			c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version))
 		if err != nil {
 			return err
 		}
@@ -150,13 +154,23 @@ func (c *claim) ours(row *processlog.Row) bool {
 }
 
 // counted reports whether the delivery is the caller's own and counted already: counted again, a lease that
-// ran nothing would look lost, and lost ones are taken for crashes.
-func (c *claim) counted(row *processlog.Row) bool { return row.DeliveryCount > 0 && c.ours(row) }
+// ran nothing would look lost, and lost ones are taken for crashes. A count that somebody else wrote may be too large to be
+// raised.
+func (c *claim) counted(row *processlog.Row) bool {
+	return row.DeliveryCount > 0 && c.ours(row) || row.DeliveryCount >= processlog.MaxCount
+}
+
+// lastVersion: no row of ours ever gets there. One that somebody else has written so begins anew, for a statement that
+// cannot raise its version would fail for all others with it.
+const lastVersion = 1 << 62
 
 // own brings a row up to what the UPDATE made of it.
 func (c *claim) own(row *processlog.Row) {
 	if !c.counted(row) {
 		row.DeliveryCount++
+	}
+	if row.Version >= lastVersion {
+		row.Version = 0
 	}
 	row.Version++
 	row.Token, row.LeaseLeft = c.token, c.lease

@@ -17,30 +17,30 @@ type dialect struct {
 	name       string
 	migrations fs.FS
 
-	now        string                     // ms since 1970 by the database's clock
-	stamp      string                     // the value for created_at and updated_at
-	stampMS    func(column string) string // reads such a column as ms
-	stampAt    func(ms int64) string      // the literal for ms
-	text       func(utf8 []byte) string   // a text literal
-	greatest   string                     // function: the larger of two
-	dueIndex   string                     // hint: read the table by its due index
-	keyIndex   string                     // hint: read the table by idempotent id
-	idIndex    string                     // hint: read the table by id
-	deleteByID func(table string) string  // DELETE FROM the table, with the hint
-	skipLocked string                     // suffix: lock the rows read, leave out those that are locked
-	halves     bool                       // skipLocked does not do that: use lockNow on fewer and fewer rows
-	lock       string                     // suffix: lock the rows read, wait for them
-	lockNow    string                     // suffix: lock the rows read, or fail at once
-	share      string                     // suffix: read the latest committed rows, wait for those in flight
-	shareNow   string                     // suffix: the same, or fail at once
-	inTx       string                     // condition that a statement fails or changes nothing outside a transaction
-	latest     string                     // statement that makes the next read show what is committed, and fails inside a transaction
-	snapshots  bool                       // a lock on a row that changed since the snapshot aborts the transaction
-	foldsNames bool                       // a database goes by any case of its name, and is said by the one it was asked for by
-	galera     bool                       // other nodes may have committed what this one does not show yet
-	returning  bool                       // INSERT … RETURNING
-	qualified  bool                       // the table may be named database.table
-	unseenEnd  bool                       // a failed statement may end the transaction, and no watcher of the connection can tell
+	now        string                      // ms since 1970 by the database's clock
+	stamp      string                      // the value for created_at and updated_at
+	stampMS    func(column string) string  // reads such a column as ms
+	stampAt    func(ms int64) string       // the literal for ms
+	text       func(utf8 []byte) string    // a text literal
+	numbers    func(columns string) string // reads whole numbers, whatever they were written as
+	dueIndex   string                      // hint: read the table by its due index
+	keyIndex   string                      // hint: read the table by idempotent id
+	idIndex    string                      // hint: read the table by id
+	deleteByID func(table string) string   // DELETE FROM the table, with the hint
+	skipLocked string                      // suffix: lock the rows read, leave out those that are locked
+	halves     bool                        // skipLocked does not do that: use lockNow on fewer and fewer rows
+	lock       string                      // suffix: lock the rows read, wait for them
+	lockNow    string                      // suffix: lock the rows read, or fail at once
+	share      string                      // suffix: read the latest committed rows, wait for those in flight
+	shareNow   string                      // suffix: the same, or fail at once
+	inTx       string                      // condition that a statement fails or changes nothing outside a transaction
+	latest     string                      // statement that makes the next read show what is committed, and fails inside a transaction
+	snapshots  bool                        // a lock on a row that changed since the snapshot aborts the transaction
+	foldsNames bool                        // a database goes by any case of its name, and is said by the one it was asked for by
+	galera     bool                        // other nodes may have committed what this one does not show yet
+	returning  bool                        // INSERT … RETURNING
+	qualified  bool                        // the table may be named database.table
+	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
 
 	keyed  func(keys []string) string                          // condition: the row's idempotent id is one of keys
 	groups func(from string, states []processlog.State) string // the states and types that occur, without reading every row

@@ -253,8 +253,8 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
-			l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id", l.limit+1), i)
+		parts[i] = fmt.Sprintf("SELECT %s, id FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
+			l.s.d.numbers("next_at"), l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id", l.limit+1), i)
 	}
 	return strings.Join(parts, " UNION ALL ")
 }

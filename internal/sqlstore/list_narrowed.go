@@ -79,7 +79,7 @@ func (l *listing) lookQuery(n int) string {
 	case orderCreated:
 		at = l.s.d.stampMS("created_at")
 	case orderDue:
-		at = "next_at"
+		at = l.s.d.numbers("next_at")
 	}
 	return l.along(at+", id, ("+strings.Join(l.narrows(), " AND ")+")", n)
 }

@@ -26,13 +26,13 @@ func mysqlDialect(version string) *dialect {
 		now:   "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)",
 		stamp: "UTC_TIMESTAMP(3)",
 		stampMS: func(col string) string {
-			return "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + col + ") DIV 1000)"
+			return "COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + col + ") DIV 1000,0)" // '0000-00-00' is NULL
 		},
 		stampAt: func(ms int64) string {
 			return fmt.Sprintf("TIMESTAMPADD(MICROSECOND,%d,TIMESTAMP'1970-01-01 00:00:00')", ms*1000)
 		},
 		text:       func(utf8 []byte) string { return "_utf8mb4 " + hexLiteral(utf8) },
-		greatest:   "GREATEST",
+		numbers:    func(columns string) string { return columns },
 		dueIndex:   " FORCE INDEX (k_due)",
 		keyIndex:   " FORCE INDEX (uk_idempotent_id)",
 		idIndex:    " FORCE INDEX (PRIMARY)",

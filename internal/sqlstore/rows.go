@@ -14,11 +14,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// columns lists what a rowScanner reads.
+// columns lists what a rowScanner reads: of a row that somebody else has written, too, whatever it holds. Nothing is computed
+// with such values here, for the statement would fail, and with it all other rows.
 func (s *Store) columns() string {
 	return "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
-		"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
-		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, next_at - " + s.d.now + ", lease_until - " + s.d.now
+		s.d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", ended_by, last_error, " +
+		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, " + s.d.numbers("lease_until") + ", " + s.d.now
 }
 
 func (s *Store) selectRows(where string) string { return s.selectFrom(s.table.quoted(""), where) }
@@ -54,7 +55,7 @@ type rowScanner struct {
 	headers, token                          sql.RawBytes
 	state, failed, most, undone, deliveries int64
 	epoch                                   int64
-	next, created, updated, dueIn, leaseIn  int64
+	next, created, updated, leased, now     int64
 	into                                    []any
 }
 
@@ -62,7 +63,7 @@ func newRowScanner() *rowScanner {
 	v := new(rowScanner)
 	v.into = []any{&v.id, &v.IdempotentID, &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
 		&v.Content, &v.headers, &v.state, &v.failed, &v.most, &v.undone, &v.deliveries, &v.Version, &v.epoch,
-		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.dueIn, &v.leaseIn}
+		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.leased, &v.now}
 	return v
 }
 
@@ -79,11 +80,20 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	v.State, v.Epoch = processlog.State(v.state), uint32(v.epoch)
 	v.ProcessCount, v.MaxProcessCount, v.CompensateCount, v.DeliveryCount = int(v.failed), int(v.most), int(v.undone), int(v.deliveries)
 	v.NextAt, v.CreatedAt, v.UpdatedAt = unixMilli(v.next), unixMilli(v.created), unixMilli(v.updated)
-	v.DueIn, v.LeaseLeft = time.Duration(v.dueIn)*time.Millisecond, time.Duration(v.leaseIn)*time.Millisecond
+	v.DueIn, v.LeaseLeft = remaining(v.next, v.now), remaining(v.leased, v.now)
 	return v.Row, nil
 }
 
-func unixMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+// remaining is at - now, ms, of which a column holds more than a duration does: beyond 200 years it is 200 years.
+func remaining(at, now int64) time.Duration {
+	const most = 2 * int64(processlog.MaxDelay/time.Millisecond)
+	return time.Duration(min(max(at, now-most), now+most)-now) * time.Millisecond
+}
+
+// unixMilli is a time that can be written: of the years 1 to 9999.
+func unixMilli(ms int64) time.Time {
+	return time.UnixMilli(min(max(ms, -62_135_596_800_000), 253_402_300_799_999)).UTC()
+}
 
 // IDs implements Store.
 func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []string) (map[string]processlog.ID, error) {
@@ -144,7 +154,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	found := make([]processlog.Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			rows, err := from.QueryContext(ctx, "SELECT id, idempotent_id, state, version, epoch, token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
+			rows, err := from.QueryContext(ctx, "SELECT id, idempotent_id, "+s.d.numbers("state, version, epoch")+", token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
 			if err == nil {
 				found, err = scanVersions(rows, found)
 			}

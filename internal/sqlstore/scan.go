@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -36,8 +35,8 @@ func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]proc
 // Heads implements Store. The groups are jumped through, and one row is read of each: ordered by the whole index,
 // because MySQL would sort a group to order it by its last column alone.
 func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
-	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT next_at FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1) - %s FROM (%s) AS g",
-		s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
+	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT %s FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), %s FROM (%s) AS g",
+		s.d.numbers("next_at"), s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
 	var heads []processlog.Head
 	err := s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
@@ -47,11 +46,11 @@ func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 		defer rows.Close()
 		for rows.Next() {
 			var h processlog.Head
-			var dueIn int64
-			if err := rows.Scan(&h.State, &h.BusinessType, &dueIn); err != nil {
+			var next, now int64
+			if err := rows.Scan(&h.State, &h.BusinessType, &next, &now); err != nil {
 				return err
 			}
-			h.DueIn = time.Duration(dueIn) * time.Millisecond
+			h.DueIn = remaining(next, now)
 			heads = append(heads, h)
 		}
 		return rows.Err()
@@ -88,8 +87,8 @@ func (s *Store) scanFrom(w processlog.Window) string {
 const maxLookBack = 1 << 50
 
 func (s *Store) scanQuery(state processlog.State, where string, limit int) string {
-	return fmt.Sprintf("SELECT id, next_at, %s(next_at,lease_until) - %s AS wait FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
-		s.d.greatest, s.d.now, s.table.quoted(""), s.d.dueIndex, state, where, limit)
+	return fmt.Sprintf("SELECT id, %s, %s AS free, %s AS asked FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
+		s.d.numbers("next_at"), s.d.numbers("lease_until"), s.d.now, s.table.quoted(""), s.d.dueIndex, state, where, limit)
 }
 
 // eachState joins one query per open state.
@@ -111,12 +110,12 @@ func (s *Store) scheduled(ctx context.Context, query string, args ...any) (found
 		for rows.Next() {
 			var d processlog.Scheduled
 			var id uint64
-			var wait int64
-			if err := rows.Scan(&id, &d.NextAt, &wait); err != nil {
+			var free, now int64
+			if err := rows.Scan(&id, &d.NextAt, &free, &now); err != nil {
 				return err
 			}
 			d.ID = processlog.RowID(id)
-			d.In = time.Duration(wait) * time.Millisecond
+			d.In = remaining(max(d.NextAt, free), now)
 			found = append(found, d)
 		}
 		return rows.Err()

@@ -26,10 +26,10 @@ func sqliteDialect() *dialect {
 		migrations: migrations.SQLite,
 		now:        now,
 		stamp:      now,
-		stampMS:    func(column string) string { return column },
+		stampMS:    sqliteNumbers,
 		stampAt:    func(ms int64) string { return strconv.FormatInt(ms, 10) },
 		text:       func(utf8 []byte) string { return "CAST(" + hexLiteral(utf8) + " AS TEXT)" },
-		greatest:   "MAX",
+		numbers:    sqliteNumbers,
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
 		returning:  true,
@@ -42,6 +42,17 @@ func sqliteDialect() *dialect {
 		fault:      sqliteFault,
 		ill:        sqliteIll,
 	}
+}
+
+// sqliteNumbers: a column takes a text or a fraction for a number, and what has no sign elsewhere with one.
+func sqliteNumbers(columns string) string {
+	read := strings.Split(columns, ", ")
+	for i, column := range read {
+		if read[i] = "CAST(" + column + " AS INTEGER)"; column == "version" || column == "epoch" {
+			read[i] = "MAX(" + read[i] + ",0)"
+		}
+	}
+	return strings.Join(read, ", ")
 }
 
 func sqliteKeyed(keys []string) string {

@@ -18,6 +18,7 @@ const (
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
 	unmade    surroundings = "unmade"     // the tables are not there yet
 	streamed  surroundings = "streamed"   // lives take messages of a stream into the log, and do nothing else
+	adopting  surroundings = "adopting"   // lives take old rows into the log, and do nothing else
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
@@ -97,6 +98,9 @@ var matrix = []crash{
 	{point: failpoint.AsideSettled, most: 3, in: streamed},
 	{point: failpoint.MessagesSettled, most: 4, in: streamed},
 	{point: failpoint.MessagesAcknowledged, most: 4, in: streamed},
+	{point: failpoint.RowsTaken, most: 4, in: adopting},
+	{point: failpoint.CommitDone, most: 4, in: adopting},
+	{point: failpoint.RowsAdopted, most: 4, in: adopting},
 	{point: failpoint.AuditWritten, most: 2},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},

@@ -20,6 +20,10 @@ func (w *world) check(in surroundings) {
 		w.checkMessages()
 		return
 	}
+	if in == adopting {
+		w.checkRows()
+		return
+	}
 	w.checkLedger()
 	w.checkEffects()
 	w.checkSlots()

@@ -68,6 +68,9 @@ func (l *life) live(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
 	}
+	if l.In == adopting {
+		return l.p.adopted.Run(ctx)
+	}
 	if l.In == recorders {
 		return l.serve(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
 	}

@@ -93,6 +93,9 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 			if c.in == streamed {
 				w.takeOff()
 			}
+			if c.in == adopting {
+				w.adoptOff()
+			}
 			w.workOff()
 			w.check(c.in)
 		})
@@ -132,7 +135,7 @@ func (w *world) live(c crash, number, nth int) {
 // work starts a healthy process, which runs until it is stopped, or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
-	if in != wheel && in != streamed {
+	if in != wheel && in != streamed && in != adopting {
 		in = usual
 	}
 	p, err := newProcess(w.t.Context(), w.place, in)

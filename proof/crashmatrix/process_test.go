@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/adopt"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -27,6 +28,7 @@ type process struct {
 	redis   *redis.Client
 	store   processlog.Store // when it is not the library's own
 	intake  *intake.Intake   // of the streamed
+	adopted *adopt.Import    // of the adopting
 }
 
 const lease = time.Second
@@ -66,19 +68,26 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if err == nil && in == streamed {
 		p.intake, err = openIntake(p, at)
 	}
+	if err == nil && in == adopting {
+		p.adopted, err = openImport(p)
+	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)
 	}
 	return p, err
 }
 
-// Run runs the intake, too, if there is one.
+// Run runs the intake, or the import, too, if there is one.
 func (p *process) Run(ctx context.Context) error {
-	if p.intake == nil {
-		return p.Compensator.Run(ctx)
-	}
 	taken := make(chan error, 1)
-	go func() { taken <- p.intake.Run(ctx) }()
+	switch {
+	case p.intake != nil:
+		go func() { taken <- p.intake.Run(ctx) }()
+	case p.adopted != nil:
+		go func() { taken <- p.adopted.Run(ctx) }()
+	default:
+		taken <- nil
+	}
 	return errors.Join(p.Compensator.Run(ctx), <-taken)
 }
 

@@ -42,6 +42,7 @@ var tables = []string{
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
 	"CREATE TABLE early (entry BIGINT UNSIGNED)",
 	"CREATE TABLE taken (id BIGINT AUTO_INCREMENT PRIMARY KEY, message VARCHAR(64))",
+	"CREATE TABLE old_rows (id BIGINT AUTO_INCREMENT PRIMARY KEY, state TINYINT NOT NULL DEFAULT 0)",
 	"CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, version BIGINT UNSIGNED, epoch INT, undoing BOOL, verdict VARCHAR(16))",
 	`CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, was BIGINT, was_due BIGINT, was_leased BIGINT,
 		at BIGINT, version BIGINT UNSIGNED, state TINYINT, process_count INT, compensate_count INT, delivery_count INT, epoch INT,
@@ -131,6 +132,8 @@ func (w *world) prepare(in surroundings, life int) {
 	case streamed:
 		w.send(life)
 		w.forsake()
+	case adopting:
+		w.leave()
 	case old:
 		w.seed(fmt.Sprintf("old-%d", life), 250, "state, ended_by", "1, 'handler'", 3600)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/adopt"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -28,6 +29,10 @@ func main() {
 	in, err := intake.Stream{}.Open(c, intake.Config{})
 	if err == nil {
 		_ = in.Run(ctx)
+	}
+	im, err := adopt.Open(c, adopt.Config{})
+	if err == nil {
+		_ = im.Run(ctx)
 	}
 	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})
 	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), compensator.PeriodicConfig{})

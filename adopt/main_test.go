@@ -1,0 +1,16 @@
+package adopt
+
+import (
+	"os"
+	"testing"
+
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		runChild() // this process is one that a test kills
+		return
+	}
+	harness.Main(m)
+}

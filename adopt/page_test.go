@@ -1,0 +1,227 @@
+package adopt_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/adopt"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// Order is what the old rows' contents are.
+type Order struct {
+	ID string `json:"id"`
+}
+
+// follow does what the page says, and hands over at each of its steps.
+func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) error {
+	if err := compensator.MigrateTable(ctx, db, "entry_log"); err != nil {
+		return err
+	}
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Redis: rdb, Table: "entry_log"})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	closeOrder, err := compensator.HandleTx(c, "close_order", steps.close, compensator.TypeConfig{})
+	if err != nil {
+		return err
+	}
+	mapRow := func(row *adopt.Row) (compensator.NewEntry, error) {
+		var id, kind, batch, business, user, content string
+		var spent, most int
+		var dueIn int64 // microseconds
+		if err := row.Scan(&id, &kind, &batch, &business, &user, &content, &spent, &most, &dueIn); err != nil {
+			return compensator.NewEntry{}, err
+		}
+		if kind == "sync_report" {
+			return compensator.NewEntry{}, adopt.Skip("sync_report: the old system finishes these")
+		}
+		var order Order // as the handler reads it: an old row that it could not read is refused here, by name
+		if err := json.Unmarshal([]byte(content), &order); err != nil {
+			return compensator.NewEntry{}, err
+		}
+		return closeOrder.Entry(order, compensator.Options{
+			IdempotentID: kind + "-" + id, Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
+			BatchID: batch, BusinessID: business, UserID: user,
+		})
+	}
+	importer, err := adopt.Open(c, adopt.Config{
+		Name: "old-process-log", Table: "common_process_log", Key: "id",
+		Columns: []string{"idempotent_id", "business_type", "COALESCE(batch_id, '')", "COALESCE(business_id, '')", "COALESCE(user_id, '')",
+			"COALESCE(content, 'null')", "process_count", "max_process_count",
+			"TIMESTAMPDIFF(MICROSECOND, NOW(6), created_at + INTERVAL delay_second SECOND)"},
+		Where: "state IN (0, -1)", Take: "state = 9", Map: mapRow,
+	})
+	if err != nil {
+		return err
+	}
+	report, err := importer.DryRun(ctx)
+	fmt.Println(report)
+	for _, refusal := range report.Refusals {
+		fmt.Println(refusal)
+	}
+	if err != nil {
+		return err
+	}
+	steps.tried(report)
+	report, err = importer.Once(ctx) // one pass
+	if err != nil {
+		return err
+	}
+	steps.taken(report)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	running := make(chan error, 1)
+	go func() { running <- c.Run(ctx) }()
+	go steps.write(stop)
+	err = importer.Run(ctx) // pass after pass, while old services still write
+	if err != nil {
+		return err
+	}
+	return <-running
+}
+
+// followed is what the test does at the steps.
+type followed struct {
+	close        func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error
+	tried, taken func(*adopt.Report)
+	write        func(stop func())
+}
+
+var pageBlock = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
+
+// TestPageTakesAnOldTableIn follows docs/from-your-own-table.md: its SQL is run as it stands there, and its Go stands in follow.
+func TestPageTakesAnOldTableIn(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/from-your-own-table.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("page_test.go")
+	require.NoError(t, err)
+	var statements []string
+	said := ""
+	for _, block := range pageBlock.FindAllStringSubmatch(string(page), -1) {
+		switch block[1] {
+		case "sql":
+			statements = append(statements, strings.TrimSuffix(strings.TrimSpace(block[2]), ";"))
+		case "go":
+			assert.Contains(t, string(source), "\t"+strings.ReplaceAll(strings.TrimSpace(block[2]), "\n", "\n\t")+"\n")
+		default:
+			said = strings.TrimSuffix(block[2], "\n")
+		}
+	}
+	require.Len(t, statements, 3)
+	oldTable, takeFirst, left := statements[0], statements[1], statements[2]
+
+	w := harness.NewWorld(t).WithRedis()
+	w.Exec("DROP TABLE common_process_log")
+	t.Cleanup(func() { w.Exec("DROP TABLE common_process_log") }) // the harness looks for entries in it
+	w.Exec(oldTable)
+	_, err = compensator.New(t.Context(), compensator.Config{DB: w.DB})
+	for _, missing := range []string{"next_at", "lease_until", "version", "epoch"} {
+		require.ErrorContains(t, err, missing, "the old table is no log")
+	}
+	add := func(id, kind, content string, columns string) {
+		w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, business_id, content, delay_second, state, process_count) VALUES (?,?,?,?,"+columns+")", id, kind, id, content)
+	}
+	const long = "3600, 0, 0"
+	for i := range 98 {
+		add(fmt.Sprint(i), "close_order", `{"id":"`+fmt.Sprint(i)+`"}`, "0, 0, 0")
+	}
+	add("failed", "close_order", `{"id":"failed"}`, "0, -1, 2")
+	add("late", "close_order", `{"id":"late"}`, long)
+	add("report 1", "sync_report", `{}`, long)
+	add("report 2", "sync_report", `{}`, long)
+	add("cut", "close_order", `{"id":`, long)
+	add("done", "close_order", `{}`, "0, 1, 0")
+	add("given up", "close_order", `{}`, "0, -2, 3")
+	add("held", "close_order", `{"id":"held"}`, "0, 0, 0")
+	var held int64
+	require.NoError(t, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id='held'").Scan(&held))
+
+	closed := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
+		assert.Equal(t, "close_order-"+o.ID, e.IdempotentID)
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", o.ID)
+		return err
+	}
+	require.NoError(t, follow(t.Context(), w.DB, w.Redis, followed{close: closed,
+		tried: func(report *adopt.Report) {
+			lines := report.String()
+			for _, refusal := range report.Refusals {
+				lines += "\n" + refusal.Error()
+			}
+			assert.Equal(t, said, lines, "as the page shows it")
+			assert.Zero(t, w.Count("entry_log"))
+			result, err := w.DB.Exec(takeFirst, held) // the old timer takes one
+			require.NoError(t, err)
+			n, _ := result.RowsAffected()
+			require.EqualValues(t, 1, n)
+		},
+		taken: func(report *adopt.Report) {
+			assert.Equal(t, map[string]int{"close_order": 100}, report.Recorded)
+			assert.Equal(t, 100, w.Count("common_process_log WHERE state=9"))
+			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close_order-failed' AND max_process_count=1"))
+			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close_order-late' AND ABS(next_at-"+harness.NowMillis+"-3600000) < 600000"))
+			result, err := w.DB.Exec(takeFirst, 1) // too late
+			require.NoError(t, err)
+			n, _ := result.RowsAffected()
+			assert.Zero(t, n)
+		},
+		write: func(stop func()) {
+			defer stop()
+			add("new", "close_order", `{"id":"new"}`, "0, 0, 0")
+			assert.Eventually(t, func() bool { return w.Count("effects") == 100 }, harness.Patience, 10*time.Millisecond, "all that is due has run, in the new system")
+			w.Exec("UPDATE common_process_log SET state=1 WHERE id=? AND state=5", held) // and one in the old
+		},
+	}))
+	assert.Equal(t, 100, w.Count("(SELECT DISTINCT what FROM effects) AS d"), "each once")
+	rest := 0
+	require.NoError(t, w.DB.QueryRow(left).Scan(&rest))
+	assert.Equal(t, 3, rest, "two reports, and the one that is refused")
+}
+
+// TestPagesOtherExpressionsHold: the due moment of a service that writes another zone's time, and the condition for a timer that
+// is left alone.
+func TestPagesOtherExpressionsHold(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/from-your-own-table.md")
+	require.NoError(t, err)
+	found := func(pattern string) string {
+		match := regexp.MustCompile(pattern).FindSubmatch(page)
+		require.Len(t, match, 2, pattern)
+		return string(match[1])
+	}
+	dueIn, notSoon := found("`(TIMESTAMPDIFF[^`]*8 HOUR[^`]*)`"), found("`Where: \"([^\"]*10 MINUTE)\"`")
+	w := harness.NewWorld(t)
+	w.Exec("CREATE TABLE old_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, state INT NOT NULL DEFAULT 0, delay_second INT NOT NULL, created_at DATETIME NOT NULL)")
+	old := w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"time_zone": "'+08:00'"})))
+	for _, delay := range []int{0, 300, 3600} {
+		_, err := old.Exec("INSERT INTO old_log (delay_second, created_at) VALUES (?, NOW())", delay)
+		require.NoError(t, err)
+	}
+	db := w.Open(harness.Plain(harness.WithParams(t, w.DSN, map[string]string{"time_zone": "'+00:00'"})))
+	rows, err := db.Query("SELECT delay_second * 1000000 - " + dueIn + " FROM old_log")
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var passed int64
+		require.NoError(t, rows.Scan(&passed))
+		assert.True(t, passed > -2_000_000 && passed < 600_000_000, "%d µs since the row was written", passed)
+	}
+	require.NoError(t, rows.Err())
+	var id int
+	require.NoError(t, old.QueryRow("SELECT id FROM old_log WHERE "+notSoon).Scan(&id))
+	assert.Equal(t, 3, id)
+}

@@ -1,0 +1,73 @@
+package adopt
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Row is an old row while Config.Map looks at it.
+type Row struct {
+	Key  string // as text; of bytes, in hexadecimal
+	rows *sql.Rows
+}
+
+// Scan reads Config.Columns, as sql.Rows.Scan does.
+func (r *Row) Scan(dest ...any) error { return r.rows.Scan(append([]any{new(any)}, dest...)...) }
+
+// Skip is the error of a Map that leaves a row to the old system. The report counts it under the reason, so reasons are few.
+func Skip(reason string) error { return &skipped{reason} }
+
+type skipped struct{ reason string }
+
+func (s *skipped) Error() string { return "skipped: " + s.reason }
+
+// key is a row's, as the driver takes it back.
+type key struct {
+	value any
+	text  string
+}
+
+// keyOf makes a key of what a driver has read. Text must go back as text: compared with bytes it is ordered otherwise than
+// its index is.
+func keyOf(value any, column *sql.ColumnType) (key, error) {
+	kind := strings.ToUpper(column.DatabaseTypeName())
+	switch v := value.(type) {
+	case int64, uint64:
+		return key{v, fmt.Sprint(v)}, nil
+	case string:
+		return key{v, v}, nil
+	case []byte:
+		switch text := string(v); {
+		case strings.Contains(kind, "INT"):
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				return key{n, text}, nil
+			}
+			n, err := strconv.ParseUint(text, 10, 64)
+			return key{n, text}, err
+		case strings.Contains(kind, "CHAR"), strings.Contains(kind, "TEXT"):
+			return key{text, text}, nil
+		case strings.Contains(kind, "BINARY"), strings.Contains(kind, "BLOB"):
+			return key{bytes.Clone(v), hex.EncodeToString(v)}, nil
+		}
+	}
+	return key{}, &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds a %T (%s): want whole numbers, text or bytes, and no NULL", value, kind)}
+}
+
+// idempotentID is what a row's entry is known by, for ever.
+func (im *Import) idempotentID(row string) string {
+	id := im.cfg.Name + ":" + row
+	if utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.HasSuffix(id, " ") && !strings.ContainsRune(id, 0) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(row))
+	return im.cfg.Name + "#" + hex.EncodeToString(sum[:]) // no name holds a # or a colon
+}

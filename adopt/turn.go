@@ -1,0 +1,243 @@
+package adopt
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/failpoint"
+)
+
+// turn is one transaction: a page of rows behind after, or only those named.
+type turn struct {
+	*Import
+	dry   bool
+	after *key
+	only  []key
+
+	keys    []key // that Where found
+	tally   *Report
+	taken   []key // of rows that become entries, each with its place in entries
+	entries []compensator.NewEntry
+}
+
+// longest bounds a transaction, and so its locks on old rows.
+const longest = 30 * time.Second
+
+// errDry ends a transaction that is only tried.
+var errDry = errors.New("adopt: only tried")
+
+func (t *turn) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err := t.c.InTx(ctx, t.work)
+	var refusal *Refusal
+	switch {
+	case errors.Is(err, errDry):
+		return nil
+	case errors.As(err, &refusal):
+		return refusal
+	case refused(err):
+		return err
+	case err != nil:
+		return fmt.Errorf("adopt: %w", err)
+	}
+	failpoint.Reach(failpoint.RowsAdopted)
+	return nil
+}
+
+func (t *turn) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+	t.tally = newReport()
+	if t.keys = t.only; t.keys == nil {
+		if t.keys, err = t.page(ctx, tx); err != nil {
+			return err
+		}
+	}
+	t.tally.Rows = len(t.keys)
+	if len(t.keys) == 0 {
+		return nil
+	}
+	if err := t.read(ctx, tx); err != nil {
+		return err
+	}
+	if err := t.record(ctx, tx); err != nil {
+		return err
+	}
+	if t.dry {
+		return errDry
+	}
+	failpoint.Reach(failpoint.RowsTaken)
+	return nil
+}
+
+// page finds the next rows, and locks none: those it may have to wait for are not in the way of the others.
+func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error) {
+	from, args := "", []any(nil)
+	if t.after != nil {
+		from, args = t.key+" > ? AND ", []any{t.after.value}
+	}
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s(%s) ORDER BY %s LIMIT %d",
+		t.key, t.table, from, t.cfg.Where, t.key, t.cfg.Page), args...)
+	if err != nil {
+		return nil, fmt.Errorf("find rows of %s: %w", t.table, err)
+	}
+	defer rows.Close()
+	var keys []key
+	for rows.Next() {
+		k, err := scanKey(rows, 0)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
+}
+
+// scanKey reads the first column; more columns follow it.
+func scanKey(rows *sql.Rows, more int) (key, error) {
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return key{}, err
+	}
+	var value any
+	dest := []any{&value}
+	for range more {
+		dest = append(dest, new(any))
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return key{}, err
+	}
+	return keyOf(value, types[0])
+}
+
+// read locks the rows that Where still finds and nobody else holds, and has each mapped. By their keys, so that an insert
+// beside them waits for nothing.
+func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
+	lock, err := t.lock(ctx, tx)
+	if err != nil {
+		return err
+	}
+	in, args := list(t.keys)
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s IN (%s) AND (%s) ORDER BY %s%s",
+		strings.Join(append([]string{t.key}, t.cfg.Columns...), ", "), t.table, t.key, in, t.cfg.Where, t.key, lock), args...)
+	if err != nil {
+		return fmt.Errorf("read rows of %s: %w", t.table, err)
+	}
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		k, err := scanKey(rows, len(t.cfg.Columns))
+		if err != nil {
+			return err
+		}
+		if err := t.take(k, rows); err != nil {
+			return err
+		}
+	}
+	t.tally.Busy = len(t.keys) - n
+	return rows.Err()
+}
+
+// lock is what a SELECT locks rows with. SQLite has locked the whole database for us, and knows no such words.
+func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
+	if lock := t.locks.Load(); lock != nil {
+		return *lock, nil
+	}
+	var version string
+	lock := " FOR UPDATE SKIP LOCKED"
+	err := tx.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+	if err != nil {
+		lock, err = "", errors.Join(tx.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version), ctx.Err())
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask which database this is: %w", err)
+	}
+	t.locks.Store(&lock)
+	return lock, nil
+}
+
+// take sorts a row into what becomes an entry and what does not.
+func (t *turn) take(k key, rows *sql.Rows) error {
+	entry, err := t.entry(&Row{Key: k.text, rows: rows})
+	var skip *skipped
+	switch {
+	case errors.As(err, &skip):
+		t.tally.Skipped[skip.reason]++
+	case err != nil:
+		refusal := &Refusal{Key: k.text, Err: err}
+		if t.cfg.StopAtRefusal {
+			return refusal
+		}
+		t.tally.refuse(refusal)
+	default:
+		entry.FailOnDuplicate = false
+		if entry.IdempotentID == "" {
+			entry.IdempotentID = t.idempotentID(k.text)
+		}
+		t.taken, t.entries = append(t.taken, k), append(t.entries, entry)
+	}
+	return nil
+}
+
+// entry calls Config.Map.
+func (t *turn) entry(row *Row) (entry compensator.NewEntry, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return t.cfg.Map(row)
+}
+
+// record writes the entries, and takes the rows from the old system.
+func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
+	if len(t.entries) == 0 {
+		return nil
+	}
+	receipt, err := t.c.Record(ctx, tx, t.entries...)
+	if err != nil {
+		return err
+	}
+	for i, recorded := range receipt.Entries {
+		counts := t.tally.Recorded
+		if recorded.Duplicate {
+			counts = t.tally.Known
+		}
+		counts[t.entries[i].BusinessType]++
+	}
+	if t.cfg.Take == "" {
+		return nil
+	}
+	in, args := list(t.taken)
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (%s)", t.table, t.cfg.Take, t.key, in), args...); err != nil {
+		return fmt.Errorf("take rows of %s: %w", t.table, err)
+	}
+	return t.checkTaken(ctx, tx, in, args)
+}
+
+// checkTaken makes sure that the old system's rows are out of its sight: with a Take that does not do what it should both would run
+// them.
+func (t *turn) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
+	var left int
+	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&left)
+	if err != nil {
+		return fmt.Errorf("look at the rows taken of %s: %w", t.table, err)
+	}
+	if left > 0 {
+		return &compensator.FieldError{Field: "Take", Reason: fmt.Sprintf("Where still finds %d of %d rows after it", left, len(args))}
+	}
+	return nil
+}
+
+// list is keys for an IN.
+func list(keys []key) (marks string, args []any) {
+	for _, k := range keys {
+		args = append(args, k.value)
+	}
+	return strings.TrimSuffix(strings.Repeat("?,", len(keys)), ","), args
+}

@@ -1,0 +1,69 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// headDepth is how many of a type's earliest entries Misfits looks at for leases: what is leased for ever is among them once
+// the others have run.
+const headDepth = 100
+
+// Misfits implements MisfitFinder. Each part is a range of the due index, and short.
+func (s *Store) Misfits(ctx context.Context, limit int) ([]processlog.Misfit, error) {
+	parts := []string{
+		s.misfits("state is none there is", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
+		s.misfits("state is none there is", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
+	}
+	groups, err := s.groups(ctx, openStates[:], "")
+	if err != nil {
+		return nil, fmt.Errorf("compensator: look for misfits: %w", err)
+	}
+	const day = 24 * time.Hour
+	most := processlog.Millis(processlog.MaxDelay + day)
+	for _, g := range groups {
+		parts = append(parts,
+			s.misfits("next_at is more than a hundred years away: is it in milliseconds?", fmt.Sprintf("%s AND next_at>%s+%d", g.where(s), s.d.now, most), limit),
+			fmt.Sprintf("SELECT id, business_type, 'lease_until is set, and nobody has a lease: leave it at 0' AS why FROM (SELECT id, business_type, lease_until, token FROM %s%s WHERE %s ORDER BY next_at, id LIMIT %d) AS heads WHERE lease_until>%s AND LENGTH(token)=0",
+				s.table.quoted(""), s.d.dueIndex, g.where(s), headDepth, s.d.now))
+	}
+	var found []processlog.Misfit
+	for chunk := range slices.Chunk(parts, rangesPerStatement) {
+		if found, err = s.appendMisfits(ctx, found, chunk); err != nil {
+			return nil, fmt.Errorf("compensator: look for misfits: %w", err)
+		}
+	}
+	return found[:min(len(found), limit)], nil
+}
+
+func (s *Store) misfits(why, where string, limit int) string {
+	return fmt.Sprintf("SELECT id, business_type, '%s' AS why FROM %s%s WHERE %s LIMIT %d", why, s.table.quoted(""), s.d.dueIndex, where, limit)
+}
+
+func (s *Store) appendMisfits(ctx context.Context, found []processlog.Misfit, parts []string) ([]processlog.Misfit, error) {
+	for i, part := range parts {
+		parts[i] = fmt.Sprintf("SELECT * FROM (%s) AS m%d", part, i)
+	}
+	rows, err := s.pool().QueryContext(ctx, strings.Join(parts, " UNION ALL "))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var m processlog.Misfit
+		var id uint64
+		if err := rows.Scan(&id, &m.BusinessType, &m.Why); err != nil {
+			return nil, err
+		}
+		m.ID = processlog.RowID(id)
+		found = append(found, m)
+	}
+	return found, rows.Err()
+}
+
+var _ processlog.MisfitFinder = (*Store)(nil)

@@ -1,0 +1,61 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/adopt"
+)
+
+// perPage is how many old rows become entries in one transaction.
+const perPage = 4
+
+// openImport is what lives and the healthy process take old rows with. Every seventh row is left to the old system.
+func openImport(p *process) (*adopt.Import, error) {
+	return adopt.Open(p.Compensator, adopt.Config{
+		Name: "old", Table: "old_rows", Key: "id", Columns: []string{"id % 7"}, Where: "state = 0", Take: "state = 9",
+		Page: perPage, Rest: time.Millisecond, Every: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Map: func(row *adopt.Row) (compensator.NewEntry, error) {
+			var rest int
+			if err := row.Scan(&rest); err != nil {
+				return compensator.NewEntry{}, err
+			}
+			if rest == 0 {
+				return compensator.NewEntry{}, adopt.Skip("a seventh")
+			}
+			return compensator.NewEntry{BusinessType: ship, Content: []byte("{}")}, nil
+		},
+	})
+}
+
+// leave adds what a life may take: five pages of old rows.
+func (w *world) leave() {
+	w.t.Helper()
+	for range 5 * perPage {
+		w.exec("INSERT INTO old_rows () VALUES ()")
+	}
+}
+
+// adoptOff has the healthy process take every row.
+func (w *world) adoptOff() {
+	w.t.Helper()
+	w.eventually(func() bool { return w.count("old_rows WHERE state=0 AND id%7<>0") == 0 }, func() string { return "old rows are left" })
+}
+
+// checkRows: each that was taken has one entry, and each entry its row.
+func (w *world) checkRows() {
+	w.t.Helper()
+	const pairs = " JOIN common_process_log ON idempotent_id = CONCAT('old:', old_rows.id)"
+	w.none("taken, and no entry", "old_rows LEFT"+pairs+" WHERE old_rows.state=9 AND common_process_log.id IS NULL")
+	w.none("an entry, and not taken", "old_rows"+pairs+" WHERE old_rows.state=0")
+	w.none("left to the old system, and taken", "old_rows WHERE id%7=0 AND state<>0")
+	rows := w.count("old_rows WHERE state=9")
+	assert.Equal(w.t, rows, w.count("common_process_log WHERE business_type=? AND state=1", ship), "entries")
+	assert.NotZero(w.t, rows)
+	w.t.Logf("%d rows", rows)
+}
