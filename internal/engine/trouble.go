@@ -47,6 +47,7 @@ const (
 	troubleWitness  = "what the database has kept so far could not be read back"
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleMarks    = "the slots of periodic types could not be looked for"
+	troubleTurns    = "it could not be told whose turn it is"
 	troubleSlot     = "a slot could not be recorded"
 	troublePurge    = "ended entries could not be purged"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"

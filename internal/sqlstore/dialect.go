@@ -33,6 +33,7 @@ type dialect struct {
 	lockNow    string                     // suffix: lock the rows read, or fail at once
 	share      string                     // suffix: read the latest committed rows, wait for those in flight
 	shareNow   string                     // suffix: the same, or fail at once
+	noteAgain  string                     // suffix: a turn that is noted takes the new values
 	inTx       string                     // condition that a statement fails or changes nothing outside a transaction
 	latest     string                     // statement that makes the next read show what is committed, and fails inside a transaction
 	snapshots  bool                       // a lock on a row that changed since the snapshot aborts the transaction

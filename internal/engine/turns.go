@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Serial says which entries of a type run one at a time: those of one key, in the order of their ids.
+type Serial struct {
+	Key      func(row *processlog.Row) string // it reads what was recorded; "": beside all others
+	PassDead bool                             // a dead entry lets those behind it go on
+}
+
+// turns is the lines of serial types. An entry is claimed as any other. Then, before its handler starts, one statement asks
+// whether it stands first in the line of its key and nobody in it has a lease; otherwise it is parked: given back, uncounted,
+// and due after a while. When the first has come to rest the next is made due.
+//
+// Two of a key never start: both claims are committed before either looks, so that one at least sees the other's lease, and
+// whoever does gives way (G25). If both do, each looks again once it is parked: the later one finds the first and wakes it.
+type turns struct {
+	*base
+	agenda    *agenda
+	announcer *announcer
+
+	some   atomic.Bool // there is a serial type: others ask for no more than this
+	mu     sync.RWMutex
+	serial map[string]Serial // guarded by mu
+
+	rested groupcommit.Batcher[restedLine] // lines somebody has left
+}
+
+// restedLine names a line.
+type restedLine struct{ businessType, key string }
+
+func newTurns(b *base, agenda *agenda, announcer *announcer) *turns {
+	n := &turns{base: b, agenda: agenda, announcer: announcer, serial: make(map[string]Serial)}
+	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
+	return n
+}
+
+// Serialize makes a type serial, whether it runs here or is recorded only. It returns a *FieldError where the store cannot.
+func (e *Engine) Serialize(ctx context.Context, businessType string, s Serial) error {
+	if _, err := e.Store.Lines(ctx, businessType, nil, processlog.Token{}, false); err != nil {
+		return err
+	}
+	e.turns.mu.Lock()
+	defer e.turns.mu.Unlock()
+	e.turns.serial[businessType] = s
+	e.turns.some.Store(true)
+	return nil
+}
+
+// of returns false for a type that is not serial.
+func (n *turns) of(businessType string) (Serial, bool) {
+	if !n.some.Load() {
+		return Serial{}, false
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	s, ok := n.serial[businessType]
+	return s, ok
+}
+
+// turn is an entry's, if it stands in a line. A key that is too long is told by its hash. What panics is the user's.
+func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, stands bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &processlog.FieldError{Field: "Serial", Reason: fmt.Sprintf("panicked: %v", p)}
+		}
+	}()
+	// The same as when it was recorded, so that it cannot come to another answer later.
+	key := s.Key(&processlog.Row{
+		IdempotentID: row.IdempotentID, BusinessType: row.BusinessType, BatchID: row.BatchID, BusinessID: row.BusinessID,
+		BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName, Content: row.Content,
+	})
+	if len(key) >= processlog.MaxTurnKey {
+		sum := sha256.Sum256([]byte(key)) // also of one that would just fit: it may be another's hash
+		key = hex.EncodeToString(sum[:])
+	}
+	return processlog.Turn{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, key != "", nil
+}
+
+// turnsOf lists, before anything is written, the turns of the drafts that take one; their ids are not known yet. nil: none
+// does.
+func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err error) {
+	if !n.some.Load() {
+		return nil, nil
+	}
+	for i := range drafts {
+		d := &drafts[i]
+		s, ok := n.of(d.BusinessType)
+		if !ok {
+			continue
+		}
+		turn, stands, err := n.turn(s, &processlog.Row{
+			IdempotentID: d.IdempotentID, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
+			BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if list == nil {
+			list = make([]processlog.Turn, len(drafts))
+		}
+		if stands {
+			list[i] = turn
+		}
+	}
+	return list, nil
+}
+
+// LineUp finds, before anything is written, which drafts take turns. It returns a *FieldError where a type's Serial panics.
+func (r *Recording) LineUp() (err error) {
+	r.turns, err = r.intake.turns.turnsOf(r.Drafts)
+	return err
+}
+
+// Join has the drafts that were inserted stand in their lines. Ids the server has not told are asked for.
+func (r *Recording) Join(ctx context.Context, tx processlog.Tx) error {
+	if r.turns == nil {
+		return nil
+	}
+	n := r.intake.turns
+	if err := r.learnIDs(ctx, n.Store, tx); err != nil {
+		return err
+	}
+	joining := r.turns[:0]
+	for i, turn := range r.turns {
+		if turn.Key != "" && !r.Inserted[i].Duplicate {
+			turn.ID = r.Inserted[i].ID
+			joining = append(joining, turn)
+		}
+	}
+	r.turns = nil
+	if len(joining) == 0 {
+		return nil
+	}
+	err := n.Store.Join(ctx, tx, joining)
+	failpoint.Reach(failpoint.TurnsJoined)
+	return err
+}
+
+func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx processlog.Tx) error {
+	var keys []string
+	for i, turn := range r.turns {
+		if turn.Key != "" && r.Inserted[i].ID.IsZero() {
+			keys = append(keys, r.Drafts[i].IdempotentID)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	ids, err := store.IDs(ctx, tx, keys)
+	for i := range r.turns {
+		if id := ids[r.Drafts[i].IdempotentID]; r.Inserted[i].ID.IsZero() {
+			r.Inserted[i].ID = id
+		}
+	}
+	return err
+}
+
+// waiter is an attempt whose turn has not come.
+type waiter struct {
+	*attempt
+	turn processlog.Turn
+	wait time.Duration
+}
+
+// look sorts claimed entries, which share a token, into those whose turn it is and those that wait.
+func (n *turns) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
+	lines, err := n.lines(s, standing)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range standing {
+		if l := lines[w.turn.Key]; l.First == w.row.ID && !l.Taken {
+			first = append(first, w.attempt)
+		} else {
+			w.wait = n.patience(l)
+			wait = append(wait, w)
+		}
+	}
+	failpoint.Reach(failpoint.TurnsRead)
+	return first, wait, nil
+}
+
+// lines reads how the lines stand. Who is not noted yet is, first: recorded by a process that did not know, by hand, or
+// requeued since he left. Whoever looks from then on sees him, lease and all.
+func (n *turns) lines(s Serial, standing []waiter) (map[string]processlog.Line, error) {
+	list := make([]processlog.Turn, len(standing))
+	for i, w := range standing {
+		list[i] = w.turn
+	}
+	byKey := grouped.By(list, func(t processlog.Turn) string { return t.Key })
+	businessType, token := list[0].BusinessType, standing[0].row.Token
+	ctx, cancel := n.statement()
+	defer cancel()
+	lines, err := n.Store.Lines(ctx, businessType, list, token, !s.PassDead)
+	if err != nil {
+		return nil, err
+	}
+	var unknown []processlog.Turn
+	for _, key := range byKey.Order {
+		if lines[key].Known < len(byKey.Groups[key]) {
+			unknown = append(unknown, byKey.Groups[key]...)
+		}
+	}
+	if len(unknown) == 0 {
+		return lines, nil
+	}
+	if err := n.Store.Join(ctx, nil, unknown); err != nil {
+		return nil, err
+	}
+	return n.Store.Lines(ctx, businessType, list, token, !s.PassDead)
+}
+
+// patience is how long a parked entry waits should nobody tell it that its turn has come. The longer the line, the longer:
+// many that look again would cost more than they can gain, for they go one by one.
+func (n *turns) patience(l processlog.Line) time.Duration {
+	interval := n.ReconcileInterval
+	if n.Local || !n.announcer.health.up() {
+		interval = n.PollInterval
+	}
+	return interval + interval*time.Duration(l.Length)/longLine
+}
+
+// longLine is how many in a line double their patience.
+const longLine = 100
+
+// inTurn returns the attempts whose turn it is, of a type that is not serial all. The others are put back.
+func (d *dispatcher) inTurn(t *Type, attempts []*attempt) []*attempt {
+	s, serial := d.turns.of(t.Name)
+	if !serial {
+		return attempts
+	}
+	var free []*attempt
+	var standing []waiter
+	for _, a := range attempts {
+		turn, stands, err := d.turns.turn(s, &a.row)
+		switch {
+		case err != nil: // nobody knows beside whom it must not run
+			d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Unavailable(err), nil)})
+			d.letGo(t, []*attempt{a})
+		case stands:
+			standing = append(standing, waiter{attempt: a, turn: turn})
+		default:
+			free = append(free, a)
+		}
+	}
+	if len(standing) == 0 {
+		return free
+	}
+	first, wait, err := d.turns.look(s, standing)
+	d.saw(troubleTurns, err)
+	if err != nil {
+		d.putBack(t, standing)
+	} else if len(wait) > 0 {
+		d.park(t, s, wait)
+	}
+	return append(free, first...)
+}
+
+// park puts entries back until their turn comes, and makes sure that it has not come meanwhile.
+func (d *dispatcher) park(t *Type, s Serial, wait []waiter) {
+	parked, keys := make([]processlog.Parked, len(wait)), make([]string, len(wait))
+	for i, w := range wait {
+		keys[i], parked[i] = w.turn.Key, processlog.Parked{Turn: w.turn, Version: w.row.Version, Wait: w.wait}
+	}
+	ctx, cancel := d.statement()
+	defer cancel()
+	err := d.Store.Park(ctx, parked, wait[0].row.Token)
+	d.saw(troubleTurns, err)
+	if err != nil {
+		d.putBack(t, wait)
+		return
+	}
+	failpoint.Reach(failpoint.TurnsParked)
+	// Whoever was first may have come to rest, or given way, before anybody waited.
+	woken, err := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
+	d.saw(troubleTurns, err)
+	for _, w := range wait {
+		if !slices.Contains(woken, w.row.ID) {
+			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
+		}
+	}
+	d.turns.announce(t.Name, woken)
+	d.letGo(t, attemptsOf(wait))
+}
+
+// putBack gives claims back of which nobody knows whose turn it is.
+func (d *dispatcher) putBack(t *Type, standing []waiter) {
+	again := make([]processlog.Announcement, len(standing))
+	for i, w := range standing {
+		again[i] = processlog.Announcement{BusinessType: t.Name, ID: w.row.ID, In: refusedRetry}
+	}
+	d.claims.release(standing[0].row.Token, again...)
+	d.letGo(t, attemptsOf(standing))
+}
+
+func attemptsOf(list []waiter) []*attempt {
+	attempts := make([]*attempt, len(list))
+	for i, w := range list {
+		attempts[i] = w.attempt
+	}
+	return attempts
+}
+
+// letGo gives back what entries hold here that do not run.
+func (d *dispatcher) letGo(t *Type, attempts []*attempt) {
+	d.agenda.free(t, len(attempts))
+	for _, a := range attempts {
+		d.holdings.leaveQuarantine(a)
+	}
+}
+
+// rest takes note that an entry has ended: the next of its line may run.
+func (n *turns) rest(row *processlog.Row, state processlog.State) {
+	s, serial := n.of(row.BusinessType)
+	if !serial || state == processlog.Dead && !s.PassDead {
+		return
+	}
+	if turn, stands, err := n.turn(s, row); err == nil && stands {
+		n.rested.Add(restedLine{turn.BusinessType, turn.Key})
+	}
+}
+
+// nextTries is how often a line is tried to be moved on. In the end its next entry's own patience ends.
+const nextTries = 5
+
+// next moves lines on that somebody has left.
+func (n *turns) next(batch []restedLine) {
+	byType := grouped.By(batch, func(l restedLine) string { return l.businessType })
+	for _, businessType := range byType.Order {
+		s, _ := n.of(businessType)
+		lines := byType.Groups[businessType]
+		keys := make([]string, len(lines))
+		for i, l := range lines {
+			keys[i] = l.key
+		}
+		for failures := 1; failures < nextTries; failures++ {
+			ctx, cancel := n.statement()
+			woken, err := n.Store.Advance(ctx, businessType, keys, !s.PassDead)
+			cancel()
+			n.saw(troubleTurns, err)
+			failpoint.Reach(failpoint.TurnsMoved)
+			n.announce(businessType, woken)
+			if err == nil || !n.pause(delay(settleBackoff, failures)) {
+				break
+			}
+		}
+	}
+}
+
+// announce tells of entries whose turn has come.
+func (n *turns) announce(businessType string, woken []processlog.ID) {
+	for _, id := range woken {
+		n.announcer.move(businessType, id, 0)
+	}
+	if len(woken) > 0 && !n.announcer.health.up() {
+		n.agenda.expect(businessType, 0) // who announces tells the scanner once the queue knows
+	}
+}
