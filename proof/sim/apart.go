@@ -25,6 +25,7 @@ type apart struct {
 	faulty    bool            // the database is in a condition that transactional handlers meet; see drawServerFaults
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
 	keep      time.Duration   // of ended entries; 0: for ever
+	lines     lines           // of entries that take turns; see drawTurns
 }
 
 // longWait is longer than anything but a sleepy handler's wish.

@@ -43,6 +43,9 @@ const (
 	sawErased
 	sawSlots
 	sawKeptLongEnough
+	sawTurns
+	sawParked
+	sawWoken
 	sights
 )
 
@@ -65,6 +68,8 @@ var sightNames = [sights]string{
 	sawSlots:        "slots of a periodic type",
 
 	sawKeptLongEnough: "entries purged once they had been kept",
+	sawTurns:          "entries of a key beside which none may start",
+	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
 }
 
 // tally counts faults and sights.
