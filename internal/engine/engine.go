@@ -167,7 +167,8 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	await(patience, &e.turns.rested, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
+	await(patience, &e.turns.rested)
+	await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
 	return stuck
 }
 

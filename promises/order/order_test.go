@@ -510,3 +510,32 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "PassDead", field.Field)
 }
+
+// Rounds are an hour apart: whoever is not told that its turn has come waits for that long.
+func TestNextOfALineIsTold(t *testing.T) {
+	t.Parallel()
+	for name, instances := range map[string]int{"wheel": 1, "redis": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			if name == "redis" {
+				w.WithRedis()
+			}
+			cfg := w.Quick()
+			cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
+			seen := newWatch(t)
+			var types []*compensator.Type[harness.Order]
+			for range instances {
+				c := w.New(cfg)
+				types = append(types, serial(t, c, seen, compensator.TypeConfig{}, nil))
+				w.Run(c)
+			}
+			var recorders sync.WaitGroup
+			for i := range 90 {
+				recorders.Go(func() { w.Put(types[i%instances], i, of(strconv.Itoa(i%3))) })
+			}
+			recorders.Wait()
+			w.WaitAllEnded()
+		})
+	}
+}

@@ -66,6 +66,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if err == nil && in == streamed {
 		p.intake, err = openIntake(p, at)
 	}
+	if err == nil && in == inLine {
+		err = p.kinds.takeTurns(p.Compensator)
+	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)
 	}
