@@ -45,7 +45,7 @@ func (s *counted) asked() [4]int64 {
 	return [4]int64{s.join.Swap(0), s.lines.Swap(0), s.park.Swap(0), s.advance.Swap(0)}
 }
 
-// What docs/performance.md says that turns cost, in calls; a type that takes none asks for none of them.
+// What docs/operations.md says that turns cost, in calls; a type that takes none asks for none of them.
 func TestWhatTurnsCost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -84,6 +84,7 @@ func (k *kinds) tick(ctx context.Context) error {
 func (k *kinds) takeTurns(c *compensator.Compensator) (err error) {
 	k.of[book], err = compensator.Handle(c, book, k.plain, compensator.TypeConfig{
 		Retry: compensator.Fixed(retryAfter), Serial: func(e *compensator.Entry) string { return e.BusinessID },
+		PassDead: true, // those that lives have killed too often
 	})
 	return err
 }
