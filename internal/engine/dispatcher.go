@@ -54,7 +54,11 @@ func (d *dispatcher) stopping() bool {
 // startClaimed starts rows that one write of ours has leased, as a statement tells that was sent when asked says; token is
 // that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back.
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) {
-	d.startAttempts(t, d.inTurn(t, d.attempts(t, rows, asked, token)))
+	first, wait := d.inTurn(t, d.attempts(t, rows, asked, token))
+	d.startAttempts(t, first)
+	if len(wait) > 0 {
+		d.letGo(t, wait, func() { d.park(t, wait) })
+	}
 }
 
 // attempts makes them of claimed rows. What has lost too many leases is taken out.

@@ -111,7 +111,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
 	if after.State.Terminal() {
-		e.turns.rest(&before, after.State)
+		e.turns.ended(&before, after.State)
 	} else {
 		e.announcer.move(before.BusinessType, before.ID, ch.Delay)
 	}

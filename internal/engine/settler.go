@@ -172,7 +172,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	tell(s.base, s.Observer.Settled, event)
 	s.tellQueue(a, o)
 	if o.To.Terminal() {
-		s.turns.rest(&a.row, o.To)
+		s.turns.rest(a.turn, o.To)
 	}
 }
 

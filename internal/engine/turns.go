@@ -72,8 +72,8 @@ func (n *turns) of(businessType string) (Serial, bool) {
 	return s, ok
 }
 
-// turn is an entry's, if it stands in a line. A key that is too long is told by its hash. What panics is the user's.
-func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, stands bool, err error) {
+// turn is an entry's, with no key if it takes none. A key that is too long is told by its hash. What panics is the user's.
+func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &processlog.FieldError{Field: "Serial", Reason: fmt.Sprintf("panicked: %v", p)}
@@ -88,7 +88,7 @@ func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, stands b
 		sum := sha256.Sum256([]byte(key)) // also of one that would just fit: it may be another's hash
 		key = hex.EncodeToString(sum[:])
 	}
-	return processlog.Turn{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, key != "", nil
+	return processlog.Turn{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
 }
 
 // turnsOf lists, before anything is written, the turns of the drafts that take one; their ids are not known yet. nil: none
@@ -103,7 +103,7 @@ func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err 
 		if !ok {
 			continue
 		}
-		turn, stands, err := n.turn(s, &processlog.Row{
+		turn, err := n.turn(s, &processlog.Row{
 			IdempotentID: d.IdempotentID, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
 			BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
 		})
@@ -113,9 +113,7 @@ func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err 
 		if list == nil {
 			list = make([]processlog.Turn, len(drafts))
 		}
-		if stands {
-			list[i] = turn
-		}
+		list[i] = turn
 	}
 	return list, nil
 }
@@ -173,7 +171,6 @@ func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx pro
 // waiter is an attempt whose turn has not come.
 type waiter struct {
 	*attempt
-	turn processlog.Turn
 	wait time.Duration
 }
 
@@ -238,41 +235,53 @@ func (n *turns) patience(l processlog.Line) time.Duration {
 // longLine is how many in a line double their patience.
 const longLine = 100
 
-// inTurn returns the attempts whose turn it is, of a type that is not serial all. The others are put back.
-func (d *dispatcher) inTurn(t *Type, attempts []*attempt) []*attempt {
+// inTurn returns the attempts whose turn it is, of a type that is not serial all, and those that are to be parked. Where
+// nobody knows, they are put back.
+func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, wait []waiter) {
 	s, serial := d.turns.of(t.Name)
 	if !serial {
-		return attempts
+		return attempts, nil
 	}
-	var free []*attempt
 	var standing []waiter
 	for _, a := range attempts {
-		turn, stands, err := d.turns.turn(s, &a.row)
+		turn, err := d.turns.turn(s, &a.row)
 		switch {
-		case err != nil: // nobody knows beside whom it must not run
-			d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Unavailable(err), nil)})
-			d.letGo(t, []*attempt{a})
-		case stands:
-			standing = append(standing, waiter{attempt: a, turn: turn})
+		case err != nil: // beside whom must it not run?
+			d.letGo(t, []waiter{{attempt: a}}, func() {
+				d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Unavailable(err), nil)})
+			})
+		case turn.Key != "":
+			a.turn = turn // kept: a handler may change the content it is given
+			standing = append(standing, waiter{attempt: a})
 		default:
-			free = append(free, a)
+			first = append(first, a)
 		}
 	}
 	if len(standing) == 0 {
-		return free
+		return first, nil
 	}
-	first, wait, err := d.turns.look(s, standing)
+	turn, wait, err := d.turns.look(s, standing)
 	d.saw(troubleTurns, err)
 	if err != nil {
-		d.putBack(t, standing)
-	} else if len(wait) > 0 {
-		d.park(t, s, wait)
+		d.letGo(t, standing, func() { d.putBack(t, standing) })
+		return first, nil
 	}
-	return append(free, first...)
+	return append(first, turn...), wait
+}
+
+// letGo gives back what entries hold here that do not run: the slots before write, which may wait for the database, and
+// the places in quarantine behind it, for as long as the leases stand a death counts.
+func (d *dispatcher) letGo(t *Type, list []waiter, write func()) {
+	d.agenda.free(t, len(list))
+	write()
+	for _, w := range list {
+		d.holdings.leaveQuarantine(w.attempt)
+	}
 }
 
 // park puts entries back until their turn comes, and makes sure that it has not come meanwhile.
-func (d *dispatcher) park(t *Type, s Serial, wait []waiter) {
+func (d *dispatcher) park(t *Type, wait []waiter) {
+	s, _ := d.turns.of(t.Name)
 	parked, keys := make([]processlog.Parked, len(wait)), make([]string, len(wait))
 	for i, w := range wait {
 		keys[i], parked[i] = w.turn.Key, processlog.Parked{Turn: w.turn, Version: w.row.Version, Wait: w.wait}
@@ -295,7 +304,6 @@ func (d *dispatcher) park(t *Type, s Serial, wait []waiter) {
 		}
 	}
 	d.turns.announce(t.Name, woken)
-	d.letGo(t, attemptsOf(wait))
 }
 
 // putBack gives claims back of which nobody knows whose turn it is.
@@ -305,33 +313,23 @@ func (d *dispatcher) putBack(t *Type, standing []waiter) {
 		again[i] = processlog.Announcement{BusinessType: t.Name, ID: w.row.ID, In: refusedRetry}
 	}
 	d.claims.release(standing[0].row.Token, again...)
-	d.letGo(t, attemptsOf(standing))
-}
-
-func attemptsOf(list []waiter) []*attempt {
-	attempts := make([]*attempt, len(list))
-	for i, w := range list {
-		attempts[i] = w.attempt
-	}
-	return attempts
-}
-
-// letGo gives back what entries hold here that do not run.
-func (d *dispatcher) letGo(t *Type, attempts []*attempt) {
-	d.agenda.free(t, len(attempts))
-	for _, a := range attempts {
-		d.holdings.leaveQuarantine(a)
-	}
 }
 
 // rest takes note that an entry has ended: the next of its line may run.
-func (n *turns) rest(row *processlog.Row, state processlog.State) {
-	s, serial := n.of(row.BusinessType)
-	if !serial || state == processlog.Dead && !s.PassDead {
+func (n *turns) rest(turn processlog.Turn, state processlog.State) {
+	if turn.Key == "" {
 		return
 	}
-	if turn, stands, err := n.turn(s, row); err == nil && stands {
+	if s, _ := n.of(turn.BusinessType); state != processlog.Dead || s.PassDead {
 		n.rested.Add(restedLine{turn.BusinessType, turn.Key})
+	}
+}
+
+// ended is rest for an entry that a service or a person has ended.
+func (n *turns) ended(before *processlog.Row, state processlog.State) {
+	if s, serial := n.of(before.BusinessType); serial {
+		turn, _ := n.turn(s, before) // with no key where it panics: the next comes by itself
+		n.rest(turn, state)
 	}
 }
 

@@ -39,7 +39,7 @@ func takingTurns() []mutant {
 			name: "turn-passes-untold", oracle: lateness,
 			what: "who ends tells nobody: the next of its line waits until its patience ends",
 			edits: []edit{
-				{"internal/engine/turns.go", "n.rested.Add(restedLine{turn.BusinessType, turn.Key})", "_ = turn"},
+				{"internal/engine/turns.go", "n.rested.Add(restedLine{turn.BusinessType, turn.Key})", "_ = s"},
 			},
 			sees: tests("TestNextOfALineIsTold"),
 		},
