@@ -9,16 +9,16 @@ import (
 // stands in a line is noted beside the log; whether it still counts there the log says: ended ones do not, and dead ones
 // only where dead is true.
 type Turns interface {
-	// Join puts entries into their lines, in the caller's transaction or, with a nil tx, by itself. One that stands there
-	// already is noted under the epoch given. Without the table of turns it returns a *FieldError that names it.
+	// Join puts entries into their lines, in the caller's transaction. One that stands there already is noted under the epoch
+	// given. Without the table of turns it returns a *FieldError that names it.
 	Join(ctx context.Context, tx Tx, turns []Turn) error
 
 	// Lines reads the lines in which entries of one type stand that were claimed under token, by key, as committed when it is
 	// called or later. Without turns it only looks for the table, as Join does.
 	Lines(ctx context.Context, businessType string, turns []Turn, token Token, dead bool) (map[string]Line, error)
 
-	// Park undoes a claim as Release does; besides, each entry comes due only after its wait, unless Advance makes it due
-	// sooner. On error some may be parked; Release gives the others back.
+	// Park puts claimed entries into their lines as Join does, and undoes their claim as Release does; besides, each comes due
+	// only after its wait, unless Advance makes it due sooner. On error some may be parked; Release gives the others back.
 	Park(ctx context.Context, parked []Parked, token Token) error
 
 	// Advance forgets, from the front of each key's line on, those who count there no more, and makes the first who does due

@@ -31,22 +31,12 @@ func cloneLines(lines map[lineKey]line) map[lineKey]line {
 
 // Join implements processlog.Store.
 func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
-	var own *Tx
-	if tx != nil {
-		var err error
-		if own, err = s.unwrap(ctx, tx); err != nil {
-			return err
-		}
-	}
-	if err := ctx.Err(); err != nil {
+	own, err := s.unwrap(ctx, tx)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if own == nil {
-		s.joinLocked(turns)
-		return nil
-	}
 	if err := own.refusalLocked(); err != nil {
 		return err
 	}

@@ -47,7 +47,9 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	for _, row := range rows {
 		turns = append(turns, turnOf(key, row))
 	}
-	require.NoError(t, t.Store.Join(t.ctx, nil, turns))
+	tx := t.begin()
+	require.NoError(t, t.Store.Join(t.ctx, tx, turns))
+	require.NoError(t, tx.Commit())
 }
 
 // line reads the line in which a claimed entry stands.

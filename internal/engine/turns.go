@@ -174,14 +174,24 @@ type waiter struct {
 	wait time.Duration
 }
 
-// look sorts claimed entries, which share a token, into those whose turn it is and those that wait.
+// look sorts claimed entries, which share a token, into those whose turn it is and those that wait. Who is not noted yet, or
+// under an earlier epoch, waits, too, and is noted by that: recorded by a process that did not know, by hand, or requeued
+// since he left. Whoever looks from then on sees him.
 func (n *turns) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
-	lines, err := n.lines(s, standing)
+	turns := make([]processlog.Turn, len(standing))
+	asked := make(map[string]int, len(standing))
+	for i, w := range standing {
+		turns[i] = w.turn
+		asked[w.turn.Key]++
+	}
+	ctx, cancel := n.statement()
+	defer cancel()
+	lines, err := n.Store.Lines(ctx, turns[0].BusinessType, turns, standing[0].row.Token, !s.PassDead)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, w := range standing {
-		if l := lines[w.turn.Key]; l.First == w.row.ID && !l.Taken {
+		if l := lines[w.turn.Key]; l.First == w.row.ID && !l.Taken && l.Known == asked[w.turn.Key] {
 			first = append(first, w.attempt)
 		} else {
 			w.wait = n.patience(l)
@@ -190,36 +200,6 @@ func (n *turns) look(s Serial, standing []waiter) (first []*attempt, wait []wait
 	}
 	failpoint.Reach(failpoint.TurnsRead)
 	return first, wait, nil
-}
-
-// lines reads how the lines stand. Who is not noted yet is, first: recorded by a process that did not know, by hand, or
-// requeued since he left. Whoever looks from then on sees him, lease and all.
-func (n *turns) lines(s Serial, standing []waiter) (map[string]processlog.Line, error) {
-	list := make([]processlog.Turn, len(standing))
-	for i, w := range standing {
-		list[i] = w.turn
-	}
-	byKey := grouped.By(list, func(t processlog.Turn) string { return t.Key })
-	businessType, token := list[0].BusinessType, standing[0].row.Token
-	ctx, cancel := n.statement()
-	defer cancel()
-	lines, err := n.Store.Lines(ctx, businessType, list, token, !s.PassDead)
-	if err != nil {
-		return nil, err
-	}
-	var unknown []processlog.Turn
-	for _, key := range byKey.Order {
-		if lines[key].Known < len(byKey.Groups[key]) {
-			unknown = append(unknown, byKey.Groups[key]...)
-		}
-	}
-	if len(unknown) == 0 {
-		return lines, nil
-	}
-	if err := n.Store.Join(ctx, nil, unknown); err != nil {
-		return nil, err
-	}
-	return n.Store.Lines(ctx, businessType, list, token, !s.PassDead)
 }
 
 // patience is how long a parked entry waits should nobody tell it that its turn has come. The longer the line, the longer:

@@ -17,9 +17,6 @@ const linesPerStatement = 50
 
 // Join implements Store.
 func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
-	if tx == nil {
-		tx = s.pool()
-	}
 	for chunk := range slices.Chunk(turns, processlog.MaxRows) {
 		parked := make([]processlog.Parked, len(chunk))
 		for i, turn := range chunk {

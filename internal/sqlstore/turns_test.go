@@ -20,7 +20,7 @@ func TestTurnsAreReadAlongTheirKey(t *testing.T) {
 	for i := range lines * each {
 		turns = append(turns, processlog.Turn{BusinessType: "type 1", Key: fmt.Sprint(i % lines), ID: processlog.RowID(uint64(i + 1))})
 	}
-	require.NoError(t, b.s.Join(t.Context(), nil, turns))
+	require.NoError(t, b.s.Join(t.Context(), b.s.pool(), turns))
 	b.exec("UPDATE common_process_log SET business_type='type 1'")
 	for _, statistics := range []string{"old", "new"} {
 		if statistics == "new" {

@@ -13,11 +13,7 @@ func turnArgs(turns []processlog.Turn) string {
 }
 
 func (s *gatedStore) Join(ctx context.Context, tx compensator.Tx, turns []processlog.Turn) error {
-	do := func() error { return s.store.Join(ctx, tx, turns) }
-	if tx == nil {
-		return s.from.step(ctx, classWrite, "join", turnArgs(turns), do)
-	}
-	return s.from.stepIn(ctx, tx, "join", args(turnArgs(turns)), do)
+	return s.from.stepIn(ctx, tx, "join", args(turnArgs(turns)), func() error { return s.store.Join(ctx, tx, turns) })
 }
 
 func (s *gatedStore) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (lines map[string]processlog.Line, err error) {
