@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	require.NoError(t, trap.Await(t.Context()))
 	proxy.Refuse()
 	stop()
-	pending, err := r.Redis.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: r.stream, Group: "shop", Start: "-", End: "+", Count: 1000}).Result()
+	pending, err := r.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: r.stream, Group: "shop", Start: "-", End: "+", Count: 1000}).Result()
 	require.NoError(t, err)
 	require.Len(t, pending, 100)
 	assert.Zero(t, pending[0].RetryCount, "given back: its delivery does not count")
@@ -171,9 +172,9 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	p := program{DSN: harness.ThroughProxy(t, r.DSN, proxy), Redis: r.Redis.Options().Addr, Stream: r.stream, Gate: r.stream + ":gate"}
 	for range 7 {
 		kill, _ := r.child(p)
-		r.Eventually(func() bool { return r.Redis.Exists(t.Context(), p.Gate).Val() == 1 }, "it is open")
+		r.Eventually(func() bool { return r.rdb.Exists(t.Context(), p.Gate).Val() == 1 }, "it is open")
 		trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Fault: faultproxy.DropRequest})
-		require.NoError(t, r.Redis.Del(t.Context(), p.Gate).Err())
+		require.NoError(t, r.rdb.Del(t.Context(), p.Gate).Err())
 		r.Eventually(func() bool { return trap.Fired() >= 2 }, "it tries")
 		kill()
 		trap.Disarm()
@@ -236,17 +237,17 @@ func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
 	r.start(r.open(c, r.spec(), testConfig()))
 	r.add(1, 100)
 	r.settled("shop")
-	require.NoError(t, r.Redis.XGroupDestroy(t.Context(), r.stream, "shop").Err())
+	require.NoError(t, r.rdb.XGroupDestroy(t.Context(), r.stream, "shop").Err())
 	r.add(101, 100)
 	r.settled("shop")
 	r.requireBooks(200, 0)
-	require.NoError(t, r.Redis.FlushAll(t.Context()).Err())
+	require.NoError(t, r.rdb.FlushAll(t.Context()).Err())
 	r.add(201, 100)
 	r.settled("shop")
 	r.requireBooks(300, 0)
-	require.NoError(t, r.Redis.Del(t.Context(), r.stream).Err())
-	require.NoError(t, r.Redis.Set(t.Context(), r.stream, "no stream", 0).Err())
-	require.NoError(t, r.Redis.Del(t.Context(), r.stream).Err())
+	require.NoError(t, r.rdb.Del(t.Context(), r.stream).Err())
+	require.NoError(t, r.rdb.Set(t.Context(), r.stream, "no stream", 0).Err())
+	require.NoError(t, r.rdb.Del(t.Context(), r.stream).Err())
 	r.add(301, 100)
 	r.settled("shop")
 	r.requireBooks(400, 0)
@@ -281,6 +282,36 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	r.requireBooks(1000, 0)
 }
 
+// TestStreamThatMovesWithinAClusterIsFollowed: its slot is taken over by another node, with what is not acknowledged.
+func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.NewRedisCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	r := newRig(t).on(client)
+	cfg := testConfig()
+	cfg.Batch = 10
+	var moved sync.Once
+	cfg.Work = failing(func(m *Message) error {
+		if m.Value.(order).N >= 100 {
+			moved.Do(func() { cluster.Move(t, r.stream) })
+		}
+		if m.Value.(order).N%50 == 0 {
+			return errTest
+		}
+		return nil
+	})
+	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	r.add(1, 200)
+	r.start(in)
+	r.settled("shop")
+	r.requireBooks(196, 4)
+	cluster.Move(t, r.stream)
+	r.add(201, 49)
+	r.settled("shop")
+	r.requireBooks(245, 4)
+}
+
 // TestAcknowledgementThatIsRefusedIsMadeUpFor: by then the messages have come more often than they may.
 func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
@@ -288,7 +319,7 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	r := newRig(t)
 	r.on(harness.RedisClient(t, server))
 	rights := func(xack string) {
-		require.NoError(t, r.Redis.Do(t.Context(), "ACL", "SETUSER", "intake", "on", "nopass", "~*", "+@all", xack).Err())
+		require.NoError(t, r.rdb.Do(t.Context(), "ACL", "SETUSER", "intake", "on", "nopass", "~*", "+@all", xack).Err())
 	}
 	rights("-xack")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "intake", Password: "any"})
@@ -355,7 +386,7 @@ func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	r.add(1, 20)
 	r.start(r.open(c, r.spec(), cfg))
 	r.Wait(held, "the first has them")
-	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
 	require.NoError(t, err)
 	for _, m := range all {
 		r.age("second", m.ID, 1)
@@ -372,7 +403,7 @@ func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 }
 
 func (r *rig) pendingDeliveries(t *testing.T) int64 {
-	pending, err := r.Redis.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: r.stream, Group: "shop", Start: "-", End: "+", Count: 1}).Result()
+	pending, err := r.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: r.stream, Group: "shop", Start: "-", End: "+", Count: 1}).Result()
 	if err != nil || len(pending) == 0 {
 		return 0
 	}
@@ -393,7 +424,7 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	r.start(in)
 	r.Eventually(func() bool { return r.Count("effects") == 20 }, "the others are done")
 	r.Eventually(func() bool {
-		pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+		pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 		return err == nil && pending.Count == 1 && pending.Lower == large
 	}, "it alone is not acknowledged")
 	r.add(22, 10)
@@ -411,12 +442,12 @@ func TestIDsThatComeAgainWithOtherContentAreParked(t *testing.T) {
 	require.NoError(t, err)
 	in := r.open(c, r.spec(), testConfig())
 	add := func(text string) {
-		require.NoError(t, r.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.stream, ID: "1-1", Values: []string{"order", text}}).Err())
+		require.NoError(t, r.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.stream, ID: "1-1", Values: []string{"order", text}}).Err())
 	}
 	add(`{"n":1}`)
 	r.start(in)
 	r.settled("shop")
-	require.NoError(t, r.Redis.Del(t.Context(), r.stream).Err())
+	require.NoError(t, r.rdb.Del(t.Context(), r.stream).Err())
 	add(`{"n":2}`)
 	r.settled("shop")
 	r.requireBooks(1, 1)

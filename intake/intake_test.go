@@ -44,7 +44,7 @@ func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
 	}
 	assert.Equal(t, 1500, recorded)
 
-	one, err := r.Redis.XRangeN(t.Context(), r.stream, "-", "+", 1).Result()
+	one, err := r.rdb.XRangeN(t.Context(), r.stream, "-", "+", 1).Result()
 	require.NoError(t, err)
 	e, err := c.Get(t.Context(), compensator.IdempotentID(in.IdempotentID(&Message{ID: one[0].ID})))
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestStoppedIntakeEndsItsBatchAndAcknowledgesIt(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 0, backlog.Pending, "the batch was acknowledged")
 	assert.EqualValues(t, 15, backlog.Lag, "nothing more was taken")
-	consumers, err := r.Redis.XInfoConsumers(t.Context(), r.stream, "shop").Result()
+	consumers, err := r.rdb.XInfoConsumers(t.Context(), r.stream, "shop").Result()
 	require.NoError(t, err)
 	assert.Empty(t, consumers, "its name has left the group")
 }

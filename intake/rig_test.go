@@ -24,17 +24,18 @@ var errTest = errors.New("no luck")
 // rig is a world with a stream in it.
 type rig struct {
 	*harness.World
+	rdb    redis.UniversalClient
 	stream string
 }
 
 func newRig(t *testing.T) *rig {
 	w := harness.NewWorld(t).WithRedis()
-	return &rig{World: w, stream: w.Name + ":orders"}
+	return &rig{World: w, rdb: w.Redis, stream: w.Name + ":orders"}
 }
 
 // on puts the stream on a Redis of the test's own, for what hits the whole server.
-func (r *rig) on(client *redis.Client) *rig {
-	r.Redis = client
+func (r *rig) on(client redis.UniversalClient) *rig {
+	r.rdb = client
 	return r
 }
 
@@ -82,7 +83,7 @@ func testConfig() Config {
 }
 
 func (r *rig) spec() Stream {
-	return Stream{Redis: r.Redis, Stream: r.stream, Group: "shop", Block: 20 * time.Millisecond, Idle: 10 * time.Minute}
+	return Stream{Redis: r.rdb, Stream: r.stream, Group: "shop", Block: 20 * time.Millisecond, Idle: 10 * time.Minute}
 }
 
 func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
@@ -124,7 +125,7 @@ func (r *rig) start(in *Intake) (stop func()) {
 func (r *rig) add(first, n int) {
 	r.T.Helper()
 	for from := first; from < first+n; from += 500 {
-		pipe := r.Redis.Pipeline()
+		pipe := r.rdb.Pipeline()
 		for i := from; i < min(from+500, first+n); i++ {
 			pipe.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: []string{"order", fmt.Sprintf(`{"n":%d}`, i)}})
 		}
@@ -136,7 +137,7 @@ func (r *rig) add(first, n int) {
 // addRaw adds a message and returns its id.
 func (r *rig) addRaw(values ...string) string {
 	r.T.Helper()
-	id, err := r.Redis.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: values}).Result()
+	id, err := r.rdb.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, Values: values}).Result()
 	assert.NoError(r.T, err)
 	return id
 }
@@ -148,11 +149,11 @@ func (r *rig) settled(group string) {
 }
 
 func (r *rig) atRest(group string) bool {
-	stream, err := r.Redis.XInfoStream(r.T.Context(), r.stream).Result()
+	stream, err := r.rdb.XInfoStream(r.T.Context(), r.stream).Result()
 	if err != nil {
 		return false
 	}
-	groups, err := r.Redis.XInfoGroups(r.T.Context(), r.stream).Result()
+	groups, err := r.rdb.XInfoGroups(r.T.Context(), r.stream).Result()
 	if err != nil {
 		return false
 	}

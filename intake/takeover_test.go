@@ -18,8 +18,8 @@ import (
 // given has a consumer take messages and never be heard of again.
 func (r *rig) given(consumer string, n int64) {
 	r.T.Helper()
-	_ = r.Redis.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // it may be there
-	taken, err := r.Redis.XReadGroup(r.T.Context(), &redis.XReadGroupArgs{
+	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // it may be there
+	taken, err := r.rdb.XReadGroup(r.T.Context(), &redis.XReadGroupArgs{
 		Group: "shop", Consumer: consumer, Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
 	require.NoError(r.T, err)
 	require.Len(r.T, taken[0].Messages, int(n))
@@ -28,7 +28,7 @@ func (r *rig) given(consumer string, n int64) {
 // age makes a pending message look as if it had been delivered so often, long ago.
 func (r *rig) age(consumer, id string, deliveries int) {
 	r.T.Helper()
-	require.NoError(r.T, r.Redis.Do(r.T.Context(), "XCLAIM", r.stream, "shop", consumer, 0, id,
+	require.NoError(r.T, r.rdb.Do(r.T.Context(), "XCLAIM", r.stream, "shop", consumer, 0, id,
 		"IDLE", time.Hour.Milliseconds(), "RETRYCOUNT", deliveries, "JUSTID").Err())
 }
 
@@ -42,7 +42,7 @@ func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 	r.settled("shop")
 	r.requireBooks(150, 0)
 	r.Eventually(func() bool {
-		consumers, err := r.Redis.XInfoConsumers(t.Context(), r.stream, "shop").Result()
+		consumers, err := r.rdb.XInfoConsumers(t.Context(), r.stream, "shop").Result()
 		return err == nil && len(consumers) == 1 && consumers[0].Name != "dead"
 	}, "the dead one's name is removed")
 }
@@ -56,7 +56,7 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	r.start(r.open(c, r.spec(), testConfig()))
 	r.Eventually(func() bool { return r.Count("effects") == 30 }, "the others are done")
 	r.Eventually(func() bool {
-		pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+		pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 		return err == nil && maps.Equal(map[string]int64{"alive": 20}, pending.Consumers)
 	}, "the living one's are all that is left")
 }
@@ -67,14 +67,14 @@ func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	r := newRig(t)
 	r.add(1, 2)
 	r.given("dead", 2)
-	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
 	require.NoError(t, err)
 	r.age("dead", all[0].ID, 1)
 	r.age("dead", all[1].ID, 1)
 	g := &group{Stream: r.spec()}
-	g.Redis = &beaten{UniversalClient: r.Redis, first: func() {
+	g.Redis = &beaten{UniversalClient: r.rdb, first: func() {
 		faster := redis.XClaimArgs{Stream: r.stream, Group: "shop", Consumer: "faster", MinIdle: g.Idle, Messages: []string{all[0].ID}}
-		require.NoError(t, r.Redis.XClaim(t.Context(), &faster).Err())
+		require.NoError(t, r.rdb.XClaim(t.Context(), &faster).Err())
 	}}
 	messages, err := g.leftByOthers(t.Context(), 10)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	r.given("quiet", 10)
 	g := &group{Stream: r.spec()}
 	require.NoError(t, g.forget(t.Context(), "quiet"))
-	pending, err := r.Redis.XPending(t.Context(), r.stream, "shop").Result()
+	pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 	require.NoError(t, err)
 	assert.EqualValues(t, 10, pending.Count)
 }
@@ -137,7 +137,7 @@ func TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot(t *testing.T) {
 	c := r.New(r.Quick())
 	r.add(1, 3)
 	r.given("dead", 3)
-	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
 	require.NoError(t, err)
 	r.age("dead", all[0].ID, 2)
 	r.age("dead", all[1].ID, 5)
@@ -175,9 +175,9 @@ func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	stop := r.start(in)
 	r.settled("shop")
 	stop()
-	require.NoError(t, r.Redis.XGroupDestroy(t.Context(), r.stream, "shop").Err())
+	require.NoError(t, r.rdb.XGroupDestroy(t.Context(), r.stream, "shop").Err())
 	r.given("dead", 60)
-	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
 	require.NoError(t, err)
 	for i := range 60 {
 		r.age("dead", all[i].ID, 1+8*(i/30))
@@ -196,12 +196,12 @@ func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 	c := r.New(r.Quick())
 	r.add(1, 3)
 	r.given("dead", 3)
-	all, err := r.Redis.XRange(t.Context(), r.stream, "-", "+").Result()
+	all, err := r.rdb.XRange(t.Context(), r.stream, "-", "+").Result()
 	require.NoError(t, err)
 	for _, m := range all {
 		r.age("dead", m.ID, 1)
 	}
-	require.NoError(t, r.Redis.XDel(t.Context(), r.stream, all[1].ID).Err())
+	require.NoError(t, r.rdb.XDel(t.Context(), r.stream, all[1].ID).Err())
 	in := r.open(c, r.spec(), testConfig())
 	r.start(in)
 	r.settled("shop")
@@ -218,9 +218,9 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())
-	require.NoError(t, r.Redis.XGroupCreateMkStream(t.Context(), r.stream, "slow", "0").Err())
+	require.NoError(t, r.rdb.XGroupCreateMkStream(t.Context(), r.stream, "slow", "0").Err())
 	slow := func(n int64) []string {
-		taken, err := r.Redis.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "slow", Consumer: "it", Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
+		taken, err := r.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "slow", Consumer: "it", Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
 		require.NoError(t, err)
 		var list []string
 		for _, m := range taken[0].Messages {
@@ -241,7 +241,7 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	in := r.openSoon(c, spec, 40*time.Millisecond, cfg)
 	r.start(in)
 	r.settled("shop")
-	length := func() int64 { return r.Redis.XLen(t.Context(), r.stream).Val() }
+	length := func() int64 { return r.rdb.XLen(t.Context(), r.stream).Val() }
 	awaitRounds := func() { // more than Idle/4 each
 		for len(rounds) > 0 {
 			<-rounds
@@ -255,13 +255,13 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	taken := slow(60)
 	awaitRounds()
 	assert.EqualValues(t, 100, length(), "the other group has acknowledged none")
-	require.NoError(t, r.Redis.XAck(t.Context(), r.stream, "slow", append(taken[:20:20], taken[40:]...)...).Err())
+	require.NoError(t, r.rdb.XAck(t.Context(), r.stream, "slow", append(taken[:20:20], taken[40:]...)...).Err())
 	r.Eventually(func() bool { return length() == 80 }, "what both have done is deleted")
 	awaitRounds()
 	assert.EqualValues(t, 80, length())
-	require.NoError(t, r.Redis.XAck(t.Context(), r.stream, "slow", taken...).Err())
+	require.NoError(t, r.rdb.XAck(t.Context(), r.stream, "slow", taken...).Err())
 	r.Eventually(func() bool { return length() == 40 }, "as far as the other group has been given")
-	require.NoError(t, r.Redis.XAck(t.Context(), r.stream, "slow", slow(40)...).Err())
+	require.NoError(t, r.rdb.XAck(t.Context(), r.stream, "slow", slow(40)...).Err())
 	r.Eventually(func() bool { return length() == 0 }, "at rest nothing is left")
 	r.requireBooks(100, 0)
 }

@@ -17,7 +17,16 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
+// asProgram makes the test binary the program: built already, and watched by the race detector.
+const asProgram = "QUICKSTART_TEST_RUNS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(testservers.Main(m))
+}
 
 func TestQuickstartKeepsItsPromisesOnSQLite(t *testing.T) {
 	t.Parallel()
@@ -47,14 +56,13 @@ func TestQuickstartSharesTheDatabaseOfAUserWhoMayMakeNone(t *testing.T) {
 	assert.Contains(t, output, "no Redis")
 }
 
-// quickstart builds and runs the program, in an environment without servers but for those given.
+// quickstart runs the program, in an environment without servers but for those given.
 func quickstart(t *testing.T, environment ...string) (output string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "quickstart")
-	built, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, string(built))
+	program, err := os.Executable()
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(append(os.Environ(), dsnVariable+"=", redisVariable+"="), environment...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", dsnVariable+"=", redisVariable+"="), environment...)
 	combined, err := cmd.CombinedOutput()
 	output = string(combined)
 	require.NoError(t, err, output)

@@ -27,7 +27,7 @@ type Serial struct {
 // and due after a while. When the first has come to rest the next is made due.
 //
 // Two of a key never start: both claims are committed before either looks, so that one at least sees the other's lease, and
-// whoever does gives way (G25). If both do, each looks again once it is parked: the later one finds the first and wakes it.
+// whoever does gives way (G26). If both do, each looks again once it is parked: the later one finds the first and wakes it.
 type turns struct {
 	*base
 	agenda    *agenda

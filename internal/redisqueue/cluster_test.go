@@ -1,7 +1,6 @@
 package redisqueue_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -58,38 +57,12 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 		awaitNotification(t, sameQueue(t, client, prefix), "order", woken)
 	})
 	t.Run("MovedSlot", func(t *testing.T) {
-		// by chance the slot may hold keys of those above, and then Redis does not move it
-		require.NoError(t, client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error { return node.FlushAll(ctx).Err() }))
 		q := sameQueue(t, client, cluster.Prefix(t))
 		mustClaim(t, q, "order", 1) // knows the map of the slots as it is
-		moveSlot(t, cluster, client.ClusterKeySlot(t.Context(), q.DueKey("order")).Val())
+		cluster.Move(t, q.DueKey("order"))
 		mustAnnounce(t, q, due("order", 1))
 		assert.Len(t, mustClaim(t, q, "order", 1).IDs, 1)
 	})
-}
-
-// moveSlot gives a slot, which holds no keys, to another node.
-func moveSlot(t *testing.T, cluster *testservers.RedisCluster, slot int64) {
-	t.Helper()
-	owner := -1
-	var ids []string
-	for i, node := range cluster.Nodes {
-		client := redisClient(t, node)
-		ids = append(ids, client.Do(t.Context(), "CLUSTER", "MYID").Val().(string))
-		shards, err := client.ClusterSlots(t.Context()).Result()
-		require.NoError(t, err)
-		for _, shard := range shards {
-			if int64(shard.Start) <= slot && slot <= int64(shard.End) && shard.Nodes[0].ID == ids[i] {
-				owner = i
-			}
-		}
-	}
-	require.GreaterOrEqual(t, owner, 0)
-	next := ids[(owner+1)%len(ids)]
-	for i := range cluster.Nodes { // the new owner first
-		node := cluster.Nodes[(owner+1+i)%len(ids)]
-		require.NoError(t, redisClient(t, node).Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", next).Err())
-	}
 }
 
 func TestRedisQueueServesTheRestOfAClusterAndNoticesTheLoss(t *testing.T) {

@@ -2,6 +2,7 @@ package testservers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -58,6 +59,84 @@ func (c *RedisCluster) Addrs() []string {
 
 // Prefix returns a key prefix no other test uses.
 func (c *RedisCluster) Prefix(testing.TB) string { return newPrefix() }
+
+// Move has another node take over a key's slot, with all that is in it, while clients go on.
+func (c *RedisCluster) Move(tb testing.TB, key string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	if err := c.move(ctx, key); err != nil {
+		tb.Fatalf("testservers: move the slot of %q: %v", key, err)
+	}
+}
+
+// move does what redis-cli --cluster reshard does.
+func (c *RedisCluster) move(ctx context.Context, key string) error {
+	var clients []*redis.Client
+	for _, node := range c.Nodes {
+		client := redis.NewClient(&redis.Options{Addr: node.Addr()})
+		defer client.Close()
+		clients = append(clients, client)
+	}
+	slot, err := clients[0].ClusterKeySlot(ctx, key).Result()
+	if err != nil {
+		return err
+	}
+	at, err := ownerOf(ctx, clients, slot)
+	if err != nil {
+		return err
+	}
+	from, to := clients[at], clients[(at+1)%len(clients)]
+	fromID, toID := from.Do(ctx, "CLUSTER", "MYID"), to.Do(ctx, "CLUSTER", "MYID")
+	host, port, err := net.SplitHostPort(to.Options().Addr)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		to.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID.Val()).Err(),
+		from.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID.Val()).Err(),
+	); err != nil {
+		return err
+	}
+	for {
+		keys, err := from.ClusterGetKeysInSlot(ctx, int(slot), 1).Result()
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		if err := from.Migrate(ctx, host, port, keys[0], 0, startLimit).Err(); err != nil {
+			return err
+		}
+	}
+	for i := range clients { // the new owner first
+		if err := clients[(at+1+i)%len(clients)].Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID.Val()).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownerOf is the place among the nodes of the one that has a slot.
+func ownerOf(ctx context.Context, nodes []*redis.Client, slot int64) (int, error) {
+	for i, node := range nodes {
+		id, err := node.Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			return 0, err
+		}
+		shards, err := node.ClusterSlots(ctx).Result()
+		if err != nil {
+			return 0, err
+		}
+		for _, shard := range shards {
+			if int64(shard.Start) <= slot && slot <= int64(shard.End) && shard.Nodes[0].ID == id {
+				return i, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("no node has slot %d", slot)
+}
 
 // join does what redis-cli --cluster create does.
 func (c *RedisCluster) join(ctx context.Context) error {

@@ -1,3 +1,3 @@
 // Package order holds that entries of a serial type run one at a time for each key, in the order of their ids, and that
-// none of them waits for ever (G25).
+// none of them waits for ever (G26).
 package order

@@ -9,7 +9,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "l.First == w.row.ID && !l.Taken", "l.First == w.row.ID"},
 			},
-			sees: tests("TestEntryCommittedLateRunsBesideNone", "TestDeadFirstIsPassedWhereTheTypeSaysSo").and(simulation, "4000"),
+			sees: tests("TestEntryCommittedLateRunsBesideNone").and(simulation, "4000"),
 		},
 		{
 			name: "turn-out-of-order", oracle: safety,

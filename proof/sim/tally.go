@@ -46,6 +46,10 @@ const (
 	sawTurns
 	sawParked
 	sawWoken
+	sawBreakerOpen
+	sawProbe
+	sawBreakerClosed
+	sawResumed
 	sights
 )
 
@@ -70,6 +74,10 @@ var sightNames = [sights]string{
 	sawKeptLongEnough: "entries purged once they had been kept",
 	sawTurns:          "entries of a key beside which none may start",
 	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
+	sawBreakerOpen:   "breakers that opened, or stayed open",
+	sawProbe:         "of them, after a probe that failed",
+	sawBreakerClosed: "breakers that closed",
+	sawResumed:       "breakers open when all was healed",
 }
 
 // tally counts faults and sights.

@@ -98,7 +98,7 @@ func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.T
 	return cfg
 }
 
-// inTurnLocked: G25, beside an attempt whose lease lasts no other of its key begins, nor before one that has stood in front
+// inTurnLocked: G26, beside an attempt whose lease lasts no other of its key begins, nor before one that has stood in front
 // of it since before it was claimed.
 func (o *oracle) inTurnLocked(l *life, a *attempt) {
 	lines := &o.w.apart.lines
@@ -117,11 +117,11 @@ func (o *oracle) inTurnLocked(l *life, a *attempt) {
 		}
 		for _, b := range other.attempts {
 			if !b.ended && !b.from.dead.Load() && o.leasedLocked(other, b) {
-				o.failLocked("G25: entry %s starts on instance %d beside entry %s of its key, which runs on instance %d", l.id, a.from.number, other.id, b.from.number)
+				o.failLocked("G26: entry %s starts on instance %d beside entry %s of its key, which runs on instance %d", l.id, a.from.number, other.id, b.from.number)
 			}
 		}
 		if other.id.Compare(l.id) < 0 && o.stoodLocked(other, claimed) {
-			o.failLocked("G25: entry %s starts before entry %s of its key, which stands in front of it", l.id, other.id)
+			o.failLocked("G26: entry %s starts before entry %s of its key, which stands in front of it", l.id, other.id)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (o *oracle) parkedLocked(l *life, before, after processlog.Row) {
 	}
 	o.sights[sawParked]++
 	if o.w.apart.lines.key(l.kind, l.key) == "" || after.DueIn <= 0 {
-		o.failLocked("G25: entry %s, which takes no turns, is to wait for one for %v", l.id, after.DueIn)
+		o.failLocked("G26: entry %s, which takes no turns, is to wait for one for %v", l.id, after.DueIn)
 	}
 }
 
