@@ -25,7 +25,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"record.go", "if err := rec.Join(ctx, tx); err != nil {\n		return nil, err\n	}\n", ""},
 			},
-			sees: tests("TestDeclaredTypeRecordsTurns", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "4000"),
+			sees: tests("TestDeclaredTypeRecordsTurns", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
 		},
 		{
 			name: "turn-passes-untold", oracle: lateness,
