@@ -54,7 +54,7 @@
 //
 // # Caveats
 //
-//   - There is no order between entries, beyond earliest due first as a rule.
+//   - There is no order between entries, beyond earliest due first as a rule, but of types with TypeConfig.Serial.
 //   - A process that is paused for longer than its lease may act outside this database after somebody else has
 //     taken the entry over.
 //   - Idempotent ids guard as long as entries are kept: see [Compensator.Purge] and Config.Keep.

@@ -70,6 +70,14 @@ type TypeConfig struct {
 	// "": it comes after none. It is called concurrently. Not of HandleBatch.
 	AfterBatch func(e *Entry) (batchID string)
 
+	// Serial has entries of one key run one at a time, in the order of their ids, beside those of other keys: the key of an
+	// account, say. "" is no key. It reads what the entry was recorded with, but headers; it runs in Record and before each
+	// attempt, concurrently, must answer the same each time, and a panic of it refuses the Record. What is first in its line
+	// holds the turn until it has ended: retrying, snoozed, compensating or not due yet it keeps the others waiting, and so it
+	// does dead, unless PassDead is true. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
+	Serial   func(e *Entry) string
+	PassDead bool
+
 	// Breaker stops claiming entries of this type in this process while what its handler needs is down. Default: none
 	Breaker Breaker
 
@@ -162,6 +170,9 @@ func (cfg TypeConfig) validate(batch bool) error {
 	if cfg.Compensate != nil && cfg.CompensateTx != nil {
 		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
 	}
+	if cfg.PassDead && cfg.Serial == nil {
+		problems = append(problems, &FieldError{Field: "PassDead", Reason: "is for types that have Serial"})
+	}
 	return errors.Join(slices.Concat(problems, cfg.Breaker.validate(), cfg.batchProblems(batch))...)
 }
 
@@ -240,13 +251,17 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only Codec and
-// RefuseOtherContent are used.
+// Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only Codec,
+// RefuseOtherContent, Serial and PassDead are used.
 func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
 	if err := validateType(businessType); err != nil {
 		return nil, err
 	}
-	return newType[T](c, businessType, cfg.withDefaults(c.cfg)), nil
+	cfg = cfg.withDefaults(c.cfg)
+	if err := c.serialize(businessType, cfg); err != nil {
+		return nil, err
+	}
+	return newType[T](c, businessType, cfg), nil
 }
 
 // Typed makes a HandlerFunc, for Compensate too, that gets the decoded value.
@@ -350,6 +365,9 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	if err := c.keep(businessType, cfg.Keep); err != nil {
 		return nil, err
 	}
+	if err := c.serialize(businessType, cfg); err != nil {
+		return nil, err
+	}
 	if err := c.engine.Register(t); err != nil {
 		return nil, err
 	}
@@ -401,6 +419,17 @@ func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool)
 		cfg.Lease = cfg.Timeout + c.cfg.Grace
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
 	}
+}
+
+// serialize makes a type serial, if it is to be.
+func (c *Compensator) serialize(businessType string, cfg TypeConfig) error {
+	if cfg.Serial == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), slotTimeout)
+	defer cancel()
+	key := func(row *processlog.Row) string { return cfg.Serial(c.handed(row, cfg.Codec)) }
+	return c.engine.Serialize(ctx, businessType, engine.Serial{Key: key, PassDead: cfg.PassDead})
 }
 
 func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {

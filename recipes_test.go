@@ -267,3 +267,76 @@ func ExampleCompensator_WaitBatch() {
 	// upload-7: 2 of 3 rows are in
 	// true 1 <nil>
 }
+
+// Of each account one entry runs at a time, in the order in which they were recorded; accounts run beside each other. Who
+// changes the account's row before he records, as a booking does, makes the order of ids that of commits.
+func ExampleTypeConfig_serial() {
+	c, runUntil := recipe()
+	book, err := compensator.Handle(c, "book", func(_ context.Context, e *compensator.Entry, cents int) error {
+		if cents < 0 && e.ProcessCount == 0 {
+			return errors.New("the bank is busy") // and those behind it wait, too
+		}
+		fmt.Println(e.UserID, cents)
+		return nil
+	}, compensator.TypeConfig{
+		Serial: func(e *compensator.Entry) string { return e.UserID },
+		Retry:  compensator.Fixed(10 * time.Millisecond),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, cents := range []int{100, -30, 5} {
+		record(c, book, cents, compensator.Options{UserID: "ann"})
+	}
+	runUntil(3)
+	// Output:
+	// ann 100
+	// ann -30
+	// ann 5
+}
+
+// One at a time by a lock on the account's row, in no order: where the row is to be changed anyway, and nothing else is
+// needed. Who finds it locked comes again, instead of holding a connection and a slot.
+func ExampleHandleTx_rowLock() {
+	c, _ := recipe()
+	_, err := compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, cents int) error {
+		var balance int
+		err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE user=? FOR UPDATE NOWAIT", e.UserID).Scan(&balance)
+		if err != nil {
+			return compensator.Snooze(100 * time.Millisecond) // of MySQL's errors only 3572, MariaDB's 1205, in earnest
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE accounts SET balance=? WHERE user=?", balance+cents, e.UserID)
+		return err
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// In order with no lock while it works, and with no table of the library's: entries carry numbers that are drawn in the
+// transaction which records them, from the account's row, and each waits until the one before it is done.
+func ExampleSnooze_inOrder() {
+	c, runUntil := recipe()
+	done := 0 // a column of the account's row; it moves in the transaction that does the work
+	book, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, number int) error {
+		if done < number-1 {
+			return compensator.Snooze(100 * time.Millisecond)
+		}
+		if done < number { // otherwise it is done already: UPDATE accounts SET done=? WHERE user=? AND done=?-1
+			fmt.Println("booking", number)
+			done = number
+		}
+		return nil
+	}, compensator.TypeConfig{Concurrency: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, number := range []int{2, 1, 3} { // UPDATE accounts SET recorded=recorded+1 WHERE user=?, and read it
+		record(c, book, number, compensator.Options{UserID: "ann"})
+	}
+	runUntil(3)
+	// Output:
+	// booking 1
+	// booking 2
+	// booking 3
+}

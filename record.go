@@ -100,6 +100,9 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
+	if err := rec.LineUp(); err != nil {
+		return nil, c.refuse(ctx, tx, err)
+	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
 		return nil, poison(watch, naming(tx, err))
@@ -307,6 +310,9 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 		}
 	}
 	rec.Written(inserted)
+	if err := rec.Join(ctx, tx); err != nil {
+		return nil, err
+	}
 	receipt := rec.receipt()
 	return receipt, receipt.refuseOtherEvents(entries)
 }

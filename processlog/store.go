@@ -22,13 +22,14 @@ type Transaction interface {
 
 // Store is the truth: the table of entries. Every method may be called concurrently, does its work in one
 // short transaction at READ COMMITTED or in the caller's, and computes "now" from the database's clock, so
-// only durations cross its border, but for the slots of a Calendar. It is four contracts, by who asks. An implementation is right when it passes
+// only durations cross its border, but for the slots of a Calendar. It is five contracts, by who asks. An implementation is right when it passes
 // suite.TestStore of package compensatortest/suite.
 type Store interface {
 	Recorder
 	Worker
 	Keeper
 	Calendar
+	Turns
 
 	// Check reports, all at once, every reason why this server, session or table is not safe to run on.
 	Check(ctx context.Context) error

@@ -158,6 +158,20 @@ func (v *version) released(now int64) *version {
 	return next
 }
 
+// parked is the version of a released entry that is to wait.
+func (v *version) parked(wait time.Duration, now int64) *version {
+	next := v.released(now)
+	next.nextAt = dueAt(now, wait)
+	return next
+}
+
+// woken is the version of a parked entry whose turn has come.
+func (v *version) woken(now int64) *version {
+	next := v.next(v.token, now)
+	next.nextAt = now
+	return next
+}
+
 // settled is the version that outcome leaves. An absorbed success keeps the counts: another attempt may have
 // recorded a failure since.
 func (v *version) settled(outcome processlog.Outcome, token processlog.Token, now int64) *version {

@@ -31,6 +31,7 @@ type Tx struct {
 	held  []*storedRow // held or shared until its end
 	steps []rowStep
 	moves []markMove
+	joins []processlog.Turn
 	marks []savepoint
 }
 
@@ -41,6 +42,7 @@ type savepoint struct {
 	name  string
 	steps int
 	moves int
+	joins int
 }
 
 // txEnd is a way for a transaction to end.
@@ -139,6 +141,7 @@ func (tx *Tx) Commit() error {
 	for _, move := range tx.moves {
 		move.mark.at = move.to
 	}
+	tx.store.joinLocked(tx.joins)
 	tx.endLocked(endFinished)
 	tx.told = true
 	return nil
@@ -176,7 +179,7 @@ func (tx *Tx) Savepoint(name string) error {
 		return tx.end.refusal
 	}
 	tx.marks = slices.DeleteFunc(tx.marks, func(mark savepoint) bool { return mark.name == name })
-	tx.marks = append(tx.marks, savepoint{name, len(tx.steps), len(tx.moves)})
+	tx.marks = append(tx.marks, savepoint{name, len(tx.steps), len(tx.moves), len(tx.joins)})
 	return nil
 }
 
@@ -194,7 +197,7 @@ func (tx *Tx) RollbackTo(name string) error {
 	}
 	tx.marks = tx.marks[:i+1]
 	tx.undoLocked(tx.marks[i].steps)
-	tx.moves = tx.moves[:tx.marks[i].moves]
+	tx.moves, tx.joins = tx.moves[:tx.marks[i].moves], tx.joins[:tx.marks[i].joins]
 	return nil
 }
 
@@ -256,7 +259,7 @@ func (tx *Tx) endLocked(how *txEnd) {
 			m.holder = nil
 		}
 	}
-	tx.end, tx.held, tx.steps, tx.moves = how, nil, nil, nil
+	tx.end, tx.held, tx.steps, tx.moves, tx.joins = how, nil, nil, nil, nil
 	tx.store.open = slices.DeleteFunc(tx.store.open, func(other *Tx) bool { return other == tx })
 	tx.stop()
 	close(tx.ended)

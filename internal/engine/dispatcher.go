@@ -20,6 +20,7 @@ type dispatcher struct {
 	agenda   *agenda
 	holdings *holdings
 	witness  *witness
+	turns    *turns
 	claims   *claims
 	settler  *settler
 	renewer  *renewer
@@ -53,6 +54,16 @@ func (d *dispatcher) stopping() bool {
 // startClaimed starts rows that one write of ours has leased, as a statement tells that was sent when asked says; token is
 // that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back.
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) {
+	claimed := d.attempts(t, rows, asked, token)
+	first, others := d.inTurn(t, claimed)
+	d.startAttempts(t, first)
+	if len(others) > 0 {
+		d.putOff(t, callsOf(t, claimed)-callsOf(t, first), others)
+	}
+}
+
+// attempts makes them of claimed rows. What has lost too many leases is taken out.
+func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, token int64) []*attempt {
 	attempts := make([]*attempt, 0, len(rows))
 	for _, row := range rows {
 		a := &attempt{t: t, row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
@@ -65,6 +76,11 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 		a.suspect.Store(lost >= suspectAfter)
 		attempts = append(attempts, a)
 	}
+	return attempts
+}
+
+// startAttempts starts them, or gives them back.
+func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
 	needed := callsOf(t, attempts)
 	attempts, shut := t.breaker.admit(attempts)
 	if len(shut) > 0 {

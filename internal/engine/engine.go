@@ -24,6 +24,7 @@ type Engine struct {
 	witness    *witness
 	holdings   *holdings
 	debts      *debts
+	turns      *turns
 	claims     *claims
 	settler    *settler
 	renewer    *renewer
@@ -49,12 +50,13 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.witness = newWitness(b, e.types, e.agenda, e.missing)
 	e.holdings = newHoldings(e.agenda)
 	e.debts = newDebts(b)
+	e.turns = newTurns(b, e.agenda, e.announcer)
 	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts}
-	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness}).withLanes()
+	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, turns: e.turns}).withLanes()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings}
-	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness,
+	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
 	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, claims: e.claims,
 		settler: e.settler, dispatcher: e.dispatcher}
@@ -109,7 +111,9 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	if ch.Action != processlog.ActionReschedule {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
-	if !after.State.Terminal() {
+	if after.State.Terminal() {
+		e.turns.ended(&before, after.State)
+	} else {
 		e.announcer.move(before.BusinessType, before.ID, ch.Delay)
 	}
 }
@@ -165,6 +169,7 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
+	await(patience, &e.turns.rested)
 	await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
 	return stuck
 }
@@ -174,7 +179,7 @@ const stopPatience = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow,
+	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow, &e.turns.rested,
 		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)

@@ -31,6 +31,7 @@ type intake struct {
 	announcer  *announcer
 	missing    *missing
 	witness    *witness
+	turns      *turns
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher

@@ -15,9 +15,10 @@ type Recording struct {
 	Inserted []processlog.Inserted
 
 	intake  *intake
-	credits []*credit // of the drafts born claimed; nil for the others
-	at      time.Time // of the insert
-	watched bool      // the end of the transaction is seen, and not only told
+	turns   []processlog.Turn // of the drafts that take one; nil: none does
+	credits []*credit         // of the drafts born claimed; nil for the others
+	at      time.Time         // of the insert
+	watched bool              // the end of the transaction is seen, and not only told
 	once    sync.Once
 }
 
@@ -37,7 +38,7 @@ func (r *Recording) Reserve() {
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
 		t := r.intake.types.accepting(d.BusinessType)
-		if t == nil || d.Delay > 0 || t.BatchWait > 0 {
+		if _, serial := r.intake.turns.of(d.BusinessType); serial || t == nil || d.Delay > 0 || t.BatchWait > 0 {
 			continue
 		}
 		// Born claimed it would run alone: those that come together are claimed together, for one batch.

@@ -29,6 +29,7 @@ type settler struct {
 	announcer *announcer
 	holdings  *holdings
 	witness   *witness
+	turns     *turns
 
 	lane groupcommit.Batcher[settlement] // outcomes are written
 	slow groupcommit.Batcher[settlement] // those of rows that others hold wait
@@ -170,6 +171,9 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 	tell(s.base, s.Observer.Settled, event)
 	s.tellQueue(a, o)
+	if o.To.Terminal() {
+		s.turns.rest(a.turn, o.To)
+	}
 }
 
 // droppedLevel: work that was done, and that the log tells otherwise, is a person's business.
@@ -190,15 +194,19 @@ func (s *settler) settleSlowly(batch []settlement) {
 
 // tellQueue removes what is finished and makes the rest due again.
 func (s *settler) tellQueue(a *attempt, o processlog.Outcome) {
-	again := !o.To.Terminal()
-	in := processlog.DueIn(o.After)
-	switch {
-	case a.token != 0:
-		s.announcer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: !again, In: in}}) // a lost one heals when its lease ends
-	case again:
-		s.announcer.move(a.t.Name, o.ID, in) // it may be there, leased to a process that died
+	if !o.To.Terminal() {
+		s.offerAgain(a, processlog.DueIn(o.After))
+	} else if a.token != 0 {
+		s.announcer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}}) // a lost one heals when its lease ends
 	}
-	if again {
-		s.agenda.expect(a.t.Name, in)
+}
+
+// offerAgain makes an entry due again.
+func (s *settler) offerAgain(a *attempt, in time.Duration) {
+	if a.token != 0 {
+		s.announcer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: a.row.ID, Token: a.token, In: in}})
+	} else {
+		s.announcer.move(a.t.Name, a.row.ID, in) // it may be there, leased to a process that died
 	}
+	s.agenda.expect(a.t.Name, in)
 }

@@ -51,7 +51,7 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 		err = fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, row.LeaseLeft)
 	}
 	if err == nil {
-		e.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+		e.dispatcher.startAttempts(t, e.dispatcher.attempts(t, found.Mine, found.asked, 0)) // whosever turn it is
 	}
 	return err
 }

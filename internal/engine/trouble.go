@@ -48,6 +48,7 @@ const (
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleMisfits  = "entries do not run as they stand: something else than this library has written them so"
 	troubleMarks    = "the slots of periodic types could not be looked for"
+	troubleTurns    = "it could not be told whose turn it is"
 	troubleSlot     = "a slot could not be recorded"
 	troublePurge    = "ended entries could not be purged"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"

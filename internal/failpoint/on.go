@@ -22,6 +22,7 @@ var points = []Point{
 	IDsResolved, EntryReadBack, FreshClaimed, AnnounceNext, Announced, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
+	TurnsJoined, TurnsRead, TurnsNoted, TurnsParked, TurnsLeft, TurnsMoved,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,

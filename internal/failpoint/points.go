@@ -49,6 +49,16 @@ const (
 	LeaseRenewed         Point = "lease-renewed"          // in the database; we do not count on it yet
 )
 
+// Taking turns.
+const (
+	TurnsJoined Point = "turns-joined" // entries of serial types stand in line, in a transaction that is still open
+	TurnsRead   Point = "turns-read"   // who of the claimed is first is known; nothing is started or put back
+	TurnsNoted  Point = "turns-noted"  // claimed entries are noted as parked, and hold their leases still
+	TurnsParked Point = "turns-parked" // they wait for their turns; nobody has looked since who is first
+	TurnsLeft   Point = "turns-left"   // ended entries are out of their lines; the next are not made due
+	TurnsMoved  Point = "turns-moved"  // the next are due, and the queue is not told
+)
+
 // Settling.
 const (
 	OutcomesNext   Point = "outcomes-next"   // a batch of outcomes is not stored

@@ -23,6 +23,7 @@ type dialect struct {
 	stampAt    func(ms int64) string       // the literal for ms
 	text       func(utf8 []byte) string    // a text literal
 	numbers    func(columns string) string // reads whole numbers, whatever they were written as
+	greatest   string                      // function: the larger of two
 	dueIndex   string                      // hint: read the table by its due index
 	keyIndex   string                      // hint: read the table by idempotent id
 	idIndex    string                      // hint: read the table by id
@@ -33,6 +34,7 @@ type dialect struct {
 	lockNow    string                      // suffix: lock the rows read, or fail at once
 	share      string                      // suffix: read the latest committed rows, wait for those in flight
 	shareNow   string                      // suffix: the same, or fail at once
+	noteAgain  string                      // suffix: a turn that is noted takes the new values
 	inTx       string                      // condition that a statement fails or changes nothing outside a transaction
 	latest     string                      // statement that makes the next read show what is committed, and fails inside a transaction
 	snapshots  bool                        // a lock on a row that changed since the snapshot aborts the transaction

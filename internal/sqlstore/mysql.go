@@ -42,6 +42,7 @@ func mysqlDialect(version string) *dialect {
 		lockNow:    " FOR UPDATE NOWAIT",
 		share:      " LOCK IN SHARE MODE",
 		shareNow:   " FOR SHARE NOWAIT",
+		noteAgain:  " ON DUPLICATE KEY UPDATE epoch=VALUES(epoch), parked=VALUES(parked)",
 		latest:     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
 		qualified:  true,
 		keyed:      mysqlKeyed,

@@ -93,8 +93,13 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to ti
 
 // withoutSlots names the table where it is missing: New does not insist on it.
 func (s *Store) withoutSlots(err error) error {
+	return s.withoutTable(err, "_slots", "Periodic and Keep need")
+}
+
+// withoutTable makes of an error that says so that a table is missing: who needs it.
+func (s *Store) withoutTable(err error, suffix, needs string) error {
 	if err == nil || mysqlerr.Number(err) != mysqlerr.NoSuchTable && !strings.Contains(err.Error(), "no such table") {
 		return err
 	}
-	return &processlog.FieldError{Field: "table " + s.table.quoted("_slots"), Reason: "does not exist, and Periodic and Keep need it; run Migrate or the files in migrations/" + s.d.name}
+	return &processlog.FieldError{Field: "table " + s.table.quoted(suffix), Reason: "does not exist, and " + needs + " it; run Migrate or the files in migrations/" + s.d.name}
 }

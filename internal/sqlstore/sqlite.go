@@ -32,6 +32,7 @@ func sqliteDialect() *dialect {
 		numbers:    sqliteNumbers,
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
+		noteAgain:  " ON CONFLICT DO UPDATE SET epoch=excluded.epoch, parked=excluded.parked",
 		returning:  true,
 		unseenEnd:  true,
 		keyed:      sqliteKeyed,

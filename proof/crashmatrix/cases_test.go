@@ -21,6 +21,7 @@ const (
 	adopting  surroundings = "adopting"   // lives take old rows into the log, and do nothing else
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
+	inLine    surroundings = "in-line"    // lives record, besides, entries that take turns
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
 
@@ -110,6 +111,13 @@ var matrix = []crash{
 	{point: failpoint.CommitDone, most: 20, in: periodic},
 	{point: failpoint.MarkMoved, most: 1, in: keeping},
 	{point: failpoint.PurgePart, most: 3, in: keeping},
+	{point: failpoint.TurnsJoined, most: 12, in: inLine},
+	{point: failpoint.TurnsRead, most: 12, in: inLine},
+	{point: failpoint.TurnsNoted, most: 8, in: inLine},
+	{point: failpoint.TurnsParked, most: 8, in: inLine},
+	{point: failpoint.TurnsLeft, most: 8, in: inLine},
+	{point: failpoint.TurnsMoved, most: 8, in: inLine},
+	{point: failpoint.OutcomesStored, most: 15, in: inLine},
 	{point: failpoint.MigrationPart, most: 5, in: unmade},
 	{point: failpoint.StopBegun, most: 2},
 	{point: failpoint.LoopsEnded, most: 2},

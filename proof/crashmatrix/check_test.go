@@ -27,6 +27,7 @@ func (w *world) check(in surroundings) {
 	w.checkLedger()
 	w.checkEffects()
 	w.checkSlots()
+	w.checkTurns()
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
@@ -72,6 +73,20 @@ func (w *world) checkSlots() {
 	for i := 1; i < len(slots); i++ {
 		assert.Equal(w.t, slots[i-1].Add(tickEvery), slots[i], "slot after slot")
 	}
+}
+
+// checkTurns: none of a line runs once one behind it has begun. Whose entry was called off may have been at it still.
+func (w *world) checkTurns() {
+	w.t.Helper()
+	began, last := make(map[uint64]bool), make(map[string]uint64)
+	w.each(`SELECT l.id, l.business_id FROM runs JOIN common_process_log l ON l.id=runs.entry WHERE l.business_type='book' AND l.state<>3
+		ORDER BY runs.id`, func(scan func(...any)) {
+		var id uint64
+		var line string
+		scan(&id, &line)
+		assert.False(w.t, began[id] && last[line] != id, "entry %d runs again after %d, which stands behind it", id, last[line])
+		began[id], last[line] = true, id
+	})
 }
 
 // checkEffects: as often as there was a success, which the history knows for each epoch.
@@ -236,7 +251,7 @@ func (l *log) badEnd(f follower) string {
 		good = good && end.epoch > 0 || end.state == compensator.SettledByHand && end.epoch > 0 ||
 			end.state == compensator.Dead && end.endedBy == compensator.EndedByPermanent && end.failed == 1 ||
 			end.state == compensator.Cancelled && end.endedBy == compensator.EndedByCancel && end.failed == 1
-	case later:
+	case later, book:
 		good = good || end.endedBy == compensator.EndedByComplete || end.state == compensator.Cancelled && end.endedBy == compensator.EndedByCancel
 	}
 	if good {

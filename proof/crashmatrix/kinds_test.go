@@ -23,6 +23,7 @@ const (
 	hand   = "hand"   // fails for good; succeeds once somebody has requeued it
 	mail   = "mail"   // succeeds in batches, some of which break
 	later  = "later"  // succeeds; comes due later, and may be moved or called off until then
+	book   = "book"   // succeeds, one of a business id at a time; may be called off; where lives are in line
 	tick   = "tick"   // succeeds; made for each slot, where the surroundings are periodic
 	sum    = "sum"    // transactional, succeeds; comes after a batch of mail
 )
@@ -79,6 +80,15 @@ const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
 	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), compensator.PeriodicConfig{CatchUp: 500})
+}
+
+// takeTurns registers what takes turns.
+func (k *kinds) takeTurns(c *compensator.Compensator) (err error) {
+	k.of[book], err = compensator.Handle(c, book, k.plain, compensator.TypeConfig{
+		Retry: compensator.Fixed(retryAfter), Serial: func(e *compensator.Entry) string { return e.BusinessID },
+		PassDead: true, // those that lives have killed too often
+	})
+	return err
 }
 
 // verdict is what a handler will say of an entry.

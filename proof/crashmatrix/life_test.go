@@ -74,12 +74,14 @@ func (l *life) live(ctx context.Context) error {
 	if l.In == recorders {
 		return l.serve(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
 	}
+	steps := []func(context.Context) error{l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch,
+		l.recordAndTakeBack, l.recordAcrossStop, l.actOnLater, l.actByHand, l.purge}
+	if l.In == inLine {
+		steps = append([]func(context.Context) error{l.recordTurns}, steps...)
+	}
 	problems := make(chan error, 2)
 	go func() { problems <- l.work(ctx) }()
-	go func() {
-		problems <- l.serve(ctx, l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch,
-			l.recordAndTakeBack, l.recordAcrossStop, l.actOnLater, l.actByHand, l.purge)
-	}()
+	go func() { problems <- l.serve(ctx, steps...) }()
 	return <-problems
 }
 
@@ -238,6 +240,43 @@ func (l *life) recordBatch(ctx context.Context) error {
 		_, err := l.p.Record(ctx, tx, entries...)
 		return err
 	})
+}
+
+// recordTurns: some of two lines, in one call; then one more, told by nobody; then one that is called off.
+func (l *life) recordTurns(ctx context.Context) error {
+	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
+		var entries []compensator.NewEntry
+		for _, line := range lines {
+			entry, err := l.p.of[book].Entry(content{}, compensator.Options{IdempotentID: l.key(), BusinessID: line})
+			if err != nil {
+				return "", err
+			}
+			entries = append(entries, entry)
+			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID); err != nil {
+				return "", err
+			}
+		}
+		_, err = l.p.Record(ctx, tx, entries...)
+		return entries[0].IdempotentID, err
+	}
+	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := record(tx, "a", "b", "a", "b", "a")
+		return err
+	})
+	silently := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
+		_, err := record(tx, "b")
+		return err
+	})
+	var key string
+	watched := inTx(ctx, l.p.watched, func(tx *sql.Tx) (err error) {
+		key, err = record(tx, "a")
+		return err
+	})
+	if err := errors.Join(err, silently, watched); err != nil {
+		return err
+	}
+	_, err = l.p.Cancel(ctx, compensator.IdempotentID(key))
+	return unlessLate(err)
 }
 
 var errTakenBack = errors.New("taken back")

@@ -71,6 +71,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	if err == nil && in == adopting {
 		p.adopted, err = openImport(p)
 	}
+	if err == nil && in == inLine {
+		err = p.kinds.takeTurns(p.Compensator)
+	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)
 	}

@@ -9,7 +9,7 @@ func catalogue() []mutant {
 		settling(), compensating(),
 		managing(), telling(),
 		reconciling(),
-		recurring(),
+		recurring(), takingTurns(),
 		relaying(), consuming(), takingIn(),
 		adopting(),
 	)

@@ -26,6 +26,7 @@ type apart struct {
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
 	outage    outage          // of what handlers call, where types have breakers; see drawBreakers
 	keep      time.Duration   // of ended entries; 0: for ever
+	lines     lines           // of entries that take turns; see drawTurns
 
 	// In all of them:
 	batchCalls int           // the batch type's Concurrency

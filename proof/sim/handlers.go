@@ -46,18 +46,18 @@ func (n *instance) register(c *compensator.Compensator) error {
 	}
 	cfg := n.w.plan.types
 	cfg.BatchSize = 0
-	_, err1 := compensator.Handle(c, plainType, plain(plainType), cfg)
-	_, err2 := compensator.HandleTx(c, txType, inTx(txType), following(cfg))
+	_, err1 := compensator.Handle(c, plainType, plain(plainType), n.serial(plainType, cfg))
+	_, err2 := compensator.HandleTx(c, txType, inTx(txType), n.serial(txType, following(cfg)))
 	undo := cfg
 	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed
-	_, err3 := compensator.Handle(c, undoType, plain(undoType), undo)
+	_, err3 := compensator.Handle(c, undoType, plain(undoType), n.serial(undoType, undo))
 	if !n.handlesAll() {
 		return errors.Join(err1, err2, err3, n.periodic(c))
 	}
 	undoTx := cfg
 	undoTx.CompensateTx, undoTx.CompensateCrashed = n.attemptTx, n.w.plan.compensateCrashed
-	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, n.w.batches())
-	_, err5 := compensator.HandleTx(c, undoTxType, inTx(undoTxType), undoTx)
+	_, err4 := compensator.HandleBatch(c, batchType, n.attemptBatch, n.serial(batchType, n.w.batches()))
+	_, err5 := compensator.HandleTx(c, undoTxType, inTx(undoTxType), n.serial(undoTxType, undoTx))
 	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
 

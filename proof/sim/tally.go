@@ -46,6 +46,9 @@ const (
 	sawBatches
 	sawLingered
 	sawFollowed
+	sawTurns
+	sawParked
+	sawWoken
 	sawBreakerOpen
 	sawProbe
 	sawBreakerClosed
@@ -79,6 +82,8 @@ var sightNames = [sights]string{
 	sawProbe:          "of them, after a probe that failed",
 	sawBreakerClosed:  "breakers that closed",
 	sawResumed:        "breakers open when all was healed",
+	sawTurns:          "entries of a key beside which none may start",
+	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
 }
 
 // tally counts faults and sights.

@@ -110,6 +110,7 @@ func newWorld(seed uint64) *world {
 	w.drawPeriodic()
 	w.drawKeep()
 	w.drawBatches()
+	w.drawTurns()
 	w.drawBreakers()
 	return w
 }
@@ -378,7 +379,7 @@ func (w *world) patience() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
+	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.turnsPatience()
 }
 
 // inFlight is how long a statement or a call of the queue may be on its way once everything is healed.
@@ -387,7 +388,7 @@ const inFlight = 15 * time.Second
 // rest asserts G1: everything comes to rest, and the queue holds nothing of what has.
 func (w *world) rest() {
 	patience := w.patience()
-	if !w.await(patience, func() bool { w.wake(); return w.oracle.restless() == 0 }) {
+	if !w.await(patience, func() bool { w.wake(); w.letPass(); return w.oracle.restless() == 0 }) {
 		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", patience, w.oracle.notAtRest())
 		return
 	}

@@ -1,0 +1,301 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// linesPerStatement is how many keys one statement asks for: each is a part of it with subqueries of its own.
+const linesPerStatement = 50
+
+// Join implements Store.
+func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
+	for chunk := range slices.Chunk(turns, processlog.MaxRows) {
+		parked := make([]processlog.Parked, len(chunk))
+		for i, turn := range chunk {
+			parked[i].Turn = turn
+		}
+		if err := s.note(ctx, tx, parked); err != nil {
+			if s.d.fault(err) == faultAborted {
+				err = fmt.Errorf("%w: %w", processlog.ErrTxAborted, err)
+			}
+			return s.withoutTurns(fmt.Errorf("compensator: note %d turns: %w", len(turns), finished(err)))
+		}
+	}
+	return nil
+}
+
+// note writes turns, parked under the version that their Park leaves, if they have one. Ascending by key and id, as all
+// who write here do.
+func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []processlog.Parked) error {
+	turns = slices.Clone(turns)
+	slices.SortFunc(turns, func(a, b processlog.Parked) int { return compareTurns(a.Turn, b.Turn) })
+	var b strings.Builder
+	b.WriteString("INSERT INTO " + s.table.quoted("_turns") + " (business_type, turn_key, entry_id, epoch, parked) VALUES ")
+	for i, turn := range turns {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		version := uint64(0)
+		if turn.Version > 0 {
+			version = turn.Version + 1
+		}
+		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text([]byte(turn.BusinessType)), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, version)
+	}
+	_, err := tx.ExecContext(ctx, b.String()+s.d.noteAgain)
+	return err
+}
+
+func compareTurns(a, b processlog.Turn) int {
+	if c := strings.Compare(a.BusinessType, b.BusinessType); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Key, b.Key); c != 0 {
+		return c
+	}
+	return a.ID.Compare(b.ID)
+}
+
+// standing joins a key's turns with their entries, of those that count.
+func (s *Store) standing(businessType, key string, dead bool) string {
+	return s.table.quoted("_turns") + " t JOIN " + s.table.quoted("") + " l" + s.d.idIndex + " ON l.id=t.entry_id AND l.business_type=t.business_type" +
+		" WHERE " + s.ofKey("t.", businessType, key) + " AND l.state+0 IN (" + standingStates(dead) + ")"
+}
+
+func standingStates(dead bool) string {
+	if dead {
+		return "0,-1,-2,-3"
+	}
+	return "0,-1,-3"
+}
+
+func (s *Store) ofKey(alias, businessType, key string) string {
+	return alias + "business_type=" + s.d.text([]byte(businessType)) + " AND " + alias + "turn_key=" + hexLiteral([]byte(key))
+}
+
+// Lines implements Store. It locks nothing: the leases that it reads are committed before their claims look here, so of
+// two claims at once one at least sees the other.
+func (s *Store) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
+	if len(turns) == 0 {
+		_, err := queryIDs(ctx, s.pool(), "SELECT entry_id FROM "+s.table.quoted("_turns")+" WHERE 1=0")
+		return nil, s.withoutTurns(err)
+	}
+	byKey := grouped.By(turns, func(t processlog.Turn) string { return t.Key })
+	lines := make(map[string]processlog.Line, len(byKey.Order))
+	for keys := range slices.Chunk(byKey.Order, linesPerStatement) {
+		parts := make([]string, len(keys))
+		for i, key := range keys {
+			parts[i] = s.lineOf(i, businessType, key, byKey.Groups[key], token, dead)
+		}
+		err := s.readLatest(ctx, func(from processlog.Tx) error {
+			return readLines(ctx, from, strings.Join(parts, " UNION ALL "), keys, lines)
+		})
+		if err != nil {
+			return nil, s.withoutTurns(fmt.Errorf("compensator: read %d lines: %w", len(byKey.Order), err))
+		}
+	}
+	return lines, nil
+}
+
+// lineOf selects how one line stands. All but its leases is read along the primary key of the turns.
+func (s *Store) lineOf(place int, businessType, key string, turns []processlog.Turn, token processlog.Token, dead bool) string {
+	standing, noted := s.standing(businessType, key, dead), "SELECT COUNT(*) FROM "+s.table.quoted("_turns")+" WHERE "+s.ofKey("", businessType, key)
+	asked := make([]string, len(turns))
+	for i, turn := range turns {
+		asked[i] = fmt.Sprintf("entry_id=%s AND epoch=%d", turn.ID, turn.Epoch)
+	}
+	return "SELECT " + strconv.Itoa(place) +
+		", COALESCE((SELECT t.entry_id FROM " + standing + " ORDER BY t.entry_id LIMIT 1),0)" +
+		", EXISTS(SELECT 1 FROM " + standing + " AND l.lease_until>" + s.d.now + " AND l.token<>" + hexLiteral(token[:]) + ")" +
+		", (" + noted + " AND (" + strings.Join(asked, " OR ") + "))" +
+		", (" + noted + ")"
+}
+
+func readLines(ctx context.Context, from processlog.Tx, query string, keys []string, lines map[string]processlog.Line) error {
+	rows, err := from.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var place int
+		var first uint64
+		var line processlog.Line
+		if err := rows.Scan(&place, &first, &line.Taken, &line.Known, &line.Length); err != nil {
+			return err
+		}
+		if first > 0 {
+			line.First = processlog.RowID(first)
+		}
+		lines[keys[place]] = line
+	}
+	return rows.Err()
+}
+
+// Park implements Store. The turns are noted first: a version that the entry has not yet makes nobody due.
+func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
+	if len(parked) == 0 {
+		return nil
+	}
+	for chunk := range slices.Chunk(parked, 100) {
+		if err := s.parkChunk(ctx, chunk, token); err != nil {
+			return s.withoutTurns(fmt.Errorf("compensator: park %d entries: %w", len(parked), err))
+		}
+	}
+	return nil
+}
+
+func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
+	if err := s.note(ctx, s.pool(), parked); err != nil {
+		return err
+	}
+	failpoint.Reach(failpoint.TurnsNoted)
+	ids := make([]processlog.ID, len(parked))
+	var wait strings.Builder
+	wait.WriteString("CASE id")
+	for i, p := range parked {
+		ids[i] = p.ID
+		fmt.Fprintf(&wait, " WHEN %s THEN %d", p.ID, processlog.DueAfter(p.Wait))
+	}
+	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
+		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s END, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
+			s.byID(), s.d.now, wait.String(), s.d.stamp, idList(ids), hexLiteral(token[:]))
+	})
+	if err == nil && len(busy) > 0 {
+		err = processlog.ErrBusy
+	}
+	return err
+}
+
+// Advance implements Store. Unlike a claim's look it may come too early: whoever parks an entry advances its line afterwards.
+func (s *Store) Advance(ctx context.Context, businessType string, keys []string, dead bool) (woken []processlog.ID, err error) {
+	for chunk := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(keys))), linesPerStatement) {
+		some, err := s.advance(ctx, businessType, chunk, dead)
+		woken = append(woken, some...)
+		if err != nil {
+			return woken, s.withoutTurns(fmt.Errorf("compensator: advance %d lines: %w", len(keys), err))
+		}
+	}
+	return woken, nil
+}
+
+// front is how many of a line are looked at at once for the first who counts.
+const front = 10
+
+// fronting is one who stands at the front of a line.
+type fronting struct {
+	processlog.Turn
+	parked, version uint64
+	counts, leased  bool
+}
+
+func (s *Store) advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
+	var parked []fronting
+	for len(keys) > 0 {
+		lines, err := s.readFronts(ctx, businessType, keys, dead)
+		if err != nil {
+			return nil, err
+		}
+		keys = keys[:0] // of those the front is all gone, and more may stand behind
+		var gone []processlog.Turn
+		for _, line := range lines {
+			n := slices.IndexFunc(line, func(f fronting) bool { return f.counts })
+			switch {
+			case n < 0 && len(line) == front:
+				keys = append(keys, line[0].Key)
+			case n >= 0 && line[n].parked > 0 && line[n].parked == line[n].version && !line[n].leased:
+				parked = append(parked, line[n])
+			}
+			for i := range line {
+				if n < 0 || i < n {
+					gone = append(gone, line[i].Turn)
+				}
+			}
+		}
+		if err := s.forgetTurns(ctx, gone); err != nil {
+			return nil, err
+		}
+	}
+	failpoint.Reach(failpoint.TurnsLeft)
+	return s.wake(ctx, parked)
+}
+
+// readFronts reads the fronts of lines, each in the order of ids.
+func (s *Store) readFronts(ctx context.Context, businessType string, keys []string, dead bool) ([][]fronting, error) {
+	parts := make([]string, len(keys))
+	for i, key := range keys {
+		t := fmt.Sprintf("t%d", i)
+		parts[i] = fmt.Sprintf("SELECT %d, %s.entry_id, %s.epoch, %s.parked, COALESCE(l.version,0), CASE WHEN l.state IN (%s) THEN 1 ELSE 0 END, COALESCE(l.lease_until,0)<>0"+
+			" FROM (SELECT entry_id, epoch, parked FROM %s WHERE %s ORDER BY entry_id LIMIT %d) %s LEFT JOIN %s l%s ON l.id=%s.entry_id AND l.business_type=%s",
+			i, t, t, t, standingStates(dead), s.table.quoted("_turns"), s.ofKey("", businessType, key), front, t, s.table.quoted(""), s.d.idIndex, t, s.d.text([]byte(businessType)))
+	}
+	lines := make([][]fronting, len(keys))
+	err := s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, strings.Join(parts, " UNION ALL "))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var place int
+			var id uint64
+			var f fronting
+			if err := rows.Scan(&place, &id, &f.Epoch, &f.parked, &f.version, &f.counts, &f.leased); err != nil {
+				return err
+			}
+			f.BusinessType, f.Key, f.ID = businessType, keys[place], processlog.RowID(id)
+			lines[place] = append(lines[place], f)
+		}
+		return rows.Err()
+	})
+	for _, line := range lines {
+		slices.SortFunc(line, func(a, b fronting) int { return a.ID.Compare(b.ID) })
+	}
+	return lines, err
+}
+
+// forgetTurns deletes turns as they were read: one that was requeued since, and claimed, stands there under another epoch.
+func (s *Store) forgetTurns(ctx context.Context, gone []processlog.Turn) error {
+	slices.SortFunc(gone, compareTurns)
+	for chunk := range slices.Chunk(gone, 100) {
+		which := make([]string, len(chunk))
+		for i, turn := range chunk {
+			which[i] = fmt.Sprintf("(%s AND entry_id=%s AND epoch=%d)", s.ofKey("", turn.BusinessType, turn.Key), turn.ID, turn.Epoch)
+		}
+		if _, err := execCount(ctx, s.pool(), "DELETE FROM "+s.table.quoted("_turns")+" WHERE "+strings.Join(which, " OR ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wake makes parked entries due that stand as they were read.
+func (s *Store) wake(ctx context.Context, parked []fronting) ([]processlog.ID, error) {
+	if len(parked) == 0 {
+		return nil, nil
+	}
+	ids := make([]processlog.ID, len(parked))
+	var version strings.Builder
+	version.WriteString("CASE id")
+	for i, f := range parked {
+		ids[i] = f.ID
+		fmt.Fprintf(&version, " WHEN %s THEN %d", f.ID, f.version)
+	}
+	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
+		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s END AND lease_until=0 AND state+0 IN (0,-1,-3)",
+			s.byID(), s.d.now, s.d.stamp, idList(ids), version.String())
+	})
+	return without(ids, busy), err
+}
+
+// withoutTurns names the table where it is missing: New does not insist on it.
+func (s *Store) withoutTurns(err error) error {
+	return s.withoutTable(err, "_turns", "TypeConfig.Serial needs")
+}

@@ -1,0 +1,50 @@
+package sqlstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// A thousand lines of twenty, in a log whose statistics are old, and then in one whose are new.
+func TestTurnsAreReadAlongTheirKey(t *testing.T) {
+	b := openLogbook(t)
+	const lines, each = 1000, 20
+	b.fill(lines * each)
+	var turns []processlog.Turn
+	for i := range lines * each {
+		turns = append(turns, processlog.Turn{BusinessType: "type 1", Key: fmt.Sprint(i % lines), ID: processlog.RowID(uint64(i + 1))})
+	}
+	require.NoError(t, b.s.Join(t.Context(), b.s.pool(), turns))
+	b.exec("UPDATE common_process_log SET business_type='type 1'")
+	for _, statistics := range []string{"old", "new"} {
+		if statistics == "new" {
+			b.exec("ANALYZE TABLE common_process_log, common_process_log_turns")
+		}
+		looked := b.s.cost(t, func() {
+			found, err := b.s.Lines(t.Context(), "type 1", turns[:100], processlog.Token{1}, true)
+			require.NoError(t, err)
+			require.Equal(t, processlog.Line{First: processlog.RowID(1), Known: 1, Length: each}, found["0"])
+		})
+		assert.Less(t, looked.read, 100*each*6, "%s statistics: a hundred lines, and no more", statistics)
+		moved := b.s.cost(t, func() {
+			var keys []string
+			for i := range 100 {
+				keys = append(keys, fmt.Sprint(i))
+			}
+			woken, err := b.s.Advance(t.Context(), "type 1", keys, true)
+			require.NoError(t, err)
+			require.Empty(t, woken)
+		})
+		assert.Less(t, moved.read, 100*front*4, "%s statistics: the fronts of a hundred lines", statistics)
+		parked := b.s.cost(t, func() {
+			require.NoError(t, b.s.Park(t.Context(), []processlog.Parked{{Turn: turns[0], Version: 1, Wait: time.Second}}, processlog.Token{1}))
+		})
+		assert.Less(t, parked.read, 50, "%s statistics: one entry", statistics)
+	}
+}

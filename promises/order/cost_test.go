@@ -1,0 +1,81 @@
+package order
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// counted is a store that counts what turns ask of it.
+type counted struct {
+	*memory.Store
+	join, lines, park, advance atomic.Int64
+}
+
+func (s *counted) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
+	s.join.Add(1)
+	return s.Store.Join(ctx, tx, turns)
+}
+
+func (s *counted) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
+	s.lines.Add(1)
+	return s.Store.Lines(ctx, businessType, turns, token, dead)
+}
+
+func (s *counted) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
+	s.park.Add(1)
+	return s.Store.Park(ctx, parked, token)
+}
+
+func (s *counted) Advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
+	s.advance.Add(1)
+	return s.Store.Advance(ctx, businessType, keys, dead)
+}
+
+func (s *counted) asked() [4]int64 {
+	return [4]int64{s.join.Swap(0), s.lines.Swap(0), s.park.Swap(0), s.advance.Swap(0)}
+}
+
+// What docs/operations.md says that turns cost, in calls; a type that takes none asks for none of them.
+func TestWhatTurnsCost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &counted{Store: memory.NewStore()}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store})
+		require.NoError(t, err)
+		orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, nil)
+		plain, _ := harness.Numbered(t, c, "plain", compensator.TypeConfig{}, nil)
+		store.asked() // at registering
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- c.Run(ctx) }()
+		put := func(orders *compensator.Type[harness.Order], keys ...string) {
+			for _, key := range keys {
+				require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+					_, err := orders.Record(ctx, tx, harness.Order{}, of(key))
+					return err
+				}))
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+		}
+		put(plain, "ann", "bob")
+		require.Zero(t, store.asked())
+		put(orders, "")
+		require.Zero(t, store.asked(), "no key, no turn")
+		put(orders, "ann", "ann")
+		require.Equal(t, [4]int64{2, 2, 0, 2}, store.asked(), "join, lines, park, advance of two that do not meet")
+		stop()
+		require.NoError(t, <-ran)
+		require.NoError(t, c.Close())
+	})
+}

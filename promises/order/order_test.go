@@ -1,0 +1,540 @@
+package order
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// account is the key of all tests: whose entry it is.
+func account(e *compensator.Entry) string { return e.UserID }
+
+// watch sees who runs beside whom, and in which order entries began.
+type watch struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	running map[string]compensator.EntryID
+	began   map[string][]compensator.EntryID // by key; attempts in a row are one
+}
+
+func newWatch(t *testing.T) *watch {
+	return &watch{t: t, running: make(map[string]compensator.EntryID), began: make(map[string][]compensator.EntryID)}
+}
+
+// enter notes an attempt, and returns what ends it.
+func (w *watch) enter(e *compensator.Entry) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if other, beside := w.running[e.UserID]; beside {
+		assert.Fail(w.t, "two of one key at once", "%s: %s beside %s", e.UserID, e.ID, other)
+	}
+	w.running[e.UserID] = e.ID
+	if order := w.began[e.UserID]; len(order) == 0 || order[len(order)-1] != e.ID {
+		w.began[e.UserID] = append(order, e.ID)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.running, e.UserID)
+	}
+}
+
+func (w *watch) order(key string) []compensator.EntryID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]compensator.EntryID(nil), w.began[key]...)
+}
+
+// of puts a key into an entry's options.
+func of(key string) compensator.Options { return compensator.Options{UserID: key} }
+
+// serial registers a serial type whose handler is watched and then does what more says; nil: nothing.
+func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
+	t.Helper()
+	cfg.Serial = account
+	orders, err := compensator.Handle(c, "book", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		defer w.enter(e)()
+		if more == nil {
+			return nil
+		}
+		return more(ctx, e)
+	}, cfg)
+	require.NoError(t, err)
+	return orders
+}
+
+// In three processes, as several goroutines record for each of several accounts. Who records for one account holds its row,
+// so that ids come in the order of commits.
+func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		const accounts, each = 5, 12
+		seen := newWatch(t)
+		var orders []*compensator.Type[harness.Order]
+		for range 3 {
+			c := w.New(cfg)
+			orders = append(orders, serial(t, c, seen, compensator.TypeConfig{Concurrency: 4}, nil))
+			w.Run(c)
+		}
+		var mu [accounts]sync.Mutex
+		want := make([][]compensator.EntryID, accounts)
+		var recorders sync.WaitGroup
+		for i := range accounts * each {
+			recorders.Go(func() {
+				mu[i%accounts].Lock()
+				defer mu[i%accounts].Unlock()
+				id := w.PutThrough(cfg.DB, orders[i%len(orders)], i, of(strconv.Itoa(i%accounts)))
+				want[i%accounts] = append(want[i%accounts], id)
+			})
+		}
+		recorders.Wait()
+		w.WaitAllEnded()
+		for i := range want {
+			require.Equal(t, want[i], seen.order(strconv.Itoa(i)))
+		}
+		require.Equal(t, accounts*each, w.Count("common_process_log WHERE state=1 AND process_count=0"))
+		w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "nobody is left in a line")
+	})
+}
+
+func TestManyOfOneRecordTakeTurns(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		seen := newWatch(t)
+		c := w.New(cfg)
+		orders := serial(t, c, seen, compensator.TypeConfig{}, nil)
+		w.Run(c)
+		var entries []compensator.NewEntry
+		for i := range 60 {
+			entry, err := orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: "ann", IdempotentID: fmt.Sprintf("%03d", i)})
+			require.NoError(t, err)
+			entries = append(entries, entry)
+		}
+		var receipt *compensator.Receipt
+		w.InTx(cfg.DB, func(tx *sql.Tx) {
+			var err error
+			receipt, err = c.Record(t.Context(), tx, append(entries, entries[0])...)
+			require.NoError(t, err)
+		})
+		receipt.Committed()
+		var want []compensator.EntryID
+		for _, r := range receipt.Entries[:60] {
+			require.False(t, r.ID.IsZero(), "ids are known")
+			want = append(want, r.ID)
+		}
+		w.WaitAllEnded()
+		require.ElementsMatch(t, want, seen.order("ann"))
+		for i, id := range seen.order("ann")[1:] {
+			require.Positive(t, id.Compare(seen.order("ann")[i]), "in the order of ids")
+		}
+	})
+}
+
+func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	gate := harness.NewGate()
+	orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+		if e.UserID == "ann" {
+			return gate.Pass(ctx, e)
+		}
+		return nil
+	})
+	w.Run(c)
+	first := w.Put(orders, 1, of("ann"))
+	require.Equal(t, first, gate.Await(t))
+	second := w.Put(orders, 2, of("ann"))
+	bob, nobody := w.Put(orders, 3, of("bob")), w.Put(orders, 4, compensator.Options{})
+	w.WaitState(bob, compensator.Succeeded)
+	w.WaitState(nobody, compensator.Succeeded)
+	awaitParked(w, second)
+	require.Equal(t, compensator.Pending, w.State(second))
+	require.Zero(t, w.Entry(c, second).DeliveryCount, "it has not been delivered")
+	gate.Open()
+	w.WaitState(second, compensator.Succeeded)
+}
+
+// awaitParked waits until an entry waits for its turn.
+func awaitParked(w *harness.World, id compensator.EntryID) {
+	w.T.Helper()
+	w.Eventually(func() bool {
+		return w.Count("common_process_log l JOIN common_process_log_turns t ON t.entry_id=l.id WHERE l.id=? AND t.parked>0 AND l.version>=t.parked", id.Row()) == 1
+	}, "%s waits", id)
+}
+
+func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		seen := newWatch(t)
+		c := w.New(cfg)
+		var calls harness.Calls
+		var order sync.Map
+		orders := serial(t, c, seen, compensator.TypeConfig{Retry: compensator.Fixed(50 * time.Millisecond)}, func(_ context.Context, e *compensator.Entry) error {
+			switch n := calls.Add(e.ID); {
+			case e.BusinessID != "slow":
+				order.Store(e.ID, true)
+				return nil
+			case n == 1:
+				return harness.ErrSoldOut
+			case n == 2:
+				return compensator.Snooze(100 * time.Millisecond)
+			case n == 3:
+				return compensator.Unavailable(harness.ErrSoldOut)
+			}
+			order.Range(func(key, _ any) bool { return assert.Fail(t, "it was overtaken", "by %s", key) })
+			return nil
+		})
+		opts := of("ann")
+		opts.BusinessID, opts.Delay = "slow", 200*time.Millisecond
+		first := w.PutThrough(cfg.DB, orders, 1, opts)
+		second, third := w.PutThrough(cfg.DB, orders, 2, of("ann")), w.PutThrough(cfg.DB, orders, 3, of("ann"))
+		w.Run(c)
+		w.WaitAllEnded()
+		require.Equal(t, []compensator.EntryID{first, second, third}, seen.order("ann"))
+		require.Equal(t, 4, calls.Of(first))
+	})
+}
+
+func TestCompensationHoldsTheTurn(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	seen, gate := newWatch(t), harness.NewGate()
+	orders := serial(t, c, seen, compensator.TypeConfig{Compensate: func(ctx context.Context, e *compensator.Entry) error {
+		defer seen.enter(e)()
+		return gate.Pass(ctx, e)
+	}}, func(_ context.Context, e *compensator.Entry) error {
+		if e.BusinessID == "bad" {
+			return compensator.Permanent(harness.ErrSoldOut)
+		}
+		return nil
+	})
+	w.Run(c)
+	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
+	require.Equal(t, first, gate.Await(t))
+	second := w.Put(orders, 2, of("ann"))
+	awaitParked(w, second)
+	require.Equal(t, compensator.Compensating, w.State(first))
+	gate.Open()
+	w.WaitState(second, compensator.Succeeded)
+	require.Equal(t, compensator.Compensated, w.State(first))
+	require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
+}
+
+func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
+	t.Parallel()
+	by := compensator.ByHand{Actor: "ann", Reason: "because"}
+	for name, end := range map[string]func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error{
+		"settled by hand": func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error {
+			return c.SettleByHand(w.T.Context(), id, by)
+		},
+		"requeued": func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error {
+			return c.Requeue(w.T.Context(), id, compensator.RequeueOptions{ByHand: by})
+		},
+		"cancelled by a process that does not know the type": func(w *harness.World, _ *compensator.Compensator, id compensator.EntryID) error {
+			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // nobody is told
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t).WithRedis()
+			c := w.New(w.Quick())
+			seen := newWatch(t)
+			var calls harness.Calls
+			orders := serial(t, c, seen, compensator.TypeConfig{}, func(_ context.Context, e *compensator.Entry) error {
+				if calls.Add(e.ID) == 1 && e.BusinessID == "bad" {
+					return compensator.Permanent(harness.ErrSoldOut)
+				}
+				return nil
+			})
+			w.Run(c)
+			first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
+			w.WaitState(first, compensator.Dead)
+			second := w.Put(orders, 2, of("ann"))
+			awaitParked(w, second)
+			require.NoError(t, end(w, c, first))
+			w.WaitState(second, compensator.Succeeded)
+			require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
+		})
+	}
+}
+
+func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	c := w.New(w.Quick())
+	seen, gate := newWatch(t), harness.NewGate()
+	var calls harness.Calls
+	orders := serial(t, c, seen, compensator.TypeConfig{PassDead: true}, func(ctx context.Context, e *compensator.Entry) error {
+		switch {
+		case e.BusinessID == "slow":
+			return gate.Pass(ctx, e)
+		case calls.Add(e.ID) == 1 && e.BusinessID == "bad":
+			return compensator.Permanent(harness.ErrSoldOut)
+		}
+		return nil
+	})
+	w.Run(c)
+	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
+	second := w.Put(orders, 2, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	require.Equal(t, second, gate.Await(t))
+	require.Equal(t, compensator.Dead, w.State(first))
+	// Requeued it is first again, and yet not beside the one that runs.
+	require.NoError(t, c.Requeue(t.Context(), first, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "because"}}))
+	awaitParked(w, first)
+	gate.Open()
+	w.WaitState(first, compensator.Succeeded)
+	w.WaitState(second, compensator.Succeeded)
+	require.Equal(t, []compensator.EntryID{first, second, first}, seen.order("ann"))
+}
+
+// Whose entry is taken from it may run on for a while: a handler hears of it, and returns when it likes.
+func TestCancelledEntriesLeaveTheirLine(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, gate := harness.Held(t, c, "book", compensator.TypeConfig{Concurrency: 3, Serial: account}, nil)
+		w.Run(c)
+		first := w.PutThrough(cfg.DB, orders, 0, of("ann"))
+		require.Equal(t, first, gate.Await(t))
+		behind, last := w.PutThrough(cfg.DB, orders, 1, of("ann")), w.PutThrough(cfg.DB, orders, 2, of("ann"))
+		awaitParked(w, behind)
+		awaitParked(w, last)
+		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), behind)))
+		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), first)))
+		require.Equal(t, last, gate.Await(t))
+		gate.Open()
+		w.WaitState(last, compensator.Succeeded)
+	})
+}
+
+// An id is drawn before its transaction commits: one that comes late finds another running, and waits for it.
+func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		seen, gate := newWatch(t), harness.NewGate()
+		orders := serial(t, c, seen, compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+			if e.BusinessID == "slow" {
+				return gate.Pass(ctx, e)
+			}
+			return nil
+		})
+		w.Run(c)
+		tx, err := cfg.DB.Begin()
+		require.NoError(t, err)
+		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, of("ann"))
+		require.NoError(t, err)
+		slow := w.PutThrough(cfg.DB, orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
+		require.Equal(t, slow, gate.Await(t))
+		require.NoError(t, tx.Commit())
+		receipt.Committed()
+		late := receipt.ID()
+		require.Negative(t, late.Compare(slow))
+		awaitParked(w, late)
+		third := w.PutThrough(cfg.DB, orders, 2, of("ann"))
+		awaitParked(w, third)
+		gate.Open()
+		w.WaitAllEnded()
+		require.Equal(t, []compensator.EntryID{slow, late, third}, seen.order("ann"))
+	})
+}
+
+func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	seen, gate := newWatch(t), harness.NewGate()
+	orders := serial(t, c, seen, compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+		if e.BusinessID == "slow" {
+			return gate.PassDeaf(e)
+		}
+		return nil
+	})
+	gate.OpenAtEnd(t)
+	w.Run(c)
+	slow := w.Put(orders, 0, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	require.Equal(t, slow, gate.Await(t))
+	w.EndLease(slow)
+	second := w.Put(orders, 1, of("ann"))
+	awaitParked(w, second)
+	require.Equal(t, []compensator.EntryID{slow}, seen.order("ann"))
+	gate.Open()
+	w.WaitState(second, compensator.Succeeded)
+}
+
+// Written by hand, or by a process that does not know yet that the type is serial: such entries join their line when they
+// are claimed first.
+func TestEntriesRecordedWithoutTurnsRunOneAtATime(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		seen := newWatch(t)
+		ids := w.InsertDue("book", 1000, 25)
+		w.Exec("UPDATE common_process_log SET user_id='ann'")
+		for range 2 {
+			c := w.New(cfg)
+			serial(t, c, seen, compensator.TypeConfig{Concurrency: 3}, nil)
+			w.Run(c)
+		}
+		w.WaitAllEnded()
+		require.ElementsMatch(t, ids, seen.order("ann"), "each once, and none beside another")
+	})
+}
+
+func TestBatchHoldsOneOfEachKey(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	seen := newWatch(t)
+	orders, err := compensator.HandleBatch(c, "book", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		for _, item := range items {
+			defer seen.enter(item.Entry)()
+		}
+		return nil
+	}, compensator.TypeConfig{Serial: account})
+	require.NoError(t, err)
+	want := make(map[string][]compensator.EntryID)
+	for i := range 40 {
+		key := strconv.Itoa(i % 8)
+		want[key] = append(want[key], w.Put(orders, i, of(key)))
+	}
+	w.Run(c)
+	w.WaitAllEnded()
+	for key, ids := range want {
+		require.Equal(t, ids, seen.order(key))
+	}
+}
+
+func TestTransactionalHandlersTakeTurns(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	seen := newWatch(t)
+	var orders *compensator.Type[harness.Order]
+	for range 2 {
+		c := w.New(w.Quick())
+		orders = harness.Transactional(t, c, compensator.TypeConfig{Serial: account}, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry) error {
+			defer seen.enter(e)()
+			return nil
+		})
+		w.Run(c)
+	}
+	var want []compensator.EntryID
+	for i := range 20 {
+		want = append(want, w.Put(orders, i, of("ann")))
+	}
+	w.WaitAllEnded()
+	require.Equal(t, want, seen.order("ann"))
+	require.Equal(t, 20, w.Count("effects"))
+}
+
+// Who only records declares the type: its entries stand in line from the start.
+func TestDeclaredTypeRecordsTurns(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	recorder := w.New(w.Quick())
+	declared, err := compensator.Declare[harness.Order](recorder, "book", compensator.TypeConfig{Serial: account})
+	require.NoError(t, err)
+	first := w.Put(declared, 1, compensator.Options{UserID: "ann", Delay: 200 * time.Millisecond})
+	second := w.Put(declared, 2, of("ann"))
+	require.Equal(t, 2, w.Count("common_process_log_turns WHERE turn_key='ann'"))
+	seen := newWatch(t)
+	c := w.New(w.Quick())
+	serial(t, c, seen, compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.WaitAllEnded()
+	require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
+}
+
+func TestSerialTypeWithoutItsTableIsRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	w.Exec("DROP TABLE common_process_log_turns")
+	c := w.New(w.Quick())
+	var field *compensator.FieldError
+	_, err := compensator.Declare[harness.Order](c, "book", compensator.TypeConfig{Serial: account})
+	require.ErrorAs(t, err, &field)
+	require.Contains(t, err.Error(), "common_process_log_turns")
+	_, err = compensator.Handle(c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{Serial: account})
+	require.ErrorAs(t, err, &field)
+	orders, _ := harness.Numbered(t, c, "plain", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
+}
+
+func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, err := compensator.Handle(c, "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+		compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+			if e.UserID == "" {
+				panic("no user")
+			}
+			return e.UserID
+		}, Retry: compensator.Fixed(20 * time.Millisecond)})
+	require.NoError(t, err)
+	tx, err := w.DB.Begin()
+	require.NoError(t, err)
+	_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "Serial", field.Field)
+	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
+	// One that somebody has written all the same does not run, and holds nobody up.
+	bad := w.InsertDue("book", 1000, 1)[0]
+	w.Run(c)
+	w.WaitState(w.Put(orders, 1, of("ann")), compensator.Succeeded)
+	w.Eventually(func() bool { return w.Entry(c, bad).LastError != "" }, "its fault is told")
+	require.Contains(t, w.Entry(c, bad).LastError, "no user")
+	require.Zero(t, w.Entry(c, bad).ProcessCount)
+}
+
+func TestPassDeadNeedsSerial(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	_, err := compensator.Handle(w.New(w.Quick()), "book", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{PassDead: true})
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "PassDead", field.Field)
+}
+
+// Rounds are an hour apart: whoever is not told that its turn has come waits for that long.
+func TestNextOfALineIsTold(t *testing.T) {
+	t.Parallel()
+	for name, instances := range map[string]int{"wheel": 1, "redis": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			if name == "redis" {
+				w.WithRedis()
+			}
+			cfg := w.Quick()
+			cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
+			seen := newWatch(t)
+			var types []*compensator.Type[harness.Order]
+			for range instances {
+				c := w.New(cfg)
+				types = append(types, serial(t, c, seen, compensator.TypeConfig{}, nil))
+				w.Run(c)
+			}
+			var recorders sync.WaitGroup
+			for i := range 90 {
+				recorders.Go(func() { w.Put(types[i%instances], i, of(strconv.Itoa(i%3))) })
+			}
+			recorders.Wait()
+			w.WaitAllEnded()
+		})
+	}
+}

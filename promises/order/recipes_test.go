@@ -1,0 +1,95 @@
+package order
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// The recipes of docs/recipes.md that need no serial type, on a real server.
+
+func accounts(w *harness.World) {
+	w.Exec("CREATE TABLE accounts (user VARCHAR(64) PRIMARY KEY, balance INT NOT NULL, recorded INT NOT NULL, done INT NOT NULL) ENGINE=InnoDB")
+	w.Exec("INSERT INTO accounts VALUES ('ann', 0, 0, 0)")
+}
+
+func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	accounts(w)
+	var orders *compensator.Type[harness.Order]
+	for range 2 {
+		c := w.New(w.Quick())
+		var err error
+		orders, err = compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+			var balance int
+			if err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE user=? FOR UPDATE NOWAIT", e.UserID).Scan(&balance); err != nil {
+				return compensator.Snooze(20 * time.Millisecond)
+			}
+			// Read and written apart: two at once would lose one.
+			_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance=? WHERE user=?", balance+o.Number, e.UserID)
+			return err
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+	}
+	for range 40 {
+		w.Put(orders, 1, of("ann"))
+	}
+	w.WaitAllEnded()
+	require.Equal(t, 1, w.Count("accounts WHERE balance=40"))
+	require.Equal(t, 40, w.Count("common_process_log WHERE state=1 AND process_count=0"), "who waits spends no attempt")
+}
+
+func TestNumbersOfAnAccountKeepItsOrder(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	accounts(w)
+	var orders *compensator.Type[harness.Order]
+	for range 2 {
+		c := w.New(w.Quick())
+		var err error
+		orders, err = compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o harness.Order) error {
+			res, err := tx.ExecContext(ctx, "UPDATE accounts SET done=done+1 WHERE user=? AND done=?", e.UserID, o.Number-1)
+			if err != nil {
+				return err
+			}
+			if n, err := res.RowsAffected(); err != nil || n == 0 {
+				return compensator.Snooze(20 * time.Millisecond)
+			}
+			_, err = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", o.Number)
+			return err
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+	}
+	for range 25 {
+		var receipt *compensator.Receipt
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			_, err := tx.ExecContext(t.Context(), "UPDATE accounts SET recorded=recorded+1 WHERE user='ann'")
+			require.NoError(t, err)
+			var number int
+			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT recorded FROM accounts WHERE user='ann'").Scan(&number))
+			receipt, err = orders.Record(t.Context(), tx, harness.Order{Number: number}, of("ann"))
+			require.NoError(t, err)
+		})
+		receipt.Committed()
+	}
+	w.WaitAllEnded()
+	rows, err := w.DB.QueryContext(t.Context(), "SELECT what FROM effects ORDER BY id")
+	require.NoError(t, err)
+	defer rows.Close()
+	for want := 1; rows.Next(); want++ {
+		var got int
+		require.NoError(t, rows.Scan(&got))
+		require.Equal(t, want, got)
+	}
+	require.NoError(t, rows.Err())
+	require.Equal(t, 25, w.Count("effects"))
+}

@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"context"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// turnsStream is the stream of serial types, which leaves all seeds kept until then the lives they were.
+const turnsStream = 7733
+
+// lines is which entries take turns.
+type lines struct {
+	kinds    map[string]bool // nil: none do
+	keys     uint64          // how many lines each of them has
+	passDead bool
+	ignorant bool // some instances that only record do not know of it
+}
+
+// drawTurns draws which types are serial. A calm seed has none: what waits for its turn is late.
+func (w *world) drawTurns() {
+	rng := rand.New(rand.NewPCG(w.seed, turnsStream))
+	if w.plan.calm || rng.IntN(6) > 0 {
+		return
+	}
+	kinds := map[string]bool{handledTypes[rng.IntN(len(handledTypes))]: true}
+	for _, kind := range handledTypes {
+		if rng.IntN(2) == 0 {
+			kinds[kind] = true
+		}
+	}
+	w.apart.lines = lines{kinds: kinds, keys: 1 + rng.Uint64N(2), passDead: rng.IntN(2) == 0, ignorant: rng.IntN(2) == 0}
+	for range rng.IntN(3) {
+		w.crowd(rng)
+	}
+}
+
+// crowd has many record for the same few keys, at about the same time.
+func (w *world) crowd(rng *rand.Rand) {
+	from, span := time.Duration(rng.Int64N(int64(w.plan.chaos*7/10))), time.Duration(rng.Int64N(int64(3*time.Second)))
+	kind := handledTypes[rng.IntN(len(handledTypes))]
+	for range 3 + rng.IntN(10) {
+		o := order{at: from + time.Duration(rng.Int64N(int64(span)+1)), whom: rng.IntN(8), way: way(rng.IntN(int(ways)))}
+		if rng.IntN(4) == 0 {
+			o.thinking = time.Duration(rng.Int64N(int64(time.Second)))
+		}
+		for range 1 + rng.IntN(2) {
+			e := compensator.NewEntry{BusinessType: kind}
+			e.IdempotentID = "t" + strconv.FormatUint(rng.Uint64N(1<<30), 10)
+			e.Content = strconv.AppendQuote(nil, e.IdempotentID)
+			if rng.IntN(4) == 0 {
+				e.Delay = time.Duration(rng.Int64N(int64(3 * time.Second)))
+			}
+			o.entries = append(o.entries, e)
+		}
+		w.plan.orders = append(w.plan.orders, o)
+	}
+}
+
+// key is the line in which an entry stands; "": none.
+func (l *lines) key(kind, idempotentID string) string {
+	if !l.kinds[kind] || strings.HasPrefix(idempotentID, barrierPrefix) {
+		return ""
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(idempotentID))
+	switch sum := h.Sum64(); {
+	case sum%4 == 0:
+		return ""
+	default:
+		return strconv.FormatUint(sum/4%l.keys, 10)
+	}
+}
+
+// stands reports whether an entry in a state counts in its line.
+func (l *lines) stands(state compensator.State) bool {
+	return !state.Terminal() || state == compensator.Dead && !l.passDead
+}
+
+// knows reports whether an instance has been told that a type is serial.
+func (n *instance) knows(kind string) bool {
+	return n.handles(kind) && (n.runs || !n.w.apart.lines.ignorant || n.number%2 == 0)
+}
+
+// serial is a type's configuration on an instance.
+func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.TypeConfig {
+	l := &n.w.apart.lines
+	if l.kinds[kind] && n.knows(kind) {
+		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, e.IdempotentID) }
+		cfg.PassDead = l.passDead
+	}
+	return cfg
+}
+
+// inTurnLocked: G30, beside an attempt whose lease lasts no other of its key begins, nor before one that has stood in front
+// of it since before it was claimed.
+func (o *oracle) inTurnLocked(l *life, a *attempt) {
+	lines := &o.w.apart.lines
+	key := lines.key(l.kind, l.key)
+	if key == "" || !o.leasedLocked(l, a) {
+		return
+	}
+	claimed := l.steps[a.version].at
+	for _, id := range o.idsLocked() {
+		other := o.lives[id]
+		if other == l || lines.key(other.kind, other.key) != key || other.kind != l.kind {
+			continue
+		}
+		if lines.stands(other.last().row.State) && other.last().op.kind != opPurge {
+			o.sights[sawTurns]++
+		}
+		for _, b := range other.attempts {
+			if !b.ended && !b.from.dead.Load() && o.leasedLocked(other, b) {
+				o.failLocked("G30: entry %s starts on instance %d beside entry %s of its key, which runs on instance %d", l.id, a.from.number, other.id, b.from.number)
+			}
+		}
+		if other.id.Compare(l.id) < 0 && o.stoodLocked(other, claimed) {
+			o.failLocked("G30: entry %s starts before entry %s of its key, which stands in front of it", l.id, other.id)
+		}
+	}
+}
+
+// leasedLocked reports whether an attempt's claim stands, and its first lease lasts for certain.
+func (o *oracle) leasedLocked(l *life, a *attempt) bool {
+	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
+}
+
+// stoodLocked reports whether an entry stands in its line, and has been known to since before a moment: from its record, if
+// who recorded it knew, or from its first attempt since it came back.
+func (o *oracle) stoodLocked(l *life, before time.Time) bool {
+	lines := &o.w.apart.lines
+	stands, known := false, false
+	for i, s := range l.steps {
+		now := s.op.kind != opPurge && lines.stands(s.row.State)
+		if now && !stands {
+			known = s.op.kind == opInsert && s.op.from.knows(l.kind) && s.at.Before(before)
+		}
+		stands = now
+		for _, a := range l.attempts {
+			known = known || stands && a.version == uint64(i) && a.at.Before(before)
+		}
+	}
+	return stands && known
+}
+
+// parkedLocked takes note of a claim that was given back, perhaps to wait.
+func (o *oracle) parkedLocked(l *life, before, after processlog.Row) {
+	if after.NextAt.Equal(before.NextAt) {
+		return
+	}
+	o.sights[sawParked]++
+	if o.w.apart.lines.key(l.kind, l.key) == "" || after.DueIn <= 0 {
+		o.failLocked("G30: entry %s, which takes no turns, is to wait for one for %v", l.id, after.DueIn)
+	}
+}
+
+// wokenLocked: G9, nothing is made due but what was due when it was put back.
+func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
+	o.sights[sawWoken]++
+	last := l.last()
+	parked := last.op.kind == opRelease && len(l.steps) > 1 && !last.row.NextAt.Equal(l.steps[len(l.steps)-2].row.NextAt)
+	if !parked || before.LeaseLeft > 0 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
+		o.failLocked("G9: entry %s was made due, from %+v to %+v", l.id, before, after)
+	}
+}
+
+// letPass has a person put right what keeps a line waiting.
+func (w *world) letPass() {
+	l := &w.apart.lines
+	if l.kinds == nil || l.passDead {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	for _, row := range w.store.Rows() {
+		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, row.IdempotentID) != "" {
+			_ = n.c.SettleByHand(ctx, row.ID, compensator.ByHand{Actor: "ann", Reason: "others wait"}) // or at the next look
+		}
+	}
+}
+
+// turnsPatience is how much longer all may take to come to rest where entries wait for each other.
+func (w *world) turnsPatience() time.Duration {
+	if w.apart.lines.kinds == nil {
+		return 0
+	}
+	each := w.plan.config.Lease + w.plan.types.Timeout + 2*w.plan.config.ReconcileInterval
+	return time.Duration(len(w.store.Rows())) * each
+}
