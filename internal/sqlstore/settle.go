@@ -143,6 +143,9 @@ func (s *Store) settleGroup(ctx context.Context, write rowUpdate, token processl
 		ids[n] = outcomes[i].ID
 		place[ids[n]] = i
 	}
+	if slices.ContainsFunc(places, func(i int) bool { return hasCase(&outcomes[i]) }) {
+		write = s.updateAndOpen(token, place, outcomes)
+	}
 	changed, busy, err := write(ctx, ids, func(ids []processlog.ID) string {
 		v := rowValues{ids, place, outcomes}
 		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v) + s.sameEntries(v)

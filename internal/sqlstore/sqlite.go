@@ -34,6 +34,7 @@ func sqliteDialect() *dialect {
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
 		returning:  true,
 		unseenEnd:  true,
+		again:      sqliteAgain,
 		keyed:      sqliteKeyed,
 		groups:     sqliteGroups,
 		probe:      probeSQLite,
@@ -42,6 +43,14 @@ func sqliteDialect() *dialect {
 		fault:      sqliteFault,
 		ill:        sqliteIll,
 	}
+}
+
+func sqliteAgain(key string, columns ...string) string {
+	set := make([]string, len(columns))
+	for i, column := range columns {
+		set[i] = column + "=excluded." + column
+	}
+	return " ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(set, ", ")
 }
 
 func sqliteKeyed(keys []string) string {
