@@ -204,8 +204,29 @@ func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change
 	return answers, nil
 }
 
-// Amount is what an entry is worth, as far as its type's CaseConfig tells.
-func (l opsLog) Amount(row *processlog.Row) Amount { return l.amount(row) }
+// contentsAtOnce bounds what of the entries of a request is in memory.
+const contentsAtOnce = 16
+
+// Amounts asks the functions of the rows' types, for which the contents are read.
+func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
+	var ids []EntryID
+	for i := range rows {
+		if l.cfg.Operations.Types[rows[i].BusinessType].Amount != nil {
+			ids = append(ids, rows[i].ID)
+		}
+	}
+	amounts := make(map[EntryID]Amount, len(ids))
+	for chunk := range slices.Chunk(ids, contentsAtOnce) {
+		whole, err := l.Compensator.store.Load(ctx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for i := range whole {
+			amounts[whole[i].ID] = l.amount(&whole[i])
+		}
+	}
+	return amounts, nil
+}
 
 // amount asks the user's function.
 func (c *Compensator) amount(row *processlog.Row) (amount Amount) {

@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -89,7 +90,7 @@ func (g *Group) add(sum processlog.CaseGroup) {
 
 // nameGroups gives groups the error of their examples.
 func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
-	errors := d.sight(a, SeeErrors)
+	inFull := d.sight(a, SeeErrors)
 	for chunk := range slices.Chunk(groups, MaxEntries) {
 		ids := make([]compensator.EntryID, len(chunk))
 		for i := range chunk {
@@ -101,7 +102,7 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 		}
 		for _, c := range cases {
 			i := slices.Index(ids, c.EntryID)
-			chunk[i].Error = maskedCase(c, errors.sees(ctx, c.BusinessType)).Error
+			chunk[i].Error = maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error
 		}
 	}
 	return nil
@@ -109,7 +110,7 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
 func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
-	sees, errors := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	var page CasePage
 	for range listRounds {
 		found, err := d.log.Operations().Cases(ctx, filter)
@@ -118,7 +119,7 @@ func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage,
 		}
 		for _, c := range found.Cases {
 			if sees.sees(ctx, c.BusinessType) {
-				page.Cases = append(page.Cases, maskedCase(c, errors.sees(ctx, c.BusinessType)))
+				page.Cases = append(page.Cases, maskedCase(c, inFull.sees(ctx, c.BusinessType)))
 			}
 		}
 		page.Next, filter.Cursor = found.Next, found.Next
@@ -152,17 +153,54 @@ type SeenCase struct {
 	Version uint64
 }
 
-// TakeCase makes an open case the actor's own, also from somebody else, whom the version then names. It wants TakeCase.
-// ErrNotFound: there is no open case; ErrChanged.
-func (d *Desk) TakeCase(ctx context.Context, a Actor, seen SeenCase, why Why) error { return errNotYet }
-
-// AssignCase gives an open case to somebody, or, with no owner, back. It wants AssignCase, or TakeCase to give back what
-// is one's own. Its errors are TakeCase's.
-func (d *Desk) AssignCase(ctx context.Context, a Actor, seen SeenCase, owner string, why Why) error {
-	return errNotYet
+// TakeCase makes an open case the actor's own, also from somebody else, whom the version then names. It wants SeeEntries and
+// TakeCase. ErrNotFound: there is no open case; ErrChanged.
+func (d *Desk) TakeCase(ctx context.Context, a Actor, seen SeenCase, why Why) error {
+	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
 
-// Note puts words of a person beside an entry, with a case or without. It wants NoteCase.
+// AssignCase gives an open case to somebody, or, with no owner, back. It wants SeeEntries and AssignCase; TakeCase will do
+// to give back what is one's own. Its errors are TakeCase's.
+func (d *Desk) AssignCase(ctx context.Context, a Actor, seen SeenCase, owner string, why Why) error {
+	return d.assign(ctx, a, seen, owner, AssignCase, why)
+}
+
+func (d *Desk) assign(ctx context.Context, a Actor, seen SeenCase, owner string, right Right, why Why) error {
+	if d.readOnly {
+		return ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return err
+	}
+	if owner != "" && (Actor{owner}).invalid() {
+		return &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
+	}
+	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{seen.EntryID})
+	if err != nil {
+		return err
+	}
+	if len(cases) == 0 || !cases[0].ClosedAt.IsZero() {
+		return notFound(seen.EntryID)
+	}
+	c := cases[0]
+	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: c.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}) {
+		return errors.Join(unless(d.refuse(ctx, a, op)), notFound(seen.EntryID))
+	}
+	on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: 1}
+	gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == seen.Version
+	if !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)) {
+		return d.refuse(ctx, a, op)
+	}
+	return d.log.Operations().AssignCase(ctx, seen.EntryID, seen.Version, owner, op)
+}
+
+// Note puts words of a person beside an entry, with a case or without. It wants SeeEntries and NoteCase.
 func (d *Desk) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
-	return errNotYet
+	e, reason, err := d.entryFor(ctx, a, ref, NoteCase, why)
+	if err != nil {
+		return err
+	}
+	return d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(NoteCase), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason})
 }

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
-	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // Options say who may what.
 type Options struct {
 	Access   Access // required
-	ReadOnly bool   // refuse every action, whatever Access says
+	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
 }
 
 // Desk serves people. Its methods may be called concurrently. All of them return ErrNotAllowed to an Actor without a name
@@ -54,7 +51,7 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 
 // may asks Access. Nobody without a name, and nothing on a panic.
 func (d *Desk) may(ctx context.Context, a Actor, right Right, on Subject) (may bool) {
-	if a.ID == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotentID {
+	if a.invalid() {
 		return false
 	}
 	defer func() {
@@ -67,17 +64,8 @@ func (d *Desk) may(ctx context.Context, a Actor, right Right, on Subject) (may b
 
 // May reports whether an action would be let through, for a page that shows no button in vain. It records nothing.
 func (d *Desk) May(ctx context.Context, a Actor, right Right, on Subject) bool {
-	return !(d.readOnly && right.changes()) && d.may(ctx, a, right, on)
+	return !(d.readOnly && right.writes()) && d.may(ctx, a, right, on)
 }
 
 // ReadOnly reports whether Options said so.
 func (d *Desk) ReadOnly() bool { return d.readOnly }
-
-// refusals is what an actor was refused in the minute that began then.
-type refusals struct {
-	since time.Time
-	n     int
-}
-
-// refusalsKept is how many refusals of an actor a minute has on record; further ones are counted by nobody.
-const refusalsKept = 10

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -28,7 +30,7 @@ func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) 
 	if filter.LastError != "" && !d.may(ctx, a, SeeErrors, Subject{Type: filter.BusinessType}) || filter.UserID != "" && !d.may(ctx, a, SeeContent, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, ErrNotAllowed
 	}
-	sees, errors := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	var page EntryPage
 	for range listRounds {
 		found, err := d.c.List(ctx, filter)
@@ -37,7 +39,7 @@ func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) 
 		}
 		for i := range found.Entries {
 			if e := &found.Entries[i]; sees.sees(ctx, e.BusinessType) {
-				page.Entries = append(page.Entries, masked(e, errors.sees(ctx, e.BusinessType)))
+				page.Entries = append(page.Entries, masked(e, inFull.sees(ctx, e.BusinessType)))
 			}
 		}
 		page.Next, filter.Cursor = found.Next, found.Next
@@ -84,7 +86,12 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 	}
 	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
 	hash := sha256.Sum256(e.Content)
-	view := EntryView{Entry: masked(e, inFull), ContentSize: len(e.Content), ContentSHA256: hex.EncodeToString(hash[:8]), Amount: d.amount(e)}
+	view := EntryView{Entry: masked(e, inFull), ContentSize: len(e.Content), ContentSHA256: hex.EncodeToString(hash[:8])}
+	amounts, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	if err != nil {
+		return EntryView{}, err
+	}
+	view.Amount = amounts[e.ID]
 	if view.Case, err = d.caseOf(ctx, e.ID, inFull); err != nil {
 		return EntryView{}, err
 	}
@@ -120,21 +127,81 @@ func (d *Desk) siblings(ctx context.Context, a Actor, e *compensator.Entry, view
 	return err
 }
 
-// amount is what an entry is worth, where that is known.
-func (d *Desk) amount(e *compensator.Entry) compensator.Amount {
-	return d.log.Amount(&processlog.Row{ID: e.ID, IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,
-		BusinessExtID: e.BusinessExtID, UserID: e.UserID, UserName: e.UserName, Content: e.Content, Headers: e.Headers, State: e.State, Epoch: e.Epoch,
-		Version: e.Version, Erased: e.Erased})
+// Reveal shows an entry with its content, headers and user name, and puts on record who looked and why, before it shows
+// anything. It wants SeeEntries and SeeContent; where ReadOnly is set nothing is revealed, for it could not be put on record.
+func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
+	e, reason, err := d.entryFor(ctx, a, ref, SeeContent, why)
+	if err != nil {
+		return compensator.Entry{}, err
+	}
+	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(SeeContent), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason})
+	if err != nil {
+		return compensator.Entry{}, err
+	}
+	return *e, nil
 }
 
-// Reveal shows an entry with its content, headers and user name, and puts on record who looked and why. It wants
-// SeeEntries, SeeContent, and a reason; a Desk that is ReadOnly reveals nothing, for it could not say so.
-func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
-	return compensator.Entry{}, errNotYet
+// entryFor reads an entry for an action that is put on record.
+func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, string, error) {
+	if d.readOnly {
+		return nil, "", ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return nil, "", err
+	}
+	e, err := d.c.Get(ctx, ref)
+	if err != nil {
+		return nil, "", err
+	}
+	refusal := processlog.Operation{Action: string(right), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return nil, "", errors.Join(unless(d.refuse(ctx, a, refusal)), notFound(ref))
+	}
+	amounts, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	if err != nil {
+		return nil, "", err
+	}
+	if !d.may(ctx, a, right, Subject{Type: e.BusinessType, Amount: amounts[e.ID], Count: 1}) {
+		return nil, "", d.refuse(ctx, a, refusal)
+	}
+	return e, reason, nil
+}
+
+// unless is a refusal's error if it is more than that: one of a type that may not be seen is not told.
+func unless(refusal error) error {
+	if refusal == ErrNotAllowed {
+		return nil
+	}
+	return refusal
 }
 
 // Export is Entries for a listing that is taken away, each page of which is put on record with why. It wants Export of each
-// type beside SeeEntries; types without are left out.
+// type beside SeeEntries; types without are left out. Nothing is exported where ReadOnly is set.
 func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (EntryPage, error) {
-	return EntryPage{}, errNotYet
+	if d.readOnly {
+		return EntryPage{}, ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return EntryPage{}, err
+	}
+	if filter.BusinessType != "" && !d.may(ctx, a, Export, Subject{Type: filter.BusinessType}) {
+		return EntryPage{}, d.refuse(ctx, a, processlog.Operation{Action: string(Export), BusinessType: filter.BusinessType, Reason: reason})
+	}
+	page, err := d.Entries(ctx, a, filter)
+	if err != nil {
+		return EntryPage{}, err
+	}
+	may := d.sight(a, Export)
+	page.Entries = slices.DeleteFunc(page.Entries, func(e compensator.Entry) bool { return !may.sees(ctx, e.BusinessType) })
+	if len(page.Entries) == 0 {
+		return page, nil
+	}
+	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(Export),
+		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Entries)), Reason: reason})
+	if err != nil {
+		return EntryPage{}, err
+	}
+	return page, nil
 }

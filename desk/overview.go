@@ -80,6 +80,13 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	} else if len(types) == 0 {
 		return Overview{}, ErrNotAllowed
 	}
+	paused, err := d.Paused(ctx, a)
+	if err != nil {
+		return Overview{}, err
+	}
+	for i := range paused {
+		of(paused[i].Type).Paused = &paused[i]
+	}
 	for _, t := range types {
 		slices.SortFunc(t.Counts, func(a, b Count) int { return slices.Index(unfinished, a.State) - slices.Index(unfinished, b.State) })
 		found.Types = append(found.Types, *t)

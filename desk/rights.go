@@ -2,8 +2,11 @@ package desk
 
 import (
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Right is something that an Actor may or may not do. Its text is also the action's in the trail.
@@ -47,6 +50,11 @@ type Actor struct {
 	ID string // what the records keep: 1 to 191 characters
 }
 
+// invalid reports whether no record could name the actor.
+func (a Actor) invalid() bool {
+	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotentID
+}
+
 // Subject is what a right is asked for.
 type Subject struct {
 	Type   string             // the business type; empty: of none, or of an entry that was purged
@@ -67,10 +75,10 @@ func (f AccessFunc) May(ctx context.Context, a Actor, right Right, on Subject) b
 	return f(ctx, a, right, on)
 }
 
-// changes reports whether a right changes anything, which ReadOnly refuses.
-func (r Right) changes() bool {
+// writes reports whether a right's use is written down, which ReadOnly refuses.
+func (r Right) writes() bool {
 	switch r {
-	case SeeOverview, SeeEntries, SeeErrors, SeeTrail, SeeContent, Export:
+	case SeeOverview, SeeEntries, SeeErrors, SeeTrail:
 		return false
 	}
 	return true

@@ -16,7 +16,7 @@ type (
 // Trail reads what people did: changes of entries, and operations, refused ones too. It wants SeeTrail, asked for each
 // type; for what is of no type, or of an entry that was purged, with none.
 func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPage, error) {
-	sees, errors := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
+	sees, inFull := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
 	var page TrailPage
 	for range listRounds {
 		found, err := d.log.Operations().Trail(ctx, filter)
@@ -25,7 +25,7 @@ func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPag
 		}
 		for _, r := range found.Records {
 			if sees.sees(ctx, r.BusinessType) {
-				page.Records = append(page.Records, maskedRecord(r, errors.sees(ctx, r.BusinessType)))
+				page.Records = append(page.Records, maskedRecord(r, inFull.sees(ctx, r.BusinessType)))
 			}
 		}
 		page.Next, filter.Cursor = found.Next, found.Next

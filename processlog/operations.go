@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -211,4 +212,18 @@ type Setting struct {
 	Actor   string
 	Reason  string
 	At      time.Time
+}
+
+// pausePrefix begins the names of settings that pause a type.
+const pausePrefix = "pause "
+
+// Pause is the setting by which a type is paused. With another value it is not.
+func Pause(businessType string) Setting {
+	return Setting{Name: pausePrefix + businessType, Value: "paused"}
+}
+
+// PausedType is the type that a setting pauses, if it does.
+func PausedType(s Setting) (businessType string, paused bool) {
+	businessType, is := strings.CutPrefix(s.Name, pausePrefix)
+	return businessType, is && s.Value == "paused"
 }

@@ -40,6 +40,7 @@ type Store struct {
 	lastCommitted uint64                // the highest id that ever was; all that a replica hears of
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
+	ops           operations
 	open          []*Tx
 	watch         func(before, after processlog.Row)
 	shift         time.Duration // of the store's clock
@@ -57,6 +58,7 @@ func NewStore() *Store {
 		keys:  make(map[string]*storedRow),
 		audit: make(map[processlog.ID][]processlog.AuditRecord),
 		marks: make(map[string]*mark),
+		ops:   newOperations(),
 		watch: func(processlog.Row, processlog.Row) {},
 	}
 }
@@ -99,13 +101,14 @@ type StoreState struct {
 	lastID   uint64
 	audit    map[processlog.ID][]processlog.AuditRecord
 	marks    map[string]int64
+	ops      operations
 }
 
 // Snapshot returns what the store holds now, as a replica has it.
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked()} // records are only appended
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), s.ops.clone()} // records are only appended
 }
 
 // Restore makes the store hold what it held at a snapshot, as a replica that is promoted although it lags: open
@@ -121,6 +124,7 @@ func (s *Store) Restore(state StoreState) {
 		s.rows[row.id], s.keys[row.key] = row, row
 	}
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
+	s.ops = state.ops.clone()
 	s.marks = make(map[string]*mark, len(state.marks))
 	for businessType, at := range state.marks {
 		s.marks[businessType] = &mark{at: at}

@@ -51,7 +51,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func everyStorePromise() []storePromise {
-	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises)
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, operationPromises)
 }
 
 type storePromise struct {

@@ -19,8 +19,8 @@ type Log interface {
 	// ChangeAll is that of the store, and tells the queue, and attempts under way here, what has changed.
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
-	// Amount is what the entry of a row is worth, as far as the configuration tells.
-	Amount(row *processlog.Row) processlog.Amount
+	// Amounts is what entries are worth, as far as the configuration tells: those of which it says nothing are absent.
+	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 }
 
 // Of is the Log of a *compensator.Compensator, nil where its Config.Operations is not set; its package sets Of.
