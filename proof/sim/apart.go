@@ -25,6 +25,8 @@ type apart struct {
 	faulty    bool            // the database is in a condition that transactional handlers meet; see drawServerFaults
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
 	keep      time.Duration   // of ended entries; 0: for ever
+	desk      bool            // the operator's side is on; see drawDesk
+	visits    []visit
 }
 
 // longWait is longer than anything but a sleepy handler's wish.
@@ -102,6 +104,9 @@ func (w *world) drawLosses() {
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep
+	if w.apart.desk {
+		cfg.Operations = &compensator.Operations{}
+	}
 	if leases := w.apart.leases; len(leases) > 0 {
 		cfg.Lease = leases[n.number%len(leases)]
 	}

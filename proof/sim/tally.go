@@ -43,6 +43,8 @@ const (
 	sawErased
 	sawSlots
 	sawKeptLongEnough
+	sawCases
+	sawDeskActions
 	sights
 )
 
@@ -65,6 +67,8 @@ var sightNames = [sights]string{
 	sawSlots:        "slots of a periodic type",
 
 	sawKeptLongEnough: "entries purged once they had been kept",
+	sawCases:          "cases that opened",
+	sawDeskActions:    "entries changed from a desk",
 }
 
 // tally counts faults and sights.

@@ -109,6 +109,7 @@ func newWorld(seed uint64) *world {
 	w.drawServerFaults()
 	w.drawPeriodic()
 	w.drawKeep()
+	w.drawDesk()
 	return w
 }
 
@@ -236,6 +237,9 @@ func (w *world) run() {
 	for _, d := range w.plan.deeds {
 		w.act(func() { w.do(d) })
 	}
+	for _, v := range w.apart.visits {
+		w.act(func() { w.visit(v) })
+	}
 	go w.script()
 	w.loop()
 }
@@ -262,6 +266,7 @@ func (w *world) script() {
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
+	w.everyCase()
 	w.outlive()
 	w.end()
 	if !w.oracle.failed.Load() {
