@@ -90,6 +90,24 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 	}
 }
 
+// paused reads which types are paused, or is nil where nobody can pause any.
+func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error) {
+	if c.cfg.Operations == nil {
+		return nil
+	}
+	store := c.store.(processlog.Operations)
+	return func(ctx context.Context) (map[string]bool, error) {
+		settings, err := store.Settings(ctx)
+		paused := make(map[string]bool, len(settings))
+		for _, s := range settings {
+			if name, is := processlog.PausedType(s); is {
+				paused[name] = true
+			}
+		}
+		return paused, err
+	}
+}
+
 // draftCase: whether the effect of an attempt that never ended, or timed out, has happened nobody knows.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
