@@ -30,8 +30,8 @@ type CaseConfig struct {
 	Due time.Duration // as Operations.Due, whose default it takes
 
 	// Amount is what an entry is worth. It is called when an entry has died, maybe more than once, and must only look at the
-	// entry; nil, an error or a panic, which are logged, make the amount "not known". It takes an amount beyond MaxAmount
-	// for one, too.
+	// entry; nil, an error or a panic, which are logged, make the amount "not known", and so does one beyond nine trillion
+	// (processlog.MaxAmount) or with a currency that is not three letters.
 	Amount func(e *Entry) (Amount, error)
 }
 
