@@ -49,6 +49,9 @@ type Config struct {
 	// and stay, and so do those that one has settled. Default 0: for ever. It needs Migrate's newest table.
 	Keep time.Duration
 
+	// Operations turns the operator's side on: see package desk. nil: no table of it is read or written.
+	Operations *Operations
+
 	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
 	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s
 
@@ -100,6 +103,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.QueueLimit, 100_000)
 	setDefault(&cfg.MaxContent, 256<<10)
 	setDefault(&cfg.StopTimeout, 30*time.Second)
+	cfg.Operations = cfg.Operations.withDefaults()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -139,6 +143,7 @@ func (cfg Config) validate() error {
 	atLeast("PollInterval", cfg.PollInterval, 100*time.Millisecond)
 	atLeast("Horizon", cfg.Horizon, time.Second)
 	atLeast("StopTimeout", cfg.StopTimeout, time.Millisecond)
+	cfg.Operations.problems(refuse)
 	badKeep := badKeep(cfg.Keep)
 	refuse(badKeep != "", "Keep", badKeep)
 	refuse(cfg.QueueLimit < 1000, "QueueLimit", "is less than 1,000")

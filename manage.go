@@ -126,7 +126,7 @@ func (c *Compensator) change(ctx context.Context, ch processlog.Change) (process
 	if c.closed() {
 		return processlog.Row{}, ErrClosed
 	}
-	ch.Token = processlog.NewToken()
+	ch.Token, ch.Cases = processlog.NewToken(), c.cfg.Operations != nil
 	before, err := c.store.Change(c.engine.Reporting(ctx), nil, false, ch)
 	if err != nil {
 		return before, err

@@ -10,7 +10,7 @@ import (
 // DefaultTable is the default of Config.Table, "common_process_log".
 const DefaultTable = sqlstore.DefaultTable
 
-// Migrate creates the log's five tables under their default names where they are missing. Nothing else here needs the
+// Migrate creates the log's tables under their default names where they are missing. Nothing else here needs the
 // right to create tables. goose and golang-migrate can run the files of package migrations instead.
 func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
 

@@ -43,6 +43,9 @@ func (c *Compensator) checkStore(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.checkOperations(ctx); err != nil {
+		return err
+	}
 	var err error
 	c.fingerprint, err = c.store.Fingerprint(ctx)
 	return err

@@ -48,6 +48,7 @@ type Change struct {
 	Token        Token
 	Delay        time.Duration // reschedule, requeue: until due
 	Compensate   bool          // requeue: run the compensation again instead of the handler
+	Cases        bool          // erase: also what a case and operations tell of the entry; see Operations
 	Actor        string        // of a person's action: who, kept in the audit table
 	Reason       string        // and why
 }
@@ -83,7 +84,7 @@ func (ch Change) After(before Row) (Row, error) {
 		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action, Erased: true}
 	case !slices.Contains(rule.from, before.State):
 		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action}
-	case before.State == Dead && before.CompensateCount > 0 && !ch.Audited():
+	case before.State == Dead && before.CompensateCount > 0 && !ch.persons():
 		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action, CompensationBegun: true}
 	}
 	after := before
@@ -123,8 +124,11 @@ func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	return ch.After(before)
 }
 
-// Audited reports whether the change is a person's and goes into the audit table.
-func (ch Change) Audited() bool {
+// Audited reports whether the change is a person's and goes into the audit table: that of a service has no actor.
+func (ch Change) Audited() bool { return ch.persons() || ch.Actor != "" }
+
+// persons reports whether only people do this.
+func (ch Change) persons() bool {
 	return ch.Action == ActionRequeue || ch.Action == ActionSettleByHand || ch.Action == ActionErase
 }
 

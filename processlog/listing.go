@@ -79,7 +79,8 @@ type Page struct {
 type CountFilter struct {
 	BatchID      string // one batch; any when empty
 	BusinessType string
-	AtMost       int // stop counting a group there; 0: 10,000
+	States       []State // any, when empty
+	AtMost       int     // stop counting a group there; 0: 10,000
 }
 
 // Count is the number of entries of one state and type.

@@ -286,6 +286,8 @@ type Outcome struct {
 	After           time.Duration // next_at = now + After; 0 for a terminal state: settled now
 	EndedBy         EndedBy
 	LastError       string
+
+	Case *CaseDraft // of one that comes to Dead: the case that opens with it, in the same transaction; nil: none
 }
 
 // Settled answers for one outcome.

@@ -36,7 +36,9 @@ func (s *Store) Count(ctx context.Context, filter processlog.CountFilter) ([]pro
 		count.N = min(count.N+1, atMost)
 		counts[v.group()] = count
 	}
-	return sortedGroups(counts), nil
+	return slices.DeleteFunc(sortedGroups(counts), func(c processlog.Count) bool {
+		return len(filter.States) > 0 && !slices.Contains(filter.States, c.State)
+	}), nil
 }
 
 // group is what Heads and Count group by.

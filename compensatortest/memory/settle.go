@@ -46,6 +46,9 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 		return processlog.Settled{Applied: before.token == token, State: before.entry.State}
 	}
 	s.writeLocked(nil, row, before.settled(outcome, token, s.nowLocked()), nil)
+	if outcome.Case != nil && outcome.To == processlog.Dead {
+		s.openCaseLocked(row.committed, *outcome.Case)
+	}
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
@@ -141,11 +144,19 @@ func (s *Store) changeLocked(tx *Tx, row *storedRow, change processlog.Change) (
 		audit = &record
 	}
 	s.writeLocked(tx, row, row.seenBy(tx).changed(after, now), audit)
+	if change.Action == processlog.ActionErase && change.Cases {
+		s.eraseOperationsLocked(before.ID)
+	}
 	return before, nil
 }
 
 // RequeueAll implements processlog.Store.
 func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
+	return s.changeSeen(ctx, seen, change, func(processlog.Row) {})
+}
+
+// changeSeen changes entries that stand as they were seen, and has changed told of each.
+func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, changed func(before processlog.Row)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -162,7 +173,9 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, chang
 		default:
 			answers[i].Before = row.committed.row(s.nowLocked())
 			if _, answers[i].Err = change.AfterSeen(answers[i].Before, v); answers[i].Err == nil {
-				_, answers[i].Err = s.changeLocked(nil, row, change)
+				if _, answers[i].Err = s.changeLocked(nil, row, change); answers[i].Err == nil {
+					changed(answers[i].Before)
+				}
 			}
 		}
 		answers[i].Before.Content = nil

@@ -41,6 +41,7 @@ type Store struct {
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
 	lines         map[lineKey]line
+	ops           operations
 	open          []*Tx
 	watch         func(before, after processlog.Row)
 	shift         time.Duration // of the store's clock
@@ -59,6 +60,7 @@ func NewStore() *Store {
 		audit: make(map[processlog.ID][]processlog.AuditRecord),
 		marks: make(map[string]*mark),
 		lines: make(map[lineKey]line),
+		ops:   newOperations(),
 		watch: func(processlog.Row, processlog.Row) {},
 	}
 }
@@ -102,13 +104,14 @@ type StoreState struct {
 	audit    map[processlog.ID][]processlog.AuditRecord
 	marks    map[string]int64
 	lines    map[lineKey]line
+	ops      operations
 }
 
 // Snapshot returns what the store holds now, as a replica has it.
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneLines(s.lines)} // records are only appended
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneLines(s.lines), s.ops.clone()} // records are only appended
 }
 
 // Restore makes the store hold what it held at a snapshot, as a replica that is promoted although it lags: open
@@ -125,6 +128,7 @@ func (s *Store) Restore(state StoreState) {
 	}
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
 	s.lines = cloneLines(state.lines)
+	s.ops = state.ops.clone()
 	s.marks = make(map[string]*mark, len(state.marks))
 	for businessType, at := range state.marks {
 		s.marks[businessType] = &mark{at: at}

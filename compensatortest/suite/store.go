@@ -51,7 +51,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func everyStorePromise() []storePromise {
-	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, turnPromises)
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, turnPromises, operationPromises)
 }
 
 type storePromise struct {

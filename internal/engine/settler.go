@@ -78,6 +78,9 @@ func (s *settler) settleBatch(batch []settlement) {
 func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 	for i := range batch {
 		batch[i].token = token // before it is sent: a row that is busy comes again under it
+		if o := &batch[i].outcome; s.CaseOf != nil && o.To == processlog.Dead && o.Case == nil {
+			o.Case = s.CaseOf(&batch[i].a.row, o)
+		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
 	batch, results, asked := s.writeOutcomes(token, batch)

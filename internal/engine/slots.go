@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 type slots struct {
 	size   int
 	credit time.Duration // how long a reservation of an open transaction holds
+	paused atomic.Bool   // people have paused the type: nobody asks for slots
 
 	breaker *breaker // while it is shut, slots count as taken
 

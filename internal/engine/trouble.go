@@ -47,6 +47,7 @@ const (
 	troubleWitness  = "what the database has kept so far could not be read back"
 	troubleRound    = "the log could not be searched for forgotten entries"
 	troubleMisfits  = "entries do not run as they stand: something else than this library has written them so"
+	troublePauses   = "what people have paused could not be read"
 	troubleMarks    = "the slots of periodic types could not be looked for"
 	troubleTurns    = "it could not be told whose turn it is"
 	troubleSlot     = "a slot could not be recorded"

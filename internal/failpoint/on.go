@@ -27,7 +27,7 @@ var points = []Point{
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
 	RowsTaken, RowsAdopted,
-	AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,
+	CaseOpened, CaseClosed, OperationWritten, AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 

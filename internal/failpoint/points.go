@@ -96,12 +96,15 @@ const (
 
 // People and services.
 const (
-	AuditWritten    Point = "audit-written"    // a person's action and its record are not committed
-	ChangeCommitted Point = "change-committed" // neither a running attempt nor the queue is told
-	PurgePart       Point = "purge-part"       // one statement's rows are deleted
-	MarksRead       Point = "marks-read"       // of periodic types, nothing is recorded of what is due
-	MarkMoved       Point = "mark-moved"       // in a transaction that is still open, and has not its entries yet
-	MigrationPart   Point = "migration-part"   // one statement has made its table
+	CaseOpened       Point = "case-opened"       // behind the outcome that makes its entry dead, not committed
+	CaseClosed       Point = "case-closed"       // behind a change and its record, not committed
+	OperationWritten Point = "operation-written" // and what it speaks of; not committed
+	AuditWritten     Point = "audit-written"     // a person's action and its record are not committed
+	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is told
+	PurgePart        Point = "purge-part"        // one statement's rows are deleted
+	MarksRead        Point = "marks-read"        // of periodic types, nothing is recorded of what is due
+	MarkMoved        Point = "mark-moved"        // in a transaction that is still open, and has not its entries yet
+	MigrationPart    Point = "migration-part"    // one statement has made its table
 )
 
 // Stopping.

@@ -89,7 +89,7 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 			return err
 		}
 	}
-	err := s.rewrite(ctx, tx, ch.Action, rows)
+	err := s.rewrite(ctx, tx, ch, rows)
 	if ch.Audited() {
 		failpoint.Reach(failpoint.AuditWritten)
 	}
@@ -97,11 +97,11 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 }
 
 // rewrite writes the rows.
-func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
-	if action == processlog.ActionErase {
-		return s.erase(ctx, tx, rows[0]) // of one entry at a time
+func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	if ch.Action == processlog.ActionErase {
+		return s.erase(ctx, tx, rows[0], ch.Cases) // of one entry at a time
 	}
-	return s.move(ctx, tx, action, rows)
+	return s.move(ctx, tx, ch.Action, rows)
 }
 
 // move is one statement, whose values are those that Change.After has computed: the rules stand there alone.

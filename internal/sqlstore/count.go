@@ -37,7 +37,7 @@ func (s *Store) Count(ctx context.Context, f processlog.CountFilter) ([]processl
 }
 
 func (s *Store) countGroups(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
-	groups, err := s.groups(ctx, nil, f.BusinessType)
+	groups, err := s.groups(ctx, f.States, f.BusinessType)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Store) countBatch(ctx context.Context, f processlog.CountFilter) ([]pro
 		counts[i].More = total > f.AtMost
 		counts[i].N = min(counts[i].N, f.AtMost)
 	}
-	return counts, rows.Err()
+	return slices.DeleteFunc(counts, func(c processlog.Count) bool { return len(f.States) > 0 && !slices.Contains(f.States, c.State) }), rows.Err()
 }
 
 // group is the entries of one state and type: one range of the due index.

@@ -34,7 +34,6 @@ type dialect struct {
 	lockNow    string                      // suffix: lock the rows read, or fail at once
 	share      string                      // suffix: read the latest committed rows, wait for those in flight
 	shareNow   string                      // suffix: the same, or fail at once
-	noteAgain  string                      // suffix: a turn that is noted takes the new values
 	inTx       string                      // condition that a statement fails or changes nothing outside a transaction
 	latest     string                      // statement that makes the next read show what is committed, and fails inside a transaction
 	snapshots  bool                        // a lock on a row that changed since the snapshot aborts the transaction
@@ -44,6 +43,7 @@ type dialect struct {
 	qualified  bool                        // the table may be named database.table
 	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
 
+	again  func(key string, columns ...string) string          // an INSERT of a row whose key is there takes these columns over
 	keyed  func(keys []string) string                          // condition: the row's idempotent id is one of keys
 	groups func(from string, states []processlog.State) string // the states and types that occur, without reading every row
 

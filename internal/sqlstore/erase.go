@@ -12,8 +12,12 @@ import (
 const erasedMark = `"erased"`
 
 // erase blanks a locked row, and what its records have copied. It leaves next_at, the moment of its end.
-func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) error {
-	if err := s.eraseHistory(ctx, tx, row.before.ID); err != nil {
+func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cases bool) error {
+	err := s.eraseHistory(ctx, tx, row.before.ID)
+	if err == nil && cases {
+		err = s.eraseOperations(ctx, tx, row.before.ID)
+	}
+	if err != nil {
 		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.before.ID, err)
 	}
 	query := "UPDATE " + s.table.quoted("") + " SET content=?, headers=?, user_name='', last_error='', version=?, epoch=?, token=?, updated_at=" + s.d.stamp +
@@ -26,6 +30,15 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow) err
 		return fmt.Errorf("compensator: erase entry %s: changed %d rows: %w", row.before.ID, n, err)
 	}
 	return nil
+}
+
+// eraseOperations blanks what is free text in the case of an entry, and in what people did to it beside changing it.
+func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
+	if _, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_case")+" SET error='', version=version+1 WHERE entry_id="+id.String()); err != nil {
+		return err
+	}
+	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_operation")+" SET reason='' WHERE entry_id="+id.String())
+	return err
 }
 
 // eraseHistory blanks what is free text in the records of an entry. Nobody adds one meanwhile: the row is locked.

@@ -42,9 +42,9 @@ func mysqlDialect(version string) *dialect {
 		lockNow:    " FOR UPDATE NOWAIT",
 		share:      " LOCK IN SHARE MODE",
 		shareNow:   " FOR SHARE NOWAIT",
-		noteAgain:  " ON DUPLICATE KEY UPDATE epoch=VALUES(epoch), parked=VALUES(parked)",
 		latest:     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
 		qualified:  true,
+		again:      mysqlAgain,
 		keyed:      mysqlKeyed,
 		probe:      probeMySQL,
 		begin:      beginMySQL,
@@ -58,6 +58,15 @@ func mysqlDialect(version string) *dialect {
 		d.returning = true
 	}
 	return d
+}
+
+// mysqlAgain takes the one form that MySQL and MariaDB both know.
+func mysqlAgain(_ string, columns ...string) string {
+	set := make([]string, len(columns))
+	for i, column := range columns {
+		set[i] = column + "=VALUES(" + column + ")"
+	}
+	return " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
 }
 
 // mysqlKeyed compares checksums, a tenth of the text that the keys are.

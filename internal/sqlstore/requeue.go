@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -14,6 +13,23 @@ const requeueStep = 200
 
 // RequeueAll implements Store: three statements for each 200 entries, in one transaction.
 func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
+	return s.changeSeen(ctx, seen, ch, s.apply)
+}
+
+// ChangeAll implements Operations: one statement more where cases are closed.
+func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
+	return s.changeSeen(ctx, seen, ch, func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+		if err := s.apply(ctx, tx, ch, rows); err != nil {
+			return err
+		}
+		return s.closeCasesOf(ctx, tx, rows)
+	})
+}
+
+// applying makes of locked rows what a Change leaves.
+type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
+
+func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch processlog.Change, apply applying) ([]processlog.Changed, error) {
 	places := make([]int, len(seen))
 	for i := range places {
 		places[i] = i
@@ -24,20 +40,20 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, ch pr
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
 		answers = make([]processlog.Changed, len(seen))
 		for chunk := range slices.Chunk(places, requeueStep) {
-			if err := s.requeue(ctx, tx, seen, ch, chunk, answers); err != nil {
+			if err := s.changeChunk(ctx, tx, seen, ch, apply, chunk, answers); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("compensator: requeue %d entries: %w", len(seen), err)
+		return nil, fmt.Errorf("compensator: %s %d entries: %w", ch.Action, len(seen), err)
 	}
 	return answers, nil
 }
 
-// requeue answers for the entries at places.
-func (s *Store) requeue(ctx context.Context, tx processlog.Tx, seen []processlog.Version, ch processlog.Change, places []int, answers []processlog.Changed) error {
+// changeChunk answers for the entries at places.
+func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []processlog.Version, ch processlog.Change, apply applying, places []int, answers []processlog.Changed) error {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
 	for n, i := range places {
@@ -54,7 +70,7 @@ func (s *Store) requeue(ctx context.Context, tx processlog.Tx, seen []processlog
 		after, err := ch.AfterSeen(before, seen[i])
 		answers[i] = processlog.Changed{Before: before, Err: err}
 		read = append(read, before.ID)
-		if err == nil {
+		if err == nil && after.Version != before.Version {
 			changes = append(changes, changedRow{before, after})
 		}
 	}
@@ -62,14 +78,13 @@ func (s *Store) requeue(ctx context.Context, tx processlog.Tx, seen []processlog
 	if err := s.whyUnread(ctx, tx, unread, place, answers); err != nil || len(changes) == 0 {
 		return err
 	}
-	return s.apply(ctx, tx, ch, changes)
+	return apply(ctx, tx, ch, changes)
 }
 
-// lockSeen reads what nobody else holds, without the contents: a thousand of those may be more than memory holds.
+// lockSeen reads what nobody else holds, without the contents.
 func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
-	columns := strings.Replace(s.columns(), " content,", " '' AS content,", 1)
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-		return s.queryRows(ctx, tx, len(ids), "SELECT "+columns+" FROM "+s.byID()+" WHERE id IN ("+idList(ids)+") ORDER BY id"+lock)
+		return s.queryRows(ctx, tx, len(ids), "SELECT "+s.outline()+" FROM "+s.byID()+" WHERE id IN ("+idList(ids)+") ORDER BY id"+lock)
 	})
 }
 

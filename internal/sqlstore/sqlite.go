@@ -32,9 +32,9 @@ func sqliteDialect() *dialect {
 		numbers:    sqliteNumbers,
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
-		noteAgain:  " ON CONFLICT DO UPDATE SET epoch=excluded.epoch, parked=excluded.parked",
 		returning:  true,
 		unseenEnd:  true,
+		again:      sqliteAgain,
 		keyed:      sqliteKeyed,
 		groups:     sqliteGroups,
 		probe:      probeSQLite,
@@ -54,6 +54,14 @@ func sqliteNumbers(columns string) string {
 		}
 	}
 	return strings.Join(read, ", ")
+}
+
+func sqliteAgain(key string, columns ...string) string {
+	set := make([]string, len(columns))
+	for i, column := range columns {
+		set[i] = column + "=excluded." + column
+	}
+	return " ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(set, ", ")
 }
 
 func sqliteKeyed(keys []string) string {

@@ -49,7 +49,7 @@ func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []processlog.P
 		}
 		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text([]byte(turn.BusinessType)), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, version)
 	}
-	_, err := tx.ExecContext(ctx, b.String()+s.d.noteAgain)
+	_, err := tx.ExecContext(ctx, b.String()+s.d.again("business_type, turn_key, entry_id", "epoch", "parked"))
 	return err
 }
 

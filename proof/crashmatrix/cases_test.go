@@ -22,6 +22,7 @@ const (
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
 	inLine    surroundings = "in-line"    // lives record, besides, entries that take turns
+	staffed   surroundings = "staffed"    // the operator's side is on, and people act through a desk
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
 
@@ -103,6 +104,10 @@ var matrix = []crash{
 	{point: failpoint.CommitDone, most: 4, in: adopting},
 	{point: failpoint.RowsAdopted, most: 4, in: adopting},
 	{point: failpoint.AuditWritten, most: 2},
+	{point: failpoint.CaseOpened, most: 6, in: staffed},
+	{point: failpoint.AuditWritten, most: 3, in: staffed},
+	{point: failpoint.CaseClosed, most: 3, in: staffed},
+	{point: failpoint.OperationWritten, most: 3, in: staffed},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},
 	{point: failpoint.MarksRead, most: 6, in: periodic},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/adopt"
+	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -29,6 +30,7 @@ type process struct {
 	store   processlog.Store // when it is not the library's own
 	intake  *intake.Intake   // of the streamed
 	adopted *adopt.Import    // of the adopting
+	desk    *desk.Desk       // of the staffed
 }
 
 const lease = time.Second
@@ -47,6 +49,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		DB: p.watched, Prefix: at.Prefix, Lease: lease, Grace: 100 * time.Millisecond,
 		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond, StopTimeout: 20 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
+	}
+	if in == staffed {
+		config.Operations = &compensator.Operations{}
 	}
 	if in == keeping {
 		config.Keep = time.Hour
@@ -73,6 +78,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	}
 	if err == nil && in == inLine {
 		err = p.kinds.takeTurns(p.Compensator)
+	}
+	if err == nil && in == staffed {
+		p.desk, err = desk.New(p.Compensator, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
 	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)

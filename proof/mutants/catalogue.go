@@ -7,7 +7,7 @@ func catalogue() []mutant {
 	return slices.Concat(
 		recording(), announcing(), claiming(), running(), breaking(), batching(),
 		settling(), compensating(),
-		managing(), telling(),
+		managing(), operating(), telling(),
 		reconciling(),
 		recurring(), takingTurns(),
 		relaying(), consuming(), takingIn(),

@@ -26,7 +26,9 @@ type apart struct {
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
 	outage    outage          // of what handlers call, where types have breakers; see drawBreakers
 	keep      time.Duration   // of ended entries; 0: for ever
-	lines     lines           // of entries that take turns; see drawTurns
+	desk      bool            // the operator's side is on; see drawDesk
+	visits    []visit
+	lines     lines // of entries that take turns; see drawTurns
 
 	// In all of them:
 	batchCalls int           // the batch type's Concurrency
@@ -108,6 +110,9 @@ func (w *world) drawLosses() {
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep
+	if w.apart.desk {
+		cfg.Operations = &compensator.Operations{}
+	}
 	if leases := w.apart.leases; len(leases) > 0 {
 		cfg.Lease = leases[n.number%len(leases)]
 	}

@@ -231,7 +231,9 @@ func (s *gatedStore) Settle(ctx context.Context, token processlog.Token, outcome
 	key := idsOf(outcomes, func(o processlog.Outcome) compensator.EntryID { return o.ID })
 	s.from.w.oracle.operation(token, &operation{kind: opSettle, from: s.from, outcomes: slices.Clone(outcomes)})
 	err = s.from.step(ctx, classWrite, "settle", key, func() (err error) {
-		answers, err = s.store.Settle(ctx, token, outcomes)
+		if answers, err = s.store.Settle(ctx, token, outcomes); err == nil {
+			s.casesOpened(outcomes, answers)
+		}
 		return err
 	})
 	if err != nil {

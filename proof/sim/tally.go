@@ -53,6 +53,8 @@ const (
 	sawProbe
 	sawBreakerClosed
 	sawResumed
+	sawCases
+	sawDeskActions
 	sights
 )
 
@@ -84,6 +86,8 @@ var sightNames = [sights]string{
 	sawResumed:        "breakers open when all was healed",
 	sawTurns:          "entries of a key beside which none may start",
 	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
+	sawCases:       "cases that opened",
+	sawDeskActions: "entries changed from a desk",
 }
 
 // tally counts faults and sights.

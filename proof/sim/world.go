@@ -112,6 +112,7 @@ func newWorld(seed uint64) *world {
 	w.drawBatches()
 	w.drawTurns()
 	w.drawBreakers()
+	w.drawDesk()
 	return w
 }
 
@@ -239,6 +240,9 @@ func (w *world) run() {
 	for _, d := range w.plan.deeds {
 		w.act(func() { w.do(d) })
 	}
+	for _, v := range w.apart.visits {
+		w.act(func() { w.visit(v) })
+	}
 	go w.script()
 	w.loop()
 }
@@ -265,6 +269,7 @@ func (w *world) script() {
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
+	w.everyCase()
 	w.outlive()
 	w.end()
 	if !w.oracle.failed.Load() {

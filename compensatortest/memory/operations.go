@@ -1,0 +1,384 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+var _ processlog.Operations = (*Store)(nil)
+
+// operations is what a Store keeps for people, all of it committed.
+type operations struct {
+	cases    map[processlog.ID]processlog.Case
+	done     []processlog.TrailRecord
+	settings map[string]processlog.Setting
+}
+
+func newOperations() operations {
+	return operations{cases: make(map[processlog.ID]processlog.Case), settings: make(map[string]processlog.Setting)}
+}
+
+func (o operations) clone() operations {
+	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings)}
+}
+
+// CheckOperations implements processlog.Operations: nothing can be missing here.
+func (s *Store) CheckOperations(ctx context.Context) error { return ctx.Err() }
+
+// openCaseLocked opens the case of a dead entry, or opens it again: its owner stays.
+func (s *Store) openCaseLocked(v *version, draft processlog.CaseDraft) {
+	now := s.nowLocked()
+	c, again := s.ops.cases[v.entry.ID]
+	if again {
+		c.Version++
+	}
+	c.EntryID, c.Epoch, c.Kind, c.Fingerprint = v.entry.ID, v.entry.Epoch, draft.Kind, draft.Fingerprint
+	if !again {
+		c.BusinessType, c.BusinessID = v.entry.BusinessType, v.entry.BusinessID
+	}
+	c.EndedBy, c.Error, c.Amount = v.entry.EndedBy, v.entry.LastError, processlog.Amount{}
+	if text := []rune(c.Error); len(text) > processlog.MaxCaseError {
+		c.Error = string(text[:processlog.MaxCaseError])
+	}
+	if draft.Amount.Known() {
+		c.Amount = draft.Amount
+	}
+	c.OpenedAt, c.DueAt, c.ClosedAt = instant(now), instant(dueAt(now, draft.Due)), time.Time{}
+	s.ops.cases[c.EntryID] = c
+}
+
+func (s *Store) closeCaseLocked(id processlog.ID) {
+	if c, found := s.ops.cases[id]; found && c.ClosedAt.IsZero() {
+		c.ClosedAt = instant(s.nowLocked())
+		c.Version++
+		s.ops.cases[id] = c
+	}
+}
+
+// ChangeAll implements processlog.Operations.
+func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
+	return s.changeSeen(ctx, seen, change, func(before processlog.Row) {
+		if is := s.rows[before.ID].committed.entry.State; before.State == processlog.Dead && is != processlog.Dead {
+			s.closeCaseLocked(before.ID)
+		}
+	})
+}
+
+// eraseOperationsLocked blanks what cases and operations tell of an entry.
+func (s *Store) eraseOperationsLocked(id processlog.ID) {
+	if c, found := s.ops.cases[id]; found {
+		c.Error = ""
+		c.Version++
+		s.ops.cases[id] = c
+	}
+	for i := range s.ops.done {
+		if s.ops.done[i].EntryID == id {
+			s.ops.done[i].Reason = ""
+		}
+	}
+}
+
+// Outlines implements processlog.Operations.
+func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
+	rows, err := s.Load(ctx, ids)
+	for i := range rows {
+		rows[i].Content = nil
+	}
+	return rows, err
+}
+
+// DeadWithoutCase implements processlog.Operations.
+func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.nowLocked()
+	var rows []processlog.Row
+	for _, v := range s.matchingLocked(func(v *version) bool {
+		c, found := s.ops.cases[v.entry.ID]
+		recent := since == 0 || v.nextAt > now-since.Milliseconds()
+		return v.entry.State == processlog.Dead && recent && (!found || !c.ClosedAt.IsZero())
+	}) {
+		if len(rows) < limit {
+			rows = append(rows, v.row(now))
+		}
+	}
+	return rows, nil
+}
+
+// OpenCases implements processlog.Operations.
+func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, seen := range rows {
+		row := s.rows[seen.ID]
+		if row == nil || row.committed == nil || !row.freeFor(nil) || row.committed.entry.Version != seen.Version || row.committed.entry.State != processlog.Dead {
+			continue
+		}
+		s.openCaseLocked(row.committed, cases[i])
+		opened++
+	}
+	return opened, nil
+}
+
+// CloseCases implements processlog.Operations.
+func (s *Store) CloseCases(ctx context.Context, limit int) (closed int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, c := range s.ops.cases {
+		row := s.rows[id]
+		dead := row != nil && row.committed != nil && row.committed.entry.State == processlog.Dead
+		if c.ClosedAt.IsZero() && !dead && closed < limit {
+			s.closeCaseLocked(id)
+			closed++
+		}
+	}
+	return closed, nil
+}
+
+// ForgetCases implements processlog.Operations.
+func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (forgotten int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, c := range s.ops.cases {
+		if !c.ClosedAt.IsZero() && s.nowLocked()-c.ClosedAt.UnixMilli() > age.Milliseconds() && forgotten < limit {
+			delete(s.ops.cases, id)
+			forgotten++
+		}
+	}
+	return forgotten, nil
+}
+
+// CasesOf implements processlog.Operations.
+func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) (cases []processlog.Case, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if c, found := s.ops.cases[id]; found {
+			cases = append(cases, c)
+		}
+	}
+	return cases, nil
+}
+
+// openLocked lists open cases, the one due earliest first.
+func (s *Store) openLocked() []processlog.Case {
+	var open []processlog.Case
+	for _, c := range s.ops.cases {
+		if c.ClosedAt.IsZero() {
+			open = append(open, c)
+		}
+	}
+	slices.SortFunc(open, func(a, b processlog.Case) int { return cmp.Or(a.DueAt.Compare(b.DueAt), a.EntryID.Compare(b.EntryID)) })
+	return open
+}
+
+// Cases implements processlog.Operations.
+func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page processlog.CasePage, err error) {
+	limit, err := opsLimit(ctx, f.Limit)
+	if err != nil {
+		return page, err
+	}
+	var dueMS int64
+	var after uint64
+	if f.Cursor != "" {
+		if _, err := fmt.Sscanf(f.Cursor, "%d-%d", &dueMS, &after); err != nil {
+			return page, &processlog.FieldError{Field: "cursor", Reason: fmt.Sprintf("%q is none of this listing", f.Cursor)}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.openLocked() {
+		at, id := c.DueAt.UnixMilli(), c.EntryID.Row()
+		switch {
+		case f.Cursor != "" && (at < dueMS || at == dueMS && id <= after):
+		case f.BusinessType != "" && c.BusinessType != f.BusinessType, f.Fingerprint != processlog.Fingerprint{} && c.Fingerprint != f.Fingerprint:
+		case f.Kind != 0 && c.Kind != f.Kind, (f.Unowned || f.Owner != "") && c.Owner != f.Owner:
+		case len(page.Cases) == limit:
+			last := page.Cases[limit-1]
+			page.Next = fmt.Sprintf("%d-%d", last.DueAt.UnixMilli(), last.EntryID.Row())
+			return page, nil
+		default:
+			page.Cases = append(page.Cases, c)
+		}
+	}
+	return page, nil
+}
+
+func opsLimit(ctx context.Context, limit int) (int, error) {
+	if limit < 0 || limit > 1000 {
+		return 0, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to 1000, or 0 for 50", limit)}
+	}
+	return cmp.Or(limit, 50), ctx.Err()
+}
+
+// CaseGroups implements processlog.Operations.
+func (s *Store) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	type key struct {
+		businessType string
+		fingerprint  processlog.Fingerprint
+		currency     string
+	}
+	groups := make(map[key]processlog.CaseGroup)
+	for _, c := range s.openLocked() {
+		k := key{c.BusinessType, c.Fingerprint, c.Amount.Currency}
+		g := groups[k]
+		if g.N == 0 {
+			g = processlog.CaseGroup{BusinessType: c.BusinessType, Fingerprint: c.Fingerprint, Currency: c.Amount.Currency, First: c.OpenedAt}
+		}
+		g.N++
+		g.Sum += c.Amount.Minor
+		if c.OpenedAt.Before(g.First) {
+			g.First = c.OpenedAt
+		}
+		if c.OpenedAt.After(g.Last) {
+			g.Last = c.OpenedAt
+		}
+		if c.EntryID.Compare(g.Example) > 0 {
+			g.Example = c.EntryID
+		}
+		groups[k] = g
+	}
+	found := slices.SortedFunc(maps.Values(groups), func(a, b processlog.CaseGroup) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), a.Example.Compare(b.Example))
+	})
+	return found[:min(len(found), 1000)], nil
+}
+
+// AssignCase implements processlog.Operations.
+func (s *Store) AssignCase(ctx context.Context, id processlog.ID, seen uint64, owner string, op processlog.Operation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, found := s.ops.cases[id]
+	switch {
+	case !found || !c.ClosedAt.IsZero():
+		return fmt.Errorf("assign the case of entry %s: %w", id, processlog.ErrNotFound)
+	case c.Version != seen:
+		return fmt.Errorf("assign the case of entry %s: %w", id, processlog.ErrChanged)
+	}
+	c.Owner = owner
+	c.Version++
+	s.ops.cases[id] = c
+	s.operateLocked(op)
+	return nil
+}
+
+// Operate implements processlog.Operations.
+func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.operateLocked(op)
+	return nil
+}
+
+func (s *Store) operateLocked(op processlog.Operation) {
+	s.ops.done = append(s.ops.done, processlog.TrailRecord{At: instant(s.nowLocked()), Actor: op.Actor, Action: op.Action, Refused: op.Refused,
+		EntryID: op.EntryID, BusinessType: op.BusinessType, Subject: op.Subject, Reason: op.Reason})
+}
+
+// Trail implements processlog.Operations. Its cursor is how many of those that there were then have been seen.
+func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (page processlog.TrailPage, err error) {
+	limit, err := opsLimit(ctx, f.Limit)
+	if err != nil {
+		return page, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.trailLocked()
+	left := len(all)
+	if f.Cursor != "" {
+		if _, err := fmt.Sscanf(f.Cursor, "%d-0", &left); err != nil || left < 0 || left > len(all) || !strings.HasSuffix(f.Cursor, "-0") {
+			return page, &processlog.FieldError{Field: "cursor", Reason: fmt.Sprintf("%q is none of this listing", f.Cursor)}
+		}
+	}
+	for ; left > 0; left-- {
+		r := all[left-1]
+		admitted := (f.EntryID.IsZero() || r.EntryID == f.EntryID) && (f.Actor == "" || r.Actor == f.Actor) && (f.Action == "" || r.Action == f.Action) &&
+			(f.From.IsZero() || !r.At.Before(f.From)) && (f.To.IsZero() || r.At.Before(f.To))
+		if !admitted {
+			continue
+		}
+		if len(page.Records) == limit {
+			page.Next = fmt.Sprintf("%d-0", left)
+			break
+		}
+		page.Records = append(page.Records, r)
+	}
+	return page, nil
+}
+
+// trailLocked lists changes and operations, oldest first.
+func (s *Store) trailLocked() []processlog.TrailRecord {
+	all := slices.Clone(s.ops.done)
+	for id, records := range s.audit {
+		for _, a := range records {
+			r := processlog.TrailRecord{At: a.At, Actor: a.Actor, Action: string(a.Action), EntryID: id, Reason: a.Reason}
+			if !id.IsZero() {
+				before, after := a.Before, a.After
+				r.Before, r.After = &before, &after
+			}
+			if row := s.rows[id]; row != nil && row.committed != nil {
+				r.BusinessType = row.committed.entry.BusinessType
+			}
+			all = append(all, r)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b processlog.TrailRecord) int { return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID)) })
+	return all
+}
+
+// Settings implements processlog.Operations.
+func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.ops.settings), func(a, b processlog.Setting) int { return cmp.Compare(a.Name, b.Name) }), ctx.Err()
+}
+
+// PutSetting implements processlog.Operations.
+func (s *Store) PutSetting(ctx context.Context, v processlog.Setting, op processlog.Operation) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ops.settings[v.Name].Version != v.Version {
+		return fmt.Errorf("set %q: %w", v.Name, processlog.ErrChanged)
+	}
+	v.Version++
+	v.At = instant(s.nowLocked())
+	s.ops.settings[v.Name] = v
+	s.operateLocked(op)
+	return nil
+}

@@ -1,0 +1,464 @@
+package suite
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// operationPromises are those of a store that is processlog.Operations as well. Of another they ask nothing.
+var operationPromises = []storePromise{
+	{"CaseOpensWithTheDeathOfItsEntry", false, ofOperations((*storeTest).caseOpensWithTheDeathOfItsEntry)},
+	{"CaseOpensWithNothingElse", false, ofOperations((*storeTest).caseOpensWithNothingElse)},
+	{"CaseOpensAmongOutcomesOfAllKinds", false, ofOperations((*storeTest).caseOpensAmongOutcomesOfAllKinds)},
+	{"CaseIsOpenedAgainWithItsOwner", false, ofOperations((*storeTest).caseIsOpenedAgainWithItsOwner)},
+	{"ChangeAllDoesClosesAndRecordsInOne", false, ofOperations((*storeTest).changeAllDoesClosesAndRecordsInOne)},
+	{"ChangeAllTakesWhatStandsAsItWasSeen", false, ofOperations((*storeTest).changeAllTakesWhatStandsAsItWasSeen)},
+	{"ChangeAllWaitsForNobody", true, ofOperations((*storeTest).changeAllWaitsForNobody)},
+	{"MissingCaseIsFoundAndOpened", false, ofOperations((*storeTest).missingCaseIsFoundAndOpened)},
+	{"CaseOfAnEntryThatLivesIsClosed", false, ofOperations((*storeTest).caseOfAnEntryThatLivesIsClosed)},
+	{"CasesAreListedAsTheyAreDue", false, ofOperations((*storeTest).casesAreListedAsTheyAreDue)},
+	{"GroupsAddUpToTheirCases", false, ofOperations((*storeTest).groupsAddUpToTheirCases)},
+	{"CaseIsAssignedAsItWasSeen", false, ofOperations((*storeTest).caseIsAssignedAsItWasSeen)},
+	{"TrailTellsAllNewestFirst", false, ofOperations((*storeTest).trailTellsAllNewestFirst)},
+	{"ErasureReachesCaseAndOperations", false, ofOperations((*storeTest).erasureReachesCaseAndOperations)},
+	{"SettingIsPutAsItWasSeen", false, ofOperations((*storeTest).settingIsPutAsItWasSeen)},
+}
+
+func ofOperations(promise func(*storeTest)) func(*storeTest) {
+	return func(t *storeTest) {
+		if _, has := t.Store.(processlog.Operations); has {
+			promise(t)
+		}
+	}
+}
+
+func (t *storeTest) ops() processlog.Operations { return t.Store.(processlog.Operations) }
+
+func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
+	return &processlog.CaseDraft{Kind: processlog.CaseDead, Fingerprint: processlog.Fingerprint{print}, Amount: processlog.Amount{Minor: minor, Currency: currency}, Due: time.Hour}
+}
+
+// die makes an entry that is dead, with a case.
+func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
+	t.Helper()
+	d := t.draft(businessType)
+	d.BusinessID = "o-" + d.IdempotentID
+	return t.dieAgain(t.insert(d)[0], draft)
+}
+
+func (t *storeTest) dieAgain(row processlog.Row, draft *processlog.CaseDraft) processlog.Row {
+	t.Helper()
+	o := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
+	o.ProcessCount, o.EndedBy, o.LastError, o.Case = 1, processlog.EndedByExhausted, "no such order: 订单 "+strings.Repeat("超", 300), draft
+	require.True(t, t.settle(processlog.NewToken(), o).Applied)
+	return t.load(row.ID)
+}
+
+// caseOf reads an entry's case, and whether it has one.
+func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
+	t.Helper()
+	cases, err := t.ops().CasesOf(t.ctx, []processlog.ID{id, processlog.RowID(id.Row() + 100_000)})
+	require.NoError(t, err)
+	if len(cases) == 0 {
+		return processlog.Case{}, false
+	}
+	require.Len(t, cases, 1)
+	return cases[0], true
+}
+
+func (t *storeTest) openCase(id processlog.ID) processlog.Case {
+	t.Helper()
+	c, found := t.caseOf(id)
+	require.True(t, found && c.ClosedAt.IsZero(), "the case of entry %s is open", id)
+	return c
+}
+
+func (t *storeTest) caseOpensWithTheDeathOfItsEntry() {
+	require.NoError(t, t.ops().CheckOperations(t.ctx))
+	row := t.die("refund", caseDraft(7, -12900, "CNY"))
+	c := t.openCase(row.ID)
+	assert.WithinRange(t, c.OpenedAt, row.CreatedAt, row.CreatedAt.Add(time.Minute))
+	assert.WithinRange(t, c.DueAt, c.OpenedAt.Add(time.Hour), c.OpenedAt.Add(time.Hour+time.Second))
+	want := processlog.Case{EntryID: row.ID, Epoch: row.Epoch, Version: c.Version, Kind: processlog.CaseDead, BusinessType: "refund", BusinessID: row.BusinessID,
+		Fingerprint: processlog.Fingerprint{7}, EndedBy: processlog.EndedByExhausted, Error: string([]rune(row.LastError)[:processlog.MaxCaseError]),
+		Amount: processlog.Amount{Minor: -12900, Currency: "CNY"}, OpenedAt: c.OpenedAt, DueAt: c.DueAt}
+	assert.Equal(t, want, c)
+	unknown := t.openCase(t.die("refund", caseDraft(7, 0, "")).ID)
+	assert.Equal(t, processlog.Amount{}, unknown.Amount)
+	beyond := t.openCase(t.die("refund", caseDraft(7, processlog.MaxAmount+1, "CNY")).ID)
+	assert.Equal(t, processlog.Amount{}, beyond.Amount, "which could not be summed up")
+}
+
+func (t *storeTest) caseOpensWithNothingElse() {
+	row := t.insertOne("refund")
+	claimed := t.claim(row.ID, token(9), time.Minute)
+	again := outcome(claimed, processlog.Retrying)
+	again.Case = caseDraft(1, 1, "CNY")
+	require.True(t, t.settle(token(2), again).Applied)
+	_, found := t.caseOf(row.ID)
+	assert.False(t, found, "of one that is tried again")
+	stale := outcome(claimed, processlog.Dead)
+	stale.Case = caseDraft(1, 1, "CNY")
+	assert.False(t, t.settle(token(3), stale).Applied)
+	_, found = t.caseOf(row.ID)
+	assert.False(t, found, "of an outcome that was dropped")
+	plain := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
+	require.True(t, t.settle(token(4), plain).Applied)
+	_, found = t.caseOf(row.ID)
+	assert.False(t, found, "where none is asked for")
+}
+
+func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
+	var outcomes []processlog.Outcome
+	for i := range 240 { // several statements' worth
+		claimed := t.claim(t.insertOne("refund").ID, token(9), time.Minute)
+		o := outcome(claimed, []processlog.State{processlog.Dead, processlog.Succeeded, processlog.Retrying}[i%3])
+		if o.Absorb = o.To == processlog.Succeeded; o.To == processlog.Dead {
+			o.Case = caseDraft(byte(i), int64(i), []string{"CNY", "USD", ""}[i/3%3])
+			o.Case.Kind = processlog.CaseKind(1 + i/3%2)
+		}
+		outcomes = append(outcomes, o)
+	}
+	for range 2 { // the second time as if the answer had been lost
+		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
+		require.NoError(t, err)
+		for i, o := range outcomes {
+			require.True(t, answers[i].Applied)
+			require.Equal(t, o.To, t.load(o.ID).State)
+			c, found := t.caseOf(o.ID)
+			require.Equal(t, o.To == processlog.Dead, found)
+			if found {
+				want := o.Case.Amount
+				if !want.Known() {
+					want = processlog.Amount{}
+				}
+				require.Equal(t, []any{o.Case.Kind, o.Case.Fingerprint, want}, []any{c.Kind, c.Fingerprint, c.Amount})
+				require.True(t, c.ClosedAt.IsZero())
+			}
+		}
+	}
+}
+
+func (t *storeTest) caseIsOpenedAgainWithItsOwner() {
+	row := t.die("refund", caseDraft(1, 100, "CNY"))
+	first := t.openCase(row.ID)
+	require.NoError(t, t.ops().AssignCase(t.ctx, row.ID, first.Version, "mei", processlog.Operation{Actor: "mei", Action: "take case", EntryID: row.ID}))
+	answers, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(row)}, newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	require.NoError(t, answers[0].Err)
+	closed, _ := t.caseOf(row.ID)
+	require.False(t, closed.ClosedAt.IsZero())
+	t.dieAgain(row, caseDraft(2, 200, "USD"))
+	again := t.openCase(row.ID)
+	assert.Equal(t, []any{"mei", uint32(1), processlog.Fingerprint{2}, processlog.Amount{Minor: 200, Currency: "USD"}},
+		[]any{again.Owner, again.Epoch, again.Fingerprint, again.Amount})
+	assert.Greater(t, again.Version, closed.Version)
+}
+
+func (t *storeTest) changeAllDoesClosesAndRecordsInOne() {
+	for _, action := range []processlog.Action{processlog.ActionRequeue, processlog.ActionSettleByHand, processlog.ActionCancel, processlog.ActionComplete} {
+		row := t.die("refund", caseDraft(1, 100, "CNY"))
+		change := newChange(nil, action)
+		change.Actor, change.Reason = "ann", "because"
+		answers, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(row)}, change)
+		require.NoError(t, err)
+		require.NoError(t, answers[0].Err, "%s", action)
+		assert.NotEqual(t, processlog.Dead, t.load(row.ID).State)
+		c, found := t.caseOf(row.ID)
+		assert.True(t, found && !c.ClosedAt.IsZero(), "%s closes the case", action)
+		history, err := t.Store.History(t.ctx, row.ID)
+		require.NoError(t, err)
+		require.Len(t, history, 1, "%s by a person is kept", action)
+		assert.Equal(t, []any{action, "ann", "because", processlog.Dead}, []any{history[0].Action, history[0].Actor, history[0].Reason, history[0].Before.State})
+	}
+	row := t.inState(processlog.Retrying)
+	change := newChange(nil, processlog.ActionReschedule)
+	change.Actor, change.Reason, change.Delay = "ann", "because", time.Hour
+	answers, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(row)}, change)
+	require.NoError(t, err)
+	require.NoError(t, answers[0].Err)
+	history, err := t.Store.History(t.ctx, row.ID)
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+}
+
+func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
+	moved, held, gone := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY")), t.insertOne("refund")
+	ended := t.inState(processlog.Succeeded)
+	seen := []processlog.Version{seenAs(moved), seenAs(held), seenAs(ended), seenAs(gone)}
+	seen[3].ID = processlog.RowID(gone.ID.Row() + 1000)
+	t.change(moved.ID, processlog.ActionCancel)
+	answers, err := t.ops().ChangeAll(t.ctx, seen, newChange(nil, processlog.ActionSettleByHand))
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0].Err, processlog.ErrChanged)
+	require.NoError(t, answers[1].Err)
+	var refused *processlog.StateError
+	require.ErrorAs(t, answers[2].Err, &refused)
+	require.ErrorIs(t, answers[3].Err, processlog.ErrNotFound)
+	t.openCase(moved.ID) // a service's cancellation writes nothing to it
+	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleByHand))
+	require.NoError(t, err)
+	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
+	cancelled := t.inState(processlog.Cancelled)
+	change := newChange(nil, processlog.ActionCancel)
+	change.Actor = "ann"
+	already, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(cancelled)}, change)
+	require.NoError(t, err)
+	require.NoError(t, already[0].Err, "what is so already")
+	assert.Equal(t, cancelled.Version, t.load(cancelled.ID).Version)
+	history, err := t.Store.History(t.ctx, cancelled.ID)
+	require.NoError(t, err)
+	assert.Empty(t, history)
+}
+
+func (t *storeTest) changeAllWaitsForNobody() {
+	held, free := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY"))
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionCancel))
+	require.NoError(t, err)
+	answers, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(held), seenAs(free)}, newChange(nil, processlog.ActionRequeue))
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0].Err, processlog.ErrBusy)
+	require.NoError(t, answers[1].Err)
+	t.openCase(held.ID)
+}
+
+func (t *storeTest) missingCaseIsFoundAndOpened() {
+	with, without, alive := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", nil), t.insertOne("refund")
+	closed := t.die("mail", caseDraft(1, 1, "CNY"))
+	rows, err := t.ops().DeadWithoutCase(t.ctx, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Equal(t, without.ID, rows[0].ID)
+	assert.Equal(t, without.Content, rows[0].Content, "from which an amount is told")
+	n, err := t.ops().OpenCases(t.ctx, []processlog.Row{rows[0], alive, with}, []processlog.CaseDraft{*caseDraft(9, 5, "USD"), *caseDraft(9, 5, "USD"), *caseDraft(8, 6, "EUR")})
+	require.NoError(t, err)
+	assert.LessOrEqual(t, n, 3)
+	assert.Equal(t, processlog.Amount{Minor: 5, Currency: "USD"}, t.openCase(without.ID).Amount)
+	_, found := t.caseOf(alive.ID)
+	assert.False(t, found)
+	// One that was made alive since it was read.
+	t.change(closed.ID, processlog.ActionRequeue)
+	_, err = t.ops().CloseCases(t.ctx, 10)
+	require.NoError(t, err)
+	_, err = t.ops().OpenCases(t.ctx, []processlog.Row{closed}, []processlog.CaseDraft{*caseDraft(9, 5, "USD")})
+	require.NoError(t, err)
+	c, _ := t.caseOf(closed.ID)
+	assert.False(t, c.ClosedAt.IsZero())
+	rows, err = t.ops().DeadWithoutCase(t.ctx, time.Hour, 10)
+	require.NoError(t, err)
+	assert.Empty(t, rows)
+}
+
+func (t *storeTest) caseOfAnEntryThatLivesIsClosed() {
+	cancelled, dead, requeued, purged := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(1, 1, "CNY")), t.die("gone", caseDraft(1, 1, "CNY"))
+	t.change(cancelled.ID, processlog.ActionCancel)
+	t.change(requeued.ID, processlog.ActionRequeue)
+	t.until(func() bool {
+		n, err := t.Store.Purge(t.ctx, "gone", processlog.Dead, 0, 10)
+		require.NoError(t, err)
+		return n == 1
+	}, "the entry is purged")
+	n, err := t.ops().CloseCases(t.ctx, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 3, n)
+	for _, id := range []processlog.ID{cancelled.ID, requeued.ID, purged.ID} {
+		c, found := t.caseOf(id)
+		assert.True(t, found && !c.ClosedAt.IsZero())
+	}
+	t.openCase(dead.ID)
+	n, err = t.ops().CloseCases(t.ctx, 10)
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	n, err = t.ops().ForgetCases(t.ctx, time.Hour, 10)
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	forgotten := 0
+	t.until(func() bool {
+		n, err := t.ops().ForgetCases(t.ctx, 0, 10)
+		require.NoError(t, err)
+		forgotten += n
+		return forgotten == 3
+	}, "closed ones are forgotten")
+	t.openCase(dead.ID)
+}
+
+func (t *storeTest) casesAreListedAsTheyAreDue() {
+	var ids []processlog.ID
+	for i := range 7 {
+		draft := caseDraft(byte(1+i%2), 1, "CNY")
+		draft.Due = time.Duration(10-i) * time.Hour
+		draft.Kind = processlog.CaseKind(1 + i%2)
+		ids = append(ids, t.die([]string{"refund", "mail"}[i%2], draft).ID)
+	}
+	require.NoError(t, t.ops().AssignCase(t.ctx, ids[3], t.openCase(ids[3]).Version, "mei", processlog.Operation{Actor: "mei", Action: "take case"}))
+	list := func(f processlog.CaseFilter) (found []processlog.ID) {
+		f.Limit = 2
+		for {
+			page, err := t.ops().Cases(t.ctx, f)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page.Cases), 2)
+			for _, c := range page.Cases {
+				found = append(found, c.EntryID)
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				return found
+			}
+		}
+	}
+	assert.Equal(t, []processlog.ID{ids[6], ids[5], ids[4], ids[3], ids[2], ids[1], ids[0]}, list(processlog.CaseFilter{}))
+	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessType: "mail"}))
+	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Fingerprint: processlog.Fingerprint{2}}))
+	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Kind: processlog.CaseUnknown}))
+	assert.Equal(t, []processlog.ID{ids[3]}, list(processlog.CaseFilter{Owner: "mei"}))
+	assert.Equal(t, []processlog.ID{ids[5], ids[1]}, list(processlog.CaseFilter{Unowned: true, BusinessType: "mail"}))
+	for _, bad := range []processlog.CaseFilter{{Limit: -1}, {Limit: 1001}, {Cursor: "x"}} {
+		_, err := t.ops().Cases(t.ctx, bad)
+		var field *processlog.FieldError
+		require.ErrorAs(t, err, &field, "%+v", bad)
+	}
+}
+
+func (t *storeTest) groupsAddUpToTheirCases() {
+	want := make(map[string]int64)
+	n := make(map[string]int)
+	for i := range 24 {
+		businessType, print, currency := []string{"refund", "mail"}[i%2], byte(1+i%3), []string{"CNY", "USD", ""}[i%3]
+		minor := int64(i) * 33
+		t.die(businessType, caseDraft(print, minor, currency))
+		key := fmt.Sprint(businessType, processlog.Fingerprint{print}, currency)
+		n[key]++
+		if currency != "" {
+			want[key] += minor
+		} else {
+			want[key] += 0
+		}
+	}
+	closed := t.die("refund", caseDraft(1, 1_000_000, "CNY"))
+	t.change(closed.ID, processlog.ActionCancel)
+	_, err := t.ops().CloseCases(t.ctx, 10)
+	require.NoError(t, err)
+	groups, err := t.ops().CaseGroups(t.ctx)
+	require.NoError(t, err)
+	require.Len(t, groups, len(want))
+	for _, g := range groups {
+		key := fmt.Sprint(g.BusinessType, g.Fingerprint, g.Currency)
+		assert.Equal(t, []any{n[key], want[key]}, []any{g.N, g.Sum}, key)
+		example := t.openCase(g.Example)
+		assert.Equal(t, []any{g.BusinessType, g.Fingerprint, g.Currency}, []any{example.BusinessType, example.Fingerprint, example.Amount.Currency})
+		assert.False(t, g.Last.Before(g.First) || g.First.IsZero())
+	}
+}
+
+func (t *storeTest) caseIsAssignedAsItWasSeen() {
+	row := t.die("refund", caseDraft(1, 1, "CNY"))
+	c := t.openCase(row.ID)
+	op := processlog.Operation{Actor: "mei", Action: "take case", EntryID: row.ID, BusinessType: "refund", Reason: "mine"}
+	require.NoError(t, t.ops().AssignCase(t.ctx, row.ID, c.Version, "mei", op))
+	require.ErrorIs(t, t.ops().AssignCase(t.ctx, row.ID, c.Version, "bob", op), processlog.ErrChanged)
+	assert.Equal(t, "mei", t.openCase(row.ID).Owner)
+	require.ErrorIs(t, t.ops().AssignCase(t.ctx, processlog.RowID(row.ID.Row()+1000), 0, "mei", op), processlog.ErrNotFound)
+	t.change(row.ID, processlog.ActionCancel)
+	_, err := t.ops().CloseCases(t.ctx, 10)
+	require.NoError(t, err)
+	c, _ = t.caseOf(row.ID)
+	require.ErrorIs(t, t.ops().AssignCase(t.ctx, row.ID, c.Version, "bob", op), processlog.ErrNotFound, "it is closed")
+	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{EntryID: row.ID, Action: "take case"})
+	require.NoError(t, err)
+	assert.Len(t, page.Records, 1, "what was refused has left nothing")
+}
+
+func (t *storeTest) trailTellsAllNewestFirst() {
+	row := t.inState(processlog.Dead)
+	other := t.inState(processlog.Dead)
+	at := func() { // each in a millisecond of its own
+		now := time.Now()
+		t.until(func() bool { return time.Since(now) > 4*time.Millisecond }, "time passes")
+	}
+	for _, op := range []processlog.Operation{
+		{Actor: "mei", Action: "note", EntryID: row.ID, BusinessType: "states", Reason: "1 asked the bank"},
+		{Actor: "bob", Action: "requeue", Refused: true, EntryID: other.ID, BusinessType: "states", Subject: "1 of 1 entries"},
+	} {
+		require.NoError(t, t.ops().Operate(t.ctx, op))
+		at()
+	}
+	t.change(row.ID, processlog.ActionRequeue)
+	at()
+	require.NoError(t, t.Store.Note(t.ctx, processlog.ActionPurge, processlog.ByHand{Actor: "Purge", Reason: "all"}))
+	at()
+	require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "pause", BusinessType: "states", Reason: "PSP"}))
+	list := func(f processlog.TrailFilter) (found []string) {
+		f.Limit = 2
+		for range 20 {
+			page, err := t.ops().Trail(t.ctx, f)
+			require.NoError(t, err)
+			for _, r := range page.Records {
+				found = append(found, r.Actor+" "+r.Action)
+				assert.Equal(t, r.Action == "requeue" && !r.Refused, r.Before != nil, "%+v", r)
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				return found
+			}
+		}
+		return append(found, "and so on for ever")
+	}
+	assert.Equal(t, []string{"mei pause", "Purge purge", "ann requeue", "bob requeue", "mei note"}, list(processlog.TrailFilter{}))
+	assert.Equal(t, []string{"ann requeue", "mei note"}, list(processlog.TrailFilter{EntryID: row.ID}))
+	assert.Equal(t, []string{"mei pause", "mei note"}, list(processlog.TrailFilter{Actor: "mei"}))
+	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.TrailFilter{Action: "requeue"}))
+	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{})
+	require.NoError(t, err)
+	requeued := page.Records[2]
+	assert.Equal(t, []any{"states", processlog.Dead, processlog.Pending}, []any{requeued.BusinessType, requeued.Before.State, requeued.After.State})
+	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.TrailFilter{From: page.Records[3].At, To: page.Records[1].At}))
+	assert.True(t, page.Records[3].Refused)
+	assert.Equal(t, "1 asked the bank", page.Records[4].Reason)
+}
+
+func (t *storeTest) erasureReachesCaseAndOperations() {
+	row, other := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY"))
+	for _, id := range []processlog.ID{row.ID, other.ID} {
+		require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "note", EntryID: id, Reason: "called Zhang San"}))
+	}
+	erase := newChange(row.ID, processlog.ActionErase)
+	erase.Cases = true
+	_, err := t.Store.Change(t.ctx, nil, false, erase)
+	require.NoError(t, err)
+	assert.Empty(t, t.openCase(row.ID).Error)
+	assert.NotEmpty(t, t.openCase(other.ID).Error)
+	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "note"})
+	require.NoError(t, err)
+	for _, r := range page.Records {
+		assert.Equal(t, r.EntryID == other.ID, r.Reason != "")
+	}
+}
+
+func (t *storeTest) settingIsPutAsItWasSeen() {
+	op := processlog.Operation{Actor: "mei", Action: "pause", BusinessType: "refund", Reason: "PSP is down"}
+	pause := processlog.Pause("refund")
+	pause.Actor, pause.Reason = "mei", "PSP is down"
+	require.NoError(t, t.ops().PutSetting(t.ctx, pause, op))
+	require.ErrorIs(t, t.ops().PutSetting(t.ctx, pause, op), processlog.ErrChanged, "there is one")
+	settings, err := t.ops().Settings(t.ctx)
+	require.NoError(t, err)
+	require.Len(t, settings, 1)
+	name, paused := processlog.PausedType(settings[0])
+	assert.Equal(t, []any{"refund", true, "mei", "PSP is down", uint64(1)}, []any{name, paused, settings[0].Actor, settings[0].Reason, settings[0].Version})
+	assert.WithinDuration(t, time.Now(), settings[0].At, time.Hour)
+	pause.Version, pause.Value = 1, ""
+	require.NoError(t, t.ops().PutSetting(t.ctx, pause, op))
+	require.ErrorIs(t, t.ops().PutSetting(t.ctx, pause, op), processlog.ErrChanged, "it is of another version")
+	settings, err = t.ops().Settings(t.ctx)
+	require.NoError(t, err)
+	_, paused = processlog.PausedType(settings[0])
+	assert.False(t, paused)
+	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "pause"})
+	require.NoError(t, err)
+	assert.Len(t, page.Records, 2, "what was refused has left nothing")
+}

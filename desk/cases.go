@@ -1,0 +1,206 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// A case, what selects cases, and a page of them.
+type (
+	Case        = processlog.Case
+	CaseFilter  = processlog.CaseFilter
+	CasePage    = processlog.CasePage
+	CaseKind    = processlog.CaseKind
+	Fingerprint = processlog.Fingerprint
+)
+
+// The kinds of cases.
+const (
+	CaseDead    = processlog.CaseDead
+	CaseUnknown = processlog.CaseUnknown
+)
+
+// Group is the open cases of one type whose failures are alike.
+type Group struct {
+	Type        string               `json:"type"`
+	Fingerprint Fingerprint          `json:"fingerprint"`
+	Error       string               `json:"error"` // of one of them
+	N           int                  `json:"n"`
+	Sums        []compensator.Amount `json:"sums,omitempty"`  // by currency, of those whose amount is known
+	NoAmount    int                  `json:"no_amount_known"` // how many others there are
+	First       time.Time            `json:"first"`           // opened
+	Last        time.Time            `json:"last"`            // opened
+	Example     compensator.EntryID  `json:"example"`         // one of them
+}
+
+// Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type.
+func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
+	sums, err := d.log.Operations().CaseGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sees := d.sight(a, SeeEntries)
+	type alike struct {
+		businessType string
+		fingerprint  Fingerprint
+	}
+	var order []alike
+	groups := make(map[alike]*Group)
+	for _, sum := range sums {
+		if !sees.sees(ctx, sum.BusinessType) {
+			continue
+		}
+		key := alike{sum.BusinessType, sum.Fingerprint}
+		g := groups[key]
+		if g == nil {
+			g = &Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, First: sum.First, Last: sum.Last, Example: sum.Example}
+			groups[key] = g
+			order = append(order, key)
+		}
+		g.add(sum)
+	}
+	found := make([]Group, len(order))
+	for i, key := range order {
+		found[i] = *groups[key]
+	}
+	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
+	return found, d.nameGroups(ctx, a, found)
+}
+
+// add takes in the group's cases of one currency.
+func (g *Group) add(sum processlog.CaseGroup) {
+	g.N += sum.N
+	if sum.Currency == "" {
+		g.NoAmount += sum.N
+	} else {
+		g.Sums = append(g.Sums, compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
+	}
+	if sum.First.Before(g.First) {
+		g.First = sum.First
+	}
+	if sum.Last.After(g.Last) {
+		g.Last = sum.Last
+	}
+}
+
+// nameGroups gives groups the error of their examples.
+func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
+	inFull := d.sight(a, SeeErrors)
+	for chunk := range slices.Chunk(groups, MaxEntries) {
+		ids := make([]compensator.EntryID, len(chunk))
+		for i := range chunk {
+			ids[i] = chunk[i].Example
+		}
+		cases, err := d.log.Operations().CasesOf(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, c := range cases {
+			i := slices.Index(ids, c.EntryID)
+			chunk[i].Error = maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error
+		}
+	}
+	return nil
+}
+
+// Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
+func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
+	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	var page CasePage
+	for range listRounds {
+		found, err := d.log.Operations().Cases(ctx, filter)
+		if err != nil {
+			return CasePage{}, err
+		}
+		for _, c := range found.Cases {
+			if sees.sees(ctx, c.BusinessType) {
+				page.Cases = append(page.Cases, maskedCase(c, inFull.sees(ctx, c.BusinessType)))
+			}
+		}
+		page.Next, filter.Cursor = found.Next, found.Next
+		if len(page.Cases) > 0 || found.Next == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
+func maskedCase(c Case, errorInFull bool) Case {
+	if !errorInFull {
+		c.Error = shape(c.Error)
+	}
+	return c
+}
+
+// caseOf reads an entry's case; nil: it has none.
+func (d *Desk) caseOf(ctx context.Context, id compensator.EntryID, inFull bool) (*Case, error) {
+	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{id})
+	if err != nil || len(cases) == 0 {
+		return nil, err
+	}
+	c := maskedCase(cases[0], inFull)
+	return &c, nil
+}
+
+// SeenCase names a case as it was seen: Case.EntryID and Case.Version.
+type SeenCase struct {
+	EntryID compensator.EntryID
+	Version uint64
+}
+
+// TakeCase makes an open case the actor's own, also from somebody else, whom the version then names. It wants SeeEntries and
+// TakeCase. ErrNotFound: there is no open case; ErrChanged.
+func (d *Desk) TakeCase(ctx context.Context, a Actor, seen SeenCase, why Why) error {
+	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
+}
+
+// AssignCase gives an open case to somebody, or, with no owner, back. It wants SeeEntries and AssignCase; TakeCase will do
+// to give back what is one's own. Its errors are TakeCase's.
+func (d *Desk) AssignCase(ctx context.Context, a Actor, seen SeenCase, owner string, why Why) error {
+	return d.assign(ctx, a, seen, owner, AssignCase, why)
+}
+
+func (d *Desk) assign(ctx context.Context, a Actor, seen SeenCase, owner string, right Right, why Why) error {
+	if d.readOnly {
+		return ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return err
+	}
+	if owner != "" && (Actor{owner}).invalid() {
+		return &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
+	}
+	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{seen.EntryID})
+	if err != nil {
+		return err
+	}
+	if len(cases) == 0 || !cases[0].ClosedAt.IsZero() {
+		return notFound(seen.EntryID)
+	}
+	c := cases[0]
+	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: c.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}) {
+		return errors.Join(unless(d.refuse(ctx, a, op)), notFound(seen.EntryID))
+	}
+	on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: 1}
+	gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == seen.Version
+	if !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)) {
+		return d.refuse(ctx, a, op)
+	}
+	return d.log.Operations().AssignCase(ctx, seen.EntryID, seen.Version, owner, op)
+}
+
+// Note puts words of a person beside an entry, with a case or without. It wants SeeEntries and NoteCase.
+func (d *Desk) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
+	e, reason, err := d.entryFor(ctx, a, ref, NoteCase, why)
+	if err != nil {
+		return err
+	}
+	return d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(NoteCase), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason})
+}

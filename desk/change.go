@@ -1,0 +1,212 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Why says why somebody does something.
+type Why struct {
+	Reason string // required: with the ticket at most 1,000 characters
+	Ticket string // optional: at most 64 letters, digits and - _ . / : # of ASCII. Kept before the reason, as "[OPS-988] "
+}
+
+const maxTicket = 64
+
+// text is what the records keep.
+func (w Why) text() (string, error) {
+	text := w.Reason
+	if w.Ticket != "" {
+		if len(w.Ticket) > maxTicket || strings.ContainsFunc(w.Ticket, func(r rune) bool { return !strings.ContainsRune(ticketRunes, r) }) {
+			return "", &compensator.FieldError{Field: "ticket", Reason: "want at most 64 letters, digits and - _ . / : #"}
+		}
+		text = "[" + w.Ticket + "] " + text
+	}
+	switch {
+	case strings.TrimSpace(w.Reason) == "":
+		return "", &compensator.FieldError{Field: "reason", Reason: "is empty"}
+	case !utf8.ValidString(text):
+		return "", &compensator.FieldError{Field: "reason", Reason: "is not valid UTF-8"}
+	case utf8.RuneCountInString(text) > processlog.MaxText:
+		return "", &compensator.FieldError{Field: "reason", Reason: "with the ticket is longer than 1,000 characters"}
+	}
+	return text, nil
+}
+
+const ticketRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:#"
+
+// Seen names an entry as it was seen: Entry.ID and Entry.Version.
+type Seen struct {
+	ID      compensator.EntryID
+	Version uint64
+}
+
+// Change is one action on entries.
+type Change struct {
+	Action  Right // Requeue, Compensate, SettleByHand, Cancel, Complete or Reschedule
+	Entries []Seen
+	Why
+	Delay time.Duration // Requeue, Compensate, Reschedule: until due
+}
+
+// MaxEntries is how many entries a Change names at most.
+const MaxEntries = 500
+
+// Change does what it says to each entry that still stands as it was seen, in one transaction with the records and the
+// closing of their cases, and answers for each in their order: nil, or why it was left alone. compensator.ErrNotFound: it is
+// not there, or may not be seen; ErrNotAllowed: the right is missing for this type or amount; ErrChanged; ErrBusy;
+// *StateError. It wants SeeEntries and the Action's right, and RequeueSucceeded to do again what has succeeded, was settled
+// by hand, or to compensate what was compensated. With another error nothing was done, or all, when the answer to COMMIT
+// was lost: then a second call finds ErrChanged.
+func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
+	if d.readOnly {
+		return nil, ErrReadOnly
+	}
+	change, err := ch.change(a)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]error, len(ch.Entries))
+	rows, amounts, err := d.look(ctx, ch.Entries)
+	if err != nil {
+		return nil, err
+	}
+	var versions []processlog.Version
+	var places []int
+	var refused []int
+	for i, seen := range ch.Entries {
+		row, found := rows[seen.ID]
+		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
+		switch {
+		case !found:
+			answers[i] = notFound(seen.ID)
+		case !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}):
+			answers[i] = notFound(seen.ID)
+			refused = append(refused, i)
+		case !d.may(ctx, a, ch.Action, on):
+			answers[i] = ErrNotAllowed
+			refused = append(refused, i)
+		case row.Version != seen.Version:
+			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, compensator.ErrChanged)
+		case again(ch.Action, row.State) && !d.may(ctx, a, RequeueSucceeded, on):
+			answers[i] = ErrNotAllowed
+			refused = append(refused, i)
+		default:
+			versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch})
+			places = append(places, i)
+		}
+	}
+	if len(refused) > 0 {
+		first := rows[ch.Entries[refused[0]].ID]
+		err := d.refuse(ctx, a, processlog.Operation{Action: string(ch.Action), EntryID: first.ID, BusinessType: first.BusinessType,
+			Subject: fmt.Sprintf("%d of %d entries", len(refused), len(ch.Entries)), Reason: change.Reason})
+		if err != ErrNotAllowed { // the record was not written: nor is anything else done
+			return nil, err
+		}
+	}
+	if len(versions) == 0 {
+		return answers, nil
+	}
+	done, err := d.log.ChangeAll(ctx, versions, change)
+	if err != nil {
+		return nil, err
+	}
+	for i, place := range places {
+		answers[place] = done[i].Err
+	}
+	return answers, nil
+}
+
+// again reports whether a requeue does again what was done.
+func again(action Right, state compensator.State) bool {
+	switch action {
+	case Requeue:
+		return state == compensator.Succeeded || state == compensator.SettledByHand
+	case Compensate:
+		return state == compensator.Compensated
+	}
+	return false
+}
+
+// actions are what a Change may do.
+var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleByHand: compensator.ActionSettleByHand,
+	Cancel: compensator.ActionCancel, Complete: compensator.ActionComplete, Reschedule: compensator.ActionReschedule}
+
+// change checks what was asked for.
+func (ch Change) change(a Actor) (processlog.Change, error) {
+	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
+	refuse := func(field, reason string) (processlog.Change, error) {
+		return change, &compensator.FieldError{Field: field, Reason: reason}
+	}
+	named := make(map[compensator.EntryID]bool, len(ch.Entries))
+	for _, seen := range ch.Entries {
+		if named[seen.ID] {
+			return refuse("entries", fmt.Sprintf("name entry %s twice", seen.ID))
+		}
+		named[seen.ID] = true
+	}
+	switch {
+	case a.invalid():
+		return change, ErrNotAllowed
+	case change.Action == "":
+		return refuse("action", fmt.Sprintf("%q is none", ch.Action))
+	case len(ch.Entries) == 0 || len(ch.Entries) > MaxEntries:
+		return refuse("entries", fmt.Sprintf("%d, want 1 to %d", len(ch.Entries), MaxEntries))
+	case ch.Delay < 0 || ch.Delay > processlog.MaxDelay:
+		return refuse("delay", fmt.Sprintf("%v: want 0 to 100 years", ch.Delay))
+	case ch.Delay > 0 && change.Action != compensator.ActionRequeue && change.Action != compensator.ActionReschedule:
+		return refuse("delay", "is none of "+string(ch.Action)+"'s")
+	}
+	var err error
+	change.Reason, err = ch.text()
+	return change, err
+}
+
+// look reads entries as they are, and what they are worth.
+func (d *Desk) look(ctx context.Context, entries []Seen) (map[compensator.EntryID]processlog.Row, map[compensator.EntryID]compensator.Amount, error) {
+	ids := make([]compensator.EntryID, len(entries))
+	for i, seen := range entries {
+		ids[i] = seen.ID
+	}
+	slices.SortFunc(ids, compensator.EntryID.Compare)
+	found, err := d.log.Operations().Outlines(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	amounts, err := d.amounts(ctx, found)
+	rows := make(map[compensator.EntryID]processlog.Row, len(found))
+	for _, row := range found {
+		rows[row.ID] = row
+	}
+	return rows, amounts, err
+}
+
+// amounts is what entries are worth: their cases tell, or the functions of their types.
+func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, error) {
+	ids := make([]compensator.EntryID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	cases, err := d.log.Operations().CasesOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[compensator.EntryID]compensator.Amount, len(rows))
+	for _, c := range cases {
+		if c.Amount.Known() {
+			known[c.EntryID] = c.Amount
+		}
+	}
+	rest := slices.DeleteFunc(slices.Clone(rows), func(r processlog.Row) bool { return known[r.ID].Known() })
+	more, err := d.log.Amounts(ctx, rest)
+	maps.Copy(known, more)
+	return known, err
+}

@@ -1,0 +1,71 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
+)
+
+// Options say who may what.
+type Options struct {
+	Access   Access // required
+	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
+}
+
+// Desk serves people. Its methods may be called concurrently. All of them return ErrNotAllowed to an Actor without a name
+// or without the right, and the database's errors as they are.
+type Desk struct {
+	c        *compensator.Compensator
+	log      operating.Log
+	access   Access
+	readOnly bool
+
+	mu       sync.Mutex // guards refusals
+	refusals map[string]refusals
+}
+
+// What a Desk refuses. Others are the library's: compensator.ErrNotFound, which an entry of a type that may not be seen is
+// as well, ErrChanged, ErrBusy, *StateError, *FieldError.
+var (
+	ErrNotAllowed = errors.New("desk: not allowed")
+	ErrReadOnly   = errors.New("desk: nothing may be changed here")
+)
+
+// New makes a Desk of a Compensator whose Config.Operations is set. A *FieldError names what is missing.
+func New(c *compensator.Compensator, opts Options) (*Desk, error) {
+	if opts.Access == nil {
+		return nil, &compensator.FieldError{Field: "Access", Reason: "is nil: nobody may do anything without"}
+	}
+	if c == nil {
+		return nil, &compensator.FieldError{Field: "Compensator", Reason: "is nil"}
+	}
+	log := operating.Of(c)
+	if log == nil {
+		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
+	}
+	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, refusals: make(map[string]refusals)}, nil
+}
+
+// may asks Access. Nobody without a name, and nothing on a panic.
+func (d *Desk) may(ctx context.Context, a Actor, right Right, on Subject) (may bool) {
+	if a.invalid() {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			may = false
+		}
+	}()
+	return d.access.May(ctx, a, right, on)
+}
+
+// May reports whether an action would be let through, for a page that shows no button in vain. It records nothing.
+func (d *Desk) May(ctx context.Context, a Actor, right Right, on Subject) bool {
+	return !(d.readOnly && right.writes()) && d.may(ctx, a, right, on)
+}
+
+// ReadOnly reports whether Options said so.
+func (d *Desk) ReadOnly() bool { return d.readOnly }

@@ -1,0 +1,207 @@
+package desk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// EntryPage is one page of entries. It may be short, or empty, and not the last: Next tells.
+type EntryPage struct {
+	Entries []compensator.Entry `json:"entries"`
+	Next    string              `json:"next,omitempty"`
+}
+
+// listRounds is how many pages of the log are read for one that shows something: others hold types that may not be seen.
+const listRounds = 10
+
+// Entries lists entries as Compensator.List does, without content, headers and user names. It wants SeeEntries, asked for
+// each type; a Filter that looks into errors also SeeErrors, of the type that it names.
+func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) (EntryPage, error) {
+	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
+		return EntryPage{}, nil
+	}
+	if filter.LastError != "" && !d.may(ctx, a, SeeErrors, Subject{Type: filter.BusinessType}) || filter.UserID != "" && !d.may(ctx, a, SeeContent, Subject{Type: filter.BusinessType}) {
+		return EntryPage{}, ErrNotAllowed
+	}
+	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	var page EntryPage
+	for range listRounds {
+		found, err := d.c.List(ctx, filter)
+		if err != nil {
+			return EntryPage{}, err
+		}
+		for i := range found.Entries {
+			if e := &found.Entries[i]; sees.sees(ctx, e.BusinessType) {
+				page.Entries = append(page.Entries, masked(e, inFull.sees(ctx, e.BusinessType)))
+			}
+		}
+		page.Next, filter.Cursor = found.Next, found.Next
+		if len(page.Entries) > 0 || found.Next == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
+// masked is an entry without what is shown to few.
+func masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
+	m := *e
+	m.Content, m.Headers, m.UserName = nil, nil, ""
+	if !errorInFull {
+		m.LastError = shape(m.LastError)
+	}
+	return m
+}
+
+// EntryView is one entry, and what stands around it.
+type EntryView struct {
+	Entry         compensator.Entry   `json:"entry"`          // without content, headers and user name
+	ContentSize   int                 `json:"content_size"`   // bytes
+	ContentSHA256 string              `json:"content_sha256"` // hexadecimal, its first 16 digits
+	Amount        compensator.Amount  `json:"amount"`
+	Case          *Case               `json:"case,omitempty"`     // also a closed one
+	Trail         []TrailRecord       `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeTrail
+	Siblings      []compensator.Entry `json:"siblings,omitempty"` // others of its business id, up to 20
+	MoreSiblings  bool                `json:"more_siblings,omitempty"`
+}
+
+// siblingsShown is how many entries of a business id stand beside one.
+const siblingsShown = 20
+
+// Entry reads one entry. It wants SeeEntries; without it the entry is not found: compensator.ErrNotFound.
+func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
+	e, err := d.c.Get(ctx, ref)
+	if err != nil {
+		return EntryView{}, err
+	}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return EntryView{}, notFound(ref)
+	}
+	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
+	hash := sha256.Sum256(e.Content)
+	view := EntryView{Entry: masked(e, inFull), ContentSize: len(e.Content), ContentSHA256: hex.EncodeToString(hash[:8])}
+	amounts, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	if err != nil {
+		return EntryView{}, err
+	}
+	view.Amount = amounts[e.ID]
+	if view.Case, err = d.caseOf(ctx, e.ID, inFull); err != nil {
+		return EntryView{}, err
+	}
+	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
+		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
+		if err != nil {
+			return EntryView{}, err
+		}
+		view.Trail = page.Records
+	}
+	return view, d.siblings(ctx, a, e, &view)
+}
+
+// notFound is what an entry is that may not be seen: the same as one that is not there.
+func notFound(ref compensator.Ref) error { return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound) }
+
+// siblings reads the other entries of a business id.
+func (d *Desk) siblings(ctx context.Context, a Actor, e *compensator.Entry, view *EntryView) error {
+	if e.BusinessID == "" {
+		return nil
+	}
+	page, err := d.Entries(ctx, a, compensator.Filter{BusinessID: e.BusinessID, Limit: siblingsShown + 1, Newest: true})
+	for i := range page.Entries {
+		switch {
+		case page.Entries[i].ID == e.ID:
+		case len(view.Siblings) == siblingsShown:
+			view.MoreSiblings = true
+		default:
+			view.Siblings = append(view.Siblings, page.Entries[i])
+		}
+	}
+	view.MoreSiblings = view.MoreSiblings || page.Next != ""
+	return err
+}
+
+// Reveal shows an entry with its content, headers and user name, and puts on record who looked and why, before it shows
+// anything. It wants SeeEntries and SeeContent; where ReadOnly is set nothing is revealed, for it could not be put on record.
+func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
+	e, reason, err := d.entryFor(ctx, a, ref, SeeContent, why)
+	if err != nil {
+		return compensator.Entry{}, err
+	}
+	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(SeeContent), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason})
+	if err != nil {
+		return compensator.Entry{}, err
+	}
+	return *e, nil
+}
+
+// entryFor reads an entry for an action that is put on record.
+func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, string, error) {
+	if d.readOnly {
+		return nil, "", ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return nil, "", err
+	}
+	e, err := d.c.Get(ctx, ref)
+	if err != nil {
+		return nil, "", err
+	}
+	refusal := processlog.Operation{Action: string(right), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return nil, "", errors.Join(unless(d.refuse(ctx, a, refusal)), notFound(ref))
+	}
+	amounts, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	if err != nil {
+		return nil, "", err
+	}
+	if !d.may(ctx, a, right, Subject{Type: e.BusinessType, Amount: amounts[e.ID], Count: 1}) {
+		return nil, "", d.refuse(ctx, a, refusal)
+	}
+	return e, reason, nil
+}
+
+// unless is a refusal's error if it is more than that: one of a type that may not be seen is not told.
+func unless(refusal error) error {
+	if refusal == ErrNotAllowed {
+		return nil
+	}
+	return refusal
+}
+
+// Export is Entries for a listing that is taken away, each page of which is put on record with why. It wants Export of each
+// type beside SeeEntries; types without are left out. Nothing is exported where ReadOnly is set.
+func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (EntryPage, error) {
+	if d.readOnly {
+		return EntryPage{}, ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return EntryPage{}, err
+	}
+	if filter.BusinessType != "" && !d.may(ctx, a, Export, Subject{Type: filter.BusinessType}) {
+		return EntryPage{}, d.refuse(ctx, a, processlog.Operation{Action: string(Export), BusinessType: filter.BusinessType, Reason: reason})
+	}
+	page, err := d.Entries(ctx, a, filter)
+	if err != nil {
+		return EntryPage{}, err
+	}
+	may := d.sight(a, Export)
+	page.Entries = slices.DeleteFunc(page.Entries, func(e compensator.Entry) bool { return !may.sees(ctx, e.BusinessType) })
+	if len(page.Entries) == 0 {
+		return page, nil
+	}
+	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(Export),
+		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Entries)), Reason: reason})
+	if err != nil {
+		return EntryPage{}, err
+	}
+	return page, nil
+}

@@ -1,0 +1,365 @@
+package desk_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+var (
+	mei = desk.Actor{ID: "mei"}
+	why = desk.Why{Reason: "PSP is back", Ticket: "OPS-988"}
+)
+
+// deed is one thing that a right allows, on the type refund.
+type deed struct {
+	name   string
+	method string // of the Desk
+	right  desk.Right
+	with   []desk.Right // what else it wants
+	writes bool         // it is put on record, and ReadOnly refuses it
+	shows  string       // what its answer holds where it is let through, and must not hold where it is not
+	do     func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (answer any, err error)
+}
+
+// changing is a deed that changes an entry.
+func changing(action desk.Right, with []desk.Right, of func(b *bed) compensator.Entry) deed {
+	return deed{name: string(action), method: "Change", right: action, with: append(with, desk.SeeEntries), writes: true,
+		do: func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			e := of(b)
+			answers, err := d.Change(ctx, a, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+			if err != nil {
+				return nil, err
+			}
+			return nil, answers[0]
+		}}
+}
+
+func deadRefund(b *bed) compensator.Entry { return b.dead }
+
+// deeds are all things that rights allow. Each right and each method of a Desk that takes an Actor stands here.
+func deeds() []deed {
+	requeueSucceeded := changing(desk.Requeue, []desk.Right{desk.Requeue}, func(b *bed) compensator.Entry { return b.succeeded })
+	requeueSucceeded.name, requeueSucceeded.right = "requeue what succeeded", desk.RequeueSucceeded
+	sees := []desk.Right{desk.SeeEntries}
+	return []deed{
+		{"overview", "Overview", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Overview(ctx, a))
+		}},
+		{"entries", "Entries", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entries(ctx, a, compensator.Filter{}))
+		}},
+		{"entries of the type", "Entries", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entries(ctx, a, compensator.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}}))
+		}},
+		{"entries of an error", "Entries", desk.SeeErrors, sees, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entries(ctx, a, compensator.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}, LastError: "8842"}))
+		}},
+		{"entries of a user", "Entries", desk.SeeContent, sees, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entries(ctx, a, compensator.Filter{BusinessType: refundType, States: []compensator.State{compensator.Dead}, UserID: "7"}))
+		}},
+		{"entry", "Entry", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entry(ctx, a, b.dead.ID))
+		}},
+		{"entry's error", "Entry", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entry(ctx, a, b.dead.ID))
+		}},
+		{"entry's trail", "Entry", desk.SeeTrail, sees, false, "settled by nobody", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entry(ctx, a, b.dead.ID))
+		}},
+		{"groups", "Groups", desk.SeeEntries, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Groups(ctx, a))
+		}},
+		{"groups' errors", "Groups", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Groups(ctx, a))
+		}},
+		{"cases", "Cases", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Cases(ctx, a, desk.CaseFilter{}))
+		}},
+		{"cases' errors", "Cases", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Cases(ctx, a, desk.CaseFilter{}))
+		}},
+		{"trail", "Trail", desk.SeeTrail, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Trail(ctx, a, desk.TrailFilter{}))
+		}},
+		{"paused", "Paused", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Paused(ctx, a))
+		}},
+		{"reveal", "Reveal", desk.SeeContent, sees, true, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Reveal(ctx, a, b.dead.ID, why))
+		}},
+		{"export", "Export", desk.Export, sees, true, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Export(ctx, a, compensator.Filter{}, why))
+		}},
+		{"export of the type", "Export", desk.Export, sees, true, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Export(ctx, a, compensator.Filter{BusinessType: refundType}, why))
+		}},
+		changing(desk.Requeue, nil, deadRefund),
+		requeueSucceeded,
+		changing(desk.Compensate, nil, deadRefund),
+		changing(desk.SettleByHand, nil, deadRefund),
+		changing(desk.Cancel, nil, deadRefund),
+		changing(desk.Complete, nil, deadRefund),
+		changing(desk.Reschedule, nil, func(b *bed) compensator.Entry { return b.pending }),
+		{"take", "TakeCase", desk.TakeCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, d.TakeCase(ctx, a, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, why)
+		}},
+		{"assign", "AssignCase", desk.AssignCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, d.AssignCase(ctx, a, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, "bob", why)
+		}},
+		{"note", "Note", desk.NoteCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, d.Note(ctx, a, b.dead.ID, why)
+		}},
+		{"pause", "Pause", desk.Pause, nil, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, d.Pause(ctx, a, mailOrRefund(b), why)
+		}},
+		{"resume", "Resume", desk.Pause, nil, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, d.Resume(ctx, a, desk.Paused{Type: refundType, Version: 1}, why)
+		}},
+	}
+}
+
+// mailOrRefund is the type that is to be paused: of the bed's, refund is paused already, so it is resumed first.
+func mailOrRefund(b *bed) string {
+	all := desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
+	_ = b.desk(desk.Options{Access: all}).Resume(b.t.Context(), desk.Actor{ID: "host"}, desk.Paused{Type: refundType, Version: 1}, why)
+	return refundType
+}
+
+func answered[T any](v T, err error) (any, error) { return v, err }
+
+// prepared is a bed in which there is something of everything to see.
+func prepared(t *testing.T) *bed {
+	b := newBed(t)
+	all := desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
+	d := b.desk(desk.Options{Access: all})
+	host := desk.Actor{ID: "host"}
+	require.NoError(t, d.Note(t.Context(), host, b.dead.ID, desk.Why{Reason: "settled by nobody"}))
+	require.NoError(t, d.Pause(t.Context(), host, refundType, why))
+	return b
+}
+
+// TestEachRightAllowsWhatItSaysAndNothingElse walks right × action × {none, wrong, another type, read only, ok}.
+func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for _, deed := range deeds() {
+		wants := append(slices.Clone(deed.with), deed.right)
+		accesses := map[string]desk.Options{
+			"none":          {Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return false })},
+			"panic":         {Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { panic("no") })},
+			"wrong":         {Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool { return r != deed.right })},
+			"another type":  {Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type == mailType })},
+			"another actor": {Access: desk.AccessFunc(func(_ context.Context, a desk.Actor, _ desk.Right, _ desk.Subject) bool { return a.ID != "mei" })},
+			"read only":     {ReadOnly: true, Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })},
+			"ok": {Access: desk.AccessFunc(func(_ context.Context, a desk.Actor, r desk.Right, on desk.Subject) bool {
+				return a == mei && slices.Contains(wants, r) && (on.Type == refundType || on.Type == "" && r == desk.SeeOverview)
+			})},
+		}
+		for name, opts := range accesses {
+			t.Run(deed.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				b := prepared(t)
+				if deed.name == "pause" {
+					mailOrRefund(b)
+				}
+				before := b.standing()
+				answer, err := deed.do(t.Context(), b.desk(opts), b, mei)
+				text := asJSON(t, answer)
+				allowed := name == "ok" || name == "read only" && !deed.writes
+				if allowed {
+					require.NoError(t, err)
+					assert.Contains(t, text, deed.shows)
+					if name == "ok" {
+						assert.NotContains(t, text, "o-mail", "of another type")
+					}
+					if deed.writes {
+						assert.NotEqual(t, before, b.standing(), "it is on record")
+						assert.True(t, slices.ContainsFunc(b.trail(false), func(r desk.TrailRecord) bool {
+							return r.Actor == "mei" && r.Reason == "[OPS-988] PSP is back"
+						}))
+					} else {
+						assert.Equal(t, before, b.standing())
+					}
+					assert.Empty(t, b.trail(true))
+					return
+				}
+				if deed.name != "export" { // of what may be taken away it takes a listing
+					assert.Equal(t, before, b.standing(), "nothing has changed")
+				}
+				if deed.shows != "" {
+					assert.NotContains(t, text, deed.shows)
+				}
+				if !deed.writes {
+					return
+				}
+				switch {
+				case name == "read only":
+					require.ErrorIs(t, err, desk.ErrReadOnly)
+					assert.Empty(t, b.trail(true))
+				case deed.name == "export": // types without the right are left out
+				case name == "wrong":
+					require.ErrorIs(t, err, desk.ErrNotAllowed)
+				case slices.Contains(deed.with, desk.SeeEntries) && deed.method != "Export":
+					require.ErrorIs(t, err, compensator.ErrNotFound, "as if it were not there")
+					require.NotErrorIs(t, err, desk.ErrNotAllowed)
+				default:
+					require.ErrorIs(t, err, desk.ErrNotAllowed)
+				}
+				if name != "read only" && deed.name != "export" {
+					refused := b.trail(true)
+					require.Len(t, refused, 1, "the refusal is on record")
+					assert.Equal(t, []any{"mei", refundType, "[OPS-988] PSP is back"}, []any{refused[0].Actor, refused[0].BusinessType, refused[0].Reason})
+				}
+			})
+		}
+	}
+}
+
+// TestMatrixHasEveryRightAndEveryMethod: what is added to the desk is added to the matrix.
+func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
+	t.Parallel()
+	rights, methods := make(map[desk.Right]bool), make(map[string]bool)
+	for _, deed := range deeds() {
+		rights[deed.right], methods[deed.method] = true, true
+	}
+	for _, right := range desk.Rights {
+		assert.True(t, rights[right], "no deed of %q", right)
+	}
+	of := reflect.TypeFor[*desk.Desk]()
+	for i := range of.NumMethod() {
+		method := of.Method(i)
+		for j := range method.Type.NumIn() {
+			if method.Type.In(j) == reflect.TypeFor[desk.Actor]() && method.Name != "May" {
+				assert.True(t, methods[method.Name], "no deed of %s", method.Name)
+			}
+		}
+	}
+}
+
+// TestNothingIsSeenOfWhatIsMasked: who may see everything but content and errors in full finds no trace of them anywhere.
+func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
+	t.Parallel()
+	b := prepared(t)
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
+		return r != desk.SeeContent && r != desk.SeeErrors
+	})})
+	for _, deed := range deeds() {
+		answer, err := deed.do(t.Context(), d, b, mei)
+		text := asJSON(t, answer)
+		if err != nil {
+			text += err.Error()
+		}
+		assert.NotContains(t, text, canary, deed.name)
+		assert.NotContains(t, text, "Y2FuYXJ5", deed.name) // base64 of it
+	}
+	page, err := d.Entries(t.Context(), mei, compensator.Filter{States: []compensator.State{compensator.Dead}})
+	require.NoError(t, err)
+	assert.Equal(t, "no such card “…”", page.Entries[0].LastError, "the error's shape is told")
+}
+
+func TestDeskIsRefusedWithoutAccessAndWithoutOperations(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var field *compensator.FieldError
+	_, err := desk.New(b.c, desk.Options{})
+	require.ErrorAs(t, err, &field)
+	assert.Equal(t, "Access", field.Field)
+	yes := desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
+	_, err = desk.New(nil, desk.Options{Access: yes})
+	require.ErrorAs(t, err, &field)
+	plain, err := compensator.New(t.Context(), compensator.Config{Store: b.store})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, plain.Close()) }()
+	_, err = desk.New(plain, desk.Options{Access: yes})
+	require.ErrorAs(t, err, &field)
+	assert.Equal(t, "Operations", field.Field)
+}
+
+func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
+	t.Parallel()
+	b := prepared(t)
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+	before := b.standing()
+	for _, nobody := range []desk.Actor{{}, {ID: " "}, {ID: "\xff"}, {ID: strings.Repeat("名", 192)}} {
+		for _, deed := range deeds() {
+			if deed.name == "pause" {
+				continue // its host prepares it
+			}
+			answer, err := deed.do(t.Context(), d, b, nobody)
+			if deed.shows != "" {
+				assert.NotContains(t, asJSON(t, answer), deed.shows, deed.name)
+			}
+			assert.True(t, err != nil || !deed.writes || deed.method == "Export", "%s by %q", deed.name, nobody.ID)
+		}
+	}
+	assert.Equal(t, before, b.standing())
+}
+
+// TestRefusalsOfAMinuteAreBounded for each actor.
+func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool { return r == desk.SeeEntries })})
+	for range 25 {
+		require.ErrorIs(t, d.Note(t.Context(), mei, b.dead.ID, why), desk.ErrNotAllowed)
+	}
+	require.ErrorIs(t, d.Note(t.Context(), desk.Actor{ID: "bob"}, b.dead.ID, why), desk.ErrNotAllowed)
+	assert.Len(t, b.trail(true), 11)
+}
+
+// TestRightsAreAskedForWhatAnEntryIsWorth: an application's one line decides by the amount, also of an entry that has no case.
+func TestRightsAreAskedForWhatAnEntryIsWorth(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, on desk.Subject) bool {
+		return r == desk.SeeEntries || on.Amount.Known() && on.Amount.Minor < 1000 && on.Count == 3
+	})})
+	answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.Cancel, Why: why, Entries: []desk.Seen{
+		{ID: b.dead.ID, Version: b.dead.Version}, {ID: b.pending.ID, Version: b.pending.Version}, {ID: b.otherDead.ID, Version: b.otherDead.Version}}})
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0], desk.ErrNotAllowed, "¥129.00")
+	require.NoError(t, answers[1], "¥1.00")
+	require.ErrorIs(t, answers[2], desk.ErrNotAllowed, "not known")
+	assert.Len(t, b.trail(true), 1)
+	assert.Equal(t, "2 of 3 entries", b.trail(true)[0].Subject)
+}
+
+func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+	seen := []desk.Seen{{ID: b.dead.ID, Version: b.dead.Version}}
+	many := make([]desk.Seen, desk.MaxEntries+1)
+	for i := range many {
+		id, err := compensator.ParseEntryID(strings.Repeat("9", 6) + string(rune('0'+i%10)) + time.Duration(i).String()[:1])
+		_ = err
+		many[i] = desk.Seen{ID: id, Version: uint64(i)}
+	}
+	for field, bad := range map[string]desk.Change{
+		"action":  {Action: desk.Pause, Entries: seen, Why: why},
+		"reason":  {Action: desk.Requeue, Entries: seen, Why: desk.Why{Reason: strings.Repeat("长", 1000), Ticket: "OPS-1"}},
+		"ticket":  {Action: desk.Requeue, Entries: seen, Why: desk.Why{Reason: "x", Ticket: "OPS 1]"}},
+		"entries": {Action: desk.Requeue, Entries: append(seen, seen...), Why: why},
+		"delay":   {Action: desk.Cancel, Entries: seen, Why: why, Delay: time.Second},
+	} {
+		_, err := d.Change(t.Context(), mei, bad)
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused, field)
+		assert.Equal(t, field, refused.Field)
+	}
+	for _, bad := range []desk.Change{{Action: desk.Requeue, Why: why}, {Action: desk.Requeue, Why: why, Entries: many}, {Action: desk.Requeue, Entries: seen}} {
+		_, err := d.Change(t.Context(), mei, bad)
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused)
+	}
+	assert.Empty(t, b.trail(false))
+}

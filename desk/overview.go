@@ -1,0 +1,103 @@
+package desk
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Overview is what needs looking at, of the types that the actor may see.
+type Overview struct {
+	Types  []TypeOverview `json:"types"`  // those with entries that are unfinished or dead, by name
+	Health Health         `json:"health"` // of this process and its servers
+	At     time.Time      `json:"at"`     // when it was read, by this process's clock
+}
+
+// TypeOverview is a type's entries that are unfinished or dead.
+type TypeOverview struct {
+	Type    string        `json:"type"`
+	Counts  []Count       `json:"counts"`            // those that are not 0, pending first
+	Overdue time.Duration `json:"overdue,omitempty"` // how long the one that waits longest has been due and unclaimed; 0: none
+	Unknown bool          `json:"unknown,omitempty"` // it is overdue, and this process has no handler for it
+	Paused  *Paused       `json:"paused,omitempty"`
+}
+
+// Count is a number of entries, up to 1,000.
+type Count struct {
+	State compensator.State `json:"state"`
+	N     int               `json:"n"`
+	More  bool              `json:"more,omitempty"` // there are more
+}
+
+// Health is what an operator should know of the process that serves him.
+type Health struct {
+	Database string `json:"database,omitempty"` // what is wrong; empty: it answers
+	Queue    string `json:"queue,omitempty"`    // what is wrong; empty: it answers
+	History  string `json:"history,omitempty"`  // the database has gone back, and this process has stopped
+	Running  bool   `json:"running"`            // Run is at work in this process
+}
+
+// overviewMost is how far the overview counts a group.
+const overviewMost = 1000
+
+// unfinished are the states that the overview counts.
+var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
+
+// Overview counts what is unfinished or dead, up to 1,000 of each type and state. It wants SeeOverview, asked for each type,
+// and for the Health with no type.
+func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
+	sees := d.sight(a, SeeOverview)
+	counts, err := d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+	if err != nil {
+		return Overview{}, err
+	}
+	types := make(map[string]*TypeOverview)
+	of := func(name string) *TypeOverview {
+		if types[name] == nil {
+			types[name] = &TypeOverview{Type: name}
+		}
+		return types[name]
+	}
+	for _, c := range counts {
+		if sees.sees(ctx, c.BusinessType) {
+			t := of(c.BusinessType)
+			t.Counts = append(t.Counts, Count{c.State, c.N, c.More})
+		}
+	}
+	found := Overview{At: time.Now().UTC()}
+	health := d.c.Health(ctx)
+	for name, overdue := range health.Overdue {
+		if sees.sees(ctx, name) {
+			of(name).Overdue, of(name).Unknown = overdue, slices.Contains(health.UnknownTypes, name)
+		}
+	}
+	if sees.sees(ctx, "") {
+		found.Health = Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
+	} else if len(types) == 0 {
+		return Overview{}, ErrNotAllowed
+	}
+	paused, err := d.Paused(ctx, a)
+	if err != nil {
+		return Overview{}, err
+	}
+	for i := range paused {
+		of(paused[i].Type).Paused = &paused[i]
+	}
+	for _, t := range types {
+		slices.SortFunc(t.Counts, func(a, b Count) int { return slices.Index(unfinished, a.State) - slices.Index(unfinished, b.State) })
+		found.Types = append(found.Types, *t)
+	}
+	slices.SortFunc(found.Types, func(a, b TypeOverview) int { return strings.Compare(a.Type, b.Type) })
+	return found, nil
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

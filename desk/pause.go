@@ -1,0 +1,94 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Paused is a type of which no process claims entries.
+type Paused struct {
+	Type    string    `json:"type"`
+	Version uint64    `json:"version,string"` // for Resume
+	Actor   string    `json:"actor"`
+	Reason  string    `json:"reason"`
+	At      time.Time `json:"at"`
+}
+
+// Paused lists the types that are paused and that the actor may see: it wants SeeOverview.
+func (d *Desk) Paused(ctx context.Context, a Actor) ([]Paused, error) {
+	settings, err := d.log.Operations().Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sees := d.sight(a, SeeOverview)
+	var paused []Paused
+	for _, s := range settings {
+		name, is := processlog.PausedType(s)
+		if is && sees.sees(ctx, name) {
+			paused = append(paused, Paused{Type: name, Version: s.Version, Actor: s.Actor, Reason: s.Reason, At: s.At})
+		}
+	}
+	return paused, nil
+}
+
+// Pause has all processes whose Config.Operations is set claim no more entries of a type, each within its ReconcileInterval
+// and a fifth; attempts under way go on, and recording does. It wants Pause. ErrChanged: it is paused already.
+func (d *Desk) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
+	reason, err := d.forType(ctx, a, businessType, why)
+	if err != nil {
+		return err
+	}
+	settings, err := d.log.Operations().Settings(ctx)
+	if err != nil {
+		return err
+	}
+	pause := processlog.Pause(businessType)
+	pause.Actor, pause.Reason = a.ID, reason
+	for _, s := range settings {
+		if name, is := processlog.PausedType(s); is && name == businessType {
+			return fmt.Errorf("pause %q: %w", businessType, compensator.ErrChanged)
+		}
+		if s.Name == pause.Name {
+			pause.Version = s.Version
+		}
+	}
+	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
+}
+
+// Resume ends a pause as it was seen. It wants Pause. ErrChanged.
+func (d *Desk) Resume(ctx context.Context, a Actor, seen Paused, why Why) error {
+	reason, err := d.forType(ctx, a, seen.Type, why)
+	if err != nil {
+		return err
+	}
+	resume := processlog.Pause(seen.Type)
+	resume.Value, resume.Version, resume.Actor, resume.Reason = "", seen.Version, a.ID, reason
+	if resume.Version == 0 {
+		return fmt.Errorf("resume %q: %w", seen.Type, compensator.ErrChanged)
+	}
+	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
+}
+
+// forType checks an action on a type.
+func (d *Desk) forType(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
+	if d.readOnly {
+		return "", ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return "", err
+	}
+	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
+		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
+	}
+	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {
+		return "", d.refuse(ctx, a, processlog.Operation{Action: string(Pause), BusinessType: businessType, Reason: reason})
+	}
+	return reason, nil
+}

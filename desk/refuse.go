@@ -1,0 +1,59 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// refusals is what an actor was refused in the minute that began then.
+type refusals struct {
+	since time.Time
+	n     int
+}
+
+const (
+	refusalsKept   = 10     // of an actor a minute on record; further ones are refused all the same
+	refusalsActors = 10_000 // that are remembered at a time
+)
+
+// refuse puts a refusal on record, and returns ErrNotAllowed.
+func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) error {
+	if !d.countRefusal(a, time.Now()) {
+		return ErrNotAllowed
+	}
+	op.Actor, op.Refused = fit(a.ID, processlog.MaxIdempotentID), true
+	if err := d.log.Operations().Operate(ctx, op); err != nil {
+		return errors.Join(ErrNotAllowed, err)
+	}
+	return ErrNotAllowed
+}
+
+// countRefusal reports whether one more of an actor is put on record.
+func (d *Desk) countRefusal(a Actor, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.refusals[a.ID]
+	if now.Sub(r.since) >= time.Minute {
+		if len(d.refusals) >= refusalsActors {
+			clear(d.refusals)
+		}
+		r = refusals{since: now}
+	}
+	r.n++
+	d.refusals[a.ID] = r
+	return r.n <= refusalsKept
+}
+
+// fit makes a text what a column takes.
+func fit(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:most])
+	}
+	return text
+}

@@ -1,0 +1,27 @@
+// Package operating is how package desk gets what the root package gives nobody else: the store's other half, and changes
+// under the version seen.
+package operating
+
+import (
+	"context"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Log is a Compensator as package desk sees it.
+type Log interface {
+	// Operations is the store's part for people.
+	Operations() processlog.Operations
+
+	// Count is that of the store.
+	Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error)
+
+	// ChangeAll is that of the store, and tells the queue, and attempts under way here, what has changed.
+	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
+
+	// Amounts is what entries are worth, as far as the configuration tells: those of which it says nothing are absent.
+	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
+}
+
+// Of is the Log of a *compensator.Compensator, nil where its Config.Operations is not set; its package sets Of.
+var Of func(of any) Log

@@ -1,0 +1,404 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+var _ processlog.Operations = (*Store)(nil)
+
+// operationTables are those of the operator's side.
+var operationTables = []string{"_case", "_operation", "_setting"}
+
+// CheckOperations implements Operations.
+func (s *Store) CheckOperations(ctx context.Context) error {
+	var problems []error
+	for _, suffix := range operationTables {
+		rows, err := s.pool().QueryContext(ctx, "SELECT 1 FROM "+s.table.quoted(suffix)+" WHERE 1=0")
+		if err == nil {
+			err = rows.Close()
+		}
+		switch {
+		case noSuchTable(err):
+			problems = append(problems, &processlog.FieldError{Field: "table " + s.table.quoted(suffix), Reason: "does not exist, and Operations needs it; run Migrate or the files in migrations/" + s.d.name})
+		case err != nil:
+			return fmt.Errorf("compensator: look for the tables of cases: %w", err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func noSuchTable(err error) bool {
+	return err != nil && (mysqlerr.Number(err) == mysqlerr.NoSuchTable || strings.Contains(err.Error(), "no such table"))
+}
+
+// hasCase reports whether an outcome opens one.
+func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
+
+// updateAndOpen is updateFreeRows that also opens the cases of those that die, in the same transaction. Tried again it opens
+// them again: the token tells which rows this very UPDATE has changed.
+func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
+	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+		slices.SortFunc(ids, processlog.ID.Compare)
+		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
+			free, err := s.lockFree(ctx, tx, ids)
+			if busy = without(ids, free); err != nil || len(free) == 0 {
+				return err
+			}
+			if changed, err = execCount(ctx, tx, update(free)); err != nil {
+				return err
+			}
+			dead := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return !hasCase(&outcomes[place[id]]) })
+			if len(dead) == 0 {
+				return nil
+			}
+			_, err = s.openCases(ctx, tx, dead, " AND token="+hexLiteral(token[:]), func(id processlog.ID) *processlog.CaseDraft { return outcomes[place[id]].Case })
+			failpoint.Reach(failpoint.CaseOpened)
+			return err
+		})
+		return changed, busy, err
+	}
+}
+
+// openCases opens, or opens again, the cases of those rows that are dead and stand as the condition says. Of one that is opened
+// again the owner stays.
+func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, as string, draft func(id processlog.ID) *processlog.CaseDraft) (int64, error) {
+	each := func(of func(d *processlog.CaseDraft) string) string {
+		return eachOf(ids, func(id processlog.ID) string { return of(draft(id)) })
+	}
+	number := func(of func(d *processlog.CaseDraft) int64) string {
+		return each(func(d *processlog.CaseDraft) string { return strconv.FormatInt(of(d), 10) })
+	}
+	amount := each(func(d *processlog.CaseDraft) string {
+		if !d.Amount.Known() {
+			return "NULL"
+		}
+		return strconv.FormatInt(d.Amount.Minor, 10)
+	})
+	currency := each(func(d *processlog.CaseDraft) string {
+		if !d.Amount.Known() {
+			return "''"
+		}
+		return s.d.text([]byte(d.Amount.Currency))
+	})
+	query := "INSERT INTO " + s.table.quoted("_case") + " (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
+		" SELECT id, epoch, " + number(func(d *processlog.CaseDraft) int64 { return int64(d.Kind) }) + ", business_type, business_id, " +
+		each(func(d *processlog.CaseDraft) string { return hexLiteral(d.Fingerprint[:]) }) + ", ended_by, SUBSTR(last_error,1," + strconv.Itoa(processlog.MaxCaseError) + "), " +
+		amount + ", " + currency + ", " + s.d.now + ", " + s.d.now + "+" + number(func(d *processlog.CaseDraft) int64 { return processlog.DueAfter(d.Due) }) +
+		" FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") AND state+0=-2" + as + s.d.again("entry_id", "epoch", "kind", "fingerprint", "ended_by", "error", "amount", "currency", "opened_at", "due_at") +
+		", version=" + s.table.quoted("_case") + ".version+1, closed_at=0"
+	n, err := execCount(ctx, tx, query)
+	if err != nil {
+		err = fmt.Errorf("open %d cases: %w", len(ids), err)
+	}
+	return n, err
+}
+
+// eachOf writes the value of each row; one that all share stands alone.
+func eachOf(ids []processlog.ID, value func(id processlog.ID) string) string {
+	first := value(ids[0])
+	if !slices.ContainsFunc(ids, func(id processlog.ID) bool { return value(id) != first }) {
+		return first
+	}
+	var b strings.Builder
+	b.WriteString("CASE id")
+	for _, id := range ids {
+		b.WriteString(" WHEN " + id.String() + " THEN " + value(id))
+	}
+	return b.String() + " END"
+}
+
+// closeCasesOf closes the cases of changed rows that are not dead any more.
+func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
+	var ids []processlog.ID
+	for _, r := range rows {
+		if r.before.State == processlog.Dead && r.after.State != processlog.Dead {
+			ids = append(ids, r.before.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_case")+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(ids)+") AND closed_at=0")
+	if err != nil {
+		err = fmt.Errorf("compensator: close the cases of %d entries: %w", len(ids), err)
+	}
+	failpoint.Reach(failpoint.CaseClosed)
+	return err
+}
+
+// DeadWithoutCase implements Operations: along the due index, a type after the other.
+func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
+	groups, err := s.groups(ctx, []processlog.State{processlog.Dead}, "")
+	if err != nil {
+		return nil, fmt.Errorf("compensator: look for dead entries without a case: %w", err)
+	}
+	recent := ""
+	if since > 0 {
+		recent = fmt.Sprintf(" AND l.next_at>%s-%d", s.d.now, processlog.Millis(since))
+	}
+	var ids []processlog.ID
+	for _, g := range groups {
+		found, err := queryIDs(ctx, s.pool(), "SELECT l.id FROM "+s.table.quoted("")+" AS l"+s.d.dueIndex+" LEFT JOIN "+s.table.quoted("_case")+" AS c ON c.entry_id=l.id AND c.closed_at=0"+
+			" WHERE l.state=-2 AND l.business_type="+s.d.text([]byte(g.businessType))+recent+" AND c.entry_id IS NULL LIMIT "+strconv.Itoa(limit-len(ids)))
+		if err != nil {
+			return nil, fmt.Errorf("compensator: look for dead entries without a case: %w", err)
+		}
+		if ids = append(ids, found...); len(ids) >= limit {
+			break
+		}
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	return s.Load(ctx, ids)
+}
+
+// OpenCases implements Operations. The rows are locked first, as everybody does: whoever makes one of them alive again closes
+// its case after.
+func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
+	places := make(map[processlog.ID]int, len(rows))
+	ids := make([]processlog.ID, len(rows))
+	for i, row := range rows {
+		places[row.ID], ids[i] = i, row.ID
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	for chunk := range slices.Chunk(ids, purgeRows) {
+		_, err := s.updateFree(ctx, chunk, func(tx processlog.Transaction, free []processlog.ID) (int64, error) {
+			versions := eachOf(free, func(id processlog.ID) string { return strconv.FormatUint(rows[places[id]].Version, 10) })
+			_, err := s.openCases(ctx, tx, free, " AND version="+versions, func(id processlog.ID) *processlog.CaseDraft { return &cases[places[id]] })
+			opened += len(free)
+			return 0, err
+		})
+		if err != nil {
+			return opened, fmt.Errorf("compensator: %w", err)
+		}
+	}
+	return opened, nil
+}
+
+// updateFree runs work on those of ids that nobody holds, locked.
+func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, work func(tx processlog.Transaction, free []processlog.ID) (int64, error)) (n int64, err error) {
+	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
+		free, err := s.lockFree(ctx, tx, ids)
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		n, err = work(tx, free)
+		return err
+	})
+	return n, err
+}
+
+// CloseCases implements Operations. The version keeps one open that was opened again meanwhile.
+func (s *Store) CloseCases(ctx context.Context, limit int) (int, error) {
+	n, err := s.closeCases(ctx, limit)
+	if err != nil {
+		err = fmt.Errorf("compensator: close cases: %w", err)
+	}
+	return n, err
+}
+
+func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
+	rows, err := s.pool().QueryContext(ctx, "SELECT c.entry_id, c.version FROM "+s.table.quoted("_case")+" AS c LEFT JOIN "+s.table.quoted("")+" AS l ON l.id=c.entry_id"+
+		" WHERE c.closed_at=0 AND (l.id IS NULL OR l.state<>-2) LIMIT "+strconv.Itoa(limit))
+	if err != nil {
+		return 0, err
+	}
+	versions := make(map[processlog.ID]uint64)
+	var ids []processlog.ID
+	for rows.Next() {
+		var id, version uint64
+		if err := rows.Scan(&id, &version); err != nil {
+			return 0, errors.Join(err, rows.Close())
+		}
+		ids = append(ids, processlog.RowID(id))
+		versions[processlog.RowID(id)] = version
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return 0, err
+	}
+	slices.SortFunc(ids, processlog.ID.Compare)
+	closed := 0
+	for chunk := range slices.Chunk(ids, purgeRows) {
+		version := strings.Replace(eachOf(chunk, func(id processlog.ID) string { return strconv.FormatUint(versions[id], 10) }), "CASE id", "CASE entry_id", 1)
+		n, err := execCount(ctx, s.pool(), "UPDATE "+s.table.quoted("_case")+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(chunk)+") AND closed_at=0 AND version="+version)
+		if closed += int(n); err != nil {
+			return closed, s.dropReadOnly(err)
+		}
+	}
+	return closed, nil
+}
+
+// ForgetCases implements Operations.
+func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error) {
+	ids, err := queryIDs(ctx, s.pool(), fmt.Sprintf("SELECT entry_id FROM %s WHERE closed_at>0 AND closed_at<%s-%d ORDER BY closed_at LIMIT %d", s.table.quoted("_case"), s.d.now, processlog.Millis(age), limit))
+	if err == nil && len(ids) > 0 {
+		slices.SortFunc(ids, processlog.ID.Compare)
+		_, err = execCount(ctx, s.pool(), fmt.Sprintf("DELETE FROM %s WHERE entry_id IN (%s) AND closed_at>0 AND closed_at<%s-%d", s.table.quoted("_case"), idList(ids), s.d.now, processlog.Millis(age)))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("compensator: forget closed cases: %w", s.dropReadOnly(err))
+	}
+	return len(ids), nil
+}
+
+const caseColumns = "entry_id, epoch, version, kind, business_type, business_id, fingerprint, ended_by, error, COALESCE(amount,0), currency, owner, opened_at, due_at, closed_at"
+
+func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case, error) {
+	rows, err := s.pool().QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var cases []processlog.Case
+	for rows.Next() {
+		var c processlog.Case
+		var id uint64
+		var print sql.RawBytes
+		var opened, due, closed int64
+		if err := rows.Scan(&id, &c.Epoch, &c.Version, &c.Kind, &c.BusinessType, &c.BusinessID, &print, &c.EndedBy, &c.Error, &c.Amount.Minor, &c.Amount.Currency, &c.Owner, &opened, &due, &closed); err != nil {
+			return nil, err
+		}
+		c.EntryID, c.OpenedAt, c.DueAt = processlog.RowID(id), unixMilli(opened), unixMilli(due)
+		copy(c.Fingerprint[:], print)
+		if closed > 0 {
+			c.ClosedAt = unixMilli(closed)
+		}
+		cases = append(cases, c)
+	}
+	return cases, rows.Err()
+}
+
+// CasesOf implements Operations.
+func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) ([]processlog.Case, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	cases, err := s.queryCases(ctx, "SELECT "+caseColumns+" FROM "+s.table.quoted("_case")+" WHERE entry_id IN ("+idList(ids)+")")
+	if err != nil {
+		return nil, fmt.Errorf("compensator: read the cases of %d entries: %w", len(ids), err)
+	}
+	return cases, nil
+}
+
+// Cases implements Operations: along the index on due times, or on owners where one is named.
+func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.CasePage, error) {
+	limit, err := pageLimit(f.Limit)
+	if err != nil {
+		return processlog.CasePage{}, err
+	}
+	where := "closed_at=0"
+	if f.Owner != "" || f.Unowned {
+		where += " AND owner=" + s.d.text([]byte(f.Owner))
+	}
+	if f.BusinessType != "" {
+		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
+	}
+	if f.Fingerprint != (processlog.Fingerprint{}) {
+		where += " AND fingerprint=" + hexLiteral(f.Fingerprint[:])
+	}
+	if f.Kind != 0 {
+		where += " AND kind=" + strconv.Itoa(int(f.Kind))
+	}
+	if f.Cursor != "" {
+		at, id, err := parsePair(f.Cursor)
+		if err != nil {
+			return processlog.CasePage{}, err
+		}
+		where += fmt.Sprintf(" AND due_at>=%[1]d AND (due_at>%[1]d OR due_at=%[1]d AND entry_id>%[2]d)", at, id)
+	}
+	cases, err := s.queryCases(ctx, "SELECT "+caseColumns+" FROM "+s.table.quoted("_case")+" WHERE "+where+fmt.Sprintf(" ORDER BY due_at, entry_id LIMIT %d", limit+1))
+	if err != nil {
+		return processlog.CasePage{}, fmt.Errorf("compensator: list cases: %w", err)
+	}
+	page := processlog.CasePage{Cases: cases}
+	if len(cases) > limit {
+		page.Cases = cases[:limit]
+		last := cases[limit-1]
+		page.Next = fmt.Sprintf("%d-%d", last.DueAt.UnixMilli(), last.EntryID.Row())
+	}
+	return page, nil
+}
+
+func pageLimit(limit int) (int, error) {
+	if limit < 0 || limit > maxPage {
+		return 0, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", limit, maxPage, defaultPage)}
+	}
+	if limit == 0 {
+		return defaultPage, nil
+	}
+	return limit, nil
+}
+
+// parsePair reads a cursor of two numbers.
+func parsePair(cursor string) (a, b uint64, err error) {
+	first, second, found := strings.Cut(cursor, "-")
+	a, err1 := strconv.ParseUint(first, 10, 63)
+	b, err2 := strconv.ParseUint(second, 10, 63)
+	if !found || err1 != nil || err2 != nil {
+		return 0, 0, &processlog.FieldError{Field: "cursor", Reason: fmt.Sprintf("%q is none of this listing", cursor)}
+	}
+	return a, b, nil
+}
+
+// CaseGroups implements Operations, out of an index alone.
+func (s *Store) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
+	hint := ""
+	if s.d.name == "mysql" {
+		hint = " FORCE INDEX (k_group)"
+	}
+	rows, err := s.pool().QueryContext(ctx, "SELECT business_type, fingerprint, currency, COUNT(*), COALESCE(SUM(amount),0), MIN(opened_at), MAX(opened_at), MAX(entry_id) FROM "+
+		s.table.quoted("_case")+hint+" WHERE closed_at=0 GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage))
+	if err != nil {
+		return nil, fmt.Errorf("compensator: sum up cases: %w", err)
+	}
+	defer rows.Close()
+	var groups []processlog.CaseGroup
+	for rows.Next() {
+		var g processlog.CaseGroup
+		var print sql.RawBytes
+		var first, last int64
+		var example uint64
+		if err := rows.Scan(&g.BusinessType, &print, &g.Currency, &g.N, &g.Sum, &first, &last, &example); err != nil {
+			return nil, fmt.Errorf("compensator: sum up cases: %w", err)
+		}
+		copy(g.Fingerprint[:], print)
+		g.First, g.Last, g.Example = unixMilli(first), unixMilli(last), processlog.RowID(example)
+		groups = append(groups, g)
+	}
+	return groups, rows.Err()
+}
+
+// AssignCase implements Operations.
+func (s *Store) AssignCase(ctx context.Context, id processlog.ID, seen uint64, owner string, op processlog.Operation) error {
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
+		if err := s.operate(ctx, tx, op); err != nil {
+			return err
+		}
+		n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET owner=%s, version=version+1 WHERE entry_id=%s AND version=%d AND closed_at=0", s.table.quoted("_case"), s.d.text([]byte(owner)), id, seen))
+		failpoint.Reach(failpoint.OperationWritten)
+		if err != nil || n == 1 {
+			return err
+		}
+		open, err := queryIDs(ctx, tx, "SELECT entry_id FROM "+s.table.quoted("_case")+" WHERE closed_at=0 AND entry_id="+id.String())
+		if err == nil {
+			if err = processlog.ErrChanged; len(open) == 0 {
+				err = processlog.ErrNotFound
+			}
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("assign the case of entry %s: %w", id, err)
+	}
+	return err
+}

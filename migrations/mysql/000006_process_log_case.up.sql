@@ -1,0 +1,24 @@
+-- +goose Up
+-- Entries that wait for a person, or did: a case opens in the transaction in which its entry dies. Instants are
+-- milliseconds since 1970 by the database's clock. Only who sets Config.Operations needs this table, and those of operations and settings.
+CREATE TABLE IF NOT EXISTS `common_process_log_case` (
+  `entry_id`      BIGINT UNSIGNED NOT NULL,
+  `epoch`         INT UNSIGNED NOT NULL,
+  `version`       BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'of the case: +1 on every write',
+  `kind`          TINYINT NOT NULL COMMENT '1 dead, 2 dead and the outcome of an attempt unknown',
+  `business_type` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  `business_id`   VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `fingerprint`   BINARY(8) NOT NULL COMMENT 'the same for failures that differ in ids and numbers only',
+  `ended_by`      VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+  `error`         VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `amount`        BIGINT NULL COMMENT 'minor units; NULL: not known',
+  `currency`      CHAR(3) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+  `owner`         VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  `opened_at`     BIGINT NOT NULL,
+  `due_at`        BIGINT NOT NULL,
+  `closed_at`     BIGINT NOT NULL DEFAULT 0 COMMENT '0: open',
+  PRIMARY KEY (`entry_id`),
+  KEY `k_group` (`closed_at`, `business_type`, `fingerprint`, `currency`, `amount`, `opened_at`),
+  KEY `k_due` (`closed_at`, `due_at`, `entry_id`),
+  KEY `k_owner` (`closed_at`, `owner`, `due_at`, `entry_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC;

@@ -1,0 +1,270 @@
+package compensator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/likeness"
+	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Operations is what Config.Operations turns on: for each entry that dies a case is opened, in the transaction that makes
+// it dead, and package desk lets people see and close them. It needs Migrate's newest tables. The zero value works; every
+// process of a service has the same.
+type Operations struct {
+	// Due is how long a case may wait for a person, where Types says nothing else. Default 24 h; at least a minute.
+	Due time.Duration
+
+	// Types says of a business type what its cases need.
+	Types map[string]CaseConfig
+}
+
+// CaseConfig says what the cases of a type need.
+type CaseConfig struct {
+	Due time.Duration // as Operations.Due, whose default it takes
+
+	// Amount is what an entry is worth. It is called when an entry has died, maybe more than once, and must only look at the
+	// entry; nil, an error or a panic, which are logged, make the amount "not known", and so does one beyond nine trillion
+	// (processlog.MaxAmount) or with a currency that is not three letters.
+	Amount func(e *Entry) (Amount, error)
+}
+
+// Amount is what an entry is worth, in the smallest unit of a currency of three letters: {12900, "CNY"} is ¥129.00.
+type Amount = processlog.Amount
+
+const defaultCaseDue = 24 * time.Hour
+
+func (o *Operations) withDefaults() *Operations {
+	if o == nil {
+		return nil
+	}
+	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types)}
+	setDefault(&filled.Due, defaultCaseDue)
+	for name, cfg := range filled.Types {
+		setDefault(&cfg.Due, filled.Due)
+		filled.Types[name] = cfg
+	}
+	return &filled
+}
+
+// problems names what is wrong with it.
+func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
+	if o == nil {
+		return
+	}
+	bad := badSpan(o.Due, time.Minute)
+	refuse(bad != "", "Operations.Due", bad)
+	for _, name := range slices.Sorted(maps.Keys(o.Types)) {
+		bad := badSpan(o.Types[name].Due, time.Minute)
+		refuse(bad != "", fmt.Sprintf("Operations.Types[%q].Due", name), bad)
+	}
+}
+
+// checkOperations finds the store's part for people, and its tables.
+func (c *Compensator) checkOperations(ctx context.Context) error {
+	if c.cfg.Operations == nil {
+		return nil
+	}
+	store, ok := c.store.(processlog.Operations)
+	if !ok {
+		return &FieldError{Field: "Operations", Reason: fmt.Sprintf("wants a Store that keeps cases, and %T does not", c.store)}
+	}
+	return store.CheckOperations(ctx)
+}
+
+// caseOf makes the case of an entry that dies, or is nil where none are kept.
+func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
+	if c.cfg.Operations == nil {
+		return nil
+	}
+	return func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
+		unknown := row.DeliveryCount > 1 || timedOut(row.LastError) // an attempt before this one
+		draft := c.draftCase(row, o.EndedBy, o.LastError, unknown)
+		return &draft
+	}
+}
+
+// paused reads which types are paused, or is nil where nobody can pause any.
+func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error) {
+	if c.cfg.Operations == nil {
+		return nil
+	}
+	store := c.store.(processlog.Operations)
+	return func(ctx context.Context) (map[string]bool, error) {
+		settings, err := store.Settings(ctx)
+		paused := make(map[string]bool, len(settings))
+		for _, s := range settings {
+			if name, is := processlog.PausedType(s); is {
+				paused[name] = true
+			}
+		}
+		return paused, err
+	}
+}
+
+// draftCase: whether the effect of an attempt that never ended, or timed out, has happened nobody knows.
+func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
+	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
+		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), processlog.FitError(lastError))}
+	if unknown || by == EndedByCrash || timedOut(lastError) {
+		draft.Kind = processlog.CaseUnknown
+	}
+	if cfg, found := c.cfg.Operations.Types[row.BusinessType]; found {
+		draft.Due = cfg.Due
+	}
+	return draft
+}
+
+// timedOut reports whether a stored error is of an attempt whose time had passed.
+func timedOut(lastError string) bool { return strings.HasPrefix(lastError, ErrTimeout.Error()) }
+
+// Rounds of the cases' upkeep begin every keepEvery, in one process at a time, and take caseStep cases of each kind. All dead
+// entries are looked at once an hour, and with a process's first round; in between those that died a while ago.
+const (
+	casesMark    = " cases" // no business type is called that
+	caseStep     = 500
+	caseRecent   = 30 * time.Minute
+	caseThorough = time.Hour
+	caseKept     = 365 * 24 * time.Hour // closed
+)
+
+// keepCases has this process take part in the rounds.
+func (c *Compensator) keepCases(ctx context.Context) error {
+	store, thorough := c.store.(processlog.Operations), true
+	return c.engine.Recur(ctx, engine.Period{Name: casesMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Upkeep: true,
+		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
+			slot := slots[len(slots)-1]
+			moved, err := c.atSlot(ctx, casesMark, from, slot, func(context.Context, *ScopedTx) error { return nil })
+			if err != nil || !moved {
+				return moved, err
+			}
+			since := caseRecent
+			if thorough || slot.Truncate(caseThorough).Equal(slot) {
+				since = 0
+			}
+			if err = c.caseRound(ctx, store, since, at.Add(keepFor)); err == nil {
+				thorough = false
+			}
+			return true, err
+		}})
+}
+
+// caseRound closes the cases of entries that a service has ended, opens those that are missing, and forgets old ones.
+func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration, end time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	for full := true; full; {
+		n, err := store.CloseCases(ctx, caseStep)
+		if err != nil {
+			return err
+		}
+		full = n == caseStep
+	}
+	for full := true; full; {
+		rows, err := store.DeadWithoutCase(ctx, since, caseStep)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		drafts := make([]processlog.CaseDraft, len(rows))
+		for i := range rows {
+			drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, false)
+		}
+		opened, err := store.OpenCases(ctx, rows, drafts)
+		if err != nil {
+			return err
+		}
+		full = opened == caseStep // otherwise others hold some: the next round comes
+	}
+	_, err := store.ForgetCases(ctx, caseKept, caseStep)
+	return err
+}
+
+// opsLog is a Compensator as package desk sees it.
+type opsLog struct {
+	*Compensator
+	store processlog.Operations
+}
+
+func init() {
+	operating.Of = func(of any) operating.Log {
+		c := of.(*Compensator)
+		store, ok := c.store.(processlog.Operations)
+		if !ok || c.cfg.Operations == nil {
+			return nil
+		}
+		return opsLog{c, store}
+	}
+}
+
+func (l opsLog) Operations() processlog.Operations { return l.store }
+
+// ChangeAll makes a person's change of entries as they were seen.
+func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
+	if l.closed() {
+		return nil, ErrClosed
+	}
+	change.Token = processlog.NewToken()
+	answers, err := l.store.ChangeAll(l.engine.Reporting(ctx), seen, change)
+	if err != nil {
+		return nil, err
+	}
+	for _, answer := range answers {
+		if answer.Err == nil {
+			l.engine.Changed(answer.Before, change)
+		}
+	}
+	return answers, nil
+}
+
+// contentsAtOnce bounds what of the entries of a request is in memory.
+const contentsAtOnce = 16
+
+// Amounts asks the functions of the rows' types, for which the contents are read.
+func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
+	var ids []EntryID
+	for i := range rows {
+		if l.cfg.Operations.Types[rows[i].BusinessType].Amount != nil {
+			ids = append(ids, rows[i].ID)
+		}
+	}
+	amounts := make(map[EntryID]Amount, len(ids))
+	for chunk := range slices.Chunk(ids, contentsAtOnce) {
+		whole, err := l.Compensator.store.Load(ctx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for i := range whole {
+			amounts[whole[i].ID] = l.amount(&whole[i])
+		}
+	}
+	return amounts, nil
+}
+
+// amount asks the user's function.
+func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
+	worth := c.cfg.Operations.Types[row.BusinessType].Amount
+	if worth == nil {
+		return Amount{}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("compensator: the Amount of a type panicked", "type", row.BusinessType, "entry", row.ID, "panic", p)
+			amount = Amount{}
+		}
+	}()
+	amount, err := worth(c.entry(row))
+	switch {
+	case err != nil:
+		c.log.Warn("compensator: the Amount of a type failed", "type", row.BusinessType, "entry", row.ID, "err", err)
+		return Amount{}
+	case !amount.Known():
+		return Amount{}
+	}
+	return amount
+}

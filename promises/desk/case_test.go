@@ -1,0 +1,269 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// operated is a configuration with the operator's side on.
+func operated(cfg compensator.Config) compensator.Config {
+	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Due: time.Hour,
+		Amount: func(e *compensator.Entry) (compensator.Amount, error) {
+			var o harness.Order
+			err := e.Decode(&o)
+			return compensator.Amount{Minor: int64(o.Number) * 100, Currency: "CNY"}, err
+		}}}}
+	return cfg
+}
+
+// everything is an Access of somebody who may do all.
+var everything = desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
+
+var (
+	mei = desk.Actor{ID: "mei"}
+	why = desk.Why{Reason: "PSP is back", Ticket: "OPS-988"}
+)
+
+func open(t *testing.T, c *compensator.Compensator) *desk.Desk {
+	t.Helper()
+	d, err := desk.New(c, desk.Options{Access: everything})
+	require.NoError(t, err)
+	return d
+}
+
+func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(operated(cfg))
+		d := open(t, c)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
+			var o harness.Order
+			if err := e.Decode(&o); err != nil || o.Number%3 == 0 {
+				return err
+			}
+			return fmt.Errorf("POST /refund: status 503 for order %d at %v", o.Number*1009, time.Now())
+		})
+		w.PutMany(c, orders, 60, compensator.Options{})
+		w.Run(c)
+		w.WaitAllEnded()
+		require.Equal(t, 40, w.Count("common_process_log WHERE state=-2"))
+		require.Equal(t, 40, w.Count("common_process_log_case c JOIN common_process_log l ON l.id=c.entry_id WHERE l.state=-2 AND c.closed_at=0 AND c.epoch=l.epoch AND c.business_id=l.business_id AND c.kind=1"))
+		require.Equal(t, 40, w.Count("common_process_log_case"))
+		groups, err := d.Groups(t.Context(), mei)
+		require.NoError(t, err)
+		require.Len(t, groups, 1, "they are alike")
+		sum := int64(0)
+		for i := range 60 {
+			if i%3 != 0 {
+				sum += int64(i) * 100
+			}
+		}
+		assert.Equal(t, []compensator.Amount{{Minor: sum, Currency: "CNY"}}, groups[0].Sums)
+		assert.Equal(t, 40, groups[0].N)
+		assert.Contains(t, groups[0].Error, "status 503")
+	})
+}
+
+// TestCaseSaysThatAnOutcomeIsUnknown of an entry one of whose attempts hung or never ended.
+func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(operated(w.Quick()))
+	hung, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
+		func(e *compensator.Entry, call int) error { return errors.New("no") })
+	slow, err := compensator.Handle(c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		if e.ProcessCount == 0 {
+			<-ctx.Done() // the first attempt's time passes
+			return ctx.Err()
+		}
+		return compensator.Permanent(errors.New("no such account"))
+	}, compensator.TypeConfig{Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	require.NoError(t, err)
+	known, unknown := w.Put(hung, 1, compensator.Options{}), w.Put(slow, 2, compensator.Options{})
+	crashed := w.InsertDue("transfer", 7, 1)[0]
+	w.Exec("UPDATE common_process_log SET delivery_count=4, content='{}' WHERE id=?", crashed.Row())
+	w.Run(c)
+	for id, kind := range map[compensator.EntryID]desk.CaseKind{known: desk.CaseDead, unknown: desk.CaseUnknown, crashed: desk.CaseUnknown} {
+		w.WaitState(id, compensator.Dead)
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND kind=? AND closed_at=0", id.Row(), int(kind)), "%v", kind)
+	}
+	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount=100 AND currency='CNY' AND due_at-opened_at BETWEEN 3600000 AND 3601000", known.Row()))
+	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
+}
+
+// TestNoAmountIsMadeUp: what its function cannot tell is not known, and takes nobody down.
+func TestNoAmountIsMadeUp(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{
+		"panics": {Amount: func(*compensator.Entry) (compensator.Amount, error) { panic("no") }},
+		"errs": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
+			return compensator.Amount{Minor: 7, Currency: "CNY"}, errors.New("no")
+		}},
+		"huge": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
+			return compensator.Amount{Minor: processlog.MaxAmount + 1, Currency: "CNY"}, nil
+		}},
+		"odd": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
+			return compensator.Amount{Minor: 7, Currency: "¥"}, nil
+		}},
+	}}
+	c := w.New(cfg)
+	var put []*compensator.Type[harness.Order]
+	for name := range cfg.Operations.Types {
+		orders, _ := harness.Numbered(t, c, name, compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+		put = append(put, orders)
+	}
+	w.Run(c)
+	for i, orders := range put {
+		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Dead)
+	}
+	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
+}
+
+// TestCaseOpensWhenTheAnswerWasLost: the outcome is offered again, and both are there once.
+func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range harness.CommitFaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(true)
+			cfg := operated(w.Quick())
+			cfg.DB = db
+			c := w.New(cfg)
+			orders, ran := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+			fault.Match = harness.Following(faultproxy.Contains("INSERT INTO `common_process_log_case`"), faultproxy.Commit())
+			trap := proxy.Arm(fault)
+			w.Run(c)
+			id := w.PutThrough(db, orders, 1, compensator.Options{})
+			w.Eventually(func() bool { return trap.Fired() > 0 }, "the fault")
+			w.WaitState(id, compensator.Dead)
+			w.Eventually(func() bool { return w.Count("common_process_log_case WHERE closed_at=0") == 1 }, "the case is open")
+			require.Equal(t, 1, ran.Of(id))
+		})
+	}
+}
+
+// TestWhoDoesNotTurnItOnMeetsNoneOfIt: without Config.Operations no table of it is asked for.
+func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		for _, table := range []string{"case", "operation", "setting"} {
+			w.Exec("DROP TABLE common_process_log_" + table)
+		}
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{})
+		w.WaitState(id, compensator.Dead)
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+	})
+}
+
+func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	for _, table := range []string{"case", "setting"} {
+		w.Exec("DROP TABLE common_process_log_" + table)
+	}
+	_, err := compensator.New(t.Context(), operated(w.Quick()))
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	require.ErrorContains(t, err, "common_process_log_case")
+	require.ErrorContains(t, err, "common_process_log_setting")
+	require.NotContains(t, err.Error(), "common_process_log_operation")
+}
+
+// TestSuccessCostsTheSameStatements, byte for byte but for ids, with the operator's side on.
+func TestSuccessCostsTheSameStatements(t *testing.T) {
+	t.Parallel()
+	said := make(map[bool][]string)
+	for _, on := range []bool{false, true} {
+		w := harness.NewWorld(t)
+		proxy, db := w.Proxied(true)
+		cfg := w.Quick()
+		cfg.DB = db
+		if on {
+			cfg = operated(cfg)
+		}
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5}, func(_ *compensator.Entry, call int) error { return nil })
+		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotentID: "warms the pools up"})
+		var mu sync.Mutex
+		var texts []string
+		proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, idempotent_id, state, version, epoch, token ") { // a witness's look, which comes by the clock
+				texts = append(texts, literals.ReplaceAllString(r.Text, "?"))
+			}
+			return false
+		}})
+		for i := range 10 {
+			require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, orders, harness.Order{Number: 2}, compensator.Options{IdempotentID: fmt.Sprint("n", i)}).State)
+		}
+		mu.Lock()
+		slices.Sort(texts)
+		said[on] = texts
+		mu.Unlock()
+	}
+	require.NotEmpty(t, said[false])
+	require.Equal(t, said[false], said[true])
+}
+
+// TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
+// the operator's side was turned on, within two minutes, by one of several processes.
+func TestUpkeepFindsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		die := func(on *compensator.Operations) (*compensator.Compensator, *compensator.Type[harness.Order], func()) {
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
+			require.NoError(t, err)
+			orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+			stop := compensatortest.Run(t, c)
+			return c, orders, func() { stop(); require.NoError(t, c.Close()) }
+		}
+		c, orders, stop := die(nil)
+		old := record(t, c, store, orders, "old")
+		synctest.Wait()
+		time.Sleep(3 * time.Hour) // it is of long ago
+		stop()
+		require.Equal(t, compensator.Dead, state(t, store, old))
+		require.Empty(t, cases(t, store, old))
+
+		c, orders, stop = die(operated(compensator.Config{}).Operations)
+		_, _, stopOther := die(operated(compensator.Config{}).Operations)
+		id := record(t, c, store, orders, "new")
+		time.Sleep(2 * time.Minute)
+		require.True(t, cases(t, store, old)[0].ClosedAt.IsZero(), "the first round finds all")
+		require.Equal(t, compensator.Amount{Minor: 100, Currency: "CNY"}, cases(t, store, old)[0].Amount)
+		require.True(t, cases(t, store, id)[0].ClosedAt.IsZero())
+		_, err := c.Cancel(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, cases(t, store, id)[0].ClosedAt.IsZero(), "a service's cancellation writes nothing to it")
+		time.Sleep(2 * time.Minute)
+		require.False(t, cases(t, store, id)[0].ClosedAt.IsZero())
+		require.True(t, cases(t, store, old)[0].ClosedAt.IsZero())
+		stop()
+		stopOther()
+	})
+}
