@@ -22,8 +22,8 @@ type Turns interface {
 	Park(ctx context.Context, parked []Parked, token Token) error
 
 	// Advance forgets, from the front of each key's line on, those who count there no more, and makes the first who does due
-	// now, if he is parked. It returns those it has made due, and waits long for nobody: the first of a line whose row
-	// somebody holds keeps his wait.
+	// now, if he is parked and nobody in the line has a lease. It returns those it has made due, and waits long for nobody: the
+	// first of a line whose row somebody holds keeps his wait.
 	Advance(ctx context.Context, businessType string, keys []string, dead bool) ([]ID, error)
 }
 

@@ -145,7 +145,8 @@ func (s *Store) Advance(ctx context.Context, businessType string, keys []string,
 		maps.DeleteFunc(s.lines[key], func(id processlog.ID, _ noted) bool {
 			return len(standing) == 0 || id.Compare(standing[0].entry.ID) < 0
 		})
-		if len(standing) > 0 && s.wakeFirstLocked(key, standing[0].entry.ID) {
+		taken := slices.ContainsFunc(standing, func(v *version) bool { return v.leased(s.nowLocked()) })
+		if len(standing) > 0 && !taken && s.wakeFirstLocked(key, standing[0].entry.ID) {
 			woken = append(woken, standing[0].entry.ID)
 		}
 	}

@@ -194,8 +194,14 @@ func (t *storeTest) firstOfALineIsMadeDue() {
 	assert.LessOrEqual(t, t.load(second.ID).DueIn, time.Duration(0))
 	assert.Greater(t, t.load(third.ID).DueIn, time.Duration(0))
 	assert.Empty(t, t.advance(true, "a"), "once")
+	late := t.claim(rows[1].ID, token(6), time.Minute)
+	running := t.claim(t.lined("a", 1)[0].ID, token(7), time.Minute)
+	t.park("a", time.Hour, late)
+	assert.Empty(t, t.advance(true, "a"), "first, and another runs already: it would come in vain")
+	require.True(t, t.settle(token(8), outcome(running, processlog.Succeeded)).Applied)
+	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"))
 	claimed := t.claim(second.ID, token(5), time.Minute)
-	assert.Equal(t, processlog.Line{First: second.ID, Known: 1, Length: 2}, t.line("a", claimed, true))
+	assert.Equal(t, processlog.Line{First: second.ID, Known: 1, Length: 3}, t.line("a", claimed, true))
 }
 
 func (t *storeTest) onlyWhatIsParkedIsMadeDue() {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
@@ -69,6 +70,11 @@ func (s *Store) standing(businessType, key string, dead bool) string {
 		" WHERE " + s.ofKey("t.", businessType, key) + " AND l.state+0 IN (" + standingStates(dead) + ")"
 }
 
+// taken begins the condition that somebody who stands in a line has a lease.
+func (s *Store) taken(standing string) string {
+	return "EXISTS(SELECT 1 FROM " + standing + " AND l.lease_until>" + s.d.now
+}
+
 func standingStates(dead bool) string {
 	if dead {
 		return "0,-1,-2,-3"
@@ -113,7 +119,7 @@ func (s *Store) lineOf(place int, businessType, key string, turns []processlog.T
 	}
 	return "SELECT " + strconv.Itoa(place) +
 		", COALESCE((SELECT t.entry_id FROM " + standing + " ORDER BY t.entry_id LIMIT 1),0)" +
-		", EXISTS(SELECT 1 FROM " + standing + " AND l.lease_until>" + s.d.now + " AND l.token<>" + hexLiteral(token[:]) + ")" +
+		", " + s.taken(standing) + " AND l.token<>" + hexLiteral(token[:]) + ")" +
 		", (" + noted + " AND (" + strings.Join(asked, " OR ") + "))" +
 		", (" + noted + ")"
 }
@@ -192,8 +198,9 @@ const front = 10
 // fronting is one who stands at the front of a line.
 type fronting struct {
 	processlog.Turn
-	parked, version uint64
-	counts, leased  bool
+	version uint64
+	counts  bool
+	waits   bool // parked still, beside nobody who has a lease
 }
 
 func (s *Store) advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
@@ -210,7 +217,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 			switch {
 			case n < 0 && len(line) == front:
 				keys = append(keys, line[0].Key)
-			case n >= 0 && line[n].parked > 0 && line[n].parked == line[n].version && !line[n].leased:
+			case n >= 0 && line[n].waits:
 				parked = append(parked, line[n])
 			}
 			for i := range line {
@@ -231,10 +238,13 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 func (s *Store) readFronts(ctx context.Context, businessType string, keys []string, dead bool) ([][]fronting, error) {
 	parts := make([]string, len(keys))
 	for i, key := range keys {
-		t := fmt.Sprintf("t%d", i)
-		parts[i] = fmt.Sprintf("SELECT %d, %s.entry_id, %s.epoch, %s.parked, COALESCE(l.version,0), CASE WHEN l.state IN (%s) THEN 1 ELSE 0 END, COALESCE(l.lease_until,0)<>0"+
-			" FROM (SELECT entry_id, epoch, parked FROM %s WHERE %s ORDER BY entry_id LIMIT %d) %s LEFT JOIN %s l%s ON l.id=%s.entry_id AND l.business_type=%s",
-			i, t, t, t, standingStates(dead), s.table.quoted("_turns"), s.ofKey("", businessType, key), front, t, s.table.quoted(""), s.d.idIndex, t, s.d.text([]byte(businessType)))
+		f := fmt.Sprintf("f%d", i)
+		// Who is parked, and first, although another runs, as one that was committed late, would be woken in vain until that one ends.
+		parts[i] = fmt.Sprintf("SELECT %[1]d, %[2]s.entry_id, %[2]s.epoch, l.version, CASE WHEN l.state IN (%[3]s) THEN 1 ELSE 0 END,"+
+			" CASE WHEN %[2]s.parked>0 AND %[2]s.parked=l.version AND l.lease_until=0 THEN NOT %[4]s) ELSE 0 END"+
+			" FROM (SELECT entry_id, epoch, parked FROM %[5]s WHERE %[6]s ORDER BY entry_id LIMIT %[7]d) %[2]s LEFT JOIN %[8]s l%[9]s ON l.id=%[2]s.entry_id AND l.business_type=%[10]s",
+			i, f, standingStates(dead), s.taken(s.standing(businessType, key, dead)), s.table.quoted("_turns"), s.ofKey("", businessType, key), front,
+			s.table.quoted(""), s.d.idIndex, s.d.text([]byte(businessType)))
 	}
 	lines := make([][]fronting, len(keys))
 	err := s.readLatest(ctx, func(from processlog.Tx) error {
@@ -247,9 +257,11 @@ func (s *Store) readFronts(ctx context.Context, businessType string, keys []stri
 			var place int
 			var id uint64
 			var f fronting
-			if err := rows.Scan(&place, &id, &f.Epoch, &f.parked, &f.version, &f.counts, &f.leased); err != nil {
+			var version sql.NullInt64 // of an entry that is purged, none
+			if err := rows.Scan(&place, &id, &f.Epoch, &version, &f.counts, &f.waits); err != nil {
 				return err
 			}
+			f.version = uint64(version.Int64)
 			f.BusinessType, f.Key, f.ID = businessType, keys[place], processlog.RowID(id)
 			lines[place] = append(lines[place], f)
 		}

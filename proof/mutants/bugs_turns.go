@@ -28,6 +28,14 @@ func takingTurns() []mutant {
 			sees: tests("TestDeclaredTypeRecordsTurns", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
 		},
 		{
+			name: "turn-comes-in-vain", oracle: lateness,
+			what: "who is parked is made due although another of its line runs already: it comes, is parked and made due again, as fast as the servers answer",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "THEN NOT %[4]s) ELSE 0 END", "THEN 1 OR %[4]s) ELSE 0 END"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/FirstOfALineIsMadeDue"),
+		},
+		{
 			name: "turn-passes-untold", oracle: lateness,
 			what: "who ends tells nobody: the next of its line waits until its patience ends",
 			edits: []edit{
