@@ -33,7 +33,6 @@ func (w *world) live() {
 	require.NoError(t, err)
 
 	deaf, overtaken := harness.NewGate(), harness.NewGate()
-	deaf.OpenAtEnd(t)
 	stuck := w.handle("stuck", func(_ context.Context, e *compensator.Entry, _ string) error { return deaf.PassDeaf(e) }, compensator.TypeConfig{Timeout: 10 * time.Millisecond})
 	dropped := w.handle("dropped", func(_ context.Context, e *compensator.Entry, _ string) error { return overtaken.PassDeaf(e) }, compensator.TypeConfig{})
 
@@ -47,6 +46,7 @@ func (w *world) live() {
 	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"})
 	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"}) // a repetition is nothing recorded
 	w.run()
+	deaf.OpenAtEnd(t) // before Run is told to stop
 	late := w.record(ctx, dropped, compensator.Options{})
 	overtaken.Await(t)
 	_, err = w.c.Cancel(ctx, late)
