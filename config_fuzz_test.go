@@ -42,8 +42,12 @@ func fieldErrors(t *testing.T, err error) []*FieldError {
 func requireFieldsOf(t *testing.T, config any, err error) {
 	t.Helper()
 	for _, field := range fieldErrors(t, err) {
-		_, found := reflect.TypeOf(config).FieldByName(field.Field)
-		require.True(t, found, "%T has no field %q", config, field.Field)
+		in := reflect.TypeOf(config)
+		for name := range strings.SplitSeq(field.Field, ".") {
+			f, found := in.FieldByName(name)
+			require.True(t, found, "%T has no field %q", config, field.Field)
+			in = f.Type
+		}
 	}
 }
 
@@ -111,11 +115,15 @@ func FuzzTypeConfig(f *testing.F) {
 	f.Add("close_order", 0, 0, int64(0), int64(0), byte(0))
 	f.Add("", -1, 1, int64(-1), int64(time.Second), byte(3))
 	f.Add(" x", 1, -1<<63, int64(1), int64(-1<<63), byte(1))
+	f.Add("order", 2, 3, int64(time.Second), int64(time.Second), byte(4))
 	f.Add("a\nb", 1<<62, 1<<62, int64(1<<63-1), int64(1<<63-1), byte(2))
 	f.Fuzz(func(t *testing.T, name string, count, batch int, timeout, lease int64, given byte) {
 		cfg := TypeConfig{
 			MaxProcessCount: count, MaxCompensateCount: batch, Concurrency: batch, BatchSize: count,
 			Timeout: time.Duration(timeout), Lease: time.Duration(lease),
+		}
+		if given&4 != 0 {
+			cfg.Breaker = Breaker{Of: batch, Share: float64(count) / 4, Pause: time.Duration(timeout)}
 		}
 		if given&1 != 0 {
 			cfg.Compensate = func(context.Context, *Entry) error { return nil }
@@ -130,6 +138,7 @@ func FuzzTypeConfig(f *testing.F) {
 		if err == nil {
 			require.Positive(t, min(cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.Concurrency, cfg.BatchSize))
 			require.GreaterOrEqual(t, cfg.Lease, time.Second)
+			require.Equal(t, cfg.Breaker == (Breaker{}), cfg.Breaker.Of == 0 || cfg.Breaker.Share == 0 || cfg.Breaker.Pause == 0, "whole, or none")
 			require.NotNil(t, cfg.Retry)
 			require.NotNil(t, cfg.Codec)
 		}

@@ -24,7 +24,8 @@
 // entry's success, exactly once, and [HandleBatch] one that takes several entries. The error it returns is the
 // outcome: nil, [Permanent], [RetryAfter], [Snooze], [Unavailable], or anything else for another try by the type's
 // [Retry] schedule. A plain handler may run more than once for one entry, after a crash, or after a pause longer
-// than its lease: [Entry.Key] is the idempotency key to give to others.
+// than its lease: [Entry.Key] is the idempotency key to give to others. A type with a [Breaker] waits as a whole while
+// what its handler calls is down.
 //
 // # Periodically
 //

@@ -53,6 +53,9 @@ type TypeConfig struct {
 	// a person. Whether its effect happened is unknown. It is undone where no handler is stuck on it.
 	CompensateCrashed bool
 
+	// Breaker stops claiming entries of this type in this process while what its handler needs is down. Default: none
+	Breaker Breaker
+
 	// RefuseOtherContent makes Record return ErrOtherContent when an idempotent id comes again with other content, and the
 	// transaction unable to commit. Otherwise the receipt tells, and the log once for each type: a new field of a struct is
 	// other content of the same event, too. A codec that writes a value in several ways, as maps in any order, never matches.
@@ -60,6 +63,42 @@ type TypeConfig struct {
 
 	Middleware      []Middleware      // wraps the handler and Compensate of this type
 	BatchMiddleware []BatchMiddleware // wraps a batch handler
+}
+
+// Breaker opens when too many of a type's entries were last answered with Unavailable, or not within TypeConfig.Timeout, by
+// the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
+// a pause the one that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
+// call, failed if it timed out or every entry's error is Unavailable. It is in memory: each Run begins with it closed. The
+// zero value is none; one field that is set is enough, the others have defaults.
+type Breaker struct {
+	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000
+	Share float64       // of them whose last call failed so, from more than 0 to 1. Default 0.5
+	Pause time.Duration // the first; each probe that fails doubles it, up to a minute. Up to a half is added at random. Default 5 s; at least 1 ms
+}
+
+func (b *Breaker) setDefaults() {
+	if *b == (Breaker{}) {
+		return
+	}
+	setDefault(&b.Of, 20)
+	setDefault(&b.Share, 0.5)
+	setDefault(&b.Pause, 5*time.Second)
+}
+
+func (b Breaker) validate() (problems []error) {
+	if b == (Breaker{}) {
+		return nil
+	}
+	if b.Of < 1 || b.Of > 1000 {
+		problems = append(problems, &FieldError{Field: "Breaker.Of", Reason: fmt.Sprintf("%d is not between 1 and 1000", b.Of)})
+	}
+	if !(b.Share > 0 && b.Share <= 1) { // nor NaN
+		problems = append(problems, &FieldError{Field: "Breaker.Share", Reason: fmt.Sprintf("%v is not more than 0 and at most 1", b.Share)})
+	}
+	if reason := badSpan(b.Pause, time.Millisecond); reason != "" {
+		problems = append(problems, &FieldError{Field: "Breaker.Pause", Reason: reason})
+	}
+	return problems
 }
 
 func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
@@ -70,6 +109,7 @@ func (cfg TypeConfig) withDefaults(of Config) TypeConfig {
 	setDefault(&cfg.Keep, of.Keep)
 	setDefault(&cfg.MaxCompensateCount, 10)
 	setDefault(&cfg.BatchSize, 100)
+	cfg.Breaker.setDefaults()
 	if cfg.Retry == nil {
 		cfg.Retry = Exponential(time.Second, 10*time.Minute)
 	}
@@ -103,7 +143,7 @@ func (cfg TypeConfig) validate() error {
 	if cfg.Compensate != nil && cfg.CompensateTx != nil {
 		problems = append(problems, &FieldError{Field: "CompensateTx", Reason: "and Compensate are both given: want one"})
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, cfg.Breaker.validate()...)...)
 }
 
 // Handle registers a type's handler, before Run, and returns the handle to record with. Its errors name what is wrong:
@@ -259,6 +299,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, set fu
 	c.fitPool(businessType, &cfg, t.RunTx != nil || t.UndoTx != nil)
 	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.BatchSize, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.BatchSize, cfg.Retry
+	t.Breaker = engine.Breaker(cfg.Breaker)
 	if err := c.keep(businessType, cfg.Keep); err != nil {
 		return nil, err
 	}

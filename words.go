@@ -32,6 +32,7 @@ type (
 	ReconciledEvent = observe.ReconciledEvent // a round of the reconciler
 	Verdict         = observe.Verdict         // what a handler's error asks for
 	Health          = observe.Health          // how this process and the log are, for a readiness probe and for alerts
+	OpenBreaker     = observe.OpenBreaker     // a type that is not claimed here for now
 	Trouble         = observe.Trouble         // what of the library's own fails at present
 )
 

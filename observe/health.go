@@ -29,6 +29,7 @@ type Health struct {
 
 	UnknownTypes []string                  // types with overdue entries that this process has no handler for
 	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that run on after their timeout, or after a Run that has given them up
+	OpenBreakers []OpenBreaker             // types that are not claimed in this process for now
 	Troubles     []Trouble                 // what of the library's own fails at present, and since when; it is tried again
 }
 
@@ -64,6 +65,21 @@ func (t Trouble) String() string {
 	return fmt.Sprintf("%s%s: %s, %d times since %s", t.What, about, t.Error, t.Times, t.Since.UTC().Format(time.RFC3339))
 }
 
+// OpenBreaker is a type whose entries this process leaves alone, because what its handler needs is down: they wait, due, in
+// the log and the queue, and other processes may take them.
+type OpenBreaker struct {
+	BusinessType string
+	Since        time.Time // it has been open
+	ProbeAt      time.Time // from then on one entry is tried; that one may be under way, or not have come due yet
+	Probes       int       // that have failed since it opened
+	Err          error     // of the last call that failed
+}
+
+func (b OpenBreaker) String() string {
+	return fmt.Sprintf("breaker open (%s): %v, since %s, %d probes failed, next from %s", b.BusinessType, b.Err,
+		b.Since.UTC().Format(time.RFC3339), b.Probes, b.ProbeAt.UTC().Format(time.RFC3339))
+}
+
 // String tells all there is, in one line.
 func (h Health) String() string {
 	parts := []string{"ready"}
@@ -72,6 +88,9 @@ func (h Health) String() string {
 	}
 	if h.Queue != nil {
 		parts = append(parts, fmt.Sprintf("queue: %v", h.Queue))
+	}
+	for _, b := range h.OpenBreakers {
+		parts = append(parts, b.String())
 	}
 	for _, t := range h.Troubles {
 		parts = append(parts, t.String())
@@ -103,6 +122,13 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Since time.Time `json:"since"`
 		Times int       `json:"times"`
 	}
+	type breaker struct {
+		Type    string    `json:"type"`
+		Error   string    `json:"error"`
+		Since   time.Time `json:"since"`
+		Probes  int       `json:"failed_probes"`
+		ProbeAt time.Time `json:"probe_at"`
+	}
 	told := struct {
 		Ready    bool               `json:"ready"`
 		NotReady string             `json:"not_ready,omitempty"`
@@ -116,6 +142,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Overdue  map[string]float64 `json:"overdue_seconds,omitempty"`
 		Unknown  []string           `json:"unknown_types,omitempty"`
 		Stuck    []stuck            `json:"stuck,omitempty"`
+		Breakers []breaker          `json:"open_breakers,omitempty"`
 		Troubles []trouble          `json:"troubles,omitempty"`
 	}{
 		Ready: h.Ready() == nil, NotReady: text(h.Ready()), Database: text(h.Database), Queue: text(h.Queue), History: text(h.History),
@@ -129,6 +156,9 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	}
 	for _, s := range h.Stuck {
 		told.Stuck = append(told.Stuck, stuck{s.ID, s.BusinessType, s.Running.Seconds()})
+	}
+	for _, b := range h.OpenBreakers {
+		told.Breakers = append(told.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
 	}
 	for _, t := range h.Troubles {
 		told.Troubles = append(told.Troubles, trouble{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})

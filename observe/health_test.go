@@ -20,12 +20,14 @@ func troubled() Health {
 		Handlers: 2, Running: true,
 		OldestOverdue: 90 * time.Second, OldestOverdueType: "refund", Overdue: map[string]time.Duration{"refund": 90 * time.Second, "mail": 500 * time.Millisecond},
 		UnknownTypes: []string{"mail"}, Stuck: []processlog.StuckAttempt{{ID: processlog.RowID(7), BusinessType: "refund", Running: time.Minute}},
-		Troubles: []Trouble{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
+		OpenBreakers: []OpenBreaker{{BusinessType: "refund", Since: since, ProbeAt: since.Add(time.Minute), Probes: 2, Err: errors.New("no route")}},
+		Troubles:     []Trouble{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
 	}
 }
 
 func TestHealthIsToldWhole(t *testing.T) {
-	assert.Equal(t, "not ready: database: no route; queue: refused; outcomes could not be stored (refund): disk full, 3 times since 2026-03-01T09:00:00Z; "+
+	assert.Equal(t, "not ready: database: no route; queue: refused; "+
+		"breaker open (refund): no route, since 2026-03-01T09:00:00Z, 2 probes failed, next from 2026-03-01T09:01:00Z; outcomes could not be stored (refund): disk full, 3 times since 2026-03-01T09:00:00Z; "+
 		"stuck: refund 7 (1m0s); no handler here for mail; oldest overdue 1m30s (refund)", troubled().String())
 	assert.Equal(t, "ready; oldest overdue 0s", Health{}.String())
 }
@@ -37,6 +39,7 @@ func TestHealthIsMarshalledWhole(t *testing.T) {
 		"history": "compensator: the database has gone back", "handlers": 2, "running": true,
 		"oldest_overdue_seconds": 90, "oldest_overdue_type": "refund", "overdue_seconds": {"refund": 90, "mail": 0.5},
 		"unknown_types": ["mail"], "stuck": [{"id": "7", "type": "refund", "running_seconds": 60}],
+		"open_breakers": [{"type": "refund", "error": "no route", "since": "2026-03-01T09:00:00Z", "failed_probes": 2, "probe_at": "2026-03-01T09:01:00Z"}],
 		"troubles": [{"what": "outcomes could not be stored", "type": "refund", "error": "disk full", "since": "2026-03-01T09:00:00Z", "times": 3}]}`, string(got))
 	got, err = json.Marshal(Health{})
 	require.NoError(t, err)

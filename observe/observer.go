@@ -39,6 +39,11 @@ type Observer struct {
 	QueueDown func(err error)
 	QueueUp   func()
 
+	// BreakerOpened comes when a type's breaker opens in this process, and again after each probe that leaves it open, with
+	// the next one's moment. BreakerClosed comes when a probe has closed it, with how it was open.
+	BreakerOpened func(OpenBreaker)
+	BreakerClosed func(OpenBreaker)
+
 	// EntryMissing comes when an entry was recorded, its transaction was said to have committed, and the row is not
 	// there when it is looked for. Where nobody watches the transaction that is how a rollback by the server shows
 	// whose error was swallowed. An entry with a delay, or of a type that does not run here, is looked for by the

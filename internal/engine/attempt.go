@@ -26,6 +26,8 @@ type attempt struct {
 	returned atomic.Bool // its handler has: from then on what it reports comes before all that is counted against its entry
 	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
 	gone     bool        // the entry is this process's no more; guarded by holdings.mu
+
+	call atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
 }
 
 // holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.

@@ -22,6 +22,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	// A handler that ends its goroutine, or whose start the stop has overtaken, leaves whole false: all entries are
 	// dealt with from here.
 	defer func() {
+		t.breaker.batchEnded(batch, verdicts, whole, context.Cause(ctx))
 		cancel(nil)
 		if !whole {
 			d.renewLate(t, batch)
@@ -70,6 +71,10 @@ func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.
 func (d *dispatcher) again(a *attempt) {
 	if cause := d.over(a); cause != nil {
 		d.finish(a, ending{err: cause, cause: cause})
+		return
+	}
+	if !a.t.breaker.readmit(a) {
+		d.finish(a, ending{err: transient(errShut)}) // its lease was used: it is settled, and not given back (G4)
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
@@ -125,6 +130,9 @@ func (d *dispatcher) beginAnew(a *attempt) bool {
 
 // errNoVerdict ends the attempts of a batch whose entries are run again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
+
+// errShut ends those that may not even run alone: their batch has opened the breaker.
+var errShut = errors.New("compensator: the batch came to no verdict, and the breaker of its type is open; its entries wait")
 
 // only is the verdict of a batch of one.
 func only(verdicts []error) error {

@@ -65,7 +65,18 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 		a.suspect.Store(lost >= suspectAfter)
 		attempts = append(attempts, a)
 	}
+	attempts, shut := t.breaker.admit(attempts)
+	if len(shut) > 0 {
+		d.giveBack(t, shut)
+		for _, a := range shut {
+			// Other processes need not wait for the end of the queue's lease.
+			d.claims.announcer.move(t.Name, a.row.ID, 0)
+		}
+	}
 	if refused := d.start(t, attempts); len(refused) > 0 {
+		for _, a := range refused {
+			t.breaker.ended(a, ending{unstarted: true}, nil)
+		}
 		d.giveBack(t, refused)
 	}
 }
@@ -114,6 +125,7 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt) {
 		if len(chunk) == 1 {
 			go d.attempt(chunk[0]) // alone already: what comes of it counts
 		} else {
+			t.breaker.join(chunk)
 			go d.runBatch(t, chunk)
 		}
 	}
@@ -193,7 +205,7 @@ func (d *dispatcher) heldUp(a *attempt) (end ending, late bool) {
 	case d.stopping():
 		return ending{err: processlog.ErrStopping, unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return ending{err: Unavailable(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+		return ending{err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
 	return ending{}, false
 }
@@ -213,6 +225,8 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
 	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
 	a.returned.Store(true)
+	// Before its slot is free: should this open the breaker, nothing more is claimed.
+	a.t.breaker.ended(a, end, cause)
 	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
 	d.agenda.free(a.t, 1)
 	switch {

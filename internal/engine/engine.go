@@ -71,7 +71,8 @@ func (e *Engine) Register(t Type) error {
 	if e.running {
 		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
 	}
-	t.slots = &slots{size: t.Concurrency, credit: t.Lease / 3}
+	t.breaker = newBreaker(e.base, e.agenda, &t)
+	t.slots = &slots{size: t.Concurrency, credit: t.Lease / 3, breaker: t.breaker}
 	return e.types.add(&t)
 }
 
@@ -124,6 +125,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		return processlog.ErrRunning
 	}
 	e.running = true
+	e.types.closeBreakers()
 	e.dispatcher.open(ctx)
 	e.types.accepts.Store(true)
 	return nil

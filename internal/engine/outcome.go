@@ -26,6 +26,9 @@ func Snooze(d time.Duration) error {
 
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
 
+// ours is Unavailable where no handler has said so.
+func ours(err error) error { return &verdict{kind: unavailable, transient: true, err: orUnnamed(err)} }
+
 // VerdictOf is what err asks for; see the root's.
 func VerdictOf(err error) observe.Verdict {
 	if err == nil {
@@ -106,7 +109,7 @@ const (
 type verdict struct {
 	kind      verdictKind
 	after     time.Duration // until the next attempt; ≤ 0: the type's schedule
-	transient bool          // the database's failure, not the handler's word
+	transient bool          // the database's failure, or this process's, not the handler's word
 	err       error
 }
 

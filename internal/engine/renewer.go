@@ -67,6 +67,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	due = newest(due)
 	r.holdings.mu.Unlock()
 	for _, a := range stuck {
+		a.t.breaker.hung(a)
 		r.holdings.leaveQuarantine(a) // it has not killed the process, and may never return
 		event := a.event(nil)
 		r.Log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)

@@ -62,7 +62,7 @@ func (scan *scan) wants(t *Type, now time.Time) bool {
 	switch {
 	case scan.claiming == 0:
 		return due || scan.full
-	case scan.claiming == claimsInFlight:
+	case scan.claiming == claimsInFlight, t.breaker.shut(): // of two, one would bring a probe too many
 		return false
 	case scan.full:
 		// Small claims beside the first cost a transaction each, and bring little of a backlog that it takes whole.

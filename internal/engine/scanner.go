@@ -70,8 +70,9 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	}
 	next := a.peek
 	for _, name := range a.names {
-		scan := a.scans[name]
-		s.beginLocked(s.types.named(name), scan, now, claims)
+		scan, t := a.scans[name], s.types.named(name)
+		s.beginLocked(t, scan, now, claims)
+		next = t.breaker.wakes(now, next)
 		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
 			next = scan.due // what is due already waits for a claim to end, or a slot
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -10,6 +11,8 @@ import (
 type slots struct {
 	size   int
 	credit time.Duration // how long a reservation of an open transaction holds
+
+	breaker *breaker // while it is shut, slots count as taken
 
 	mu        sync.Mutex // guards the fields below
 	running   int        // claims that are under way, and handlers; more than size where some were overdrawn
@@ -37,6 +40,9 @@ func (s *slots) reserve(n int) *credit {
 	now := time.Now()
 	s.lapseLocked(now)
 	s.lastFresh = now // also where none is free: what a backlog leaves free next is for its successors
+	if s.breaker.shut() {
+		return nil
+	}
 	// A type of one slot has it to reserve as well.
 	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
 	if n <= 0 {
@@ -101,6 +107,9 @@ func (s *slots) takeFresh() bool {
 	if s.running+s.reserved >= s.size {
 		return false
 	}
+	if s.breaker.shut() {
+		return false
+	}
 	s.running++
 	return true
 }
@@ -109,6 +118,9 @@ func (s *slots) takeFresh() bool {
 func (s *slots) freeLocked() int {
 	now := time.Now()
 	s.lapseLocked(now)
+	if room := s.breaker.room(); room < math.MaxInt {
+		return min(room, s.size-s.running-s.reserved) // for what has waited longest, and no new one
+	}
 	// A backlog takes every slot that is free. New entries would wait behind all of it.
 	keep := 0
 	if s.size > 1 && now.Sub(s.lastFresh) < freshShare {

@@ -21,7 +21,7 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 	inTime := context.AfterFunc(a.ctx, abandon) // the handler's deadline is not that of storing its outcome
 	tx, err := d.Begin(ctx)
 	if err != nil {
-		return ending{err: Unavailable(err)}
+		return ending{err: ours(err)}
 	}
 	open := true
 	defer func() {
@@ -97,9 +97,9 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 	case readErr == nil && row.Token == token:
 		return ending{settled: true, token: token, asked: asked}
 	case readErr == nil:
-		return ending{err: Unavailable(fmt.Errorf("commit: %w", err))}
+		return ending{err: ours(fmt.Errorf("commit: %w", err))}
 	}
 	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
 	// happened, the version has moved on.
-	return ending{err: Unavailable(fmt.Errorf("commit: %w; %w", err, readErr))}
+	return ending{err: ours(fmt.Errorf("commit: %w; %w", err, readErr))}
 }

@@ -17,6 +17,7 @@ type Type struct {
 	Concurrency        int
 	BatchSize          int
 	CompensateCrashed  bool
+	Breaker            Breaker // the zero value: none
 	Retry              func(failures int) time.Duration
 
 	// Exactly one of these three is set. A batch is answered as the root's BatchFunc says.
@@ -28,7 +29,8 @@ type Type struct {
 	Undo   func(ctx context.Context, row *processlog.Row) error
 	UndoTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
-	slots *slots
+	slots   *slots
+	breaker *breaker
 }
 
 func (t *Type) compensates() bool { return t.Undo != nil || t.UndoTx != nil }

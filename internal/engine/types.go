@@ -2,10 +2,13 @@ package engine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -61,6 +64,27 @@ func (r *types) names() []string {
 		names = append(names, name)
 	}
 	return names
+}
+
+// closeBreakers is for a Run that begins.
+func (r *types) closeBreakers() {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, t := range r.byName {
+		t.breaker.reset()
+	}
+}
+
+// openBreakers is for Health, by type.
+func (r *types) openBreakers() (open []observe.OpenBreaker) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
+		if b := r.byName[name].breaker.current(); b != nil {
+			open = append(open, *b)
+		}
+	}
+	return open
 }
 
 func (r *types) leaseRange() leaseRange {

@@ -102,7 +102,7 @@ func newRabbit(t *testing.T, own bool) *rabbit {
 		return err
 	})
 	if own {
-		b.Control(t, "eval", "mnesia:sync_log().") // RabbitMQ answers a declaration before it has written it
+		b.Control(t, "eval", "catch mnesia:sync_log().") // RabbitMQ 3 answers a declaration before it has written it
 		return b
 	}
 	t.Cleanup(func() {

@@ -38,7 +38,7 @@ func telling() []mutant {
 			name: "trouble-untold-begin", oracle: lateness,
 			what: "attempts whose transaction cannot begin are put off without a word",
 			edits: []edit{
-				{"internal/engine/transactional.go", "		return ending{err: Unavailable(err)}\n", "		return ending{err: Snooze(unavailablePause)}\n"},
+				{"internal/engine/transactional.go", "		return ending{err: ours(err)}\n", "		return ending{err: Snooze(unavailablePause)}\n"},
 			},
 			sees: tests(everyTrouble + "begin"),
 		},

@@ -73,9 +73,10 @@ func newChecker(t *testing.T) *checker {
 	return &checker{fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds the compiled packages that some in a module's directory import, and themselves.
+// addExports adds the compiled packages that some in a module's directory import, and themselves; with the race detector, as
+// the tests have compiled them.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
+	list := exec.Command("go", append([]string{"list", "-race", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer
 	list.Dir, list.Stderr = dir, &stderr
 	output, err := list.Output()

@@ -24,6 +24,7 @@ type apart struct {
 	midway    bool            // some instances are told to stop while they run a batch, which breaks; see drawMidway
 	faulty    bool            // the database is in a condition that transactional handlers meet; see drawServerFaults
 	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
+	outage    outage          // of what handlers call, where types have breakers; see drawBreakers
 	keep      time.Duration   // of ended entries; 0: for ever
 }
 

@@ -102,6 +102,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(e.IdempotentID))
 	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), uint64(e.Epoch)<<32|uint64(start)))
+	if b, down := w.cut(e, rng); down {
+		return b
+	}
 	b := behaviour{manner: fine, after: time.Duration(rng.Int64N(int64(3 * time.Second)))}
 	if rng.Float64() < w.plan.failing {
 		b.manner = failed + manner(rng.IntN(int(goexited-failed)+1))
@@ -224,7 +227,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 // work takes its time. It returns why the context ended, if the handler listens.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour, entries int) error {
 	if strings.HasPrefix(e.IdempotentID, barrierPrefix) {
-		return n.w.barrier.wait(ctx, e.BusinessType, entries)
+		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType, entries)
 	}
 	if b.kills {
 		n.die()

@@ -39,6 +39,7 @@ type oracle struct {
 	keeping bool // what is purged just now was kept as long as it is to be
 
 	rebuilding map[processlog.Token]time.Time // since when
+	opened     map[breakerOn]*opening         // breakers
 	sights     [sights]int
 }
 

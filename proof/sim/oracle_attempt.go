@@ -153,6 +153,9 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 	}
 	return compensator.Observer{
 		HistoryLost:    func(loss *compensator.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
+		BreakerOpened:  func(open compensator.OpenBreaker) { living(func(o *oracle) { o.openedLocked(n, open) }) },
+		BreakerClosed:  func(open compensator.OpenBreaker) { living(func(o *oracle) { o.closedLocked(n, open) }) },
+		AttemptStarted: func(e compensator.AttemptEvent) { living(func(o *oracle) { o.letInLocked(n, e) }) },
 		OutcomeDropped: func(compensator.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
 		Settled:        func(e compensator.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
 		EntryMissing:   func(e compensator.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },

@@ -43,6 +43,10 @@ const (
 	sawErased
 	sawSlots
 	sawKeptLongEnough
+	sawBreakerOpen
+	sawProbe
+	sawBreakerClosed
+	sawResumed
 	sights
 )
 
@@ -65,6 +69,10 @@ var sightNames = [sights]string{
 	sawSlots:        "slots of a periodic type",
 
 	sawKeptLongEnough: "entries purged once they had been kept",
+	sawBreakerOpen:    "breakers that opened, or stayed open",
+	sawProbe:          "of them, after a probe that failed",
+	sawBreakerClosed:  "breakers that closed",
+	sawResumed:        "breakers open when all was healed",
 }
 
 // tally counts faults and sights.

@@ -109,6 +109,7 @@ func newWorld(seed uint64) *world {
 	w.drawServerFaults()
 	w.drawPeriodic()
 	w.drawKeep()
+	w.drawBreakers()
 	return w
 }
 
@@ -376,7 +377,7 @@ func (w *world) patience() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
+	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second
 }
 
 // inFlight is how long a statement or a call of the queue may be on its way once everything is healed.
@@ -447,6 +448,7 @@ func (w *world) fillEverySlot() {
 			<-n.ended
 		}
 	}
+	w.resume(last)
 	slots := w.plan.types.Concurrency
 	w.barrier = newBarrier(slots)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

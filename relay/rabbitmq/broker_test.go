@@ -64,8 +64,9 @@ func (b broker) queue(args amqp091.Table) string {
 }
 
 // keepDeclared has what was declared written to disk. RabbitMQ answers a declaration before that: killed within the next
-// moments it has forgotten the durable queue, and with it every message it has confirmed.
-func (b broker) keepDeclared() { b.Control(b.t, "eval", "mnesia:sync_log().") }
+// moments it has forgotten the durable queue, and with it every message it has confirmed. RabbitMQ 4 has another store, which
+// needs no asking.
+func (b broker) keepDeclared() { b.Control(b.t, "eval", "catch mnesia:sync_log().") }
 
 func (b broker) deleteQueue(name string) {
 	conn, err := amqp091.Dial(b.URL())

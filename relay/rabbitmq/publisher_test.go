@@ -376,14 +376,14 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	lines := make(harness.Log, 1000)
-	p := open(t, Config{URL: b.URL(), Channels: 3, Timeout: 300 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	p := open(t, Config{URL: b.URL(), Channels: 3, Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
 	w.Run(c)
 	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
 	b.Control(t, "set_vm_memory_high_watermark", "0.00001")
 	w.Put(orders, -1, compensator.Options{IdempotentID: "first to be blocked"})
 	lines.Contains(w, "the broker blocks the connection")
-	const n = 30
+	const n = 12
 	for i := range n {
 		w.Put(orders, i, compensator.Options{IdempotentID: fmt.Sprint("m", i)})
 	}

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Breaker is the root's, with its defaults filled in; the zero value: none.
+type Breaker struct {
+	Of    int
+	Share float64
+	Pause time.Duration
+}
+
+// mostPause is how long a breaker whose probes fail pauses in the end, unless its first pause is longer.
+const mostPause = time.Minute
+
+// breaker keeps a type from being claimed in this process while what its handler needs is down. While it is shut its slots
+// count as taken, so that all who look for one go by as they do in any backlog; after a pause they may claim one entry, the
+// probe, whose call decides. nil: the type has none. It lives in memory, and each Run begins with it closed.
+type breaker struct {
+	Breaker
+	businessType string
+	opened       func(observe.OpenBreaker) // told outside of the mutex, as the next one
+	closed       func(observe.OpenBreaker)
+
+	mu      sync.Mutex // guards the fields below; taken after the mutex of the type's slots, never before it
+	latest  []word     // Of at most, the oldest first
+	turn    int        // how often it has opened and closed: what a call tells that began before is old news
+	open    *observe.OpenBreaker
+	probing bool // an entry was let in to try
+}
+
+// word is what an entry's last call was; of a batch, it is its first entry's.
+type word struct {
+	of     processlog.ID
+	failed bool
+}
+
+// call is one of a handler, for one entry or for a batch, as a breaker counts it; guarded by its mutex.
+type call struct {
+	turn  int
+	probe bool
+	told  bool
+}
+
+// tale is what a call tells of what its handler needs.
+type tale int
+
+const (
+	nothing tale = iota // it was overtaken, or the fault is this library's or its database's
+	fine                // it is there: an entry's own failure says so, too
+	down
+)
+
+// newBreaker returns nil for a type that has none.
+func newBreaker(b *base, a *agenda, t *Type) *breaker {
+	if t.Breaker == (Breaker{}) {
+		return nil
+	}
+	return &breaker{
+		Breaker: t.Breaker, businessType: t.Name,
+		// The scanner sleeps until something is due, and not until a pause ends that has just begun.
+		opened: func(open observe.OpenBreaker) {
+			b.troubles.complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
+			tell(b, b.Observer.BreakerOpened, open)
+			a.poke()
+		},
+		closed: func(open observe.OpenBreaker) {
+			b.Log.Debug("compensator: a breaker has closed", "type", open.BusinessType, "after", time.Since(open.Since).Round(time.Millisecond))
+			tell(b, b.Observer.BreakerClosed, open)
+			a.poke()
+		},
+	}
+}
+
+// reset closes it without a word.
+func (b *breaker) reset() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.turnLocked(nil)
+}
+
+func (b *breaker) turnLocked(open *observe.OpenBreaker) {
+	b.turn++
+	b.open, b.probing = open, false
+	b.latest = nil
+}
+
+// room is how many entries may be claimed, as far as the breaker goes.
+func (b *breaker) room() int {
+	if b == nil {
+		return math.MaxInt
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.roomLocked()
+}
+
+func (b *breaker) roomLocked() int {
+	switch {
+	case b.open == nil:
+		return math.MaxInt
+	case b.probing || time.Now().Before(b.open.ProbeAt):
+		return 0
+	}
+	return 1
+}
+
+// shut reports whether nothing new may be born claimed, or claimed on its way: what has waited longest is the probe.
+func (b *breaker) shut() bool { return b.room() < math.MaxInt }
+
+// wakes is when the pause ends, for the scanner to wake, if that is before until.
+func (b *breaker) wakes(now, until time.Time) time.Time {
+	if open := b.current(); open != nil && now.Before(open.ProbeAt) && open.ProbeAt.Before(until) {
+		return open.ProbeAt
+	}
+	return until
+}
+
+// current is what Health tells; nil: it is closed.
+func (b *breaker) current() *observe.OpenBreaker {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
+// admit lets in as many claimed attempts as may start. Slots bound what is claimed, and this what runs: a claim may have been
+// under way when the breaker opened, and two be at once after it.
+func (b *breaker) admit(attempts []*attempt) (admitted, refused []*attempt) {
+	if b == nil {
+		return attempts, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(attempts), b.roomLocked())
+	b.probing = b.probing || b.open != nil && n > 0
+	for _, a := range attempts[:n] {
+		a.call.Store(&call{turn: b.turn, probe: b.open != nil})
+	}
+	return attempts[:n:n], attempts[n:]
+}
+
+// readmit is admit for an entry of a broken batch. It is never the probe: its own call has just been.
+func (b *breaker) readmit(a *attempt) bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.call.Store(&call{turn: b.turn})
+	return b.open == nil
+}
+
+// join makes a batch's attempts one call.
+func (b *breaker) join(batch []*attempt) {
+	if b == nil {
+		return
+	}
+	for _, a := range batch[1:] {
+		a.call.Store(batch[0].call.Load())
+	}
+}
+
+// ended takes the end of an attempt, or of a claim that came to none; cause is why its context ended, if it did.
+func (b *breaker) ended(a *attempt, end ending, cause error) {
+	switch {
+	case b == nil:
+	case end.unstarted:
+		b.hear(a, nothing, nil)
+	default:
+		b.hear(a, tells(end.err, cause), end.err)
+	}
+}
+
+// batchEnded is the same of a batch, before its attempts end.
+func (b *breaker) batchEnded(batch []*attempt, verdicts []error, whole bool, cause error) {
+	if b != nil {
+		of, why := batchTells(verdicts, whole, cause)
+		b.hear(batch[0], of, why)
+	}
+}
+
+// hung takes the news that a handler does not return after its timeout.
+func (b *breaker) hung(a *attempt) {
+	if b != nil {
+		b.hear(a, down, processlog.ErrTimeout)
+	}
+}
+
+// hear takes what an attempt's call tells: the first word about it counts.
+func (b *breaker) hear(a *attempt, tells tale, why error) {
+	b.mu.Lock()
+	c := a.call.Load()
+	if c.told || c.turn != b.turn {
+		b.mu.Unlock()
+		return
+	}
+	c.told = true
+	before := b.open
+	switch {
+	case c.probe && tells == fine:
+		b.turnLocked(nil)
+	case c.probe:
+		b.reopenLocked(tells, why)
+	case tells != nothing && b.countLocked(a.row.ID, tells == down):
+		b.openLocked(observe.OpenBreaker{BusinessType: b.businessType, Since: time.Now(), Err: why}, b.Pause)
+	}
+	after := b.open
+	b.mu.Unlock()
+	switch {
+	case after != before && after != nil:
+		b.opened(*after)
+	case after != before:
+		b.closed(*before)
+	}
+}
+
+// reopenLocked pauses anew after a probe: longer if it has failed, as long as before if it has told nothing.
+func (b *breaker) reopenLocked(tells tale, why error) {
+	next := *b.open
+	if tells == down {
+		next.Probes++
+		next.Err = why
+	}
+	pause := b.Pause
+	for range next.Probes {
+		pause = min(2*pause, max(mostPause, b.Pause))
+	}
+	b.openLocked(next, pause)
+}
+
+// openLocked adds up to a half to a pause, so that processes which were hit together do not probe together.
+func (b *breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
+	open.ProbeAt = time.Now().Add(pause + jitter.N(pause/2+1))
+	b.turnLocked(&open)
+}
+
+// countLocked takes the latest word of an entry, and reports whether too many of the latest Of entries say down. An entry
+// has one word: by itself, tried again and again, it would have the others wait.
+func (b *breaker) countLocked(id processlog.ID, failed bool) bool {
+	b.latest = slices.DeleteFunc(b.latest, func(w word) bool { return w.of == id })
+	if len(b.latest) == b.Of {
+		b.latest = slices.Delete(b.latest, 0, 1)
+	}
+	b.latest = append(b.latest, word{id, failed})
+	failures := 0
+	for _, w := range b.latest {
+		if w.failed {
+			failures++
+		}
+	}
+	// A tenth of 30 are 3, not a hair more.
+	return failed && len(b.latest) == b.Of && float64(failures) >= b.Share*float64(b.Of)-1e-9
+}
+
+// tells is what an attempt's end says of what its handler needs; cause is why its context ended, if it did.
+func tells(err, cause error) (of tale) {
+	defer func() {
+		if recover() != nil { // an error's own methods are the user's
+			of = fine
+		}
+	}()
+	var v *verdict
+	switch {
+	case err == nil:
+		return fine
+	case errors.As(err, &v) && (v.transient || v.kind == serverFault), errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
+		return nothing
+	case errors.Is(cause, processlog.ErrTimeout):
+		return down
+	case cause != nil:
+		return nothing // Run stops, the lease is lost, or somebody has cancelled: told to stop, a handler may blame anything
+	case v != nil && v.kind == unavailable:
+		return down
+	}
+	return fine
+}
+
+// batchTells is the same of a batch, which is one call: one entry's good word is enough for what all need. One that came to no
+// verdict says nothing, unless it ran out of time.
+func batchTells(verdicts []error, whole bool, cause error) (of tale, why error) {
+	switch {
+	case !whole && errors.Is(cause, processlog.ErrTimeout):
+		return down, processlog.ErrTimeout
+	case !whole:
+		return nothing, nil
+	case len(verdicts) == 0:
+		return fine, nil
+	}
+	for _, err := range verdicts {
+		switch tells(err, cause) {
+		case fine:
+			return fine, nil
+		case down:
+			of, why = down, err
+		}
+	}
+	return of, why
+}

@@ -1,0 +1,368 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// countedQueue counts the claims of one type.
+type countedQueue struct {
+	processlog.Queue
+	claims *atomic.Int64
+}
+
+func (q countedQueue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
+	q.claims.Add(1)
+	return q.Queue.Claim(ctx, businessType, limit, lease)
+}
+
+// countedStore counts searches of what is due as claims, and the leases that are given back as unused.
+type countedStore struct {
+	*harness.HookedStore
+	claims, released *atomic.Int64
+}
+
+func (s countedStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
+	s.claims.Add(1)
+	return s.HookedStore.Due(ctx, businessType, limit)
+}
+
+func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+	s.released.Add(int64(len(ids)))
+	return s.HookedStore.Release(ctx, ids, token)
+}
+
+// service is what handlers call, in a process in a bubble.
+type service struct {
+	t     *testing.T
+	c     *compensator.Compensator
+	store *compensatortest.MemoryStore
+	queue *compensatortest.MemoryQueue
+
+	up, hangs     atomic.Bool
+	calls, claims atomic.Int64 // claims: of the queue and of the store, which is asked what is due
+	released      atomic.Int64
+
+	mu           sync.Mutex // guards the fields below
+	opens, ended []compensator.OpenBreaker
+}
+
+// opened and closed are what its observer was told.
+func (s *service) opened() []compensator.OpenBreaker { return s.told(&s.opens) }
+func (s *service) closed() []compensator.OpenBreaker { return s.told(&s.ended) }
+
+func (s *service) told(list *[]compensator.OpenBreaker) []compensator.OpenBreaker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(*list)
+}
+
+func (s *service) note(list *[]compensator.OpenBreaker) func(compensator.OpenBreaker) {
+	return func(open compensator.OpenBreaker) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		*list = append(*list, open)
+	}
+}
+
+// newService has the double of Redis. onClaim, if not nil, comes before each claim of the store.
+func newService(t *testing.T, onClaim func()) *service {
+	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
+	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
+		if s.claims.Add(1) > 3000 {
+			return errTooMany // or a hot loop would never let the clock move, and the test not end
+		}
+		if onClaim != nil {
+			onClaim()
+		}
+		return nil
+	}}
+	c, err := compensator.New(t.Context(), compensator.Config{Store: countedStore{store, &s.claims, &s.released}, Queue: countedQueue{s.queue.Client(), &s.claims}, Logger: slog.New(slog.DiscardHandler),
+		Observer: compensator.Observer{
+			BreakerOpened: s.note(&s.opens), BreakerClosed: s.note(&s.ended),
+		}})
+	require.NoError(t, err)
+	s.c = c
+	return s
+}
+
+var (
+	errNoRoute = errors.New("no route")
+	errTooMany = errors.New("too many claims")
+)
+
+func (s *service) call(context.Context, *compensator.Entry) error {
+	s.calls.Add(1)
+	switch {
+	case s.hangs.Load():
+		time.Sleep(3 * time.Minute) // whatever its context says
+	case !s.up.Load():
+		return compensator.Unavailable(errNoRoute)
+	}
+	return nil
+}
+
+// handle registers the type "quiet".
+func (s *service) handle(cfg compensator.TypeConfig) {
+	_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return s.call(ctx, e) }, cfg)
+	require.NoError(s.t, err)
+}
+
+func (s *service) record(n int) {
+	s.t.Helper()
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}
+	}
+	harness.RecordIn(s.t, s.c, s.store, entries...)
+}
+
+// outage lets the breaker open, and everything settle.
+func (s *service) outage(n int) {
+	s.t.Helper()
+	s.record(n)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	require.Len(s.t, s.opened(), 1)
+}
+
+// requireWhole: all have succeeded, at no cost.
+func (s *service) requireWhole(n int) {
+	s.t.Helper()
+	rows := s.store.Rows()
+	require.Len(s.t, rows, n)
+	for _, row := range rows {
+		require.Equal(s.t, compensator.Succeeded, row.State)
+		require.Zero(s.t, row.ProcessCount)
+		require.Zero(s.t, row.DeliveryCount)
+	}
+}
+
+func (s *service) close(stop func()) {
+	stop()
+	require.NoError(s.t, s.c.Close())
+}
+
+// No matter how many wait, and how many come: while it is open there is nothing to do for them.
+func TestOpenBreakerCostsNoClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 80 * time.Minute}})
+		stop := compensatortest.Run(t, s.c)
+		s.outage(200)
+		calls, claims := s.calls.Load(), s.claims.Load()
+		for range 20 {
+			time.Sleep(3 * time.Minute)
+			s.record(10)
+		}
+		synctest.Wait()
+		assert.Equal(t, calls, s.calls.Load())
+		assert.Equal(t, claims, s.claims.Load())
+		for _, row := range s.store.Rows() {
+			assert.Zero(t, row.DeliveryCount, "none is born claimed, and none held")
+			assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
+		}
+		s.up.Store(true)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.Len(t, s.closed(), 1)
+		s.requireWhole(400)
+		s.close(stop)
+	})
+}
+
+func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		var probed []compensator.EntryID
+		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			if len(s.opened()) > 0 && len(s.closed()) == 0 {
+				probed = append(probed, e.ID)     // by one at a time
+				defer time.Sleep(5 * time.Second) // nobody else is let in meanwhile
+			}
+			return s.call(ctx, e)
+		}, compensator.TypeConfig{Concurrency: 3, Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 3, Pause: time.Minute}})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, s.c)
+		s.record(3) // they are to come again in an hour
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, s.opened(), 1)
+		var waiting []compensator.EntryID
+		for range 5 {
+			waiting = append(waiting, harness.RecordIn(t, s.c, s.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}).ID())
+			time.Sleep(time.Second)
+		}
+		time.Sleep(5 * time.Minute)
+		s.up.Store(true)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.Greater(t, len(probed), 2)
+		require.Equal(t, waiting[:len(probed)], probed, "each that failed is to come again later")
+		require.Len(t, s.opened(), len(probed), "one probe for each pause")
+		s.requireWhole(8)
+		s.close(stop)
+	})
+}
+
+// A deaf handler never answers: what it was let in for is answered by that.
+func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		s.handle(compensator.TypeConfig{Concurrency: 3, Timeout: 10 * time.Second, Lease: 2 * time.Minute, Breaker: compensator.Breaker{Of: 3, Pause: 30 * time.Second}})
+		stop := compensatortest.Run(t, s.c)
+		s.record(20)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, s.opened(), 1)
+		s.hangs.Store(true)
+		time.Sleep(time.Minute)
+		s.hangs.Store(false)
+		s.up.Store(true)
+		synctest.Wait()
+		require.Equal(t, 1, s.opened()[len(s.opened())-1].Probes)
+		require.ErrorIs(t, s.opened()[len(s.opened())-1].Err, compensator.ErrTimeout)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Len(t, s.closed(), 1, "the first probe hangs still")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		s.requireWhole(20)
+		s.close(stop)
+	})
+}
+
+// What a claim brings that was under way when the breaker opened runs nothing, and counts nothing.
+func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		s := newService(t, func() {
+			if slow.Load() {
+				time.Sleep(2 * time.Second)
+			}
+		})
+		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			time.Sleep(time.Second)
+			return s.call(ctx, e)
+		}, compensator.TypeConfig{Concurrency: 20, Breaker: compensator.Breaker{Of: 5, Pause: time.Hour}})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, s.c)
+		s.record(5)
+		harness.RecordIn(t, s.c, s.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: 700 * time.Millisecond}})
+		time.Sleep(500 * time.Millisecond)
+		slow.Store(true)
+		s.record(5) // claimed by their ids, the other one by way of the queue
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Len(t, s.opened(), 1)
+		require.EqualValues(t, 5, s.calls.Load())
+		require.GreaterOrEqual(t, s.claims.Load(), int64(3))
+		for _, row := range s.store.Rows() {
+			assert.Zero(t, row.DeliveryCount)
+			assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
+		}
+		require.Len(t, s.queue.Members(), 11)
+		for _, m := range s.queue.Members() {
+			assert.LessOrEqual(t, m.In, time.Duration(0), "another process need not wait for the end of a lease")
+		}
+		s.up.Store(true)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		s.requireWhole(11)
+		s.close(stop)
+	})
+}
+
+func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		_, err := compensator.HandleBatch(s.c, "quiet", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+			s.calls.Add(1)
+			if s.up.Load() {
+				return nil
+			}
+			<-ctx.Done()
+			return make([]error, len(items)+1)
+		}, compensator.TypeConfig{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+		require.NoError(t, err)
+		s.record(30)
+		stop := compensatortest.Run(t, s.c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, s.opened(), 1)
+		require.ErrorIs(t, s.opened()[0].Err, compensator.ErrTimeout)
+		require.EqualValues(t, 1, s.calls.Load(), "no entry ran alone")
+		require.Zero(t, s.released.Load(), "a lease that ran something is not given back as if it had not (G4)")
+		for _, row := range s.store.Rows() {
+			assert.Zero(t, row.DeliveryCount)
+			assert.Zero(t, row.ProcessCount)
+		}
+		s.up.Store(true)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		s.requireWhole(30)
+		s.close(stop)
+	})
+}
+
+func TestCompensationsCountAndWaitWithTheirHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		_, err := compensator.Handle(s.c, "quiet", func(context.Context, *compensator.Entry, harness.Order) error {
+			return compensator.Permanent(errNoRoute)
+		}, compensator.TypeConfig{Compensate: s.call, Breaker: compensator.Breaker{Of: 20, Share: 0.1, Pause: time.Hour}})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, s.c)
+		s.outage(30)
+		before := s.calls.Load()
+		time.Sleep(30 * time.Minute)
+		require.Equal(t, before, s.calls.Load())
+		s.up.Store(true)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		for _, row := range s.store.Rows() {
+			require.Equal(t, compensator.Compensated, row.State)
+		}
+		s.close(stop)
+	})
+}
+
+func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 24 * time.Hour}})
+		stop := compensatortest.Run(t, s.c)
+		s.outage(10)
+		asked := time.Now()
+		stop()
+		require.Zero(t, time.Since(asked))
+		s.up.Store(true)
+		stop = compensatortest.Run(t, s.c) // begins with it closed
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		s.requireWhole(10)
+		s.close(stop)
+	})
+}

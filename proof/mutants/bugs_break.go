@@ -1,0 +1,95 @@
+package main
+
+// breaking: types that are left alone while what they need is down.
+func breaking() []mutant {
+	return []mutant{
+		{
+			name: "breaker-lets-claimed-run", oracle: duplicates,
+			what: "what was claimed while the breaker opened runs all the same, and after the pause a whole claim's worth for one",
+			edits: []edit{
+				{"internal/engine/breaker.go", "n := min(len(attempts), b.roomLocked())", "n := len(attempts)"},
+			},
+			sees: tests("TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt", "TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack").and(simulation, "1000"),
+		},
+		{
+			name: "breaker-keeps-no-slot-back", oracle: duplicates,
+			what: "while a breaker is open entries are claimed and given back again, as fast as the database takes it",
+			edits: []edit{
+				{"internal/engine/slots.go", "if room := s.breaker.room(); room < math.MaxInt {", "if room := s.breaker.room(); room < -math.MaxInt {"},
+			},
+			sees: tests("TestOpenBreakersTypeHasNoSlots", "TestOpenBreakerCostsNoClaim"),
+		},
+		{
+			name: "breaker-bears-claimed", oracle: lateness,
+			what: "what is recorded while a breaker is open is born claimed: others cannot take it before it is given back",
+			edits: []edit{
+				{"internal/engine/slots.go", "	if s.breaker.shut() {\n		return nil\n	}\n", ""},
+			},
+			sees: tests("TestOpenBreakersTypeHasNoSlots"),
+		},
+		{
+			name: "breaker-keeps-queue-lease", oracle: lateness,
+			what: "entries that a breaker gives back stay leased in the queue, and other processes wait for that",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "			d.claims.announcer.move(t.Name, a.row.ID, 0)\n", "			_ = a\n"},
+			},
+			sees: tests("TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack"),
+		},
+		{
+			name: "breaker-hears-old-news", oracle: duplicates,
+			what: "a call that began before the breaker opened counts for what has been since",
+			edits: []edit{
+				{"internal/engine/breaker.go", "if c.told || c.turn != b.turn {", "if c.told {"},
+			},
+			sees: tests("TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt"),
+		},
+		{
+			name: "breaker-waits-for-hung-probe", oracle: lateness,
+			what: "a probe that never returns is waited for, and the type never tried again",
+			edits: []edit{
+				{"internal/engine/renewer.go", "		a.t.breaker.hung(a)\n", ""},
+			},
+			sees: tests("TestProbeThatHangsDoesNotEndTheProbing"),
+		},
+		{
+			name: "breaker-void-probe-kept", oracle: lateness,
+			what: "a probe that was let in and could not start is waited for, and the type never tried again",
+			edits: []edit{
+				{"internal/engine/breaker.go", "	case end.unstarted:\n		b.hear(a, nothing, nil)\n", "	case end.unstarted:\n"},
+			},
+			sees: tests("TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause"),
+		},
+		{
+			name: "breaker-broken-batch-runs-on", oracle: duplicates,
+			what: "the entries of a batch that has opened the breaker run alone, all at once, against what is down",
+			edits: []edit{
+				{"internal/engine/breaker.go", "	return b.open == nil\n", "	return true\n"},
+			},
+			sees: tests("TestBatchThatOpensTheBreakerIsGivenBack"),
+		},
+		{
+			name: "breaker-used-lease-given-back", oracle: safety,
+			what: "the entries of such a batch are given back as if they had run nothing, and what kills its process runs for ever",
+			edits: []edit{
+				{"internal/engine/batch.go", "d.finish(a, ending{err: transient(errShut)})", "d.finish(a, ending{err: errShut, unstarted: true})"},
+			},
+			sees: tests("TestBatchThatOpensTheBreakerIsGivenBack"),
+		},
+		{
+			name: "breaker-never-wakes", oracle: lateness,
+			what: "the end of a pause wakes nobody: the probe waits for the next look at the queue",
+			edits: []edit{
+				{"internal/engine/scanner.go", "		next = t.breaker.wakes(now, next)\n", ""},
+			},
+			sees: tests("TestScannerSleepsUntilThePauseEnds"),
+		},
+		{
+			name: "breaker-counts-the-database", oracle: lateness,
+			what: "a transaction that could not be begun or committed counts against what the handler calls",
+			edits: []edit{
+				{"internal/engine/breaker.go", "errors.As(err, &v) && (v.transient || v.kind == serverFault)", "errors.As(err, &v) && v.kind == serverFault"},
+			},
+			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
+		},
+	}
+}
