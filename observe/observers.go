@@ -19,6 +19,8 @@ func Observers(all ...Observer) Observer {
 		OutcomeDropped: fields(all, func(o Observer) func(SettledEvent) { return o.OutcomeDropped }),
 		Stuck:          fields(all, func(o Observer) func(AttemptEvent) { return o.Stuck }),
 		QueueDown:      fields(all, func(o Observer) func(error) { return o.QueueDown }),
+		BreakerOpened:  fields(all, func(o Observer) func(OpenBreaker) { return o.BreakerOpened }),
+		BreakerClosed:  fields(all, func(o Observer) func(OpenBreaker) { return o.BreakerClosed }),
 		EntryMissing:   fields(all, func(o Observer) func(MissingEvent) { return o.EntryMissing }),
 		HistoryLost:    fields(all, func(o Observer) func(*processlog.LossError) { return o.HistoryLost }),
 		Reconciled:     fields(all, func(o Observer) func(ReconciledEvent) { return o.Reconciled }),

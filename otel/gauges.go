@@ -17,8 +17,8 @@ type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
 
-	ready, queue, stuck, waiting metric.Int64ObservableGauge
-	overdue                      metric.Float64ObservableGauge
+	ready, queue, stuck, breakers, waiting metric.Int64ObservableGauge
+	overdue                                metric.Float64ObservableGauge
 
 	looking sync.Mutex // held by who asks; others tell what was found before
 	mu      sync.Mutex // guards the fields below
@@ -50,6 +50,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.ready = gauge(ready, "", "1: this process can do its part. 0: see Health.Ready.")
 	g.queue = gauge(queueUp, "", "1: the queue answers, or is in this process. 0: the database is polled.")
 	g.stuck = gauge(attemptStuck, "{attempt}", "Handlers that run on after their timeout.")
+	g.breakers = gauge(breakerOpen, "", "1: entries of this type are left alone in this process, since what their handler needs is down.")
 	g.waiting = gauge(entryWaiting, "{entry}", "Entries in the log by state, at most 1,000 of each type and state; the same in every process.")
 	var err error
 	g.overdue, err = t.meter.Float64ObservableGauge(entryOldestOverdue, metric.WithUnit("s"),
@@ -57,7 +58,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	if err = errors.Join(append(problems, err)...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.waiting, g.overdue)
+	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue)
 }
 
 // tell is OpenTelemetry's callback, of any number of readers.
@@ -99,11 +100,15 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 	defer cancel()
 	health := g.c.Health(ctx)
 	found = append(found, reading{g.ready, answers(health.Ready()), labels{}}, reading{g.queue, answers(health.Queue), labels{}})
-	stuck := make(map[string]float64)
+	stuck, open := make(map[string]float64), make(map[string]float64)
 	for _, s := range health.Stuck {
 		stuck[s.BusinessType]++
 	}
+	for _, b := range health.OpenBreakers {
+		open[b.BusinessType] = 1
+	}
 	found = append(found, g.byType(g.stuck, g.t.ran, stuck, sum, labels{})...)
+	found = append(found, g.byType(g.breakers, g.t.ran, open, larger, labels{})...)
 	if health.Database != nil {
 		return found
 	}
@@ -111,7 +116,7 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 	for businessType, d := range health.Overdue {
 		overdue[businessType] = d.Seconds()
 	}
-	found = append(found, g.byType(g.overdue, g.t.stored, overdue, func(a, b float64) float64 { return max(a, b) }, labels{})...)
+	found = append(found, g.byType(g.overdue, g.t.stored, overdue, larger, labels{})...)
 	return append(found, g.countWaiting(ctx)...)
 }
 
@@ -151,7 +156,8 @@ func (g *gauges) byType(gauge metric.Observable, types *names, values map[string
 	return found
 }
 
-func sum(a, b float64) float64 { return a + b }
+func sum(a, b float64) float64    { return a + b }
+func larger(a, b float64) float64 { return max(a, b) }
 
 func answers(err error) float64 {
 	if err != nil {

@@ -129,6 +129,8 @@ func rows() [][]panel {
 				q{`max(compensator_entry_oldest_overdue_seconds{` + typed + `}) or vector(0)`, ""}),
 			light("Stuck", "Handlers that run on after their timeout.", "short", 1,
 				q{`sum(compensator_attempt_stuck{` + typed + `}) or vector(0)`, ""}),
+			light("Open breakers", "Types that a process leaves alone, since what their handler needs is down.", "short", 1,
+				q{`sum(compensator_breaker_open{` + typed + `}) or vector(0)`, ""}),
 			light("Not ready", "Processes that cannot do their part: see Health.Ready.", "short", 1,
 				q{`count(compensator_ready{` + job + `} == 0) or vector(0)`, ""}),
 			light("Queue down", "Processes that poll the database because the queue does not answer.", "short", 1,

@@ -28,6 +28,10 @@ func (w *world) live() {
 	require.NoError(t, err)
 	refunds := w.handle("refund", fails, compensator.TypeConfig{MaxProcessCount: 2})
 	ships := w.handle("ship", fails, compensator.TypeConfig{MaxProcessCount: 1, Compensate: func(context.Context, *compensator.Entry) error { return nil }})
+	down := w.handle("down", func(context.Context, *compensator.Entry, string) error {
+		return compensator.Unavailable(errors.New("no route"))
+	},
+		compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1}})
 	later := w.handle("later", ok, compensator.TypeConfig{})
 	elsewhere, err := compensator.Declare[string](w.c, "elsewhere", compensator.TypeConfig{})
 	require.NoError(t, err)
@@ -39,6 +43,7 @@ func (w *world) live() {
 	w.record(ctx, elsewhere, compensator.Options{})
 	w.record(ctx, later, compensator.Options{Delay: time.Hour})
 	w.record(ctx, stuck, compensator.Options{})
+	w.record(ctx, down, compensator.Options{})
 	for range 3 {
 		w.record(ctx, mails, compensator.Options{})
 	}
@@ -57,8 +62,8 @@ func (w *world) live() {
 	w.reaches(undone, compensator.Compensated)
 	w.Eventually(func() bool {
 		health := w.c.Health(ctx)
-		return len(health.Stuck) == 1 && len(health.UnknownTypes) == 1
-	}, "one is stuck, and one of a type that nobody has")
+		return len(health.Stuck) == 1 && len(health.UnknownTypes) == 1 && len(health.OpenBreakers) == 1
+	}, "one is stuck, one of a type that nobody has, one breaker open")
 }
 
 func TestMetricsTellTheLivesOfEntries(t *testing.T) {
@@ -89,6 +94,7 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 		"compensator.entry.waiting{compensator.state=dead,messaging.destination.name=refund}":                                                           1,
 		"compensator.entry.waiting{compensator.state=pending,messaging.destination.name=later}":                                                         1,
 		"compensator.attempt.stuck{messaging.destination.name=stuck}":                                                                                   1,
+		"compensator.breaker.open{messaging.destination.name=down}":                                                                                     1,
 		"compensator.attempt.dropped{messaging.destination.name=mail}":                                                                                  0,
 		"compensator.attempt.active{messaging.destination.name=refund}":                                                                                 0,
 		"compensator.queue.up{}": 1,
