@@ -29,7 +29,9 @@ type world struct {
 // newWorld is given what differs from all being recorded.
 func newWorld(t *testing.T, opts otel.Options) *world {
 	w := &world{World: harness.NewWorld(t), ended: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
-	w.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.ended))
+	limits := sdktrace.NewSpanLimits()
+	limits.LinkCountLimit = -1 // the bound is to be ours
+	w.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.ended), sdktrace.WithRawSpanLimits(limits))
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = w.traces
 	}
