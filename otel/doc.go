@@ -1,9 +1,8 @@
 // Package otel tells OpenTelemetry what a Compensator does: spans of attempts, metrics, and the trace context that travels
 // with each entry. It needs OpenTelemetry's API alone; what becomes of it all is your SDK's to say.
 //
-//	telemetry, err := otel.New(otel.Options{}) // the global providers
-//	c, err := compensator.New(ctx, compensator.Config{DB: db, Observer: telemetry.Observer(), Propagator: telemetry.Propagator()})
-//	detach, err := telemetry.Attach(c) // before handlers are registered
+// [New] makes the three parts: an Observer and a Propagator for compensator.Config, and middleware, which [Telemetry.Attach]
+// puts around handlers. All three together tell all there is; each works without the others.
 //
 // Spans, metrics with their units and labels, and what they cost are in docs/telemetry.md; a board for Grafana and rules for
 // Prometheus stand in ops.

@@ -50,7 +50,10 @@ type running struct {
 }
 
 // spanKind is what spans that begin alike have in common.
-type spanKind struct{ operation, businessType string }
+type spanKind struct {
+	operation, businessType string
+	batch                   bool
+}
 
 // spanStart is how they begin.
 type spanStart struct {
@@ -59,7 +62,7 @@ type spanStart struct {
 }
 
 func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running) {
-	a = running{ctx: ctx, kind: spanKind{operationProcess, e.BusinessType}, since: time.Now()}
+	a = running{ctx: ctx, kind: spanKind{operation: operationProcess, businessType: e.BusinessType}, since: time.Now()}
 	if e.State == compensator.Compensating {
 		a.kind.operation = operationCompensate
 	}
@@ -82,7 +85,7 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 const maxLinks = 128
 
 func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry) (a running) {
-	a = running{ctx: ctx, kind: spanKind{operationProcess, entries[0].BusinessType}, since: time.Now()}
+	a = running{ctx: ctx, kind: spanKind{operationProcess, entries[0].BusinessType, true}, since: time.Now()}
 	if t.silent {
 		return a
 	}
@@ -123,7 +126,7 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 		trace.WithAttributes(keySystem.String(system), keyOperation.String(kind.operation), keyOperationType.String("process"),
 			keyType.String(kind.businessType)),
 	}
-	if !t.opts.Child {
+	if !t.opts.Child || kind.batch {
 		opts = append(opts, trace.WithNewRoot())
 	}
 	return spanStart{kind.operation + " " + kind.businessType, opts}

@@ -156,6 +156,16 @@ func TestBatchIsOneSpanWithALinkToEachThatRecorded(t *testing.T) {
 	assert.Equal(t, "unavailable", attributes(s)[semconv.ErrorTypeKey], "a snooze is no failure")
 }
 
+func TestBatchIsNobodysChild(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, otel.Options{Child: true})
+	telemetry, err := otel.New(otel.Options{Child: true, TracerProvider: w.traces})
+	require.NoError(t, err)
+	batch := telemetry.BatchMiddleware(func(context.Context, []*compensator.Entry) []error { return nil })
+	batch(traced(t.Context(), trace.TraceState{}), []*compensator.Entry{{BusinessType: "mail"}})
+	assert.False(t, w.span("process mail", 1).Parent().IsValid())
+}
+
 func TestEntriesRecordedTogetherAreOneLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
