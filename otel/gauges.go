@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -20,10 +21,9 @@ type gauges struct {
 	ready, queue, stuck, breakers, waiting metric.Int64ObservableGauge
 	overdue                                metric.Float64ObservableGauge
 
-	looking sync.Mutex // held by who asks; others tell what was found before
-	mu      sync.Mutex // guards the fields below
+	looking sync.Mutex // held by who asks, and guards at; others tell what was found before
 	at      time.Time
-	found   []reading
+	found   atomic.Pointer[[]reading]
 }
 
 // reading is one value to tell.
@@ -79,19 +79,16 @@ func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
-		g.mu.Lock()
-		old := g.at.IsZero() || time.Since(g.at) >= lookEvery
-		g.mu.Unlock()
-		if old {
+		if g.at.IsZero() || time.Since(g.at) >= lookEvery {
 			found := g.look(ctx)
-			g.mu.Lock()
-			g.at, g.found = time.Now(), found
-			g.mu.Unlock()
+			g.found.Store(&found)
+			g.at = time.Now()
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.found
+	if found := g.found.Load(); found != nil {
+		return *found
+	}
+	return nil
 }
 
 // look asks. What the database does not tell is left out: a value of before would say that all is as it was.

@@ -56,24 +56,20 @@ func metered() metric.MeterProvider {
 	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 }
 
-// costs are what docs/telemetry.md says of allocations an entry.
-func costs() []struct {
+// cost is what docs/telemetry.md says of an entry's allocations.
+type cost struct {
 	name    string
 	opts    otel.Options
 	headers map[string]string
 	failure error
 	most    float64
-} {
+}
+
+func costs() []cost {
 	off := otel.Options{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()}
 	metrics := otel.Options{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metered()}
 	request := map[string]string{"traceparent": "00-01000000000000000000000000000000-0200000000000000-01"}
-	return []struct {
-		name    string
-		opts    otel.Options
-		headers map[string]string
-		failure error
-		most    float64
-	}{
+	return []cost{
 		{"no-op providers", off, nil, nil, 0},
 		{"metrics", metrics, nil, nil, 0},
 		{"metrics, failed", metrics, nil, errors.New("503"), 2},

@@ -141,19 +141,36 @@ func (s *counted) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return s.MemoryStore.Heads(ctx)
 }
 
+// deaf is a queue that may stop answering.
+type deaf struct {
+	processlog.Queue
+	down atomic.Bool
+}
+
+func (q *deaf) Peek(ctx context.Context, types []string) (waits []time.Duration, lost []string, err error) {
+	if q.down.Load() {
+		return nil, nil, errors.New("refused")
+	}
+	return q.Queue.Peek(ctx, types)
+}
+
 func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, reader := &counted{MemoryStore: compensatortest.NewMemoryStore()}, sdkmetric.NewManualReader()
-		c, err := compensator.New(t.Context(), compensator.Config{Store: store})
+		queue := &deaf{Queue: compensatortest.NewMemoryQueue().Client()}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
 		telemetry, err := otel.New(otel.Options{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 		require.NoError(t, err)
 		detach, err := telemetry.Attach(c)
 		require.NoError(t, err)
-		for range 29 { // seconds
-			assert.Contains(t, collect(t, reader), "compensator.ready{}")
+		for second := range 29 {
+			series := collect(t, reader)
+			assert.EqualValues(t, 1, series["compensator.ready{}"])
+			assert.EqualValues(t, 1-second/15, series["compensator.queue.up{}"])
+			queue.down.Store(true)
 			time.Sleep(time.Second)
 		}
 		assert.EqualValues(t, 2, store.looks.Load())
