@@ -2,6 +2,7 @@ package compensator
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -10,8 +11,9 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// Rounds of purging begin every keepEvery, and work for keepFor at most, in steps of keepStep entries, each followed by a rest
-// of keepRest times as long. The round of a slot is whoever's process moves its mark: so there is one at a time.
+// Rounds of purging begin every keepEvery, and end keepFor after that also when they began late, in steps of keepStep entries,
+// each followed by a rest of keepRest times as long. The round of a slot is whoever's process moves its mark: so there is one
+// at a time.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
@@ -68,39 +70,41 @@ func (c *Compensator) keepHouse(ctx context.Context) error {
 		return nil
 	}
 	err := c.engine.Recur(ctx, engine.Period{Name: keepMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Upkeep: true,
-		Do: func(ctx context.Context, from time.Time, slots []time.Time) (bool, error) {
+		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			moved, err := c.atSlot(ctx, keepMark, from, slots[len(slots)-1], func(context.Context, *ScopedTx) error { return nil })
 			if err != nil || !moved {
 				return moved, err
 			}
-			return true, c.purgeRound(ctx)
+			return true, c.purgeRound(ctx, at.Add(keepFor))
 		}})
 	c.kept.begun = err == nil
 	return err
 }
 
 // purgeRound takes a step from each shelf in turn, until all are tidy or its time is over. It begins anywhere, so that a shelf
-// behind a full one has its turn.
-func (c *Compensator) purgeRound(ctx context.Context) error {
+// behind a full one has its turn. One that fails waits for the next round, and the others do not wait with it. One of which fewer
+// than a whole step went may have rows that somebody holds locked, and more behind them.
+func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.kept.shelf) + 1)))
 	shelves := slices.Concat(c.kept.shelf[first:], c.kept.shelf[:first])
 	c.kept.mu.Unlock()
-	for began := time.Now(); len(shelves) > 0 && time.Since(began) < keepFor; {
+	var failed []error
+	for len(shelves) > 0 && time.Now().Before(end) && ctx.Err() == nil {
 		s := shelves[0]
-		n, err := c.purgeStep(ctx, s)
-		if err != nil {
-			return err
-		}
-		if shelves = shelves[1:]; n == keepStep {
+		shelves = shelves[1:]
+		switch n, err := c.purgeStep(ctx, s, end); {
+		case err != nil:
+			failed = append(failed, err)
+		case n > 0:
 			shelves = append(shelves, s)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
-// purgeStep deletes a few entries, and rests.
-func (c *Compensator) purgeStep(ctx context.Context, s shelf) (int, error) {
+// purgeStep deletes a few entries, and rests, but not beyond the end.
+func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (int, error) {
 	step, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	began := time.Now()
@@ -108,12 +112,11 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf) (int, error) {
 	if err != nil || n == 0 {
 		return n, err
 	}
-	rest := time.NewTimer(keepRest * time.Since(began))
+	rest := time.NewTimer(min(keepRest*time.Since(began), time.Until(end)))
 	defer rest.Stop()
 	select {
 	case <-rest.C:
-		return n, nil
 	case <-ctx.Done():
-		return n, ctx.Err()
 	}
+	return n, nil
 }

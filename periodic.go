@@ -56,7 +56,7 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 		return &FieldError{Field: "schedule", Reason: "is nil"}
 	}
 	return t.c.engine.Recur(ctx, engine.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp,
-		Do: func(ctx context.Context, from time.Time, slots []time.Time) (bool, error) {
+		Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 			return t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) error {
 				return recordSlots(ctx, tx, t, slots)
 			})

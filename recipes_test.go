@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -138,4 +139,86 @@ func ExampleHandle_versions() {
 	// Unordered output:
 	// 100 EUR
 	// 200 CHF
+}
+
+// A program stops from the outside in: first what records, then what works off, then what both stand on. Each step is waited for
+// before the next.
+func Example_gracefulStop() {
+	c, _ := recipe()
+	if _, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{}); err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{}
+	consume := func(ctx context.Context) error { // rabbitmq.Consumer.Run, intake's Run, a router's
+		<-ctx.Done()
+		return nil
+	}
+	receiving, stopReceiving := context.WithCancel(context.Background())
+	working, stopWorking := context.WithCancel(context.Background())
+	received, worked := make(chan error, 1), make(chan error, 1)
+	go func() { received <- consume(receiving) }()
+	go func() { worked <- c.Run(working) }()
+
+	// SIGTERM.
+	bound, cancel := context.WithTimeout(context.Background(), 20*time.Second) // less than whoever kills the program waits
+	defer cancel()
+	err := server.Shutdown(bound) // requests end, and their entries are recorded
+	stopReceiving()
+	err = errors.Join(err, <-received) // so do messages
+	stopWorking()
+	err = errors.Join(err, <-worked)  // handlers end, and their outcomes are stored: StopTimeout bounds it
+	err = errors.Join(err, c.Close()) // what is announced still goes out; then the database's pool, and Redis's client
+	fmt.Println("stopped:", err)
+	// Output: stopped: <nil>
+}
+
+// A message writes its rows once, however often it comes: the entry stands for it, in the transaction of the rows.
+func ExampleReceipt_onceAMessage() {
+	c, runUntil := recipe()
+	sync, err := compensator.Handle(c, "sync_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
+		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := sync.Record(ctx, tx, order, compensator.Options{IdempotentID: "orders:" + messageID})
+			if err != nil || receipt.Entries[0].Duplicate {
+				return err
+			}
+			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
+			return nil
+		})
+	}
+	for _, messageID := range []string{"m1", "m2", "m1"} {
+		if err := receive(context.Background(), messageID, "order of "+messageID); err != nil {
+			log.Fatal(err)
+		}
+	}
+	runUntil(2)
+	// Output:
+	// rows of order of m1
+	// rows of order of m2
+}
+
+// The same event has one IdempotentID, and one entry. What the handler calls gets the entry's Key: the same for each attempt, so
+// that a call that is tried again is known there, and another one once a person has requeued the entry, so that it is made again.
+func ExampleEntry_Key() {
+	c, runUntil := recipe()
+	first := true
+	pay, err := compensator.Handle(c, "pay", func(_ context.Context, e *compensator.Entry, _ string) error {
+		fmt.Println(e.IdempotentID, e.Key()) // request.Header.Set("Idempotency-Key", e.Key())
+		if first {
+			first = false
+			return compensator.RetryAfter(100*time.Millisecond, errors.New("no answer"))
+		}
+		return nil
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	record(c, pay, "42", compensator.Options{IdempotentID: "pay-42"})
+	runUntil(1)
+	// Output:
+	// pay-42 1-0
+	// pay-42 1-0
 }

@@ -147,9 +147,13 @@ type Keeper interface {
 // over. Marks stand apart from the entries, so that no slot is recorded again when its entry is purged. They are whole
 // milliseconds.
 type Calendar interface {
-	// Marks reads the database's clock and the marks of business types. One that has none is given one at that clock's
-	// now. Without the table of marks it returns a *FieldError that names it.
+	// Marks reads the database's clock and the marks of business types. One that has none is missing from the answer.
+	// Without the table of marks it returns a *FieldError that names it.
 	Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error)
+
+	// BeginMark gives a business type a mark at the database's now. It reports false, and has changed nothing, where there
+	// is one.
+	BeginMark(ctx context.Context, businessType string) (bool, error)
 
 	// MoveMark moves a mark in a transaction of Begin. It reports false, and has changed nothing, where the mark is not
 	// at from any more or another transaction holds it, which is not waited for.

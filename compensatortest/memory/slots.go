@@ -30,12 +30,25 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (time.Time, m
 	now := s.nowLocked()
 	marks := make(map[string]time.Time, len(businessTypes))
 	for _, businessType := range businessTypes {
-		if s.marks[businessType] == nil {
-			s.marks[businessType] = &mark{at: now}
+		if m := s.marks[businessType]; m != nil {
+			marks[businessType] = instant(m.at)
 		}
-		marks[businessType] = instant(s.marks[businessType].at)
 	}
 	return instant(now), marks, nil
+}
+
+// BeginMark implements processlog.Store.
+func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.marks[businessType] != nil {
+		return false, nil
+	}
+	s.marks[businessType] = &mark{at: s.nowLocked()}
+	return true, nil
 }
 
 // MoveMark implements processlog.Store.

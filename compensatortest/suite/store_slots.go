@@ -22,11 +22,21 @@ var slotPromises = []storePromise{
 	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
 }
 
-// marks reads the marks of types, in their order.
+// marks reads the marks of types, in their order, and begins those that there are not.
 func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.Time) {
 	t.Helper()
 	now, marks, err := t.Store.Marks(t.ctx, businessTypes)
 	require.NoError(t, err)
+	for _, businessType := range businessTypes {
+		if _, found := marks[businessType]; !found {
+			_, err := t.Store.BeginMark(t.ctx, businessType)
+			require.NoError(t, err)
+		}
+	}
+	if len(marks) < len(businessTypes) {
+		now, marks, err = t.Store.Marks(t.ctx, businessTypes)
+		require.NoError(t, err)
+	}
 	require.Len(t, marks, len(businessTypes))
 	for _, businessType := range businessTypes {
 		list = append(list, marks[businessType])
@@ -46,7 +56,17 @@ func (t *storeTest) move(businessType string, from, to time.Time) (processlog.Tr
 }
 
 func (t *storeTest) markBeginsAtTheDatabasesNowAndStays() {
+	before, none, err := t.Store.Marks(t.ctx, []string{"nightly"})
+	require.NoError(t, err)
+	assert.Empty(t, none, "there is none, and reading begins none")
+	begun, err := t.Store.BeginMark(t.ctx, "nightly")
+	require.NoError(t, err)
+	assert.True(t, begun)
+	begun, err = t.Store.BeginMark(t.ctx, "nightly")
+	require.NoError(t, err)
+	assert.False(t, begun, "it has one")
 	first, one := t.marks("nightly")
+	assert.WithinRange(t, one[0], before, first)
 	assert.WithinRange(t, first, one[0], one[0].Add(time.Minute), "it begins at now, which is read after that")
 	second, both := t.marks("nightly", "Nightly ünï")
 	assert.Equal(t, one[0], both[0], "it stays")

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -365,42 +363,11 @@ func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	watched, err := http.Get("http://" + w.Address + "/live") // somebody looks at the page, and does not go away
 	require.NoError(t, err)
 	defer watched.Body.Close()
-	var buyers sync.WaitGroup
-	var accepted sync.Map
-	begun := make(chan struct{})
-	begin := sync.OnceFunc(func() { close(begun) })
-	for i := range 20 {
-		buyers.Go(func() {
-			client := &http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			for n := 0; ; n++ {
-				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
-				response, err := client.Post("http://"+w.Address+"/seckill", "application/json", bytes.NewReader(body))
-				if err != nil {
-					return // it does not listen any more
-				}
-				var got crowd.Answered
-				err = json.NewDecoder(response.Body).Decode(&got)
-				_ = response.Body.Close()
-				assert.NoError(w.T, err, "an answer is whole")
-				if response.StatusCode == http.StatusAccepted {
-					accepted.Store(got.Ticket, true)
-					begin()
-				}
-			}
-		})
+	accepted := w.StopAmidBuyers(20)
+	for _, ticket := range accepted {
+		require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE ticket = ?`, ticket))
 	}
-	<-begun
-	require.NoError(t, w.Stop())
-	buyers.Wait()
-	n := 0
-	accepted.Range(func(id, _ any) bool {
-		n++
-		require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE ticket = ?`, id))
-		return true
-	})
-	require.NotZero(t, n)
-	require.Equal(t, n, w.Count(`SELECT COUNT(*) FROM seckill_tickets`), "and nothing that nobody was told of")
+	require.Equal(t, len(accepted), w.Count(`SELECT COUNT(*) FROM seckill_tickets`), "and nothing that nobody was told of")
 	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE lease_until > 0`), "no entry is held")
-	w.awaitStock(1000 - n)
+	w.awaitStock(1000 - len(accepted))
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -317,37 +315,10 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1000 })
-	var buyers sync.WaitGroup
-	var accepted atomic.Int64
-	begun := make(chan struct{})
-	begin := sync.OnceFunc(func() { close(begun) })
-	for i := range 10 {
-		buyers.Go(func() {
-			client := &http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			for n := 0; ; n++ {
-				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
-				response, err := client.Post("http://"+w.Address+"/seckill", "application/json", bytes.NewReader(body))
-				if err != nil {
-					return // it does not listen any more
-				}
-				var got crowd.Answered
-				err = json.NewDecoder(response.Body).Decode(&got)
-				_ = response.Body.Close()
-				assert.NoError(w.T, err, "an answer is whole")
-				if response.StatusCode == http.StatusAccepted {
-					accepted.Add(1)
-					begin()
-				}
-			}
-		})
-	}
-	<-begun
-	require.NoError(t, w.Stop())
-	buyers.Wait()
+	accepted := w.StopAmidBuyers(10)
 	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE lease_until > 0`), "no entry is held")
 	next := visit.Start(t, w.service.run)
 	w.Address = next.Address
-	w.awaitStock(1000 - int(accepted.Load()))
-	require.EqualValues(t, accepted.Load(), w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+	w.awaitStock(1000 - len(accepted))
+	require.Len(t, accepted, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
 }

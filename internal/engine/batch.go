@@ -74,7 +74,7 @@ func (d *dispatcher) again(a *attempt) {
 		return
 	}
 	if !a.t.breaker.readmit(a) {
-		d.finish(a, ending{err: transient(errShut)}) // its lease was used: it is settled, and not given back (G4)
+		d.finish(a, ending{err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)

@@ -278,7 +278,7 @@ func tells(err, cause error) (of tale) {
 	switch {
 	case err == nil:
 		return fine
-	case errors.As(err, &v) && (v.transient || v.kind == serverFault), errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
+	case errors.As(err, &v) && (v.ours || v.kind == serverFault), errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
 		return nothing
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down

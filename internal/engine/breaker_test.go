@@ -245,7 +245,7 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{errFenceLost, nil, nothing},
 		{fmt.Errorf("record: %w", processlog.ErrHistoryLost), nil, nothing},
 		{serversOwn(errors.New("lock wait timeout")), nil, nothing},
-		{transient(errors.New("commit: gone away")), nil, nothing},
+		{soon(errors.New("commit: gone away")), nil, nothing},
 		{ours(errors.New("begin: no connection")), processlog.ErrTimeout, nothing},
 	} {
 		require.Equal(t, c.want, tells(c.err, c.cause), "%v, %v", c.err, c.cause)
@@ -270,7 +270,7 @@ func TestABatchIsOneCall(t *testing.T) {
 		{[]error{errDown, errDown}, true, nil, down},
 		{[]error{errDown, nil}, true, nil, fine},
 		{[]error{soldOut, errDown}, true, nil, fine},
-		{[]error{errDown, transient(soldOut)}, true, nil, down},
+		{[]error{errDown, soon(soldOut)}, true, nil, down},
 		{[]error{errDown, errDown}, true, processlog.ErrStopping, nothing},
 		{[]error{soldOut, nil}, false, processlog.ErrTimeout, down},
 		{[]error{errDown}, false, nil, nothing}, // the wrong length

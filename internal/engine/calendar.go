@@ -29,8 +29,8 @@ type Period struct {
 	Upkeep bool
 
 	// Do does slots, which ascend, and moves the mark from there to the last, all or nothing. It reports false where
-	// another process has moved the mark before.
-	Do func(ctx context.Context, from time.Time, slots []time.Time) (bool, error)
+	// another process has moved the mark before. at is when the last one was, by the clock of this process.
+	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
 // trouble is what fails when Do does.
@@ -47,7 +47,10 @@ var longestRest = time.Minute // longer in a test that lives a year
 
 // add gives a period its mark, if it has none: what was before is not its concern. One whose mark exists goes on there.
 func (c *calendar) add(ctx context.Context, p Period) error {
-	now, _, err := c.Store.Marks(ctx, []string{p.Name})
+	now, marks, err := c.Store.Marks(ctx, []string{p.Name})
+	if _, found := marks[p.Name]; err == nil && !found {
+		_, err = c.Store.BeginMark(ctx, p.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -96,7 +99,13 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	read := time.Now()
 	rest = longestRest
 	for _, p := range periods {
-		again, err := c.turn(ctx, p, marks[p.Name], now)
+		mark, found := marks[p.Name]
+		if !found {
+			c.beginAnew(ctx, p)
+			rest = min(rest, c.PollInterval)
+			continue
+		}
+		again, err := c.turn(ctx, p, mark, now, read)
 		what, businessType := p.trouble()
 		if err != nil && ctx.Err() == nil {
 			c.troubles.failed(what, businessType, err)
@@ -108,8 +117,9 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	return max(0, rest-time.Since(read))
 }
 
-// turn does a period's slots up to now, if there are any, and returns when it is to be looked at again.
-func (c *calendar) turn(ctx context.Context, p Period, mark, now time.Time) (again time.Duration, err error) {
+// turn does a period's slots up to the database's now, which was read then, if there are any, and returns when it is to be
+// looked at again.
+func (c *calendar) turn(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, err error) {
 	due, err := p.since(ctx, mark, now)
 	if err != nil {
 		return c.PollInterval, err
@@ -121,7 +131,8 @@ func (c *calendar) turn(ctx context.Context, p Period, mark, now time.Time) (aga
 	if len(due.slots) == 0 {
 		return again, nil
 	}
-	moved, err := p.Do(ctx, mark, due.slots)
+	last := due.slots[len(due.slots)-1]
+	moved, err := p.Do(ctx, mark, due.slots, read.Add(last.Sub(now)))
 	if err != nil || !moved { // a mark that another process holds may stay where it is
 		return min(again, c.PollInterval), err
 	}
@@ -130,6 +141,21 @@ func (c *calendar) turn(ctx context.Context, p Period, mark, now time.Time) (aga
 			"type", p.Name, "slots", due.skipped, "since", mark, "made_up_for", len(due.slots))
 	}
 	return again, nil
+}
+
+// beginAnew gives a period a mark that has had one since add: somebody has deleted it. How far the period had come is gone
+// with it.
+func (c *calendar) beginAnew(ctx context.Context, p Period) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	begun, err := c.Store.BeginMark(ctx, p.Name)
+	if ctx.Err() != context.Canceled {
+		c.saw(troubleMarks, err)
+	}
+	if begun && !p.Upkeep {
+		c.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
+			"type", p.Name)
+	}
 }
 
 func (c *calendar) marks(ctx context.Context, names []string) (time.Time, map[string]time.Time, error) {

@@ -24,7 +24,7 @@ type register struct {
 
 // period does its slots in a transaction that moves the mark, and may fail before its end.
 func (r *register) period(schedule func(time.Time) time.Time, fails func() bool) Period {
-	return Period{Name: "report", Schedule: schedule, CatchUp: 500, Do: func(ctx context.Context, from time.Time, slots []time.Time) (bool, error) {
+	return Period{Name: "report", Schedule: schedule, CatchUp: 500, Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 		tx, err := r.store.BeginTx(ctx)
 		if err != nil {
 			return false, err

@@ -219,10 +219,10 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	cause := cmp.Or(end.cause, context.Cause(a.ctx))
 	a.cancel(nil)
 	tell(d.base, d.Observer.AttemptEnded, a.event(end.err))
-	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
-		d.troubles.attempted(a.t.Name, end.err)
-	}
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
+	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
+		d.troubles.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
+	}
 	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
 	a.returned.Store(true)
 	// Before its slot is free: should this open the breaker, nothing more is claimed.

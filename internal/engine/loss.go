@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 	if len(lost) == 0 {
 		return nil
 	}
-	newest, sure, err := w.confirm(ctx, lost)
+	newest, sure, err := w.confirm(ctx, w.young(ctx, lost, found))
 	if err != nil || !sure {
 		return err
 	}
@@ -57,6 +58,39 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 	}
 	return nil
 }
+
+// young lists what of lost tells a loss by the database's clock, too. A machine that was suspended has clocks that stood still:
+// what it has seen a moment ago others may have purged in good time. A log of an earlier version does not tell its clock; there
+// its own must do.
+func (w *witness) young(ctx context.Context, lost []testimony, found map[processlog.ID]processlog.Version) []testimony {
+	now, _, err := w.Store.Marks(ctx, []string{noType})
+	if err != nil {
+		return lost
+	}
+	all := w.memory.all()
+	return slices.DeleteFunc(slices.Clone(lost), func(s testimony) bool {
+		_, exists := found[s.ID]
+		clock, known := s.clockBy(all)
+		return !exists && known && now.UnixMilli()-clock >= TestimonyLife.Milliseconds()
+	})
+}
+
+// clockBy is what the database's clock said when s was seen. Where that was not told, what was seen nearest to it tells.
+func (s *testimony) clockBy(all []testimony) (clock int64, known bool) {
+	if s.clock != 0 {
+		return s.clock, true
+	}
+	nearest := time.Duration(math.MaxInt64)
+	for _, other := range all {
+		if apart := s.at.Sub(other.at); other.clock != 0 && apart.Abs() < nearest {
+			clock, known, nearest = other.clock+apart.Milliseconds(), true, apart.Abs()
+		}
+	}
+	return clock, known
+}
+
+// noType is the name of no business type.
+const noType = " "
 
 // confirmMost is how many of what looks lost are read with a lock, where plain reads are answered elsewhere each time.
 const confirmMost = 8

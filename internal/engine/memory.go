@@ -26,10 +26,19 @@ type testimony struct {
 	processlog.Version
 	businessType string
 	at           time.Time // before the statement was sent whose answer says so
+	clock        int64     // what the database's clock said by then, unix ms; 0: nobody knows
 }
 
 func testimonyOf(row *processlog.Row, asked time.Time) testimony {
-	return testimony{versionOf(row), row.BusinessType, asked}
+	return testimony{versionOf(row), row.BusinessType, asked, clockOf(row)}
+}
+
+// clockOf is what the database's clock said when a row was read.
+func clockOf(row *processlog.Row) int64 {
+	if row.NextAt.IsZero() {
+		return 0
+	}
+	return row.NextAt.Add(-row.DueIn).UnixMilli()
 }
 
 func versionOf(row *processlog.Row) processlog.Version {
@@ -102,7 +111,8 @@ func (m *memory) sawStored(batch []settlement, results []processlog.Settled, ask
 	defer m.mu.Unlock()
 	for i, r := range results {
 		if o := &batch[i].outcome; r.Applied {
-			m.rememberLocked(testimony{storedAs(o, batch[i].token), batch[i].a.row.BusinessType, asked})
+			row := &batch[i].a.row // as claimed, a while before
+			m.rememberLocked(testimony{storedAs(o, batch[i].token), row.BusinessType, asked, clockOf(row)})
 		}
 	}
 }
@@ -207,7 +217,7 @@ func (m *memory) prove(doubts []freshEntry, found map[processlog.ID]processlog.V
 		case v.IdempotentID != f.key:
 			missing = append(missing, f)
 		case !v.State.Terminal():
-			m.rememberLocked(testimony{v, f.businessType, asked})
+			m.rememberLocked(testimony{v, f.businessType, asked, 0})
 		}
 	}
 	return missing

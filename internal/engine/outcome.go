@@ -27,7 +27,12 @@ func Snooze(d time.Duration) error {
 func Unavailable(err error) error { return &verdict{kind: unavailable, err: orUnnamed(err)} }
 
 // ours is Unavailable where no handler has said so.
-func ours(err error) error { return &verdict{kind: unavailable, transient: true, err: orUnnamed(err)} }
+func ours(err error) error { return &verdict{kind: unavailable, ours: true, err: orUnnamed(err)} }
+
+// soon is ours, for an entry that nothing is wrong with: it is due again soon, here or elsewhere.
+func soon(err error) error {
+	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), ours: true, err: err}
+}
 
 // VerdictOf is what err asks for; see the root's.
 func VerdictOf(err error) observe.Verdict {
@@ -42,7 +47,7 @@ func VerdictOf(err error) observe.Verdict {
 	case permanent:
 		return observe.Permanent
 	case snooze:
-		if v.transient {
+		if v.ours {
 			return observe.Unavailable
 		}
 		return observe.Snooze
@@ -88,12 +93,6 @@ func faultsInARow(row *processlog.Row) int {
 // unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
 const unavailablePause = 2 * time.Second
 
-// transient is a failure that is the database's, at the very end of a transaction: the handler is run again
-// soon, and nothing is counted against the entry.
-func transient(err error) error {
-	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), transient: true, err: err}
-}
-
 type verdictKind int
 
 const (
@@ -107,10 +106,10 @@ const (
 
 // verdict is a handler's error with what it asks for.
 type verdict struct {
-	kind      verdictKind
-	after     time.Duration // until the next attempt; ≤ 0: the type's schedule
-	transient bool          // the database's failure, or this process's, not the handler's word
-	err       error
+	kind  verdictKind
+	after time.Duration // until the next attempt; ≤ 0: the type's schedule
+	ours  bool          // the database's failure, or this process's, not the handler's word
+	err   error
 }
 
 func (v *verdict) Error() string { return v.err.Error() }

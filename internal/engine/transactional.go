@@ -66,16 +66,15 @@ func (d *dispatcher) succeedIn(ctx context.Context, tx Transaction, a *attempt, 
 		return nil
 	case errors.Is(err, processlog.ErrLeaseLost):
 		return errFenceLost
-	case errors.Is(err, processlog.ErrTxAborted):
-		return transient(err)
-	case errors.Is(err, processlog.ErrNoTransaction):
+	case errors.Is(err, processlog.ErrNoTransaction) && !errors.Is(err, processlog.ErrTxAborted):
 		return err // the handler ended it
 	}
-	return transient(err)
+	return serversOwn(err)
 }
 
 // committed makes sure how a handler's transaction ended: where the reply to COMMIT was lost, the row's
-// token tells.
+// token tells. What was rolled back counts nothing as often in a row as any condition of a server's, for it may be one that passes;
+// what stays unknown never counts.
 func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, asked time.Time) ending {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
@@ -87,7 +86,7 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 		// The handler went on after Record had refused, or after the transaction had ended under it.
 		return ending{err: fmt.Errorf("commit: %w", err)}
 	default:
-		return ending{err: transient(fmt.Errorf("commit: %w", err))}
+		return ending{err: serversOwn(fmt.Errorf("commit: %w", err))}
 	}
 	ctx, cancel := d.statement()
 	defer cancel()
@@ -97,7 +96,7 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 	case readErr == nil && row.Token == token:
 		return ending{settled: true, token: token, asked: asked}
 	case readErr == nil:
-		return ending{err: ours(fmt.Errorf("commit: %w", err))}
+		return ending{err: serversOwn(fmt.Errorf("commit: %w", err))}
 	}
 	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
 	// happened, the version has moved on.

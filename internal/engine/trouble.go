@@ -50,6 +50,7 @@ const (
 	troubleSlot     = "a slot could not be recorded"
 	troublePurge    = "ended entries could not be purged"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
+	troubleFaults   = "attempts fail, and count, for they have met the database's condition too often in a row"
 	troubleNotify   = "other processes could not be notified"
 	troubleAnnounce = "the queue has no room for entries, which are found in the database"
 )
@@ -113,13 +114,17 @@ func (t *troubles) list() []observe.Trouble {
 	return list
 }
 
-// attempted takes the end of an attempt: one that counts nothing says nowhere else but in its entry why.
-func (t *troubles) attempted(businessType string, err error) {
-	if err != nil && uncounted(err) {
+// attempted takes the end of an attempt, and whether it counts: one that is nobody's fault says nowhere else but in its entry why.
+func (t *troubles) attempted(businessType string, err error, counts bool) {
+	switch {
+	case err == nil || !nobodysFault(err):
+		t.passed(troubleAttempt, businessType)
+		t.passed(troubleFaults, businessType)
+	case counts:
+		t.failed(troubleFaults, businessType, err)
+	default:
 		t.failed(troubleAttempt, businessType, err)
-		return
 	}
-	t.passed(troubleAttempt, businessType)
 }
 
 // announced takes the end of an announcement, and the types of which the queue left entries out.
@@ -144,7 +149,7 @@ func (t *troubles) roomAgain(businessTypes, lacking []string) {
 	}
 }
 
-func uncounted(err error) bool {
+func nobodysFault(err error) bool {
 	var v *verdict
-	return errors.As(err, &v) && (v.kind == unavailable || v.kind == serverFault || v.transient)
+	return errors.As(err, &v) && (v.kind == unavailable || v.kind == serverFault)
 }

@@ -123,6 +123,10 @@ func (s *carriedOn) History(context.Context, processlog.ID) ([]processlog.AuditR
 	return nil, nil
 }
 
+func (s *carriedOn) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {
+	return time.Now(), nil, nil
+}
+
 func (s *carriedOn) Resolve(_ context.Context, ref processlog.Ref) (processlog.Row, error) {
 	row, exists := s.resolved[ref.(processlog.ID)]
 	if !exists {

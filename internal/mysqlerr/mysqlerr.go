@@ -45,9 +45,16 @@ const (
 	killed             = 1927 // MariaDB
 	sessionKilled      = 3169
 	idleTooLong        = 4031
-	storageTimeout     = 9002 // TiDB's, as the next two
+	timestampTimeout   = 9001 // TiDB's, as all that follow: its PD does not answer
+	storageTimeout     = 9002
 	storageBusy        = 9003
 	regionUnavailable  = 9005
+	schemaOld          = 8027
+	schemaChanged      = 8028 // since the transaction began
+	lockConflict       = 8002 // a SELECT FOR UPDATE that cannot be tried again by itself
+	writeConflict      = 8005 // of an optimistic transaction
+	commitFailed       = 8022 // rolled back, safe to try again
+	storageConflict    = 9007
 )
 
 // Number is the server's number for an error, 0 for one that no server has answered with.
@@ -83,6 +90,8 @@ func IsServers(err error) bool {
 	case LockWaitTimeout, NoWait, ResolveLock, Deadlock, RecordChanged, DuringCommit, BeforeCommit, RolledBackOnCommit:
 		return true
 	case diskFull, tableFull, outOfMemory, lockTableFull, tooManyConnections, tooManyOfUser, userLimit:
+		return true
+	case timestampTimeout, schemaOld, schemaChanged, lockConflict, writeConflict, commitFailed, storageConflict:
 		return true
 	case shutdown, aborted, interrupted, killed, sessionKilled, idleTooLong, notInCluster, storageTimeout, storageBusy, regionUnavailable:
 		return true

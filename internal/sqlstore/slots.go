@@ -10,26 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Marks implements Store. In the steady state it is one SELECT by primary key.
-func (s *Store) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
-	now, marks, err := s.readMarks(ctx, businessTypes)
-	begun := false
-	for _, businessType := range businessTypes {
-		if _, found := marks[businessType]; err == nil && !found {
-			err, begun = s.beginMark(ctx, businessType), true
-		}
-	}
-	if err == nil && begun {
-		now, marks, err = s.readMarks(ctx, businessTypes)
-	}
-	if err != nil {
-		return time.Time{}, nil, s.withoutSlots(fmt.Errorf("compensator: read the marks of periodic types: %w", err))
-	}
-	return now, marks, nil
-}
-
-// readMarks reads the clock with the marks: a row stands for it alone, so that it is told where there are none.
-func (s *Store) readMarks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
+// Marks implements Store, by one SELECT by primary key. A row stands for the clock alone, so that it is told where there
+// are no marks.
+func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
 	names := make([]string, len(businessTypes))
 	for i, businessType := range businessTypes {
 		names[i] = s.d.text([]byte(businessType))
@@ -56,16 +39,22 @@ func (s *Store) readMarks(ctx context.Context, businessTypes []string) (now time
 		}
 		return rows.Err()
 	})
-	return now, marks, err
+	if err != nil {
+		return time.Time{}, nil, s.withoutSlots(fmt.Errorf("compensator: read the marks of periodic types: %w", err))
+	}
+	return now, marks, nil
 }
 
-// beginMark gives a type its mark, unless another process just has.
-func (s *Store) beginMark(ctx context.Context, businessType string) error {
+// BeginMark implements Store.
+func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error) {
 	_, err := s.pool().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text([]byte(businessType)), s.d.now))
-	if s.d.fault(err) == faultDuplicate {
-		return nil
+	switch {
+	case s.d.fault(err) == faultDuplicate:
+		return false, nil
+	case err != nil:
+		return false, s.withoutSlots(fmt.Errorf("compensator: begin the mark of %q: %w", businessType, s.dropReadOnly(err)))
 	}
-	return s.dropReadOnly(err)
+	return true, nil
 }
 
 // MoveMark implements Store.

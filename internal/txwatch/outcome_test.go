@@ -29,7 +29,14 @@ func TestClassifyCommit(t *testing.T) {
 		{answer(1020), RolledBack},
 		{answer(3100), RolledBack}, // Group Replication
 		{answer(3101), RolledBack},
-		{answer(9007), RolledBack}, // TiDB
+		{answer(8002), RolledBack}, // TiDB, as the next four
+		{answer(8005), RolledBack},
+		{answer(8022), RolledBack},
+		{answer(8028), RolledBack},
+		{answer(9007), RolledBack},
+		{answer(9001), Unknown}, // TiDB's PD or its storage did not answer: the commit may have been written
+		{answer(9002), Unknown},
+		{answer(9005), Unknown},
 		{answer(1290), RolledBack},
 		{answer(1062), RolledBack},
 		{fmt.Errorf("wrapped: %w", answer(1213)), RolledBack},

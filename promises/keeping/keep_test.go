@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,19 @@ type purgeStore struct {
 	most   int // at once
 	limits map[int]bool
 	fails  error
+	failed string // the type that fails; empty: all
+	locked bool   // the oldest row of each type and state is another's
+	late   bool   // whose round it is cannot be found out in the first 40 seconds of a minute
+}
+
+func (s *purgeStore) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
+	s.mu.Lock()
+	late := s.late
+	s.mu.Unlock()
+	if late && businessTypes[0] == " keep" && time.Now().Second() < 40 {
+		return time.Time{}, nil, errors.New("gone away")
+	}
+	return s.MemoryStore.Marks(ctx, businessTypes)
 }
 
 func newPurgeStore() *purgeStore {
@@ -44,6 +58,12 @@ func (s *purgeStore) Purge(ctx context.Context, businessType string, state compe
 	s.most = max(s.most, s.inside)
 	s.limits[limit] = true
 	fails := s.fails
+	if s.failed != "" && s.failed != businessType {
+		fails = nil
+	}
+	if s.locked {
+		limit--
+	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -229,6 +249,70 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 		require.Equal(t, "ended entries could not be purged", troubles[0].What)
 		fail(nil)
 		require.Empty(t, c.Health(t.Context()).Troubles)
+		stop()
+	})
+}
+
+// fill records n entries of each of types, which succeed at once.
+func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, types ...string) {
+	t.Helper()
+	tx, err := store.BeginTx(t.Context())
+	require.NoError(t, err)
+	for range n {
+		for _, businessType := range types {
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: []byte(`"succeeded"`)})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, tx.Commit())
+}
+
+// The oldest row of a type is locked all the time: one step takes 99, and the round goes on with those behind.
+func TestRoundGoesOnBehindALockedRow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		store.locked = true
+		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"usual": 0})
+		fill(t, c, store, 3000, "usual")
+		time.Sleep(63 * time.Minute)
+		require.Empty(t, left(store), "a round or two take them")
+		stop()
+	})
+}
+
+func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		store.fails, store.failed = errors.New("no right to delete"), "bad"
+		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"bad": 0, "good": 0, "fine": 0})
+		fill(t, c, store, 1, "bad", "good", "fine")
+		time.Sleep(63 * time.Minute)
+		require.Len(t, left(store), 1, "the others' are gone")
+		require.Equal(t, "bad", store.Rows()[0].BusinessType)
+		troubles := c.Health(t.Context()).Troubles
+		require.Len(t, troubles, 1)
+		require.Equal(t, 3, strings.Count(troubles[0].Error, "no right to delete"), "of each state: %s", troubles[0].Error)
+		stop()
+	})
+}
+
+func TestRoundThatBeginsLateEndsAsAnyOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		store.takes = 500 * time.Millisecond
+		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"usual": 0})
+		fill(t, c, store, 3000, "usual")
+		store.mu.Lock()
+		store.late = true
+		store.mu.Unlock()
+		time.Sleep(3 * time.Hour)
+		require.Empty(t, left(store))
+		for _, at := range store.begins {
+			assert.Less(t, at.Second(), 46, "%v: the next round may have begun", at)
+		}
 		stop()
 	})
 }

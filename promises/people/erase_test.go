@@ -3,6 +3,8 @@ package people
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -130,4 +132,41 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, stored, w.Row(id))
 	require.Equal(t, 1, w.Count("common_process_log_audit"))
+}
+
+// docs/operations.md has what reaches the records of an entry that was purged: no call does, for there is no row to lock.
+func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	letters, err := compensator.Handle(c, "letter", func(_ context.Context, _ *compensator.Entry, address string) error {
+		return compensator.Permanent(errors.New(address + " is unknown"))
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	var id compensator.EntryID
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		receipt, err := letters.Record(t.Context(), tx, "Chen Street 1", compensator.Options{})
+		require.NoError(t, err)
+		id = receipt.ID()
+	})
+	stop := w.Run(c)
+	w.WaitState(id, compensator.Dead)
+	require.NoError(t, c.SettleByHand(t.Context(), id, compensator.ByHand{Actor: "ann", Reason: "Mrs Chen has called"}))
+	require.NoError(t, stop())
+	w.Exec("DELETE FROM common_process_log") // as a purge does, sooner
+	require.Contains(t, everything(w), "Mrs Chen")
+	_, err = c.Erase(t.Context(), id, compensator.ByHand{Actor: "bob", Reason: "request 815"})
+	require.ErrorIs(t, err, compensator.ErrNotFound)
+
+	page, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	_, statement, found := strings.Cut(string(page), "```sql\nUPDATE common_process_log_audit")
+	require.True(t, found)
+	statement, _, _ = strings.Cut(statement, ";")
+	w.Exec("UPDATE common_process_log_audit" + strings.Replace(statement, "entry_id=42", "entry_id="+id.String(), 1))
+	require.NotContains(t, everything(w), "Chen")
+	history, err := c.History(t.Context(), id)
+	require.NoError(t, err, "and they can still be read")
+	require.Len(t, history, 1)
+	require.Equal(t, []any{"ann", "", compensator.Dead, compensator.SettledByHand}, []any{history[0].Actor, history[0].Reason, history[0].Before.State, history[0].After.State})
 }

@@ -58,18 +58,25 @@ func TestDeadEntriesOfOneErrorRunAgainAndAreKeptOneByOne(t *testing.T) {
 	})
 }
 
+// deadEntries inserts n dead entries, and lists them.
+func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensator.Entry {
+	w.T.Helper()
+	insertDead(w, "close_order", n)
+	filter := soldOut("close_order")
+	filter.LastError = ""
+	page, err := c.List(w.T.Context(), filter)
+	require.NoError(w.T, err)
+	require.Len(w.T, page.Entries, n)
+	return page.Entries
+}
+
 // What was looked at and what is done are the same entries, in the same version.
 func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	insertDead(w, "close_order", 5)
-	filter := soldOut("close_order")
-	filter.LastError = ""
-	page, err := c.List(t.Context(), filter)
-	require.NoError(t, err)
-	require.Len(t, page.Entries, 5)
-	settled, cancelled, purged, locked, free := page.Entries[0].ID, page.Entries[1].ID, page.Entries[2].ID, page.Entries[3].ID, page.Entries[4].ID
+	seen := deadEntries(w, c, 5)
+	settled, cancelled, purged, locked, free := seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID, seen[4].ID
 	require.NoError(t, c.Requeue(t.Context(), settled, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
 	require.NoError(t, harness.ErrOf(c.Complete(t.Context(), settled)))
 	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), cancelled)))
@@ -78,7 +85,7 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	defer release()
 	before := w.Row(cancelled)
 	for _, dry := range []bool{true, false} {
-		answers, err := c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour, DryRun: dry})
+		answers, err := c.RequeueAll(t.Context(), seen, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour, DryRun: dry})
 		require.NoError(t, err)
 		require.ErrorIs(t, answers[0], compensator.ErrChanged)
 		require.ErrorIs(t, answers[1], compensator.ErrChanged)
@@ -97,12 +104,7 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	insertDead(w, "close_order", 1)
-	filter := soldOut("close_order")
-	filter.LastError = ""
-	page, err := c.List(t.Context(), filter)
-	require.NoError(t, err)
-	one, by := page.Entries, compensator.RequeueOptions{ByHand: harness.ByMei}
+	one, by := deadEntries(w, c, 1), compensator.RequeueOptions{ByHand: harness.ByMei}
 	for name, call := range map[string]func() ([]error, error){
 		"nobody":    func() ([]error, error) { return c.RequeueAll(t.Context(), one, compensator.RequeueOptions{}) },
 		"1,001":     func() ([]error, error) { return c.RequeueAll(t.Context(), make([]compensator.Entry, 1001), by) },

@@ -94,6 +94,24 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	}
 }
 
+// A mark that somebody deletes while the type runs: its slots go on from then, none of before is made, and the log says so.
+func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	log := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	require.NoError(t, harness.Tick(c, 50*time.Millisecond))
+	w.Run(c)
+	w.Eventually(func() bool { return w.Count("effects") >= 3 }, "slots have their effect")
+	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log_slots")
+	require.NoError(t, err)
+	told := w.Count("effects")
+	w.Eventually(func() bool { return w.Count("effects") >= told+5 }, "slots go on")
+	log.Contains(w, "the mark of a periodic type was deleted, and begins anew", "type=tick")
+	require.Less(t, time.Since(slotsOf(w)[0]), time.Hour, "none of before")
+}
+
 // schedule is one of a test.
 type schedule func(after time.Time) time.Time
 

@@ -2,13 +2,20 @@ package running
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // lockedOut closes orders in a transaction that needs a row that locked, while it holds it, does not give.
@@ -54,4 +61,66 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.EqualValues(t, 4, tries.Load(), "two that count nothing, and two that do")
 	require.Equal(t, compensator.EndedByExhausted, w.Entry(c, id).EndedBy)
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
+}
+
+// refusingStore is one whose server answers each COMMIT of a handler with an error, and rolls back.
+type refusingStore struct {
+	*compensatortest.MemoryStore
+	err error
+}
+
+func (s *refusingStore) Begin(ctx context.Context) (processlog.Transaction, error) {
+	tx, err := s.BeginTx(ctx)
+	return refusedTx{tx, s.err}, err
+}
+
+type refusedTx struct {
+	*compensatortest.MemoryTx
+	err error
+}
+
+func (tx refusedTx) Commit() error {
+	_ = tx.Rollback()
+	return tx.err
+}
+
+// By 3100 a server says that it has rolled back, by 1180 it may have: the row tells.
+func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
+	t.Parallel()
+	for _, number := range []uint16{1180, 1213, 3100} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &refusingStore{compensatortest.NewMemoryStore(), &mysql.MySQLError{Number: number, Message: "refused at COMMIT"}}
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			ran := 0
+			_, err = compensator.HandleTx(c, "order", func(context.Context, *compensator.ScopedTx, *compensator.Entry, string) error {
+				ran++
+				return nil
+			}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})
+			require.NoError(t, err)
+			tx, err := store.BeginTx(t.Context())
+			require.NoError(t, err)
+			receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "order", Content: []byte(`"x"`)})
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+			receipt.Committed()
+			stop := compensatortest.Run(t, c)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Equal(t, compensator.Dead, store.Rows()[0].State)
+			require.Equal(t, compensator.EndedByExhausted, store.Rows()[0].EndedBy)
+			require.Equal(t, 4, ran, "two that count nothing, and two that do")
+			require.Contains(t, store.Rows()[0].LastError, "4 in a row, the server's condition: commit: ")
+			var told []string
+			for _, trouble := range c.Health(t.Context()).Troubles {
+				told = append(told, fmt.Sprint(trouble.What, " ", trouble.Times))
+			}
+			require.Equal(t, []string{
+				"attempts end with nothing counted: something they need is not available 2",
+				"attempts fail, and count, for they have met the database's condition too often in a row 2",
+			}, told)
+			stop()
+			require.NoError(t, c.Close())
+		})
+	}
 }

@@ -71,7 +71,7 @@ func breaking() []mutant {
 			name: "breaker-used-lease-given-back", oracle: safety,
 			what: "the entries of such a batch are given back as if they had run nothing, and what kills its process runs for ever",
 			edits: []edit{
-				{"internal/engine/batch.go", "d.finish(a, ending{err: transient(errShut)})", "d.finish(a, ending{err: errShut, unstarted: true})"},
+				{"internal/engine/batch.go", "d.finish(a, ending{err: soon(errShut)})", "d.finish(a, ending{err: errShut, unstarted: true})"},
 			},
 			sees: tests("TestBatchThatOpensTheBreakerIsGivenBack"),
 		},
@@ -87,7 +87,7 @@ func breaking() []mutant {
 			name: "breaker-counts-the-database", oracle: lateness,
 			what: "a transaction that could not be begun or committed counts against what the handler calls",
 			edits: []edit{
-				{"internal/engine/breaker.go", "errors.As(err, &v) && (v.transient || v.kind == serverFault)", "errors.As(err, &v) && v.kind == serverFault"},
+				{"internal/engine/breaker.go", "errors.As(err, &v) && (v.ours || v.kind == serverFault)", "errors.As(err, &v) && v.kind == serverFault"},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},

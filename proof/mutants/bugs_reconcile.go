@@ -4,6 +4,14 @@ package main
 func reconciling() []mutant {
 	return []mutant{
 		{
+			name: "suspended-takes-purge-for-loss", oracle: lateness,
+			what: "what was purged while a machine was suspended is a loss to it, for its clock stood still",
+			edits: []edit{
+				{"internal/engine/loss.go", "return !exists && known && now", "return false && !exists && known && now"},
+			},
+			sees: tests("TestPurgeWhileTheMachineWasSuspendedIsNoLoss"),
+		},
+		{
 			name: "loss-unnoticed", oracle: safety,
 			what: "a database that has gone back is taken for itself",
 			edits: []edit{
@@ -106,7 +114,7 @@ func reconciling() []mutant {
 			what: "an entry that was rolled back to a savepoint is taken for one that the database has lost: everything stops",
 			edits: []edit{
 				{"internal/engine/memory.go", "m.doubts[m.next] = f\n",
-					"m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now()})\n"},
+					"m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now(), 0})\n"},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},

@@ -48,7 +48,7 @@ func recurring() []mutant {
 			name: "slots-filled-back", oracle: safety,
 			what: "a type's mark begins long ago: its first registration makes slots of before",
 			edits: []edit{
-				{"compensatortest/memory/slots.go", "&mark{at: now}", "&mark{at: now - 86400000}"},
+				{"compensatortest/memory/slots.go", "&mark{at: s.nowLocked()}", "&mark{at: s.nowLocked() - 86400000}"},
 				{"internal/sqlstore/slots.go", "s.d.text([]byte(businessType)), s.d.now))", "s.d.text([]byte(businessType)), s.d.now+\"-86400000\"))"},
 			},
 			sees: tests("TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn", "TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkBeginsAtTheDatabasesNowAndStays"),
@@ -84,6 +84,14 @@ func recurring() []mutant {
 				{"internal/engine/calendar.go", "periods := c.all(); len(periods) > 0; {", "periods := c.all(); len(periods) >= 0; {"},
 			},
 			sees: tests("TestNothingIsAskedWhereNothingIsPeriodic"),
+		},
+		{
+			name: "deleted-mark-unsaid", oracle: lateness,
+			what: "a mark that somebody has deleted begins anew, and nobody hears that slots may be missing",
+			edits: []edit{
+				{"internal/engine/calendar.go", "	if begun && !p.Upkeep {\n", "	if begun && p.Upkeep {\n"},
+			},
+			sees: tests("TestDeletedMarkBeginsAnewAndIsTold"),
 		},
 		{
 			name: "keep-takes-young", oracle: safety,
@@ -132,6 +140,30 @@ func recurring() []mutant {
 				{"keep.go", "keepRest  = 4\n", "keepRest  = 0\n"},
 			},
 			sees: tests("TestPurgingIsOneProcessesAtATimeInSmallSteps"),
+		},
+		{
+			name: "keep-stops-at-a-lock", oracle: lateness,
+			what: "one old row that is locked ends the round of its type after 99",
+			edits: []edit{
+				{"keep.go", "		case n > 0:\n", "		case n == keepStep:\n"},
+			},
+			sees: tests("TestRoundGoesOnBehindALockedRow"),
+		},
+		{
+			name: "keep-fails-for-all", oracle: lateness,
+			what: "a type whose purge fails ends the round of all others",
+			edits: []edit{
+				{"keep.go", "			failed = append(failed, err)\n", "			return err\n"},
+			},
+			sees: tests("TestTypeWhosePurgeFailsHoldsUpNoOther"),
+		},
+		{
+			name: "keep-late-ends-late", oracle: producers,
+			what: "a round that begins late goes on beside the next",
+			edits: []edit{
+				{"keep.go", "at.Add(keepFor))", "time.Now().Add(keepFor))"},
+			},
+			sees: tests("TestRoundThatBeginsLateEndsAsAnyOther"),
 		},
 	}
 }

@@ -222,7 +222,7 @@ func consuming() []mutant {
 			name: "consumer-permanent-retried", oracle: duplicates,
 			what: "what a function will never do is called again and again",
 			edits: []edit{
-				{"relay/rabbitmq/session.go", "		d.Parked = err.Error()\n		return 0\n", "		return 0\n"},
+				{"relay/rabbitmq/session.go", "		d.Parked = parkedFor(err)\n		return 0\n", "		return 0\n"},
 			},
 			sees: relayTests("TestPoisonIsParkedWithItsContentAndBlocksNobody"),
 		},

@@ -136,6 +136,14 @@ func settling() []mutant {
 			sees: tests("TestOutcomeFollowsTheContract", "TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson").and(simulation, "600"),
 		},
 		{
+			name: "refused-commit-never-counts", oracle: safety,
+			what: "an entry whose COMMIT is always refused is tried for ever, and no person hears of it",
+			edits: []edit{
+				{"internal/engine/transactional.go", "	default:\n		return ending{err: serversOwn(fmt", "	default:\n		return ending{err: Unavailable(fmt"},
+			},
+			sees: tests("TestCommitThatIsAlwaysRefusedReachesAPerson"),
+		},
+		{
 			name: "server-faults-forgotten", oracle: safety,
 			what: "how often in a row a handler has met the database's condition is not kept",
 			edits: []edit{

@@ -37,7 +37,7 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 		o.failLocked("G4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)
 	}
 	switch {
-	case a != nil && a.manner == serverFaulted && out.EndedBy != compensator.EndedByCrash:
+	case a != nil && (a.manner == serverFaulted || l.refused(before, after, a)) && out.EndedBy != compensator.EndedByCrash:
 		o.serverFaultedLocked(l, before, after, a)
 	case after.State == compensator.Succeeded:
 		o.succeededLocked(l, before, after, a)
@@ -126,7 +126,7 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 // spentLocked: G4, one failure more; G7, it was one, and only the last makes the entry exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
-	if a == nil || !a.ended || a.manner == snoozed || a.manner == unavailable || a.manner == fine && !late {
+	if a == nil || !a.ended || a.manner == snoozed || a.manner == unavailable || a.manner == fine && !late && !l.refused(before, after, a) {
 		o.failLocked("G7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)
 		return
 	}

@@ -48,6 +48,11 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	}
 }
 
+// refused reports whether an attempt's handler returned nil and the database did not take its transaction, as the row says.
+func (l *life) refused(before, after processlog.Row, a *attempt) bool {
+	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after.LastError) == serverFaultsInARow(before, before.LastError)+1
+}
+
 // serverFaultsInARow reads what was counted in a row's epoch, of its handler or its compensation.
 func serverFaultsInARow(row processlog.Row, lastError string) int {
 	found := counted.FindStringSubmatch(lastError)

@@ -347,6 +347,17 @@ func (s *gatedStore) Marks(ctx context.Context, businessTypes []string) (now tim
 	return now, marks, nil
 }
 
+func (s *gatedStore) BeginMark(ctx context.Context, businessType string) (begun bool, err error) {
+	if s.from.opening {
+		return s.store.BeginMark(ctx, businessType)
+	}
+	err = s.from.step(ctx, classWrite, "beginmark", businessType, func() (err error) {
+		begun, err = s.store.BeginMark(ctx, businessType)
+		return err
+	})
+	return begun, err
+}
+
 func (s *gatedStore) MoveMark(ctx context.Context, tx compensator.Tx, businessType string, from, to time.Time) (moved bool, err error) {
 	err = s.from.stepIn(ctx, tx, "movemark", make(args, 0, 48).text(businessType).num(uint64(to.UnixMilli())), func() (err error) {
 		moved, err = s.store.MoveMark(ctx, tx, businessType, from, to)

@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Work does what a message asks for. nil: it is done, and so it is when the error is compensator.ErrAlreadySucceeded.
@@ -164,11 +166,16 @@ func (k *Consumer) Park(ctx context.Context, d *Delivery, reason error) error {
 		return compensator.Permanent(reason)
 	}
 	parked := *d
-	parked.Parked = "parked: no reason given"
-	if reason != nil && reason.Error() != "" {
-		parked.Parked = reason.Error()
-	}
+	parked.Parked = parkedFor(reason)
 	return k.record(ctx, &parked, 0)
+}
+
+// parkedFor is the text of a reason, of the length that LastError has, and never empty.
+func parkedFor(reason error) string {
+	if reason == nil {
+		reason = errors.New("")
+	}
+	return cmp.Or(processlog.FitError(reason.Error()), "parked: no reason given")
 }
 
 // record commits an entry of a message. That of one recorded before changes nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,4 +112,18 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	w.Eventually(func() bool { return w.Count("common_process_log") == 2 }, "both are recorded")
 	require.NoError(t, stop())
 	assert.Zero(t, b.depth(queue))
+}
+
+func TestParkedReasonIsCutAndNeverEmpty(t *testing.T) {
+	for _, test := range []struct {
+		reason error
+		want   string
+	}{
+		{nil, "parked: no reason given"},
+		{errors.New(""), "parked: no reason given"},
+		{errors.New("why"), "why"},
+		{errors.New(strings.Repeat("ü", 5000)), strings.Repeat("ü", 1000)},
+	} {
+		require.Equal(t, test.want, parkedFor(test.reason))
+	}
 }

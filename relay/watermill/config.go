@@ -16,12 +16,15 @@ type Config struct {
 	Timeout time.Duration
 
 	// Concurrency is how many calls of Publish are under way at once, also those that nobody waits for any more: a broker
-	// that is slow is not given more and more. Default 50, as many as a type's handlers.
+	// that is slow is not given more and more. Default 50, as many as a type's handlers. A call that never returns keeps its
+	// place for as long as the process lives, for watermill has no way to end it: once all are taken every entry is put off with
+	// ErrNoAnswer, which counts nothing, and Health's Troubles say how many are under way. Only a restart helps then.
 	Concurrency int
 
 	// Judge makes a handler's outcome of an error of Publish: the error itself is a failure, tried again by the type's
 	// schedule and counted by its MaxProcessCount; compensator.Permanent, RetryAfter, Unavailable say what they say; nil
-	// is success. It is called concurrently. A panic of Publish is not judged: it is a failure.
+	// is success. It is called concurrently. The silence of a Publish, ErrNoAnswer, is judged, too: of a batch for each of its
+	// messages. A panic of Publish is not judged: it is a failure; nor is a message that no call was made for: it counts nothing.
 	//
 	// Default: what Publish itself says with Permanent or Snooze, and otherwise Unavailable, which spends no attempt: nothing in
 	// watermill tells a broker that is away from a message that it will never take, and the one must not use up the

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 
 // redeliveredMetadata is where watermill-amqp says that a message was delivered before.
 const redeliveredMetadata = "_watermill_amqp_redelivered"
+
+// ErrRefused: the log will never take this message, as one that is too large. What is left is watermill's PoisonQueueWithFilter.
+var ErrRefused = errors.New("watermill: the log refuses the message")
 
 const (
 	firstPause   = 100 * time.Millisecond
@@ -125,7 +129,7 @@ func (k *Consumer) IdempotentID(topic, messageID string) string {
 // Handle works on a message: give it to Router.AddConsumerHandler (AddNoPublisherHandler before watermill 1.5), or call
 // it, and Ack or Nack by its answer. nil: acknowledge, it is done, or its entry has committed. An error: it is neither,
 // and must come again; the router nacks it. That is so when the log is away, when it refuses the message
-// (*compensator.FieldError: too large), and when the message's context ended and the function with it. Before all but
+// (ErrRefused: too large), and when the message's context ended and the function with it. Before all but
 // the last Handle pauses, 3 s at most, so that the same message does not come at full speed.
 func (k *Consumer) Handle(msg *message.Message) error {
 	ctx := msg.Context() // a middleware may leave another, which has ended
@@ -158,10 +162,14 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	if err == nil || interrupted(ctx, err) {
 		return err
 	}
-	if refused := k.record(ctx, a, k.failed(a, err)); refused != nil {
-		return fmt.Errorf("watermill: a failed message of topic %q, %q, cannot be recorded: %w", a.Topic, a.UUID, errors.Join(refused, err))
+	refused := k.record(ctx, a, k.failed(a, err))
+	switch {
+	case refused == nil:
+		return nil
+	case refusedByTheLog(refused):
+		refused = fmt.Errorf("%w: %w", ErrRefused, refused)
 	}
-	return nil
+	return fmt.Errorf("watermill: a failed message of topic %q, %q, cannot be recorded: %w", a.Topic, a.UUID, errors.Join(refused, err))
 }
 
 // arrival is a message as it came.
@@ -234,7 +242,7 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 		}
 	}()
 	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
-		a.Parked = err.Error()
+		a.Parked = cmp.Or(processlog.FitError(err.Error()), "parked: no reason given")
 		return 0
 	}
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,7 +267,7 @@ func TestMessageTheLogWillNotTakeIsLeftToTheRouter(t *testing.T) {
 		return errTest
 	}, ConsumerConfig{})
 	large := new(topics)
-	poison, err := middleware.PoisonQueueWithFilter(large, "too_large", func(err error) bool { return errors.As(err, new(*compensator.FieldError)) })
+	poison, err := middleware.PoisonQueueWithFilter(large, "too_large", func(err error) bool { return errors.Is(err, ErrRefused) })
 	require.NoError(t, err)
 	ch := routed(t, k, "orders", poison)
 	again := message.NewMessage("again", bytes.Repeat([]byte("x"), 2000))
@@ -275,6 +276,42 @@ func TestMessageTheLogWillNotTakeIsLeftToTheRouter(t *testing.T) {
 	eventually(t, func() bool { return len(large.of("too_large")) == 2 && w.Count("common_process_log") == 1 }, "it is in nobody's way")
 	assert.Equal(t, map[string]int{"large": 1, "again": 1, "small": 1}, calls.all(), "each had its function, and came once")
 	assert.Contains(t, large.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
+}
+
+// A function may fail with a *FieldError of its own while the log is away: the message is not one for the poison queue.
+func TestMessageWhoseLogIsAwayIsNotRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	k := consumer(t, c, func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }, ConsumerConfig{Topic: "orders"})
+	w.Exec("RENAME TABLE common_process_log TO away")
+	err := k.Handle(message.NewMessage("one", nil))
+	w.Exec("RENAME TABLE away TO common_process_log")
+	require.ErrorContains(t, err, "cannot be recorded")
+	require.NotErrorIs(t, err, ErrRefused)
+}
+
+func TestParkedMessageSaysWhyInSoManyCharacters(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	k := consumer(t, c, func(msg *message.Message) error { return compensator.Permanent(errors.New(string(msg.Payload))) }, ConsumerConfig{Topic: "orders"})
+	w.Run(c)
+	for uuid, test := range map[string]struct{ reason, want string }{
+		"long": {strings.Repeat("ü", 5000), strings.Repeat("ü", 1000)}, "none": {"", "parked: no reason given"},
+	} {
+		require.NoError(t, k.Handle(message.NewMessage(uuid, []byte(test.reason))))
+		entry := func() *compensator.Entry {
+			e, err := c.Get(t.Context(), compensator.IdempotentID(k.IdempotentID("orders", uuid)))
+			require.NoError(t, err)
+			return e
+		}
+		eventually(t, func() bool { return entry().State == compensator.Dead }, "it is parked")
+		d, err := DeliveryOf(entry())
+		require.NoError(t, err)
+		assert.Equal(t, test.want, d.Parked)
+		assert.Equal(t, test.want, entry().LastError)
+	}
 }
 
 func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {

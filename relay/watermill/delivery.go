@@ -24,7 +24,7 @@ type Delivery struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Payload  []byte            `json:"payload"`
 
-	// Parked is why the message was put aside: nobody has worked on it since. Empty when it was not.
+	// Parked is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters.
 	Parked string `json:"parked,omitempty"`
 }
 

@@ -14,6 +14,9 @@ import (
 // ErrNoAnswer: Publish had not returned in time, or no call of it was free. The message may arrive all the same.
 var ErrNoAnswer = errors.New("watermill: the publisher did not answer")
 
+// errUntried: Publish was not even called. That is never the message's fault, and no Judge is asked.
+var errUntried = errors.New("no call of Publish was free, or no time was left for one")
+
 // Publisher relays entries through a message.Publisher, whose nil it takes for the broker's word that it holds the
 // message. So it must not be one that returns before: watermill-amqp wants Publish.ConfirmDelivery, Kafka its synchronous
 // publisher and acks from all replicas, NATS JetStream. Its methods may be called concurrently.
@@ -46,8 +49,10 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 		switch {
 		case err == nil || len(messages) == 1:
 			outcomes[i] = p.outcome(err)
-		case ctx.Err() != nil: // nothing is known of it alone, and the others' error is not its own
-			outcomes[i] = compensator.Unavailable(noAnswer(ctx, topic))
+		case ctx.Err() == context.Canceled: // by whoever waits for the batch: nothing is known of each alone
+			outcomes[i] = compensator.Unavailable(err)
+		case errors.Is(err, ErrNoAnswer): // in its own time: a silence is that of all
+			outcomes[i] = p.outcome(err)
 		default:
 			// Which of several messages it was the publisher does not say. Alone, each is told.
 			outcomes[i] = p.outcome(p.publish(ctx, topic, messages[i:i+1]))
@@ -64,8 +69,11 @@ func (p *Publisher) outcome(err error) (outcome error) {
 		}
 	}()
 	var panicked *compensator.PanicError
-	if err == nil || errors.As(err, &panicked) {
+	switch {
+	case err == nil || errors.As(err, &panicked):
 		return err
+	case errors.Is(err, errUntried):
+		return compensator.Unavailable(err)
 	}
 	return p.cfg.Judge(err)
 }
@@ -79,7 +87,7 @@ func (p *Publisher) publish(ctx context.Context, topic string, messages []*messa
 		case <-ctx.Done():
 		}
 	}
-	return noAnswer(ctx, topic)
+	return fmt.Errorf("%w: topic %q: %w: %d of %d are under way: %w", ErrNoAnswer, topic, errUntried, len(p.slots), cap(p.slots), context.Cause(ctx))
 }
 
 func (p *Publisher) await(ctx context.Context, topic string, messages []*message.Message) error {
@@ -92,12 +100,8 @@ func (p *Publisher) await(ctx context.Context, topic string, messages []*message
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
-		return noAnswer(ctx, topic)
+		return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, context.Cause(ctx))
 	}
-}
-
-func noAnswer(ctx context.Context, topic string) error {
-	return fmt.Errorf("%w: topic %q: %w", ErrNoAnswer, topic, context.Cause(ctx))
 }
 
 // call makes an error of a panic: of a marshaler that does not know the content, for example.

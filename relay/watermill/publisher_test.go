@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -286,3 +287,37 @@ func (b broken) Publish(string, ...*message.Message) error {
 }
 
 func (b broken) Close() error { return nil }
+
+// A judge that counts is asked of a silence, of one message and of several alike, and never of what no call was made for.
+func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		release := make(chan struct{})
+		b := &topics{publish: func(string, *message.Message) error {
+			<-release
+			return nil
+		}}
+		p, err := NewPublisher(b, Config{Judge: func(err error) error { return err }, Timeout: 10 * time.Millisecond, Concurrency: 1})
+		require.NoError(t, err)
+		messages := make([]*message.Message, n)
+		for i := range messages {
+			messages[i] = message.NewMessage(strconv.Itoa(i), nil)
+		}
+		send := func() []error {
+			ctx, cancel := p.timed(t.Context())
+			defer cancel()
+			return p.send(ctx, "orders", messages)
+		}
+		for _, err := range send() {
+			require.ErrorIs(t, err, ErrNoAnswer)
+			require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "the judge's word")
+		}
+		for _, err := range send() {
+			require.ErrorIs(t, err, ErrNoAnswer)
+			require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(err))
+			require.ErrorContains(t, err, "1 of 1 are under way")
+		}
+		close(release)
+		eventually(t, func() bool { return len(p.slots) == 0 }, "it has returned")
+	}
+}

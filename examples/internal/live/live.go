@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 )
@@ -38,4 +39,16 @@ func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stoppin
 			return
 		}
 	}
+}
+
+// Page answers with a page that was rendered, or could not be.
+func Page(w http.ResponseWriter, html []byte, err error) {
+	if err != nil {
+		slog.Warn("page not shown", "err", err)
+		http.Error(w, "try again", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'self'; img-src data:")
+	_, _ = w.Write(html)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -65,14 +64,7 @@ type shown struct {
 
 func (p *page) whole(w http.ResponseWriter, r *http.Request) {
 	html, err := p.render(r.Context(), "page.html", wordsFor(r))
-	if err != nil {
-		slog.Warn("page not shown", "err", err)
-		http.Error(w, "try again", http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'self'; img-src data:")
-	_, _ = w.Write(html)
+	live.Page(w, html, err)
 }
 
 func (p *page) live(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,50 @@
+package history
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// A machine that was suspended takes an hour for a moment: meanwhile others have purged what it has seen just now. To its
+// clocks, which stood still, it is the database's that has leapt.
+func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
+	t.Parallel()
+	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
+		f.runs(0)
+		f.store.ShiftClock(time.Hour + time.Minute)
+		n, err := f.store.Purge(t.Context(), "", compensator.Succeeded, time.Hour, 10)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		f.requireGoingOn()
+
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("what was seen since is")
+	})
+}
+
+// clockless is a log without the table that tells the database's clock.
+type clockless struct{ processlog.Store }
+
+func (clockless) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {
+	return time.Time{}, nil, &compensator.FieldError{Field: "table", Reason: "does not exist"}
+}
+
+func TestLossShowsInALogOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	wrap := func(store *compensatortest.MemoryStore) processlog.Store { return clockless{store} }
+	inForgetfulBubble(t, compensator.Config{}, wrap, func(t *testing.T, f *forgetful) {
+		before := f.store.Snapshot()
+		f.runs(0)
+		f.store.Restore(before)
+		f.requireStopped("nobody has purged it")
+	})
+}
