@@ -32,9 +32,6 @@ func (p propagator) Inject(ctx context.Context) map[string]string {
 }
 
 func (p propagator) Extract(ctx context.Context, headers map[string]string) context.Context {
-	if trace.SpanContextFromContext(ctx).IsValid() { // New was called in a span, which has nothing to do with the entry
-		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
-	}
 	if headers["traceparent"] == "" {
 		return ctx
 	}

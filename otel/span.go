@@ -52,7 +52,7 @@ type running struct {
 // spanKind is what spans that begin alike have in common.
 type spanKind struct {
 	operation, businessType string
-	batch                   bool
+	root                    bool
 }
 
 // spanStart is how they begin.
@@ -70,16 +70,23 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 		return a
 	}
 	defer survive()
-	recordedIn := trace.SpanContextFromContext(ctx)
-	if t.opts.Child || !recordedIn.IsValid() {
-		t.start(&a)
-	} else {
+	recordedIn, known := origin(ctx)
+	a.kind.root = !known || !t.opts.Child
+	if known && a.kind.root {
 		t.start(&a, trace.Link{SpanContext: recordedIn})
+	} else {
+		t.start(&a)
 	}
 	if a.span.IsRecording() {
 		a.span.SetAttributes(ofEntry(e)...)
 	}
 	return a
+}
+
+// origin is the span in which an entry was recorded. One that is not remote is that of whoever called New.
+func origin(ctx context.Context) (sc trace.SpanContext, known bool) {
+	sc = trace.SpanContextFromContext(ctx)
+	return sc, sc.IsValid() && sc.IsRemote()
 }
 
 const maxLinks = 128
@@ -92,9 +99,9 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	defer survive()
 	var links []trace.Link
 	for _, e := range entries {
-		recordedIn := trace.SpanContextFromContext(e.Context(ctx))
+		recordedIn, known := origin(e.Context(ctx))
 		same := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // recorded together
-		if !recordedIn.IsValid() || slices.ContainsFunc(links, same) {
+		if !known || slices.ContainsFunc(links, same) {
 			continue
 		}
 		if links = append(links, trace.Link{SpanContext: recordedIn}); len(links) == maxLinks {
@@ -126,7 +133,7 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 		trace.WithAttributes(keySystem.String(system), keyOperation.String(kind.operation), keyOperationType.String("process"),
 			keyType.String(kind.businessType)),
 	}
-	if !t.opts.Child || kind.batch {
+	if kind.root {
 		opts = append(opts, trace.WithNewRoot())
 	}
 	return spanStart{kind.operation + " " + kind.businessType, opts}

@@ -166,6 +166,17 @@ func TestBatchIsNobodysChild(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
+// TestSpanInWhichNewWasCalledIsNobodys: handlers' contexts have its values.
+func TestSpanInWhichNewWasCalledIsNobodys(t *testing.T) {
+	t.Parallel()
+	for _, child := range []bool{false, true} {
+		inStart := traced(t.Context(), trace.TraceState{})
+		s := oneAttempt(t, otel.Options{Child: child}, inStart, func(context.Context, *compensator.Entry) error { return nil })
+		assert.False(t, s.Parent().IsValid())
+		assert.Empty(t, s.Links())
+	}
+}
+
 func TestEntriesRecordedTogetherAreOneLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})

@@ -31,7 +31,7 @@ func observing() []mutant {
 			name: "broken-tracer-fails-the-handler", oracle: safety,
 			what: "a tracer's panic is taken for the handler's: an attempt that never began has failed",
 			edits: []edit{
-				{"otel/span.go", "	defer survive()\n	recordedIn :=", "	recordedIn :="},
+				{"otel/span.go", "	defer survive()\n	recordedIn, known :=", "	recordedIn, known :="},
 			},
 			sees: telemetryTests("TestPanickingProviderHarmsNoEntry"),
 		},
