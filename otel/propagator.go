@@ -12,7 +12,8 @@ import (
 // Propagator carries the trace context from Record to the handler, in the headers traceparent and tracestate of the W3C:
 // some 75 bytes an entry, and none where no trace is under way. Baggage stays behind: headers are stored. So does a
 // tracestate of more than 512 bytes, which is all that others must pass on: an entry is never refused for its trace. But
-// Options.Headers of these names are refused while a trace is under way, as any that a propagator sets, too.
+// Options.Headers of these names are refused while a trace is under way, as any that a propagator sets, too. A relay's
+// consumer takes it as its Propagator.
 func (t *Telemetry) Propagator() compensator.Propagator { return propagator{} }
 
 type propagator struct{ w3c propagation.TraceContext }
