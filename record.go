@@ -119,6 +119,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if watch != nil {
 		watch.OnEnd(receipt.ended)
 	}
+	rec.Told(ctx)
 	return receipt, receipt.refuseDuplicates(entries)
 }
 

@@ -25,6 +25,7 @@ type (
 	AuditState  = processlog.AuditState  // how it found and left the entry
 
 	Observer        = observe.Observer        // functions that are told what happens, for metrics and traces
+	RecordedEvent   = observe.RecordedEvent   // a new entry in an open transaction
 	AttemptEvent    = observe.AttemptEvent    // an attempt
 	SettledEvent    = observe.SettledEvent    // an outcome
 	MissingEvent    = observe.MissingEvent    // an entry that is not there
@@ -82,6 +83,9 @@ const (
 	ActionAcceptLoss   = processlog.ActionAcceptLoss
 	ActionPurge        = processlog.ActionPurge
 )
+
+// Observers is one Observer that tells each of all, in their order; a panic of one keeps the others from nothing.
+func Observers(all ...Observer) Observer { return observe.Observers(all...) }
 
 // ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }

@@ -12,6 +12,10 @@ import (
 // added: use names in literals. A middleware that makes a span around a handler, and these for what happens beside it,
 // is all that tracing needs.
 type Observer struct {
+	// Recorded comes for each new entry once Record has written it, not for a Duplicate, and before its transaction ends: it
+	// may still be rolled back. It runs in the caller's goroutine, inside his transaction.
+	Recorded func(RecordedEvent)
+
 	// AttemptStarted comes before a handler or compensation runs; not for entries taken out unrun.
 	AttemptStarted func(AttemptEvent)
 
@@ -53,6 +57,15 @@ type Observer struct {
 	// Reconciled comes after each round, and when types were rebuilt by themselves, with what the queue did not know
 	// or could not say.
 	Reconciled func(ReconciledEvent)
+}
+
+// RecordedEvent describes a new entry in a transaction that is still open.
+type RecordedEvent struct {
+	Context      context.Context // Record's
+	ID           processlog.ID   // zero after a bulk Record on MySQL
+	IdempotentID string
+	BusinessType string
+	BusinessID   string
 }
 
 // AttemptEvent describes one attempt.

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -57,6 +59,20 @@ func (r *Recording) Watched() bool { return r.watched }
 
 // Written tells what the insert has answered.
 func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at = inserted, time.Now() }
+
+// Told tells the observer of what is new.
+func (r *Recording) Told(ctx context.Context) {
+	b := r.intake.base
+	if b.Observer.Recorded == nil {
+		return
+	}
+	for i := range r.Drafts {
+		if d := &r.Drafts[i]; !r.Inserted[i].Duplicate {
+			tell(b, b.Observer.Recorded, observe.RecordedEvent{
+				Context: ctx, ID: r.Inserted[i].ID, IdempotentID: d.IdempotentID, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
+		}
+	}
+}
 
 // Committed sends the entries on their way.
 func (r *Recording) Committed() {

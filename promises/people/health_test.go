@@ -100,6 +100,7 @@ func panicking() compensator.Observer {
 	attempt := func(compensator.AttemptEvent) { panic("metrics are broken") }
 	settled := func(compensator.SettledEvent) { panic("metrics are broken") }
 	return compensator.Observer{
+		Recorded:       func(compensator.RecordedEvent) { panic("metrics are broken") },
 		AttemptStarted: attempt, AttemptEnded: attempt, Stuck: attempt, Settled: settled, OutcomeDropped: settled,
 		QueueDown: func(error) { panic("metrics are broken") }, QueueUp: func() { panic("metrics are broken") },
 		Reconciled: func(compensator.ReconciledEvent) { panic("metrics are broken") },
@@ -171,6 +172,11 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 	}
 	cfg.Propagator = tenants{}
 	cfg.Observer = compensator.Observer{
+		Recorded: func(e compensator.RecordedEvent) {
+			assert.Equal(t, "42", e.BusinessID)
+			assert.False(t, e.ID.IsZero())
+			steps <- step{"recorded " + e.IdempotentID + " " + e.BusinessType, 0, false, 0}
+		},
 		AttemptStarted: attempt("started"),
 		AttemptEnded:   attempt("ended"),
 		Settled: func(e compensator.SettledEvent) {
@@ -183,11 +189,14 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, harness.Failing)
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotentID: "close-42", BusinessID: "42"}), compensator.Compensated)
+	w.Put(orders, 1, compensator.Options{IdempotentID: "close-42", BusinessID: "42"}) // is not recorded twice
 	for _, want := range []step{
+		{"recorded close-42 close_order", 0, false, 0},
 		{"started", 1, false, 0}, {"ended", 1, false, 0}, {"settled", 1, false, compensator.Retrying},
 		{"started", 2, false, 0}, {"ended", 2, false, 0}, {"settled", 2, false, compensator.Compensating},
 		{"started", 1, true, 0}, {"ended", 1, true, 0}, {"settled", 1, false, compensator.Compensated},
 	} {
 		require.Equal(t, want, harness.Next(t, steps))
 	}
+	require.Empty(t, steps)
 }

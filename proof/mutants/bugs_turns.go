@@ -55,7 +55,7 @@ func takingTurns() []mutant {
 			name: "turn-wakes-early", oracle: safety,
 			what: "the first of a line is made due although it has asked to wait, by its delay or its schedule",
 			edits: []edit{
-				{"internal/sqlstore/turns.go", "line[n].parked > 0 && line[n].parked == line[n].version && !line[n].leased", "!line[n].leased"},
+				{"internal/sqlstore/turns.go", "CASE WHEN %[2]s.parked>0 AND %[2]s.parked=l.version AND l.lease_until=0", "CASE WHEN l.lease_until=0"},
 				{"compensatortest/memory/turns.go", "p == 0 || p != v.entry.Version || ", "p>>63 > 0 || "},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/OnlyWhatIsParkedIsMadeDue", "TestMemoryStoreKeepsEveryPromise/OnlyWhatIsParkedIsMadeDue").and(simulation, "300"),

@@ -9,7 +9,7 @@ func catalogue() []mutant {
 		settling(), compensating(),
 		managing(), operating(), telling(),
 		reconciling(),
-		recurring(), takingTurns(),
+		recurring(), takingTurns(), observing(),
 		relaying(), consuming(), takingIn(),
 		adopting(),
 	)

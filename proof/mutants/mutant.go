@@ -41,6 +41,11 @@ func tests(names ...string) selection { return selection{unit: strings.Join(name
 // relayTests names tests of the layer relay.
 func relayTests(names ...string) selection { return selection{relay: strings.Join(names, "|")} }
 
+// telemetryTests names tests of the layer telemetry.
+func telemetryTests(names ...string) selection {
+	return selection{telemetry: strings.Join(names, "|")}
+}
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what

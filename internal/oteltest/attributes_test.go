@@ -1,0 +1,16 @@
+package oteltest
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// named spells attributes as {key=value,…}, in the order of their keys.
+func named(set attribute.Set) string {
+	var parts []string
+	for _, kv := range set.ToSlice() {
+		parts = append(parts, string(kv.Key)+"="+kv.Value.String())
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}

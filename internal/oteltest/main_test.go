@@ -1,0 +1,124 @@
+package oteltest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/otel"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// world is a Compensator on a database of its own whose telemetry is kept.
+type world struct {
+	*harness.World
+	c      *compensator.Compensator
+	traces *sdktrace.TracerProvider
+	ended  *tracetest.SpanRecorder
+	reader *sdkmetric.ManualReader
+}
+
+// newWorld is given what differs from all being recorded.
+func newWorld(t *testing.T, opts otel.Options) *world {
+	w := &world{World: harness.NewWorld(t), ended: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
+	limits := sdktrace.NewSpanLimits()
+	limits.LinkCountLimit = -1 // the bound is to be ours
+	w.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.ended), sdktrace.WithRawSpanLimits(limits))
+	if opts.TracerProvider == nil {
+		opts.TracerProvider = w.traces
+	}
+	if opts.MeterProvider == nil {
+		opts.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.reader))
+	}
+	telemetry, err := otel.New(opts)
+	require.NoError(t, err)
+	cfg := w.Quick()
+	cfg.Observer, cfg.Propagator = telemetry.Observer(), telemetry.Propagator()
+	w.c = w.New(cfg)
+	detach, err := telemetry.Attach(w.c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, detach()) })
+	return w
+}
+
+// run runs it until the test ends, or stop is called.
+func (w *world) run() (stop func() error) { return w.Run(w.c) }
+
+// handle registers a handler of single entries.
+func (w *world) handle(name string, handler func(ctx context.Context, e *compensator.Entry, v string) error, cfg compensator.TypeConfig) *compensator.Type[string] {
+	if cfg.Retry == nil {
+		cfg.Retry = compensator.Fixed(0)
+	}
+	typ, err := compensator.Handle(w.c, name, handler, cfg)
+	require.NoError(w.T, err)
+	return typ
+}
+
+// record records an entry with its type as its content.
+func (w *world) record(ctx context.Context, typ *compensator.Type[string], opts compensator.Options) compensator.EntryID {
+	var receipt *compensator.Receipt
+	require.NoError(w.T, w.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+		receipt, err = typ.Record(ctx, tx, typ.Name(), opts)
+		return err
+	}))
+	return receipt.Entries[0].ID
+}
+
+// reaches waits for an entry's state.
+func (w *world) reaches(id compensator.EntryID, state compensator.State) {
+	w.T.Helper()
+	w.Eventually(func() bool {
+		e, err := w.c.Get(w.T.Context(), id)
+		return err == nil && e.State == state
+	}, "the entry is %v", state)
+}
+
+// series collects all values there are: a histogram's is how many there were.
+func (w *world) series() map[string]float64 { return collect(w.T, w.reader) }
+
+func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	found := make(map[string]float64)
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			for of, v := range values(m) {
+				found[m.Name+of] = v
+			}
+		}
+	}
+	return found
+}
+
+// values are a metric's, by attributes.
+func values(m metricdata.Metrics) map[string]float64 {
+	found := make(map[string]float64)
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			found[named(p.Attributes)] = float64(p.Value)
+		}
+	case metricdata.Gauge[int64]:
+		for _, p := range data.DataPoints {
+			found[named(p.Attributes)] = float64(p.Value)
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range data.DataPoints {
+			found[named(p.Attributes)] = p.Value
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			found[named(p.Attributes)] = float64(p.Count)
+		}
+	}
+	return found
+}

@@ -1,0 +1,57 @@
+package observe
+
+import "github.com/compensator-go/compensator/processlog"
+
+// Observers is an Observer that tells each of all, in their order. One that panics keeps the others from nothing; the panic
+// goes on when all have been told. What none of them wants to know stays nil, and costs nothing.
+func Observers(all ...Observer) Observer {
+	queueUps := fields(all, func(o Observer) func(struct{}) {
+		if o.QueueUp == nil {
+			return nil
+		}
+		return func(struct{}) { o.QueueUp() }
+	})
+	joined := Observer{
+		Recorded:       fields(all, func(o Observer) func(RecordedEvent) { return o.Recorded }),
+		AttemptStarted: fields(all, func(o Observer) func(AttemptEvent) { return o.AttemptStarted }),
+		AttemptEnded:   fields(all, func(o Observer) func(AttemptEvent) { return o.AttemptEnded }),
+		Settled:        fields(all, func(o Observer) func(SettledEvent) { return o.Settled }),
+		OutcomeDropped: fields(all, func(o Observer) func(SettledEvent) { return o.OutcomeDropped }),
+		Stuck:          fields(all, func(o Observer) func(AttemptEvent) { return o.Stuck }),
+		QueueDown:      fields(all, func(o Observer) func(error) { return o.QueueDown }),
+		BreakerOpened:  fields(all, func(o Observer) func(OpenBreaker) { return o.BreakerOpened }),
+		BreakerClosed:  fields(all, func(o Observer) func(OpenBreaker) { return o.BreakerClosed }),
+		EntryMissing:   fields(all, func(o Observer) func(MissingEvent) { return o.EntryMissing }),
+		HistoryLost:    fields(all, func(o Observer) func(*processlog.LossError) { return o.HistoryLost }),
+		Reconciled:     fields(all, func(o Observer) func(ReconciledEvent) { return o.Reconciled }),
+	}
+	if queueUps != nil {
+		joined.QueueUp = func() { queueUps(struct{}{}) }
+	}
+	return joined
+}
+
+// fields joins one function of each observer: nil of none, the only one itself.
+func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
+	var told []func(E)
+	for _, o := range all {
+		if f := of(o); f != nil {
+			told = append(told, f)
+		}
+	}
+	switch len(told) {
+	case 0:
+		return nil
+	case 1:
+		return told[0]
+	}
+	return func(event E) { each(told, event) }
+}
+
+// each calls the rest also when one panics.
+func each[E any](told []func(E), event E) {
+	if len(told) > 1 {
+		defer each(told[1:], event)
+	}
+	told[0](event)
+}

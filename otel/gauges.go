@@ -1,0 +1,164 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/compensator-go/compensator"
+)
+
+// gauges are read from the Compensator, and through it from the database, when somebody collects them. Those of a desk, what
+// is open and what it is worth, have their place beside these.
+type gauges struct {
+	t *Telemetry
+	c *compensator.Compensator
+
+	ready, queue, stuck, breakers, waiting metric.Int64ObservableGauge
+	overdue                                metric.Float64ObservableGauge
+
+	looking sync.Mutex // held by who asks, and guards at; others tell what was found before
+	at      time.Time
+	found   atomic.Pointer[[]reading]
+}
+
+// reading is one value to tell.
+type reading struct {
+	gauge metric.Observable
+	value float64
+	of    labels
+}
+
+const (
+	lookEvery   = 15 * time.Second
+	lookTimeout = 5 * time.Second // a scrape waits no longer for a database that does not answer
+	maxWaiting  = 1000            // of one type and state: this many or more
+)
+
+func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, error) {
+	g := &gauges{t: t, c: c}
+	var problems []error
+	gauge := func(name, unit, what string) metric.Int64ObservableGauge {
+		made, err := t.meter.Int64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
+		problems = append(problems, err)
+		return made
+	}
+	g.ready = gauge(ready, "", "1: this process can do its part. 0: see Health.Ready.")
+	g.queue = gauge(queueUp, "", "1: the queue answers, or is in this process. 0: the database is polled.")
+	g.stuck = gauge(attemptStuck, "{attempt}", "Handlers that run on after their timeout.")
+	g.breakers = gauge(breakerOpen, "", "1: entries of this type are left alone in this process, since what their handler needs is down.")
+	g.waiting = gauge(entryWaiting, "{entry}", "Entries in the log by state, at most 1,000 of each type and state; the same in every process.")
+	var err error
+	g.overdue, err = t.meter.Float64ObservableGauge(entryOldestOverdue, metric.WithUnit("s"),
+		metric.WithDescription("How long the entry that waits longest has been due and unclaimed; the same in every process."))
+	if err = errors.Join(append(problems, err)...); err != nil {
+		return nil, err
+	}
+	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue)
+}
+
+// tell is OpenTelemetry's callback, of any number of readers.
+func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
+	defer survive()
+	for _, r := range g.readings(ctx) {
+		opts := g.t.options(r.of).observe
+		if f, ok := r.gauge.(metric.Float64Observable); ok {
+			to.ObserveFloat64(f, r.value, opts...)
+		} else {
+			to.ObserveInt64(r.gauge.(metric.Int64Observable), int64(r.value), opts...)
+		}
+	}
+	return nil
+}
+
+// readings looks anew, unless that was done a moment ago or somebody else is at it.
+func (g *gauges) readings(ctx context.Context) []reading {
+	if g.looking.TryLock() {
+		defer g.looking.Unlock()
+		if g.at.IsZero() || time.Since(g.at) >= lookEvery {
+			found := g.look(ctx)
+			g.found.Store(&found)
+			g.at = time.Now()
+		}
+	}
+	if found := g.found.Load(); found != nil {
+		return *found
+	}
+	return nil
+}
+
+// look asks. What the database does not tell is left out: a value of before would say that all is as it was.
+func (g *gauges) look(ctx context.Context) (found []reading) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	health := g.c.Health(ctx)
+	found = append(found, reading{g.ready, answers(health.Ready()), labels{}}, reading{g.queue, answers(health.Queue), labels{}})
+	stuck, open := make(map[string]float64), make(map[string]float64)
+	for _, s := range health.Stuck {
+		stuck[s.BusinessType]++
+	}
+	for _, b := range health.OpenBreakers {
+		open[b.BusinessType] = 1
+	}
+	found = append(found, g.byType(g.stuck, g.t.ran, stuck, sum, labels{})...)
+	found = append(found, g.byType(g.breakers, g.t.ran, open, larger, labels{})...)
+	if health.Database != nil {
+		return found
+	}
+	overdue := make(map[string]float64)
+	for businessType, d := range health.Overdue {
+		overdue[businessType] = d.Seconds()
+	}
+	found = append(found, g.byType(g.overdue, g.t.stored, overdue, larger, labels{})...)
+	return append(found, g.countWaiting(ctx)...)
+}
+
+// countWaiting counts what has not ended, and what waits for a person.
+func (g *gauges) countWaiting(ctx context.Context) (found []reading) {
+	counts, err := g.c.Count(ctx, compensator.CountFilter{AtMost: maxWaiting})
+	if err != nil {
+		return nil
+	}
+	waiting := make(map[compensator.State]map[string]float64)
+	for _, count := range counts {
+		if count.State.Terminal() && count.State != compensator.Dead {
+			continue
+		}
+		if waiting[count.State] == nil {
+			waiting[count.State] = make(map[string]float64)
+		}
+		waiting[count.State][count.BusinessType] = float64(count.N)
+	}
+	for state, ofTypes := range waiting {
+		found = append(found, g.byType(g.waiting, g.t.stored, ofTypes, sum, labels{state: state.String()})...)
+	}
+	return found
+}
+
+// byType makes a reading for each type that has a name of its own, and one of all others.
+func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, join func(a, b float64) float64, of labels) (found []reading) {
+	told := make(map[string]float64)
+	for businessType, value := range values {
+		name, _ := types.of(businessType)
+		told[name] = join(told[name], value)
+	}
+	for name, value := range told {
+		of.businessType = name
+		found = append(found, reading{gauge, value, of})
+	}
+	return found
+}
+
+func sum(a, b float64) float64    { return a + b }
+func larger(a, b float64) float64 { return max(a, b) }
+
+func answers(err error) float64 {
+	if err != nil {
+		return 0
+	}
+	return 1
+}

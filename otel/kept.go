@@ -1,0 +1,62 @@
+package otel
+
+import "sync"
+
+// names are what an attribute may say: the first ones to come, up to a bound. What comes later is other.
+type names struct {
+	most int
+
+	mu    sync.RWMutex // guards known
+	known map[string]bool
+}
+
+func newNames(most int) *names { return &names{most: most, known: make(map[string]bool)} }
+
+// of is the name itself, or other; fresh: it has just come.
+func (n *names) of(name string) (told string, fresh bool) {
+	n.mu.RLock()
+	known, full := n.known[name], len(n.known) >= n.most
+	n.mu.RUnlock()
+	switch {
+	case known:
+		return name, false
+	case full:
+		return other, false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.known[name]:
+		return name, false
+	case len(n.known) >= n.most:
+		return other, false
+	}
+	n.known[name] = true
+	return name, true
+}
+
+// kept are values made once for each key. Keys are bounded by who asks.
+type kept[K comparable, V any] struct {
+	mu   sync.RWMutex // guards made
+	made map[K]V
+}
+
+func (k *kept[K, V]) of(key K, mk func(K) V) V {
+	k.mu.RLock()
+	v, found := k.made[key]
+	k.mu.RUnlock()
+	if found {
+		return v
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if v, found = k.made[key]; found {
+		return v
+	}
+	if k.made == nil {
+		k.made = make(map[K]V)
+	}
+	v = mk(key)
+	k.made[key] = v
+	return v
+}

@@ -1,0 +1,119 @@
+package otel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/compensator-go/compensator"
+)
+
+// instruments are what is counted as it happens.
+type instruments struct {
+	duration, lateness               metric.Float64Histogram
+	sent, consumed, settled, dropped metric.Int64Counter
+	announced, polled                metric.Int64Counter
+	active                           metric.Int64UpDownCounter
+}
+
+func (m *instruments) open(meter metric.Meter) error {
+	var problems []error
+	histogram := func(name, what string, buckets []float64) metric.Float64Histogram {
+		h, err := meter.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets...))
+		problems = append(problems, err)
+		return h
+	}
+	counter := func(name, unit, what string) metric.Int64Counter {
+		c, err := meter.Int64Counter(name, metric.WithDescription(what), metric.WithUnit(unit))
+		problems = append(problems, err)
+		return c
+	}
+	m.duration = histogram(processDuration, "How long handlers and compensations ran, a batch once.", durationBuckets)
+	m.lateness = histogram(entryLateness, "How long after an entry was due its attempt began, by the database's clock.", latenessBuckets)
+	m.sent = counter(sentMessages, "{message}", "Entries recorded, also those whose transaction was rolled back.")
+	m.consumed = counter(consumedMessages, "{message}", "Attempts begun.")
+	m.settled = counter(entrySettled, "{entry}", "Outcomes stored, by the state the entry is in then.")
+	m.dropped = counter(attemptDropped, "{attempt}", "Outcomes that came after somebody else had moved the entry on.")
+	m.announced = counter(reconcileAnnounced, "{entry}", "Entries the reconciler told the queue of, which may have known them.")
+	m.polled = counter(reconcilePolled, "{entry}", "Entries the reconciler claimed straight from the database.")
+	var err error
+	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Attempts under way."), metric.WithUnit("{attempt}"))
+	return errors.Join(append(problems, err)...)
+}
+
+// labels are the attributes of one series; what is empty is left out.
+type labels struct{ operation, businessType, errorType, state, endedBy string }
+
+// options are the same in the forms that instruments take: made once, so that to count allocates nothing.
+type options struct {
+	add     []metric.AddOption
+	record  []metric.RecordOption
+	observe []metric.ObserveOption
+}
+
+func (t *Telemetry) options(of labels) options { return t.labels.of(of, newOptions) }
+
+func newOptions(l labels) options {
+	var told []attribute.KeyValue
+	if l.operation != "" {
+		told = append(told, keySystem.String(system), keyOperation.String(l.operation))
+	}
+	for key, value := range map[attribute.Key]string{keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy} {
+		if value != "" {
+			told = append(told, key.String(value))
+		}
+	}
+	with := metric.WithAttributeSet(attribute.NewSet(told...))
+	return options{add: []metric.AddOption{with}, record: []metric.RecordOption{with}, observe: []metric.ObserveOption{with}}
+}
+
+// Observer counts what happens. To have it beside one of your own, see compensator.Observers.
+func (t *Telemetry) Observer() compensator.Observer {
+	return compensator.Observer{
+		Recorded: t.countRecorded, AttemptStarted: t.countStarted, AttemptEnded: t.countEnded,
+		Settled: t.countSettled, OutcomeDropped: t.countDropped, Reconciled: t.countReconciled,
+	}
+}
+
+func (t *Telemetry) countRecorded(e compensator.RecordedEvent) {
+	businessType, _ := t.recorded.of(e.BusinessType)
+	t.metrics.sent.Add(e.Context, 1, t.options(labels{operation: operationRecord, businessType: businessType}).add...)
+}
+
+func (t *Telemetry) countStarted(e compensator.AttemptEvent) {
+	businessType, fresh := t.ran.of(e.BusinessType)
+	ofType := t.options(labels{businessType: businessType})
+	if fresh { // a rate sees no first one of a series that begins with it
+		t.metrics.dropped.Add(e.Context, 0, ofType.add...)
+	}
+	operation := operationProcess
+	if e.Compensation {
+		operation = operationCompensate
+	}
+	t.metrics.active.Add(e.Context, 1, ofType.add...)
+	t.metrics.consumed.Add(e.Context, 1, t.options(labels{operation: operation, businessType: businessType}).add...)
+	t.metrics.lateness.Record(e.Context, max(0, e.Late.Seconds()), ofType.record...)
+}
+
+func (t *Telemetry) countEnded(e compensator.AttemptEvent) {
+	businessType, _ := t.ran.of(e.BusinessType)
+	t.metrics.active.Add(e.Context, -1, t.options(labels{businessType: businessType}).add...)
+}
+
+func (t *Telemetry) countSettled(e compensator.SettledEvent) {
+	businessType, _ := t.ran.of(e.BusinessType)
+	t.metrics.settled.Add(e.Context, 1,
+		t.options(labels{businessType: businessType, state: e.State.String(), endedBy: string(e.EndedBy)}).add...)
+}
+
+func (t *Telemetry) countDropped(e compensator.SettledEvent) {
+	businessType, _ := t.ran.of(e.BusinessType)
+	t.metrics.dropped.Add(e.Context, 1, t.options(labels{businessType: businessType}).add...)
+}
+
+func (t *Telemetry) countReconciled(e compensator.ReconciledEvent) {
+	t.metrics.announced.Add(context.Background(), int64(e.Announced))
+	t.metrics.polled.Add(context.Background(), int64(e.Polled))
+}

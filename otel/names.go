@@ -1,0 +1,57 @@
+package otel
+
+import "go.opentelemetry.io/otel/attribute"
+
+// The conventions for messaging are still in development: what follows them stands here, and what is ours beside it, outside
+// of their namespace.
+const (
+	scope     = "github.com/compensator-go/compensator/otel"
+	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
+
+	processDuration  = "messaging.process.duration"
+	sentMessages     = "messaging.client.sent.messages"
+	consumedMessages = "messaging.client.consumed.messages"
+
+	entryLateness      = "compensator.entry.lateness"
+	entrySettled       = "compensator.entry.settled"
+	entryWaiting       = "compensator.entry.waiting"
+	entryOldestOverdue = "compensator.entry.oldest_overdue"
+	attemptActive      = "compensator.attempt.active"
+	attemptDropped     = "compensator.attempt.dropped"
+	attemptStuck       = "compensator.attempt.stuck"
+	breakerOpen        = "compensator.breaker.open"
+	queueUp            = "compensator.queue.up"
+	ready              = "compensator.ready"
+	reconcileAnnounced = "compensator.reconcile.announced"
+	reconcilePolled    = "compensator.reconcile.polled"
+
+	system              = "compensator"
+	operationRecord     = "record"
+	operationProcess    = "process"
+	operationCompensate = "compensate"
+)
+
+const (
+	keySystem        = attribute.Key("messaging.system")
+	keyOperation     = attribute.Key("messaging.operation.name")
+	keyOperationType = attribute.Key("messaging.operation.type")
+	keyType          = attribute.Key("messaging.destination.name")
+	keyMessageID     = attribute.Key("messaging.message.id")
+	keyMessageCount  = attribute.Key("messaging.batch.message_count")
+	keyErrorType     = attribute.Key("error.type")
+
+	keyState   = attribute.Key("compensator.state")
+	keyEndedBy = attribute.Key("compensator.ended_by")
+	keyAttempt = attribute.Key("compensator.attempt")
+	keyEpoch   = attribute.Key("compensator.epoch")
+	keyBatchID = attribute.Key("compensator.batch_id")
+)
+
+// other is the conventions' word for what has no name of its own.
+const other = "_OTHER"
+
+// Seconds. The durations' are the conventions'; how late an entry starts ranges from what a claim takes to an outage.
+var (
+	durationBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+	latenessBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}
+)

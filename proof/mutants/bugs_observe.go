@@ -1,0 +1,65 @@
+package main
+
+// observing: what the library says of itself to metrics and traces.
+func observing() []mutant {
+	return []mutant{
+		{
+			name: "observer-silences-others", oracle: lateness,
+			what: "an observer that panics keeps what happens from those after it",
+			edits: []edit{
+				{"observe/observers.go", "	if len(told) > 1 {\n		defer each(told[1:], event)\n	}\n	told[0](event)\n", "	for _, tell := range told {\n		tell(event)\n	}\n"},
+			},
+			sees: tests("TestObserverThatPanicsKeepsOthersFromNothing"),
+		},
+		{
+			name: "repetition-told-as-recorded", oracle: lateness,
+			what: "an entry that was there already is told as a new one",
+			edits: []edit{
+				{"internal/engine/recording.go", "d := &r.Drafts[i]; !r.Inserted[i].Duplicate {\n			tell(", "d := &r.Drafts[i]; d != nil {\n			tell("},
+			},
+			sees: tests("TestObserverSeesEveryStepOfAnEntry"),
+		},
+		{
+			name: "panic-swallowed-by-its-span", oracle: safety,
+			what: "a handler that panics inside of the span is taken for one that has succeeded",
+			edits: []edit{
+				{"otel/span.go", "		defer func() { t.end(a, returned, err) }() //", "		defer func() { _ = recover(); t.end(a, returned, err) }() //"},
+			},
+			sees: telemetryTests("TestPanicOfAHandlerGoesOn"),
+		},
+		{
+			name: "broken-tracer-fails-the-handler", oracle: safety,
+			what: "a tracer's panic is taken for the handler's: an attempt that never began has failed",
+			edits: []edit{
+				{"otel/span.go", "	defer survive()\n	recordedIn, known :=", "	recordedIn, known :="},
+			},
+			sees: telemetryTests("TestPanickingProviderHarmsNoEntry"),
+		},
+		{
+			name: "series-without-end", oracle: leak,
+			what: "each business type that is ever seen has a series of its own for good",
+			edits: []edit{
+				{"otel/kept.go", "	known, full := n.known[name], len(n.known) >= n.most\n", "	known := n.known[name]\n"},
+				{"otel/kept.go", "	case full:\n		return other, false\n", ""},
+				{"otel/kept.go", "	case len(n.known) >= n.most:\n		return other, false\n", ""},
+			},
+			sees: telemetryTests("TestOddValuesMakeABoundedNumberOfSeries"),
+		},
+		{
+			name: "long-trace-refuses-its-entry", oracle: producers,
+			what: "a tracestate that others have filled makes Record refuse the entry",
+			edits: []edit{
+				{"otel/propagator.go", "const maxTraceState = 512", "const maxTraceState = 1 << 20"},
+			},
+			sees: telemetryTests("TestLongTraceStateRefusesNoEntry"),
+		},
+		{
+			name: "scrape-waits-for-the-database", oracle: leak,
+			what: "a scrape waits for a database that does not answer until it does",
+			edits: []edit{
+				{"otel/gauges.go", "lookTimeout = 5 * time.Second", "lookTimeout = time.Hour"},
+			},
+			sees: telemetryTests("TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase"),
+		},
+	}
+}
