@@ -169,8 +169,7 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 	}
 }
 
-// afterBatch is what an entry of a type with AfterBatch asks before its handler is called. It waits an eighth of its age
-// each time: so it is late by that part of what the batch took, whatever that was.
+// afterBatch is what an entry of a type with AfterBatch asks before its handler is called.
 func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
 		batchID := of(c.handed(row, codec))
@@ -180,17 +179,23 @@ func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(con
 		case row.BatchID:
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
 		}
-		open, _, err := c.firstOpen(ctx, batchID, "")
-		if err != nil {
-			return Unavailable(fmt.Errorf("look at batch %q: %w", batchID, err))
-		}
-		if open.IsZero() {
-			failpoint.Reach(failpoint.BatchEnded)
-			return nil
-		}
+		return c.behind(ctx, row, batchID)
+	}
+}
+
+// behind returns nil once all of a batch have ended. Until then an entry waits an eighth of its age each time: so it is late
+// by that part of what the batch took, whatever that was.
+func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID string) error {
+	open, _, err := c.firstOpen(ctx, batchID, "")
+	if err != nil {
+		return Unavailable(fmt.Errorf("look at batch %q: %w", batchID, err))
+	}
+	if !open.IsZero() {
 		age := row.NextAt.Sub(row.CreatedAt) - row.DueIn // by the database's clock alone
 		return Snooze(min(max(age/8, 500*time.Millisecond), time.Minute))
 	}
+	failpoint.Reach(failpoint.BatchEnded)
+	return nil
 }
 
 // Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at

@@ -116,7 +116,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	server := testservers.NewSQL(t)
 	user := harness.WorldAt(t, server.Database(t))
 	user.WithRedis()
-	r := &rig{World: user, stream: user.Name + ":orders"}
+	r := &rig{World: user, rdb: user.Redis, stream: user.Name + ":orders"}
 	ordinary := ordinaryUser(t, user)
 	quick := r.Quick()
 	quick.DB = ordinary

@@ -13,7 +13,8 @@ const (
 
 var items = []string{"apples", "bread", "cheese", "dates"}
 
-var tables = []string{"shop_stock", "shop_orders", "shop_parcels", logTable, logTable + "_audit", logTable + "_meta", logTable + "_slots"}
+var tables = []string{"shop_stock", "shop_orders", "shop_parcels", logTable, logTable + "_audit", logTable + "_meta", logTable + "_slots", logTable + "_turns",
+	logTable + "_case", logTable + "_operation", logTable + "_setting"}
 
 // schema is the shop's own part, in the SQL that its databases have in common. Instants are ms since 1970.
 var schema = []string{

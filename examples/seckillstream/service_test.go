@@ -254,7 +254,7 @@ func TestCounterThatIsWrongIsFoundOutByTheOrderItLetsThrough(t *testing.T) {
 // was accepted has an order, or has been lost with Redis.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *shop.Settings) { s.Stock = 500 })
+	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 500, time.Hour })
 	var buyers sync.WaitGroup
 	var accepted atomic.Int64
 	for i := range 20 {

@@ -96,9 +96,9 @@ const (
 
 // People and services.
 const (
-	CaseOpened       Point = "case-opened"       // behind the outcome that makes its entry dead, not committed
+	CaseOpened       Point = "case-opened"       // in the transaction that makes its entry dead, or in upkeep's; not committed
 	CaseClosed       Point = "case-closed"       // behind a change and its record, not committed
-	OperationWritten Point = "operation-written" // and what it speaks of; not committed
+	OperationWritten Point = "operation-written" // before what it speaks of; not committed
 	AuditWritten     Point = "audit-written"     // a person's action and its record are not committed
 	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is told
 	PurgePart        Point = "purge-part"        // one statement's rows are deleted

@@ -63,7 +63,6 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 				return nil
 			}
 			_, err = s.openCases(ctx, tx, dead, " AND token="+hexLiteral(token[:]), func(id processlog.ID) *processlog.CaseDraft { return outcomes[place[id]].Case })
-			failpoint.Reach(failpoint.CaseOpened)
 			return err
 		})
 		return changed, busy, err
@@ -99,9 +98,10 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 		", version=" + s.table.quoted("_case") + ".version+1, closed_at=0"
 	n, err := execCount(ctx, tx, query)
 	if err != nil {
-		err = fmt.Errorf("open %d cases: %w", len(ids), err)
+		return 0, fmt.Errorf("open %d cases: %w", len(ids), err)
 	}
-	return n, err
+	failpoint.Reach(failpoint.CaseOpened)
+	return n, nil
 }
 
 // eachOf writes the value of each row; one that all share stands alone.
@@ -385,7 +385,6 @@ func (s *Store) AssignCase(ctx context.Context, id processlog.ID, seen uint64, o
 			return err
 		}
 		n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET owner=%s, version=version+1 WHERE entry_id=%s AND version=%d AND closed_at=0", s.table.quoted("_case"), s.d.text([]byte(owner)), id, seen))
-		failpoint.Reach(failpoint.OperationWritten)
 		if err != nil || n == 1 {
 			return err
 		}

@@ -46,6 +46,7 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, op processlog.Ope
 	if err != nil {
 		return fmt.Errorf("compensator: record that somebody did %q: %w", op.Action, err)
 	}
+	failpoint.Reach(failpoint.OperationWritten)
 	return nil
 }
 
@@ -249,7 +250,6 @@ func (s *Store) PutSetting(ctx context.Context, v processlog.Setting, op process
 			return err
 		}
 		n, err := execCount(ctx, tx, query)
-		failpoint.Reach(failpoint.OperationWritten)
 		if s.d.fault(err) == faultDuplicate || err == nil && n == 0 {
 			return processlog.ErrChanged
 		}
