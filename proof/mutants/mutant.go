@@ -41,6 +41,9 @@ func tests(names ...string) selection { return selection{unit: strings.Join(name
 // relayTests names tests of the layer relay.
 func relayTests(names ...string) selection { return selection{relay: strings.Join(names, "|")} }
 
+// pageTests names tests of the layer pages.
+func pageTests(names ...string) selection { return selection{pages: strings.Join(names, "|")} }
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what
