@@ -18,7 +18,7 @@ modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
 # What make test tests: modules, the longest first. They wait much, so that two side by side are sooner done.
 tested := . examples relay/rabbitmq internal/watermilltest internal/oteltest cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
-	internal/wrappertest relay/watermill orms/gormtx compensatortest/sqlitetest
+	internal/wrappertest internal/uitest ui relay/watermill orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 
@@ -81,6 +81,11 @@ intake: ## kill intakes with -9, KILLS=20 of them, while MESSAGES=100000 flow fr
 .PHONY: demo
 demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
+
+.PHONY: ui
+ui: ## open the operator's pages on a shop in trouble: no server, a token in the terminal; LISTEN=127.0.0.1:7070
+	$(GO) build -C internal/uitest -o $(build)/ui-demo ./demo
+	exec $(build)/ui-demo -listen $(or $(LISTEN),127.0.0.1:7070)
 
 .PHONY: usersync
 usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same by hand; SEED=1 WHEEL=1

@@ -30,6 +30,7 @@ type Group struct {
 	Type        string               `json:"type"`
 	Fingerprint Fingerprint          `json:"fingerprint"`
 	Error       string               `json:"error"` // of one of them
+	Kind        CaseKind             `json:"kind"`  // the same one's
 	N           int                  `json:"n"`
 	Sums        []compensator.Amount `json:"sums,omitempty"`  // by currency, of those whose amount is known
 	NoAmount    int                  `json:"no_amount_known"` // how many others there are
@@ -102,7 +103,7 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 		}
 		for _, c := range cases {
 			i := slices.Index(ids, c.EntryID)
-			chunk[i].Error = maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error
+			chunk[i].Error, chunk[i].Kind = maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error, c.Kind
 		}
 	}
 	return nil

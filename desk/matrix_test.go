@@ -70,6 +70,12 @@ func deeds() []deed {
 		{"entry", "Entry", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},
+		{"lines", "Lines", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Lines(ctx, a, []compensator.EntryID{b.dead.ID}))
+		}},
+		{"lines' errors", "Lines", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Lines(ctx, a, []compensator.EntryID{b.dead.ID}))
+		}},
 		{"entry's error", "Entry", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},

@@ -12,6 +12,7 @@ const (
 	unit       layer = "unit"       // tests of the module, most on real servers; its selection: names joined by |
 	relay      layer = "relay"      // tests of the module relay/rabbitmq, on a real broker; its selection: as of unit
 	telemetry  layer = "telemetry"  // tests of the module otel, which are internal/oteltest's; its selection: as of unit
+	pages      layer = "pages"      // tests of the module internal/uitest, some in a browser; its selection: as of unit
 	simulation layer = "simulation" // seeds of the deterministic simulation; how many
 	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
 	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
@@ -19,7 +20,7 @@ const (
 )
 
 // layers are those that are run, cheapest first.
-var layers = []layer{unit, telemetry, relay, simulation, crash, chaos}
+var layers = []layer{unit, telemetry, relay, pages, simulation, crash, chaos}
 
 // dir is where the layer's command runs, from the module's root.
 func (l layer) dir() string {
@@ -28,6 +29,8 @@ func (l layer) dir() string {
 		return "relay/rabbitmq"
 	case telemetry:
 		return "internal/oteltest"
+	case pages:
+		return "internal/uitest"
 	case chaos:
 		return "proof/chaos"
 	}
@@ -39,7 +42,7 @@ func (l layer) args(what string) []string {
 	switch l {
 	case unit:
 		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
-	case relay, telemetry:
+	case relay, telemetry, pages:
 		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
@@ -62,7 +65,7 @@ func anchored(names string) string {
 
 // names are the tests of a selection each of which has to go red; none where any will do.
 func (l layer) names(what string) []string {
-	if l == unit || l == relay || l == telemetry {
+	if l == unit || l == relay || l == telemetry || l == pages {
 		return strings.Split(what, "|")
 	}
 	return nil
@@ -86,7 +89,7 @@ func (l layer) union(all []string) string {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	switch l {
-	case unit, relay, telemetry:
+	case unit, relay, telemetry, pages:
 		all = strings.Split(strings.Join(all, "|"), "|")
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), "|")

@@ -46,6 +46,9 @@ func telemetryTests(names ...string) selection {
 	return selection{telemetry: strings.Join(names, "|")}
 }
 
+// pageTests names tests of the layer pages.
+func pageTests(names ...string) selection { return selection{pages: strings.Join(names, "|")} }
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what

@@ -8,6 +8,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/adopt"
+	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -34,6 +35,12 @@ func main() {
 	if err == nil {
 		_ = im.Run(ctx)
 	}
+	d, err := desk.New(c, desk.Options{})
+	if err == nil {
+		_, _ = d.Change(ctx, desk.Actor{}, desk.Change{})
+		_ = d.TakeCase(ctx, desk.Actor{}, desk.SeenCase{}, desk.Why{})
+	}
+	_, _ = compensator.Handle(c, "order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
 	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})
 	_ = compensator.Periodic(ctx, ticks, compensator.Every(time.Hour), compensator.PeriodicConfig{})
 	_ = c.Run(ctx)

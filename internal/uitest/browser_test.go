@@ -1,0 +1,200 @@
+package uitest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// tab is a tab of a browser of this test's own, which knows no host but the pages', and hears what goes wrong in it.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	w   *world
+
+	mu       sync.Mutex // guards those below
+	troubles []string
+	asked    []string // addresses
+}
+
+// oneBrowser is held by who has one: two at a time are no sooner done.
+var oneBrowser sync.Mutex
+
+// openTab signs somebody in, in a browser that ends with the test.
+func openTab(t *testing.T, w *world, who string) *tab {
+	t.Helper()
+	oneBrowser.Lock()
+	t.Cleanup(oneBrowser.Unlock)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, _ := chromedp.NewContext(allocated)
+	t.Cleanup(func() { // it returns when the browser has ended and its files are gone
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("browser: %v", err)
+		}
+	})
+	b := &tab{t: t, w: w}
+	chromedp.ListenTarget(ctx, b.hear)
+	home, err := url.Parse(w.url)
+	require.NoError(t, err)
+	err = chromedp.Run(ctx, log.Enable(), network.Enable(), runtime.Enable(), network.SetCookie(whoCookie, who).WithDomain(home.Hostname()).WithPath("/"))
+	require.NoError(t, err, "is chromium installed?")
+	timed, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(cancel)
+	b.ctx = timed
+	return b
+}
+
+// hear notes what a page complains of, CSP reports among them, and what it asks for.
+func (b *tab) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		b.troubles = append(b.troubles, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	case *runtime.EventExceptionThrown:
+		b.troubles = append(b.troubles, "exception: "+e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		b.troubles = append(b.troubles, fmt.Sprintf("console: %s", e.Type))
+	case *network.EventRequestWillBeSent:
+		b.asked = append(b.asked, e.Request.URL)
+		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // the browser draws its own controls
+			b.troubles = append(b.troubles, "asked elsewhere: "+e.Request.URL)
+		}
+	}
+}
+
+// quiet fails the test when something was complained of.
+func (b *tab) quiet(where string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	assert.Empty(b.t, b.troubles, where)
+	b.troubles = nil
+}
+
+// forgive forgets what a page was meant to complain of.
+func (b *tab) forgive(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.troubles = slices.DeleteFunc(b.troubles, func(trouble string) bool { return strings.Contains(trouble, text) })
+}
+
+func (b *tab) requests() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.asked)
+}
+
+func (b *tab) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Run(b.ctx, actions...), "browser")
+}
+
+// open goes to a page, and waits until its script has run.
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.w.url+path), chromedp.WaitReady("body", chromedp.ByQuery), b.until(`!document.querySelector("#help")?.hidden`))
+}
+
+func (b *tab) until(condition string) chromedp.Action {
+	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
+}
+
+// arrive waits for a condition across pages, on each of which what was asked on the one before comes to nothing.
+func (b *tab) arrive(condition string) {
+	b.t.Helper()
+	b.w.until(func() bool {
+		var holds bool
+		return chromedp.Run(b.ctx, chromedp.Evaluate(condition, &holds)) == nil && holds
+	})
+}
+
+func (b *tab) holds(condition string) (holds bool) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(condition, &holds))
+	return holds
+}
+
+// press types keys to whatever has the focus.
+func (b *tab) press(keys string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(keys))
+}
+
+// look sets the reader's ways.
+func (b *tab) look(lang, scheme string, width int64) {
+	b.t.Helper()
+	b.do(emulation.SetDeviceMetricsOverride(width, 800, 1, false),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetTimezoneOverride("Asia/Shanghai"),
+		network.SetExtraHTTPHeaders(network.Headers{"Accept-Language": lang}))
+}
+
+// pictures are kept there, to be looked at.
+const pictures = "../../build/ui"
+
+func (b *tab) photograph(name string) {
+	b.t.Helper()
+	var picture []byte
+	b.do(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		picture, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).WithFormat(page.CaptureScreenshotFormatPng).Do(ctx)
+		return err
+	}))
+	require.NoError(b.t, os.MkdirAll(pictures, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(pictures, name+".png"), picture, 0o644))
+}
+
+// arm gives the page axe.
+func (b *tab) arm() {
+	b.t.Helper()
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, exception, err := runtime.Evaluate(axe(b.t)).Do(ctx) // the debugger's own, which no policy binds
+		if err == nil && exception != nil {
+			err = exception
+		}
+		return err
+	}))
+}
+
+const (
+	wcag  = `{runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"], iframes: false}`
+	looks = `{runOnly: {type: "rule", values: ["color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable"]}, resultTypes: ["violations"], iframes: false}`
+)
+
+// accessible holds the page against WCAG 2.2 AA, as far as axe can, or against what of it is a matter of looks.
+func (b *tab) accessible(where, rules string) {
+	b.t.Helper()
+	var found string
+	b.do(chromedp.Evaluate(`axe.run(document, `+rules+`).then(r =>
+		JSON.stringify(r.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 4).map(n => n.html.slice(0, 200) + " " + n.failureSummary)}))))`,
+		&found, awaiting))
+	var violations []any
+	require.NoError(b.t, json.Unmarshal([]byte(found), &violations))
+	if len(violations) > 0 {
+		pretty, _ := json.MarshalIndent(violations, "", " ")
+		assert.Fail(b.t, "not accessible: "+where, string(pretty))
+	}
+}
+
+// awaiting has an evaluation wait for its promise.
+func awaiting(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }

@@ -1,0 +1,168 @@
+// Demo opens the operator's pages on a shop in trouble: SQLite in a temporary file, no server, a token for the one who has
+// the terminal.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/internal/uitest/troubles"
+	"github.com/compensator-go/compensator/ui"
+)
+
+func main() {
+	address := flag.String("listen", "127.0.0.1:7070", "where to serve, on loopback")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *address, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, address string, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "compensator-ui-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	// Settings of SQLite belong to a connection, so they stand in the DSN.
+	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?"+settings.Encode())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := compensator.Migrate(ctx, db); err != nil {
+		return err
+	}
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: troubles.Operations(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	shop, err := troubles.New(c, troubles.Speed{Timeout: time.Second, Again: 3 * time.Second})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, c, shop, address, out)
+}
+
+// serve runs the log, the workload and the pages until ctx ends or one of them fails.
+func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop, address string, out io.Writer) error {
+	listener, err := loopback(ctx, address)
+	if err != nil {
+		return err
+	}
+	door := &door{token: rand.Text(), session: rand.Text()}
+	d, err := desk.New(c, desk.Options{Access: troubles.Everything})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	pages, err := ui.New(d, ui.Options{Identify: door.identify, Base: "/ops/", Title: "shop", Types: troubles.Views()})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/ops/", pages)
+	mux.HandleFunc("GET /enter", door.enter)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 3)
+	go func() { ended <- c.Run(ctx) }()
+	go func() { ended <- work(ctx, shop) }()
+	go func() { ended <- server.Serve(listener) }()
+	fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  http://%s/enter?token=%s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", listener.Addr(), door.token)
+	<-ctx.Done()
+	cancel()
+	stopping, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	err = server.Shutdown(stopping)
+	for range cap(ended) {
+		if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, context.Canceled) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// loopback listens where nobody else can ask.
+func loopback(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		return nil, errors.Join(fmt.Errorf("%s is not on loopback, and there is no sign-in", address), listener.Close())
+	}
+	return listener, nil
+}
+
+// work goes on recording, while the payment service comes and goes.
+func work(ctx context.Context, shop *troubles.Shop) error {
+	ticker := time.NewTicker(5 * time.Second)
+	defer ticker.Stop()
+	n := troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+	for round := uint64(1); ; round++ {
+		if _, err := shop.Record(ctx, uint64(time.Now().UnixNano()), n); err != nil && ctx.Err() == nil {
+			return err
+		}
+		n = troubles.Sum{Refunds: 1, Fine: 2}
+		if round%6 == 0 {
+			n = troubles.Sum{Refunds: 2, Transfers: 1, Mails: 1, Shelves: 1, Fine: 3}
+		}
+		shop.PSPWorks.Store(round%36 >= 24)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// door lets in who has the token that the terminal shows, once, and knows the browser by a cookie after that.
+type door struct {
+	token, session string
+	used           atomic.Bool
+}
+
+const sessionCookie = "demo_session"
+
+func (d *door) enter(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cache-Control", "no-store")
+	if subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(d.token)) != 1 || !d.used.CompareAndSwap(false, true) {
+		http.Error(w, "this token is wrong, or was used: start the demo again", http.StatusForbidden)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: d.session, Path: "/ops/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "/ops/", http.StatusSeeOther)
+}
+
+func (d *door) identify(r *http.Request) (desk.Actor, bool) {
+	cookie, err := r.Cookie(sessionCookie)
+	return desk.Actor{ID: "you"}, err == nil && subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(d.session)) == 1
+}

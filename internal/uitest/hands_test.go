@@ -1,0 +1,165 @@
+package uitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// With the keyboard alone, and a dialog: two refunds are chosen and requeued, and the page says what came of them.
+func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/a/b/")
+	w.trouble()
+	w.shop.PSPWorks.Store(true)
+	b := openTab(t, w, "alice")
+	b.look("en", "dark", 1280)
+	b.open("cases/due?type=refund")
+	assert.True(t, b.holds(`[...document.querySelectorAll("form[data-lines] button")].every(b => b.disabled)`), "nothing is chosen yet")
+	b.press("/")
+	assert.True(t, b.holds(`document.activeElement.id === "find"`))
+	b.do(chromedp.Evaluate(`document.activeElement.blur()`, nil))
+	b.press("j")
+	b.press("x")
+	b.press("j")
+	b.press("x")
+	b.do(b.until(`document.querySelector(".chosen").textContent === "2 chosen"`))
+	b.do(chromedp.Evaluate(`document.querySelector('button[value="requeue"]').focus()`, nil))
+	b.press(kb.Enter)
+	b.do(b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
+	b.press(kb.Escape)
+	b.do(b.until(`!document.querySelector("#asked").open && document.activeElement.value === "requeue"`)) // where the focus was
+	b.press(kb.Enter)
+	b.do(b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
+	b.arm()
+	b.accessible("dialog", wcag)
+	b.photograph("dialog-en-dark-1280")
+	b.press("PSP is back")
+	b.press(kb.Tab)
+	b.press("OPS-991")
+	b.press(kb.Enter)
+	b.arrive(`location.pathname === "/a/b/done" && document.querySelector(".answers")?.textContent.includes("Done 2")`)
+	b.quiet("requeue")
+	b.photograph("done-en-dark-1280")
+	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+2 })
+}
+
+// A page refreshes itself, and not while somebody has paused it, chosen a row, is at a field or has marked a text.
+func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	b := openTab(t, w, "alice")
+	b.look("en", "light", 1280)
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error { // ten times as quick
+		_, err := page.AddScriptToEvaluateOnNewDocument(`const wait = setTimeout; window.setTimeout = (does, ms) => wait(does, ms / 10)`).Do(ctx)
+		return err
+	}))
+	b.open("cases/due?type=refund")
+	b.do(chromedp.Evaluate(`window.here = true`, nil))
+	rounds := func(n int) { // as the page counts them
+		b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))
+	}
+	before := b.requests()
+	b.do(chromedp.Evaluate(`document.querySelector('input[name="seen"]').click()`, nil))
+	rounds(3)
+	assert.Equal(t, before, b.requests(), "a row is chosen")
+	b.do(chromedp.Evaluate(`document.querySelector('input[name="seen"]').click(); document.querySelector("#find").focus()`, nil))
+	rounds(3)
+	assert.Equal(t, before, b.requests(), "somebody is at a field")
+	b.do(chromedp.Evaluate(`document.activeElement.blur(); getSelection().selectAllChildren(document.querySelector("h1"))`, nil))
+	rounds(3)
+	assert.Equal(t, before, b.requests(), "a text is marked")
+	b.do(chromedp.Evaluate(`getSelection().removeAllRanges()`, nil), b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length === %d`, theSum.Refunds+theSum.Closed)))
+
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	require.NoError(t, w.c.SettleByHand(t.Context(), refund.ID, compensator.ByHand{Actor: "bob", Reason: "cash"}))
+	_, err := w.desk.Change(t.Context(), desk.Actor{ID: "bob"}, desk.Change{Action: desk.SettleByHand, Why: desk.Why{Reason: "cash"},
+		Entries: []desk.Seen{{ID: w.entriesOf("refund", compensator.Dead)[0].ID, Version: w.entriesOf("refund", compensator.Dead)[0].Version}}})
+	require.NoError(t, err)
+	b.do(b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length < %d`, theSum.Refunds+theSum.Closed)))
+	assert.True(t, b.holds(`window.here === true`), "without being loaded again")
+	b.do(chromedp.Click("#live-switch"))
+	paused := b.requests()
+	rounds(3)
+	assert.Equal(t, paused, b.requests(), "paused")
+	b.quiet("refresh")
+}
+
+// hostile is what a text may hold to become something else than a text.
+const hostile = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1> \u202Egnp.exe \" ' ` {{.}} javascript:window.hacked=1"
+
+// Texts from outside stay texts, in every field, on every page, and nothing of them runs or turns the reading around.
+func TestHostileTextsStayTexts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	short := hostile[:strings.Index(hostile, "<img")]
+	bad, err := compensator.Handle(w.c, short, func(context.Context, *compensator.Entry, string) error {
+		return compensator.Permanent(errors.New(hostile))
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.trouble()
+	link := "javascript:window.hacked=1//\u202E"
+	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for i := range 2 {
+			_, err := bad.Record(ctx, tx, hostile, compensator.Options{IdempotentID: fmt.Sprint(hostile, i), BatchID: link, BusinessID: short, BusinessExtID: link,
+				UserID: short, UserName: short, Headers: map[string]string{"traceparent": hostile}})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	w.until(func() bool { return w.open() == dead+2 })
+	e := w.entriesOf(short, compensator.Dead)[0]
+	mallory := desk.Actor{ID: hostile}
+	require.NoError(t, w.desk.Note(t.Context(), mallory, e.ID, desk.Why{Reason: hostile}))
+	require.NoError(t, w.desk.Pause(t.Context(), mallory, short, desk.Why{Reason: hostile}))
+	b := openTab(t, w, "alice")
+	b.look("en", "light", 360)
+	for _, path := range []string{"", "cases", "cases/due", "entries", "entries/" + e.ID.String(), "trail", "settings", "confirm?do=requeue&seen=" + seen(e),
+		"find?q=" + values("", hostile).Encode()[1:], "entries?id=" + values("", hostile).Encode()[1:]} {
+		b.open(path)
+		assert.False(t, b.holds(`!!window.hacked || !!document.querySelector('[href^="javascript"], main img, main script')`), path)
+		assert.False(t, b.holds(`document.body.innerText.includes("\u202E")`), path)
+		assert.True(t, b.holds(`document.documentElement.scrollWidth <= 360`), "%s scrolls sideways", path)
+		b.quiet(path)
+	}
+	b.open("entries/" + e.ID.String())
+	assert.True(t, b.holds(`document.querySelector("pre.errortext").textContent.includes("<script>window.hacked=1</script>") && document.body.innerText.includes("[U+202E]")`))
+	b.photograph("hostile-en-light-360")
+	got := w.client("alice").post("reveal", values("id", e.ID.String(), "reason", "look"))
+	require.Equal(t, 200, got.status)
+	lacks(t, got.text, "<img")
+	lacks(t, got.text, "<script>")
+}
+
+// The desk's rights, and not the page's buttons, decide; the page shows none in vain.
+func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+		return right == desk.SeeOverview || right == desk.SeeEntries || right == desk.Requeue && on.Amount.Minor < 30_000
+	})
+	alice := w.client("alice")
+	for _, e := range w.entriesOf("refund", compensator.Dead) {
+		view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "alice"}, e.ID)
+		require.NoError(t, err)
+		text := alice.get("entries/" + e.ID.String()).text
+		assert.Equal(t, view.Amount.Minor < 30_000, strings.Contains(text, "do=requeue"), "%s: %v", e.ID, view.Amount)
+		lacks(t, text, "do=cancel")
+		lacks(t, text, "do=see")
+	}
+}

@@ -1,0 +1,68 @@
+package uitest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// Every page in both languages, light and dark, wide and on a phone: accessible, without a complaint, without a request
+// elsewhere, without scrolling sideways. The pictures are kept.
+func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	ctx, alice := t.Context(), desk.Actor{ID: "alice"}
+	transfer := w.entriesOf("transfer", compensator.Dead)[0]
+	refund := w.entriesOf("refund", compensator.Dead)[1]
+	view, err := w.desk.Entry(ctx, alice, refund.ID)
+	require.NoError(t, err)
+	why := desk.Why{Reason: "asked the bank", Ticket: "OPS-988"}
+	require.NoError(t, w.desk.TakeCase(ctx, alice, desk.SeenCase{EntryID: refund.ID, Version: view.Case.Version}, why))
+	require.NoError(t, w.desk.Note(ctx, alice, refund.ID, desk.Why{Reason: "they call back at 18:00"}))
+	require.NoError(t, w.desk.Pause(ctx, alice, "ship_parcel", desk.Why{Reason: "shipper is down"}))
+	groups, err := w.desk.Groups(ctx, alice)
+	require.NoError(t, err)
+	pages := []struct{ name, path string }{
+		{"overview", ""},
+		{"groups", "cases"},
+		{"cases", fmt.Sprintf("cases/due?failure=%s&type=%s", groups[0].Fingerprint, groups[0].Type)},
+		{"entries", "entries"},
+		{"entry", "entries/" + refund.ID.String()},
+		{"unknown", "entries/" + transfer.ID.String()},
+		{"confirm", fmt.Sprintf("confirm?do=requeue&seen=%s:%d&seen=%s:%d", transfer.ID, transfer.Version, refund.ID, refund.Version)},
+		{"trail", "trail"},
+		{"settings", "settings"},
+		{"error", "nothing"},
+	}
+	b := openTab(t, w, "alice")
+	for _, lang := range []string{"en", "zh-CN"} {
+		for _, p := range pages {
+			b.look(lang, "light", 1280)
+			b.open(p.path)
+			require.True(t, b.holds(fmt.Sprintf(`document.documentElement.lang === %q`, lang)))
+			b.arm()
+			rules := wcag // then what scheme and width may change
+			for _, scheme := range []string{"light", "dark"} {
+				for _, width := range []int64{1280, 360} {
+					name := fmt.Sprintf("%s-%s-%s-%d", p.name, lang, scheme, width)
+					b.look(lang, scheme, width)
+					b.photograph(name)
+					b.accessible(name, rules)
+					rules = looks
+					assert.True(t, b.holds(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width)), "%s scrolls sideways", name)
+					assert.True(t, b.holds(`[...document.querySelectorAll("main tr, main li")].every(row => row.offsetHeight < 260)`), "%s has rows that are no rows any more", name)
+				}
+			}
+			if p.name == "error" {
+				b.forgive("404")
+			}
+			b.quiet(p.name + "-" + lang)
+		}
+	}
+}

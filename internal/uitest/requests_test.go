@@ -1,0 +1,509 @@
+package uitest
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/internal/uitest/troubles"
+	"github.com/compensator-go/compensator/ui"
+)
+
+// canary stands in every field of an entry that somebody without the right must not see a trace of.
+const canary = "cAnArY"
+
+// secret records an entry with a canary in each field, and has it die.
+func (w *world) secret(t *testing.T) compensator.Entry {
+	t.Helper()
+	fails, err := compensator.Handle(w.c, "salary", func(context.Context, *compensator.Entry, map[string]string) error {
+		return compensator.Permanent(fmt.Errorf("%s 4711", canary))
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	w.trouble()
+	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := fails.Record(ctx, tx, map[string]string{"name": canary}, compensator.Options{IdempotentID: canary + "-key", BatchID: canary, BusinessID: canary,
+			BusinessExtID: canary, UserID: canary, UserName: canary, Headers: map[string]string{"x-" + strings.ToLower(canary): canary}})
+		return err
+	}))
+	w.until(func() bool { return len(w.entriesOf("salary", compensator.Dead)) == 1 && w.open() == dead+1 })
+	return w.entriesOf("salary", compensator.Dead)[0]
+}
+
+// call is a request to a route, and what it is answered.
+type call struct {
+	method, path string
+	form         func(e compensator.Entry) []string
+	ok           int // to who may do everything
+	none         int // to who may do nothing
+	others       int // to who may do everything to other types
+	readOnly     int // where nothing may be changed
+}
+
+func entryForm(more ...string) func(e compensator.Entry) []string {
+	return func(e compensator.Entry) []string {
+		return append([]string{"seen", seen(e), "reason", "why not"}, more...)
+	}
+}
+
+// calls are all routes. Redirects are not followed.
+func calls(e compensator.Entry, c *desk.Case) map[string][]call {
+	of := func(pairs ...string) func(compensator.Entry) []string {
+		return func(compensator.Entry) []string { return append(pairs, "reason", "why not") }
+	}
+	theCase := fmt.Sprintf("%s:%d", c.EntryID, c.Version)
+	return map[string][]call{
+		"GET {$}":          {{"GET", "", nil, 200, 403, 200, 200}},
+		"GET entries":      {{"GET", "entries", nil, 200, 200, 200, 200}, {"GET", "entries?type=salary&state=dead&error=4711", nil, 200, 200, 200, 200}},
+		"GET entries/{id}": {{"GET", "entries/" + e.ID.String(), nil, 200, 404, 404, 200}},
+		"GET find":         {{"GET", "find?q=" + e.ID.String(), nil, 303, 303, 303, 303}},
+		"GET cases":        {{"GET", "cases", nil, 200, 200, 200, 200}},
+		"GET cases/due":    {{"GET", "cases/due", nil, 200, 200, 200, 200}, {"GET", "cases/due?failure=" + c.Fingerprint.String(), nil, 200, 200, 200, 200}},
+		"GET trail":        {{"GET", "trail", nil, 200, 200, 200, 200}},
+		"GET settings":     {{"GET", "settings", nil, 200, 403, 200, 200}},
+		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&case=" + theCase, nil, 200, 404, 404, 403},
+			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 200, 200, 403}},
+		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
+		"GET assets/{name}": {{"GET", "assets/x.css", nil, 404, 404, 404, 404}},
+		"POST preferences":  {{"POST", "preferences", of("language", "en"), 303, 303, 303, 303}},
+		"POST reveal":       {{"POST", "reveal", of("id", e.ID.String()), 200, 404, 404, 403}},
+		"POST do": {
+			{"POST", "do", of("do", "note", "id", e.ID.String()), 303, 404, 404, 403},
+			{"POST", "do", of("do", "take case", "case", theCase), 303, 404, 404, 403},
+			{"POST", "do", of("do", "pause", "type", "salary"), 303, 403, 403, 403},
+			{"POST", "do", of("do", "resume", "type", "salary", "version", "1"), 303, 403, 403, 403},
+			{"POST", "do", of("do", "assign case", "owner", "bob", "case", fmt.Sprintf("%s:%d", c.EntryID, c.Version+1)), 303, 404, 404, 403},
+			{"POST", "do", of("do", "give back", "case", fmt.Sprintf("%s:%d", c.EntryID, c.Version+2)), 303, 404, 404, 403},
+			{"POST", "do", entryForm("do", "requeue"), 303, 303, 303, 403}, // what came of each entry stands on the page that this leads to
+			{"POST", "do", entryForm("do", "settle by hand"), 303, 303, 303, 403},
+			{"POST", "do", entryForm("do", "compensate"), 303, 303, 303, 403},
+			{"POST", "do", entryForm("do", "reschedule"), 303, 303, 303, 403},
+			{"POST", "do", entryForm("do", "cancel"), 303, 303, 303, 403},
+			{"POST", "do", entryForm("do", "complete"), 303, 303, 303, 403},
+			{"POST", "do", entryForm("do", "erase"), 422, 422, 422, 422},
+		},
+	}
+}
+
+var routeLine = regexp.MustCompile(`\{"((?:GET|POST) [^"]*)", \(\*server\)`)
+
+// Every route there is, for nobody, who may do nothing, who may do everything to other types, who looks at a desk where
+// nothing may be changed, and who may do everything. A route that is not in the table fails.
+func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../ui/server.go")
+	require.NoError(t, err)
+	var routes []string
+	for _, match := range routeLine.FindAllStringSubmatch(string(source), -1) {
+		routes = append(routes, match[1])
+	}
+	for name, may := range map[string]desk.AccessFunc{
+		"nobody": nil,
+		"none":   func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return false },
+		"others": func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool {
+			return on.Type != "salary"
+		},
+		"read only": func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true },
+		"ok":        func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "/ops/", func(o *desk.Options) { o.ReadOnly = name == "read only" })
+			e := w.secret(t)
+			view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, e.ID)
+			require.NoError(t, err)
+			who := w.client("eve")
+			if name == "nobody" {
+				who.name = ""
+			} else {
+				w.allow(may)
+			}
+			who.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			table := calls(e, view.Case)
+			require.ElementsMatch(t, routes, keysOf(table), "each route has its line")
+			for _, route := range routes {
+				for i, call := range table[route] {
+					if who.name != "" {
+						who.name = fmt.Sprint(route, i) // of each request another, so that none must wait
+					}
+					want := map[string]int{"nobody": 401, "none": call.none, "others": call.others, "read only": call.readOnly, "ok": call.ok}[name]
+					var got answer
+					if call.form == nil {
+						got = who.get(call.path)
+					} else {
+						got = who.post(call.path, values(call.form(e)...))
+					}
+					what := fmt.Sprint(name, " ", call.method, " ", call.path)
+					assert.Equal(t, want, got.status, what)
+					if name == "nobody" || name == "none" || name == "others" {
+						assert.NotContains(t, strings.ToLower(got.text+fmt.Sprint(got.header)), strings.ToLower(canary), what)
+					}
+					secured(t, got, what)
+					for _, wrong := range []string{"PUT", "DELETE", "PATCH"} {
+						assert.Contains(t, []int{401, 405}, who.ask(wrong, call.path, nil).status, wrong+" "+what)
+					}
+				}
+			}
+			after, err := w.c.Get(t.Context(), e.ID)
+			require.NoError(t, err)
+			assert.Equal(t, name == "ok", after.Version != e.Version, "%s: %d, then %d", name, e.Version, after.Version)
+		})
+	}
+}
+
+func keysOf[V any](m map[string]V) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// secured holds an answer against what browsers must be told.
+func secured(t *testing.T, got answer, what string) {
+	t.Helper()
+	csp := got.header.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "script-src 'nonce-", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+		assert.Contains(t, csp, part, what)
+	}
+	assert.NotContains(t, csp, "unsafe", what)
+	for name, value := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"} {
+		assert.Equal(t, value, got.header.Get(name), what)
+	}
+	lacks(t, got.text, " style=", what)
+	lacks(t, got.text, "onclick", what)
+}
+
+// Content shows to nobody but who reveals it, and then only what the type's view names; who may not see errors sees their
+// shape.
+func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	alice := w.client("alice")
+	before := alice.get("entries/" + refund.ID.String())
+	lacks(t, before.text, "Quay Street")
+	lacks(t, before.text, "4111111111111111")
+
+	require.Equal(t, 422, alice.post("reveal", values("id", refund.ID.String())).status, "a reason is wanted")
+	got := alice.post("reveal", values("id", refund.ID.String(), "reason", "buyer called", "ticket", "OPS-1"))
+	require.Equal(t, 200, got.status)
+	has(t, got.text, html.EscapeString(`"currency": "`))
+	has(t, got.text, html.EscapeString(`"card": `)+"•••")
+	for _, hidden := range []string{"Quay Street", "4111111111111111", "lin@example"} {
+		lacks(t, got.text, hidden)
+	}
+	trail := alice.get("trail")
+	has(t, trail.text, "looked at the content")
+	has(t, trail.text, "[OPS-1] buyer called")
+
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
+		return right != desk.SeeErrors && right != desk.SeeContent
+	})
+	require.Equal(t, 403, alice.post("reveal", values("id", refund.ID.String(), "reason", "again")).status)
+	for _, path := range []string{"", "cases", "cases/due", "entries", "entries/" + refund.ID.String()} {
+		assert.False(t, regexp.MustCompile(`order o-\d`).MatchString(alice.get(path).text), "%q: errors show as their shape", path)
+	}
+}
+
+// Whatever is asked with GET, nothing is another than before, nor is anything on record.
+func TestGETChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	alice := w.client("alice")
+	form := values("do", "settle by hand", "seen", seen(refund), "reason", "because", "sure", "yes", "id", refund.ID.String(), "type", "refund", "version", "1", "language", "zh-CN").Encode()
+	for _, path := range []string{"", "entries", "entries/" + refund.ID.String(), "cases", "cases/due", "trail", "settings", "confirm", "done", "do", "reveal", "preferences", "find"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			alice.ask(method, path+"?"+form, nil)
+		}
+	}
+	after, err := w.c.Get(t.Context(), refund.ID)
+	require.NoError(t, err)
+	assert.Equal(t, refund.Version, after.Version)
+	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{})
+	require.NoError(t, err)
+	assert.Empty(t, trail.Records)
+}
+
+// A form of another site, posted by the browser of somebody who is signed in.
+func TestPostFromAnotherOriginIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	alice := w.client("alice")
+	for _, foreign := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
+		for _, path := range []string{"do", "reveal", "preferences"} {
+			got := alice.post(path, values("do", "requeue", "seen", seen(refund), "reason", "because", "id", refund.ID.String()), foreign...)
+			assert.Equal(t, 403, got.status, "%s %v", path, foreign)
+		}
+	}
+	after, err := w.c.Get(t.Context(), refund.ID)
+	require.NoError(t, err)
+	assert.Equal(t, refund.Version, after.Version)
+	got := alice.post("do", values("do", "requeue", "seen", seen(refund), "reason", "because"), "Origin", strings.TrimSuffix(w.url, w.base), "Sec-Fetch-Site", "same-origin")
+	assert.Equal(t, 200, got.status)
+	has(t, got.text, "Done")
+}
+
+var (
+	linkIn  = regexp.MustCompile(`(?:href|action|src)="([^"]*)"`)
+	seenBox = regexp.MustCompile(`name="seen" value="([^"]*)"`)
+)
+
+// An operator without script finds the failure, puts two refunds right, is told of the one that has changed, and finds all
+// of it in the trail.
+func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T, base string) *world{
+		"SQLite": func(t *testing.T, base string) *world { return newWorld(t, base) }, "server": newServerWorld,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			putRefundsRight(t, open(t, "/ops/"))
+		})
+	}
+}
+
+func putRefundsRight(t *testing.T, w *world) {
+	w.trouble()
+	alice := w.client("alice")
+	overview := alice.get("")
+	require.Equal(t, 200, overview.status)
+	var group string
+	for _, link := range linkIn.FindAllStringSubmatch(overview.text, -1) {
+		if group == "" && strings.Contains(link[1], "failure=") {
+			group = html.UnescapeString(link[1])
+		}
+	}
+	require.NotEmpty(t, group, "the failure with most cases stands first")
+	cases := alice.get(group)
+	has(t, cases.text, "503 Service Unavailable")
+	boxes := seenBox.FindAllStringSubmatch(cases.text, -1)
+	require.Len(t, boxes, theSum.Refunds)
+
+	form := values("do", "requeue", "seen", boxes[0][1], "seen", boxes[1][1], "seen", boxes[2][1], "back", group)
+	confirm := alice.get("confirm?" + form.Encode())
+	require.Equal(t, 200, confirm.status)
+	has(t, confirm.text, "3 entries")
+	assert.Equal(t, form["seen"], []string{boxes[0][1], boxes[1][1], boxes[2][1]})
+
+	w.shop.PSPWorks.Store(true)
+	id, err := compensator.ParseEntryID(strings.Split(boxes[1][1], ":")[0])
+	require.NoError(t, err)
+	require.NoError(t, w.c.SettleByHand(t.Context(), id, compensator.ByHand{Actor: "bob", Reason: "paid in cash"}))
+
+	require.Equal(t, 422, alice.post("do", form).status, "a reason is wanted")
+	form.Set("reason", "PSP is back")
+	form.Set("ticket", "OPS 991")
+	refused := alice.post("do", form)
+	require.Equal(t, 422, refused.status, "a ticket has no blanks")
+	has(t, refused.text, "PSP is back", "what was filled in stays")
+	form.Set("ticket", "OPS-991")
+	done := alice.post("do", form)
+	require.Equal(t, 200, done.status)
+	assert.Contains(t, done.at, "/ops/done?n=")
+	text := plain(done.text)
+	assert.Regexp(t, `Done\s+2\b`, text)
+	assert.Regexp(t, `Changed meanwhile\s+1\b`, text)
+	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+2 })
+	assert.Contains(t, plain(alice.get("trail?action=requeue&actor=alice").text), "[OPS-991] PSP is back")
+	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
+}
+
+var tags = regexp.MustCompile(`<[^>]*>`)
+
+func plain(text string) string {
+	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
+}
+
+// What may have happened, and what has, runs again only once somebody says that they have checked.
+func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice := w.client("alice")
+	for _, e := range []compensator.Entry{w.entriesOf("transfer", compensator.Dead)[0], w.entriesOf("refund", compensator.Succeeded)[0]} {
+		form := values("do", "requeue", "seen", seen(e), "reason", "try again")
+		has(t, alice.get("confirm?"+form.Encode()).text, `name="sure"`, e.BusinessType)
+		assert.Equal(t, 422, alice.post("do", form).status, e.BusinessType)
+		same, err := w.c.Get(t.Context(), e.ID)
+		require.NoError(t, err)
+		assert.Equal(t, e.Epoch, same.Epoch, e.BusinessType)
+		form.Set("sure", "yes")
+		assert.Equal(t, 200, alice.post("do", form).status, e.BusinessType)
+		again, err := w.c.Get(t.Context(), e.ID)
+		require.NoError(t, err)
+		assert.Equal(t, e.Epoch+1, again.Epoch, e.BusinessType)
+	}
+}
+
+// Cases are taken, given to others and given back; types are paused and resumed; what was seen is what counts.
+func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice, bob := w.client("alice"), w.client("bob")
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	at := func(version int) string { return fmt.Sprintf("%s:%d", refund.ID, version) }
+	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
+	require.NoError(t, err)
+	v := int(view.Case.Version)
+	assert.Equal(t, 200, alice.post("do", values("do", "take case", "case", at(v), "reason", "mine")).status)
+	assert.Equal(t, 409, bob.post("do", values("do", "take case", "case", at(v), "reason", "mine, too")).status)
+	assert.Contains(t, plain(bob.get("entries/"+refund.ID.String()).text), "Owner alice")
+	has(t, alice.get("cases/due?owner=me").text, "#"+refund.ID.String())
+	lacks(t, bob.get("cases/due?owner=me").text, "#"+refund.ID.String())
+	assert.Equal(t, 422, alice.post("do", values("do", "assign case", "owner", strings.Repeat("x", 200), "case", at(v+1), "reason", "r")).status)
+	assert.Equal(t, 200, alice.post("do", values("do", "give back", "case", at(v+1), "reason", "going home")).status)
+	assert.Equal(t, 200, alice.post("do", values("do", "note", "id", refund.ID.String(), "reason", "call at six")).status)
+	has(t, bob.get("entries/"+refund.ID.String()).text, "call at six")
+
+	assert.Equal(t, 200, alice.post("do", values("do", "pause", "type", "refund", "reason", "PSP down")).status)
+	assert.Equal(t, 409, bob.post("do", values("do", "pause", "type", "refund", "reason", "PSP down")).status)
+	assert.Contains(t, plain(bob.get("").text), "paused by alice PSP down")
+	paused, err := w.desk.Paused(t.Context(), desk.Actor{ID: "test"})
+	require.NoError(t, err)
+	require.Len(t, paused, 1)
+	resume := values("do", "resume", "type", "refund", "version", fmt.Sprint(paused[0].Version), "reason", "PSP back")
+	assert.Equal(t, 200, bob.post("do", resume).status)
+	assert.Equal(t, 409, bob.post("do", resume).status)
+}
+
+// A page leads to older entries and back, and to the same rows while others are recorded.
+func TestLinksOfAListingShowTheSameRows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	_, err := w.shop.Record(t.Context(), 2, many)
+	require.NoError(t, err)
+	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= many.Fine+theSum.Fine })
+	alice := w.client("alice")
+	first := alice.get("entries?type=refund&state=succeeded")
+	next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(first.text)
+	require.NotNil(t, next)
+	second := alice.get(html.UnescapeString(next[1]))
+	ids := seenBox.FindAllString(second.text, -1)
+	require.NotEmpty(t, ids)
+	_, err = w.shop.Record(t.Context(), 3, many)
+	require.NoError(t, err)
+	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) > many.Fine+theSum.Fine })
+	assert.Equal(t, ids, seenBox.FindAllString(alice.get(html.UnescapeString(next[1])).text, -1))
+	back := regexp.MustCompile(`href="([^"]*)" rel="prev"`).FindStringSubmatch(second.text)
+	require.NotNil(t, back)
+	assert.Equal(t, 200, alice.get(html.UnescapeString(back[1])).status)
+	assert.Equal(t, 422, alice.get("entries?error=x").status, "what would look at the whole log is refused, and said so")
+	assert.Equal(t, 422, alice.get("entries?from=yesterday").status)
+	assert.Equal(t, 422, alice.get("trail?entry=first").status)
+	assert.Contains(t, alice.get("find?q="+seen(w.entriesOf("refund", compensator.Dead)[0])[:2]).at, "/ops/e")
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	alice := w.client("alice")
+	all := values("do", "requeue", "reason", "all")
+	for i := range 501 {
+		all.Add("seen", fmt.Sprintf("%d:1", i+1))
+	}
+	assert.Equal(t, 422, alice.post("do", all).status)
+	assert.Equal(t, 422, alice.post("do", values("do", "requeue", "reason", strings.Repeat("x", 1<<20))).status)
+	alice.hasty = true
+	refused := false
+	for range 10_000 {
+		if refused = alice.post("preferences", values()).status == http.StatusTooManyRequests; refused {
+			break
+		}
+	}
+	assert.True(t, refused, "more than 5 actions a second")
+	assert.Equal(t, 404, w.client("bob").get("assets/x").status, "each for himself")
+}
+
+// Under any base every link leads to these pages, and to one that is there.
+func TestEveryLinkIsUnderTheBase(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"/", "/a/", "/a/b/"} {
+		t.Run(base, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, base)
+			w.trouble()
+			refund := w.entriesOf("refund", compensator.Dead)[0]
+			alice := w.client("alice")
+			seenLinks := make(map[string]bool)
+			for _, path := range []string{"", "entries?type=refund&state=dead", "entries/" + refund.ID.String(), "cases", "trail", "settings", "confirm?do=requeue&seen=" + seen(refund)} {
+				page := alice.get(path)
+				require.Equal(t, 200, page.status, path)
+				for _, link := range linkIn.FindAllStringSubmatch(page.text, -1) {
+					to := html.UnescapeString(link[1])
+					if strings.HasPrefix(to, "#") || seenLinks[to] {
+						continue
+					}
+					seenLinks[to] = true
+					if assert.True(t, strings.HasPrefix(to, base), to) && strings.HasPrefix(link[0], "href") && len(seenLinks) < 40 {
+						assert.Equal(t, 200, alice.get(to).status, to)
+					}
+				}
+			}
+			css := regexp.MustCompile(`href="([^"]*app-[0-9a-f]{12}\.css)"`).FindStringSubmatch(alice.get("").text)
+			require.NotNil(t, css)
+			assert.Contains(t, alice.get(css[1]).header.Get("Cache-Control"), "immutable")
+			for _, elsewhere := range []string{"https://evil.example/", "//evil.example/", `/\evil.example`, "javascript:alert(1)", base + "../../evil"} {
+				got := alice.get("confirm?do=pause&type=a&back=" + values("", elsewhere).Encode()[1:])
+				lacks(t, got.text, `href="`+html.EscapeString(elsewhere), elsewhere)
+				lacks(t, got.text, `href="https:`)
+			}
+		})
+	}
+}
+
+func TestPagesSpeakTheReadersLanguage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	alice := w.client("alice")
+	has(t, alice.get("").text, `lang="en"`)
+	has(t, alice.get("", "Accept-Language", "de, zh-TW;q=0.8").text, `lang="zh-CN"`)
+	has(t, alice.post("preferences", values("language", "zh-CN", "theme", "dark", "back", "/ops/trail")).text, `lang="zh-CN" data-theme="dark"`)
+	has(t, alice.get("settings").text, "已暂停的类型")
+}
+
+func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	for field, opts := range map[string]ui.Options{
+		"Identify":       {Base: "/"},
+		"Base":           {Identify: identify, Base: "ops"},
+		"TrustedOrigins": {Identify: identify, TrustedOrigins: []string{"nowhere/at/all"}},
+	} {
+		_, err := ui.New(w.desk, opts)
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused, field)
+		assert.Equal(t, field, refused.Field)
+	}
+	_, err := ui.New(nil, ui.Options{Identify: identify})
+	require.Error(t, err)
+}
+
+var many = troubles.Sum{Fine: 60}
+
+// has and lacks do not print the page.
+func has(t *testing.T, text, part string, what ...any) {
+	t.Helper()
+	assert.True(t, strings.Contains(text, part), "no %q %v", part, what)
+}
+
+func lacks(t *testing.T, text, part string, what ...any) {
+	t.Helper()
+	assert.False(t, strings.Contains(text, part), "%q %v", part, what)
+}

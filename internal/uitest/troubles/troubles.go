@@ -1,0 +1,179 @@
+// Package troubles is a shop whose work fails in the ways that operators meet: what the demo shows, and the pages' tests.
+package troubles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/ui"
+)
+
+// Money is what an entry of the shop is about.
+type Money struct {
+	Order    string `json:"order"`
+	Minor    int64  `json:"minor"`
+	Currency string `json:"currency"`
+	Buyer    string `json:"buyer,omitempty"`
+	Card     string `json:"card,omitempty"`
+	Address  string `json:"address,omitempty"`
+}
+
+// Shop has types of work, some of which cannot be done at present.
+type Shop struct {
+	c *compensator.Compensator
+
+	// PSPWorks: the payment service answers again. ShipperWorks: parcels find their way.
+	PSPWorks, ShipperWorks atomic.Bool
+
+	refund, transfer, mail, closeOrder, ship *compensator.Type[Money]
+}
+
+// Speed is how patient the shop is.
+type Speed struct {
+	Timeout time.Duration // of a transfer
+	Again   time.Duration // after a failure
+}
+
+// Operations say what the shop's cases are worth, and until when somebody should have looked.
+func Operations() *compensator.Operations {
+	worth := compensator.CaseConfig{Amount: func(e *compensator.Entry) (compensator.Amount, error) {
+		var m Money
+		err := e.Decode(&m)
+		return compensator.Amount{Minor: m.Minor, Currency: m.Currency}, err
+	}, Due: 4 * time.Hour}
+	return &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": worth, "transfer": worth, "ship_parcel": worth}}
+}
+
+// Views say what of the shop's contents is shown: no card, and not where somebody lives.
+func Views() map[string]ui.TypeView {
+	show := ui.TypeView{Show: []string{"order", "minor", "currency"}}
+	return map[string]ui.TypeView{"refund": show, "transfer": show, "ship_parcel": show, "invoice_mail": show, "close_order": {Show: []string{"."}}}
+}
+
+// New registers the shop's work.
+func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
+	s := &Shop{c: c}
+	var errs [5]error
+	handle := func(i int, name string, work func(ctx context.Context, e *compensator.Entry, m Money) error, cfg compensator.TypeConfig) (t *compensator.Type[Money]) {
+		if cfg.Retry == nil {
+			cfg.Retry = compensator.Fixed(speed.Again)
+		}
+		t, errs[i] = compensator.Handle(c, name, work, cfg)
+		return t
+	}
+	s.refund = handle(0, "refund", s.doRefund, compensator.TypeConfig{MaxProcessCount: 3})
+	s.transfer = handle(1, "transfer", s.doTransfer, compensator.TypeConfig{MaxProcessCount: 1, Timeout: speed.Timeout})
+	s.mail = handle(2, "invoice_mail", s.doMail, compensator.TypeConfig{})
+	s.closeOrder = handle(3, "close_order", s.doClose, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)})
+	s.ship = handle(4, "ship_parcel", s.doShip, compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Compensate: compensator.Typed(s.undoShip)})
+	return s, errors.Join(errs[:]...)
+}
+
+// doRefund asks a payment service that has its troubles, and says so with the order's id in it.
+func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error {
+	if s.PSPWorks.Load() || strings.HasSuffix(m.Order, "ok") {
+		return nil
+	}
+	if strings.HasSuffix(m.Order, "closed") {
+		return compensator.Permanent(fmt.Errorf("POST https://psp.example/v2/refund: status 409: account of order %q was closed", m.Order))
+	}
+	return fmt.Errorf("POST https://psp.example/v2/refund: status 503 Service Unavailable: upstream busy (request %08x, order %s)", e.ID.Row()*2654435761%(1<<32), m.Order)
+}
+
+// doTransfer hangs: whether the bank has done it nobody knows.
+func (s *Shop) doTransfer(ctx context.Context, _ *compensator.Entry, m Money) error {
+	if strings.HasSuffix(m.Order, "ok") {
+		return nil
+	}
+	<-ctx.Done()
+	return fmt.Errorf("POST https://bank.example/transfers: no answer: %w", context.Cause(ctx))
+}
+
+func (s *Shop) doMail(_ context.Context, _ *compensator.Entry, m Money) error {
+	if strings.Contains(m.Buyer, "@") {
+		return nil
+	}
+	return compensator.Permanent(fmt.Errorf("invoice for order %s: recipient %q is no mail address", m.Order, m.Buyer))
+}
+
+func (s *Shop) doClose(_ context.Context, _ *compensator.Entry, m Money) error {
+	if strings.HasSuffix(m.Order, "locked") {
+		return fmt.Errorf("order %s is locked by the warehouse", m.Order)
+	}
+	return nil
+}
+
+func (s *Shop) doShip(_ context.Context, _ *compensator.Entry, m Money) error {
+	if s.ShipperWorks.Load() || strings.HasSuffix(m.Order, "ok") {
+		return nil
+	}
+	return fmt.Errorf("shipper: no route to %q", m.Address)
+}
+
+// undoShip gives a parcel back to the shelf, unless it has none.
+func (s *Shop) undoShip(_ context.Context, _ *compensator.Entry, m Money) error {
+	if strings.HasSuffix(m.Order, "shelf") {
+		return fmt.Errorf("shelf of order %s is taken", m.Order)
+	}
+	return nil
+}
+
+// A Sum is how much of something there is.
+type Sum struct{ Refunds, Closed, Transfers, Mails, Locked, Parcels, Shelves, Fine int }
+
+// Record records work that will go wrong, as much as said, and some that will not. It answers with what it recorded.
+func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.EntryID, error) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	var entries []compensator.NewEntry
+	var problem error
+	add := func(t *compensator.Type[Money], times int, suffix string, change func(m *Money)) {
+		for range times {
+			id := fmt.Sprintf("o-%d%s", 10_000_000+r.IntN(89_999_999), suffix)
+			m := Money{Order: id, Minor: 100 + r.Int64N(60_000), Currency: "CNY", Buyer: "lin@example.com", Card: "4111111111111111", Address: "7 Quay Street"}
+			if r.IntN(4) == 0 {
+				m.Currency = "USD"
+			}
+			change(&m)
+			e, err := t.Entry(m, compensator.Options{IdempotentID: t.Name() + "-" + id, BusinessID: id, UserID: "u-" + id[2:6]})
+			problem = errors.Join(problem, err)
+			entries = append(entries, e)
+		}
+	}
+	same := func(*Money) {}
+	add(s.refund, n.Refunds, "", same)
+	add(s.refund, n.Closed, "-closed", same)
+	add(s.transfer, n.Transfers, "", func(m *Money) { m.Minor *= 40 })
+	add(s.mail, n.Mails, "", func(m *Money) { m.Buyer = "lin at example" })
+	add(s.closeOrder, n.Locked, "-locked", same)
+	add(s.ship, n.Parcels, "", same)
+	add(s.ship, n.Shelves, "-shelf", same)
+	for _, t := range []*compensator.Type[Money]{s.refund, s.transfer, s.mail, s.closeOrder, s.ship} {
+		add(t, n.Fine, "-ok", same)
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	var receipt *compensator.Receipt
+	err := s.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+		receipt, err = s.c.Record(ctx, tx, entries...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]compensator.EntryID, len(receipt.Entries))
+	for i := range receipt.Entries {
+		ids[i] = receipt.Entries[i].ID
+	}
+	return ids, nil
+}
+
+// Everything is allowed to everybody: of a demo, on loopback.
+var Everything = desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })

@@ -1,0 +1,244 @@
+package uitest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/internal/uitest/troubles"
+	"github.com/compensator-go/compensator/ui"
+)
+
+func TestMain(m *testing.M) {
+	code := testservers.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// world is a shop in trouble, and its pages.
+type world struct {
+	t    *testing.T
+	c    *compensator.Compensator
+	shop *troubles.Shop
+	desk *desk.Desk
+	base string // "/ops/"
+	url  string // of the first page
+
+	mu     sync.Mutex // guards access
+	access desk.AccessFunc
+}
+
+// whoHeader says who a test's request is from, in place of a session.
+const whoHeader, whoCookie = "X-Who", "who"
+
+func identify(r *http.Request) (desk.Actor, bool) {
+	name := r.Header.Get(whoHeader)
+	if cookie, err := r.Cookie(whoCookie); name == "" && err == nil {
+		name = cookie.Value
+	}
+	return desk.Actor{ID: name}, name != ""
+}
+
+// newWorld opens the pages under a base. Everybody may do everything, unless the test says otherwise.
+func newWorld(t *testing.T, base string, change ...func(o *desk.Options)) *world {
+	t.Helper()
+	c, _ := sqlitetest.New(t, configure)
+	return worldOf(t, c, base, change...)
+}
+
+func configure(cfg *compensator.Config) {
+	cfg.Operations, cfg.Logger = troubles.Operations(), slog.New(slog.DiscardHandler) // entries are meant to die
+}
+
+// newServerWorld is a world on MariaDB or MySQL.
+func newServerWorld(t *testing.T, base string) *world {
+	t.Helper()
+	dsn, err := mysql.ParseDSN(testservers.Database(t))
+	require.NoError(t, err)
+	connector, err := mysql.NewConnector(dsn)
+	require.NoError(t, err)
+	db := sql.OpenDB(compensator.Connector(connector))
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	cfg := compensator.Config{DB: db, PollInterval: 100 * time.Millisecond}
+	configure(&cfg)
+	c, err := compensator.New(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return worldOf(t, c, base)
+}
+
+// worldOf opens the pages of a log.
+func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...func(o *desk.Options)) *world {
+	t.Helper()
+	w := &world{t: t, c: c, base: base, access: troubles.Everything}
+	var err error
+	w.shop, err = troubles.New(w.c, troubles.Speed{Timeout: 100 * time.Millisecond, Again: time.Millisecond})
+	require.NoError(t, err)
+	opts := desk.Options{Access: desk.AccessFunc(func(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.access(ctx, a, right, on)
+	})}
+	for _, set := range change {
+		set(&opts)
+	}
+	w.desk, err = desk.New(w.c, opts)
+	require.NoError(t, err)
+	pages, err := ui.New(w.desk, ui.Options{Identify: identify, Base: base, Title: "shop", Types: troubles.Views()})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle(base, pages)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	w.url = server.URL + base
+	return w
+}
+
+// allow says who may do what from now on.
+func (w *world) allow(access desk.AccessFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.access = access
+}
+
+var theSum = troubles.Sum{Refunds: 6, Closed: 2, Transfers: 2, Mails: 2, Locked: 2, Parcels: 1, Shelves: 1, Fine: 1}
+
+// dead is how many of theSum wait for a person in the end.
+const dead = 6 + 2 + 2 + 2 + 1
+
+// trouble lets the shop work until all that can fail has failed.
+func (w *world) trouble() {
+	w.t.Helper()
+	compensatortest.Run(w.t, w.c)
+	_, err := w.shop.Record(w.t.Context(), 1, theSum)
+	require.NoError(w.t, err)
+	w.until(func() bool { return w.open() == dead })
+}
+
+// open is how many cases are.
+func (w *world) open() (n int) {
+	groups, err := w.desk.Groups(w.t.Context(), desk.Actor{ID: "test"})
+	assert.NoError(w.t, err)
+	for _, g := range groups {
+		n += g.N
+	}
+	return n
+}
+
+func (w *world) until(holds func() bool) {
+	w.t.Helper()
+	require.Eventually(w.t, holds, time.Minute, 20*time.Millisecond)
+}
+
+// client is a person's browser as far as a plain client goes: cookies, redirects, no script.
+func (w *world) client(name string) *client {
+	jar, err := cookiejar.New(nil)
+	require.NoError(w.t, err)
+	c := &client{w: w, name: name, http: &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}}}
+	return c
+}
+
+type client struct {
+	w     *world
+	name  string
+	http  *http.Client
+	hasty bool // does not wait when told to
+}
+
+// entriesOf lists entries of a type and state.
+func (w *world) entriesOf(businessType string, state compensator.State) []compensator.Entry {
+	w.t.Helper()
+	page, err := w.c.List(w.t.Context(), compensator.Filter{BusinessType: businessType, States: []compensator.State{state}, Limit: 100})
+	require.NoError(w.t, err)
+	return page.Entries
+}
+
+// values are a form's.
+func values(pairs ...string) url.Values {
+	v := make(url.Values)
+	for i := 0; i < len(pairs); i += 2 {
+		v.Add(pairs[i], pairs[i+1])
+	}
+	return v
+}
+
+// answer is what a request came to.
+type answer struct {
+	status int
+	text   string
+	header http.Header
+	at     string // the address, after redirects
+}
+
+func (c *client) ask(method, path string, form url.Values, set ...string) answer {
+	c.w.t.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	address := c.w.url + path
+	if strings.HasPrefix(path, "/") {
+		address = strings.TrimSuffix(c.w.url, c.w.base) + path
+	}
+	r, err := http.NewRequestWithContext(c.w.t.Context(), method, address, body)
+	require.NoError(c.w.t, err)
+	r.Header.Set(whoHeader, c.name)
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(set); i += 2 {
+		r.Header.Set(set[i], set[i+1])
+	}
+	for {
+		got, err := c.http.Do(r)
+		require.NoError(c.w.t, err)
+		text, err := io.ReadAll(got.Body)
+		require.NoError(c.w.t, err)
+		require.NoError(c.w.t, got.Body.Close())
+		if got.StatusCode == http.StatusTooManyRequests && !c.hasty {
+			select { // as the answer says
+			case <-time.After(time.Second / 4):
+			case <-c.w.t.Context().Done():
+			}
+			if r.GetBody != nil {
+				r.Body, err = r.GetBody()
+				require.NoError(c.w.t, err)
+			}
+			continue
+		}
+		return answer{got.StatusCode, string(text), got.Header, got.Request.URL.RequestURI()}
+	}
+}
+
+func (c *client) get(path string, set ...string) answer { return c.ask("GET", path, nil, set...) }
+func (c *client) post(path string, form url.Values, set ...string) answer {
+	return c.ask("POST", path, form, set...)
+}
+
+// seen names an entry as the log has it.
+func seen(e compensator.Entry) string { return fmt.Sprintf("%s:%d", e.ID, e.Version) }

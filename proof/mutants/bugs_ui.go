@@ -1,0 +1,63 @@
+package main
+
+// showing: the operator's pages.
+func showing() []mutant {
+	return []mutant{
+		{
+			name: "pages-for-nobody", oracle: safety,
+			what: "the pages let in whom Identify does not know",
+			edits: []edit{
+				{"ui/server.go", "		if !ok || actor.ID == \"\" {", "		if !ok && false || false {"},
+			},
+			sees: pageTests("TestEveryRouteRefusesWhoHasNoRight"),
+		},
+		{
+			name: "pages-take-foreign-forms", oracle: safety,
+			what: "a form of another site acts for whoever is signed in",
+			edits: []edit{
+				{"ui/ui.go", "s.secured(origins.Handler(s.identified(s.routes())))", "s.secured(s.identified(s.routes()))"},
+			},
+			sees: pageTests("TestPostFromAnotherOriginIsRefused"),
+		},
+		{
+			name: "pages-forget-what-was-seen", oracle: safety,
+			what: "a form acts on entries as they are, and not as they were seen",
+			edits: []edit{
+				{"ui/act.go", "		answers, err = s.desk.Change(", "		now, _ := s.weigh(rq, wi)\n		for i := range now.Lines {\n			wi.Seen[i].Version = now.Lines[i].Entry.Version\n		}\n		answers, err = s.desk.Change("},
+			},
+			sees: pageTests("TestOperatorWithoutScriptPutsRefundsRight"),
+		},
+		{
+			name: "pages-do-not-warn", oracle: safety,
+			what: "what may have happened runs again without a question",
+			edits: []edit{
+				{"ui/act.go", "	if wi.onEntries() && !wi.Sure {", "	if wi.onEntries() && !wi.Sure && false {"},
+			},
+			sees: pageTests("TestWhatMayHaveHappenedAsksOnceMore"),
+		},
+		{
+			name: "pages-show-masked-values", oracle: safety,
+			what: "revealed content shows values that the type's view does not name",
+			edits: []edit{
+				{"ui/content.go", "	if !shown {\n		text = masked", "	if !shown && false {\n		text = masked"},
+			},
+			sees: pageTests("TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames"),
+		},
+		{
+			name: "pages-act-on-get", oracle: safety,
+			what: "a link acts",
+			edits: []edit{
+				{"ui/server.go", "	{\"POST do\", (*server).do},", "	{\"POST do\", (*server).do},\n	{\"GET do\", (*server).do},"},
+			},
+			sees: pageTests("TestGETChangesNothing"),
+		},
+		{
+			name: "pages-turn-texts-around", oracle: safety,
+			what: "characters that turn a text around reach the reader",
+			edits: []edit{
+				{"ui/request.go", "rq.w.Write(visible(html.Bytes()))", "rq.w.Write(html.Bytes())"},
+			},
+			sees: pageTests("TestHostileTextsStayTexts"),
+		},
+	}
+}

@@ -1,0 +1,313 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// What the form asks for beside the Desk's actions on entries.
+const (
+	doTake     = "take case"
+	doAssign   = "assign case"
+	doGiveBack = "give back"
+	doNote     = "note"
+	doReveal   = "see content"
+	doPause    = "pause"
+	doResume   = "resume"
+)
+
+// wish is what a form asks for, before it is confirmed and with it.
+type wish struct {
+	Do      string
+	Seen    []desk.Seen // entries, as they were seen
+	Case    desk.SeenCase
+	ID      compensator.EntryID // of note and reveal
+	Owner   string
+	Type    string
+	Version uint64 // of a pause
+	Why     desk.Why
+	Delay   time.Duration
+	Sure    bool
+}
+
+var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+// readWish reads a form. A *FieldError says what is wrong with it.
+func readWish(r *http.Request) (wish, error) {
+	if err := r.ParseForm(); err != nil {
+		return wish{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
+	}
+	wi := wish{Do: r.Form.Get("do"), Owner: strings.TrimSpace(r.Form.Get("owner")), Type: r.Form.Get("type"), Sure: r.Form.Get("sure") == "yes",
+		Why: desk.Why{Reason: strings.TrimSpace(r.Form.Get("reason")), Ticket: strings.TrimSpace(r.Form.Get("ticket"))}}
+	if len(r.Form["seen"]) > desk.MaxEntries {
+		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), desk.MaxEntries)}
+	}
+	for _, text := range r.Form["seen"] {
+		id, version, err := parseSeen(text)
+		if err != nil {
+			return wi, err
+		}
+		wi.Seen = append(wi.Seen, desk.Seen{ID: id, Version: version})
+	}
+	var err error
+	if text := r.Form.Get("case"); text != "" {
+		wi.Case.EntryID, wi.Case.Version, err = parseSeen(text)
+	}
+	if text := r.Form.Get("id"); text != "" && err == nil {
+		wi.ID, err = compensator.ParseEntryID(text)
+	}
+	if text := r.Form.Get("version"); text != "" && err == nil {
+		wi.Version, err = strconv.ParseUint(text, 10, 64)
+	}
+	if text := r.Form.Get("delay"); text != "" && err == nil {
+		wi.Delay, err = time.ParseDuration(text)
+	}
+	if err != nil && !errors.As(err, new(*compensator.FieldError)) {
+		err = &compensator.FieldError{Field: "form", Reason: err.Error()}
+	}
+	return wi, err
+}
+
+func seenText(id compensator.EntryID, version uint64) string {
+	return id.String() + ":" + strconv.FormatUint(version, 10)
+}
+
+func parseSeen(text string) (compensator.EntryID, uint64, error) {
+	first, second, _ := strings.Cut(text, ":")
+	id, err := compensator.ParseEntryID(first)
+	if err != nil {
+		return id, 0, err
+	}
+	version, err := strconv.ParseUint(second, 10, 64)
+	if err != nil {
+		return id, 0, &compensator.FieldError{Field: "seen", Reason: "want id:version"}
+	}
+	return id, version, nil
+}
+
+// onEntries reports whether it is a Change of entries.
+func (wi wish) onEntries() bool { return slices.Contains(changes, desk.Right(wi.Do)) }
+
+// confirmData is what is to be confirmed.
+type confirmData struct {
+	wish
+	Lines   []desk.Line
+	Unsure  int // may have happened
+	Again   int // have ended well, or were ended by somebody
+	Moved   int // are not any more as they were seen
+	Sums    []string
+	Problem string // with what was filled in
+	Delays  []time.Duration
+	From    string // where to go back to
+}
+
+// Target is where the form is sent.
+func (d confirmData) Target() string {
+	if d.Do == doReveal {
+		return "reveal"
+	}
+	return "do"
+}
+
+// Warns reports whether the person must be sure.
+func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
+
+// SeenTexts are the entries as they were seen.
+func (d confirmData) SeenTexts() []string {
+	texts := make([]string, len(d.Seen))
+	for i, seen := range d.Seen {
+		texts[i] = seenText(seen.ID, seen.Version)
+	}
+	return texts
+}
+
+func (s *server) confirm(rq *request) {
+	wi, err := readWish(rq.r)
+	if err == nil {
+		err = wi.complete()
+	}
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	if s.desk.ReadOnly() {
+		rq.failed(desk.ErrReadOnly)
+		return
+	}
+	s.askFor(rq, wi, "", http.StatusOK)
+}
+
+// complete reports what a wish lacks, but for the reason.
+func (wi wish) complete() error {
+	ok := false
+	switch wi.Do {
+	case doTake, doAssign, doGiveBack:
+		ok = !wi.Case.EntryID.IsZero()
+	case doNote, doReveal:
+		ok = !wi.ID.IsZero()
+	case doPause:
+		ok = wi.Type != ""
+	case doResume:
+		ok = wi.Type != "" && wi.Version > 0
+	default:
+		if !wi.onEntries() {
+			return &compensator.FieldError{Field: "action", Reason: fmt.Sprintf("%q is none", wi.Do)}
+		}
+		ok = len(wi.Seen) > 0
+	}
+	if !ok {
+		return &compensator.FieldError{Field: "entries", Reason: "none is chosen"}
+	}
+	return nil
+}
+
+// askFor shows the page that asks for a reason, and whether somebody is sure.
+func (s *server) askFor(rq *request, wi wish, problem string, status int) {
+	data, err := s.weigh(rq, wi)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data.Problem = problem
+	rq.show(status, "confirm", data)
+}
+
+// weigh reads what a wish is about.
+func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
+	data := confirmData{wish: wi, Delays: delays, From: rq.Back()}
+	ids := make([]compensator.EntryID, 0, len(wi.Seen)+1)
+	versions := make(map[compensator.EntryID]uint64, len(wi.Seen))
+	for _, seen := range wi.Seen {
+		ids = append(ids, seen.ID)
+		versions[seen.ID] = seen.Version
+	}
+	for _, id := range []compensator.EntryID{wi.ID, wi.Case.EntryID} {
+		if !id.IsZero() {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return data, nil
+	}
+	var err error
+	if data.Lines, err = s.desk.Lines(rq.ctx, rq.Actor, ids); err != nil {
+		return data, err
+	}
+	if len(data.Lines) == 0 {
+		return data, compensator.ErrNotFound
+	}
+	var worth risk
+	runs := wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
+	for _, line := range data.Lines {
+		if line.Amount.Known() {
+			worth.add(desk.Group{Sums: []compensator.Amount{line.Amount}})
+		}
+		if wi.onEntries() && versions[line.Entry.ID] != line.Entry.Version {
+			data.Moved++
+			continue
+		}
+		switch {
+		case !runs:
+		case unsure(line.Case) || line.Entry.EndedBy == compensator.EndedByCrash:
+			data.Unsure++
+		case line.Entry.State.Terminal() && line.Entry.State != compensator.Dead:
+			data.Again++
+		}
+	}
+	data.Sums = worth.texts()
+	return data, nil
+}
+
+// do does what a form asks for.
+func (s *server) do(rq *request) {
+	wi, err := readWish(rq.r)
+	if err == nil {
+		err = wi.complete()
+	}
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	if wi.onEntries() && !wi.Sure {
+		data, err := s.weigh(rq, wi)
+		if err != nil && !errors.Is(err, compensator.ErrNotFound) { // the Desk answers for what may not be seen, and records it
+			rq.failed(err)
+			return
+		}
+		if data.Warns() {
+			data.Problem, _ = rq.T("confirm.be_sure")
+			rq.show(http.StatusUnprocessableEntity, "confirm", data)
+			return
+		}
+	}
+	result, err := s.perform(rq, wi)
+	var field *compensator.FieldError
+	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner") {
+		s.askFor(rq, wi, rq.Word("field", field.Field)+": "+rq.Word("problem", field.Reason), http.StatusUnprocessableEntity)
+		return
+	}
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	rq.tell(result)
+}
+
+// perform hands a wish to the Desk.
+func (s *server) perform(rq *request, wi wish) (outcome, error) {
+	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
+	var err error
+	switch wi.Do {
+	case doTake:
+		err = s.desk.TakeCase(rq.ctx, rq.Actor, wi.Case, wi.Why)
+	case doAssign:
+		err = s.desk.AssignCase(rq.ctx, rq.Actor, wi.Case, wi.Owner, wi.Why)
+	case doGiveBack:
+		err = s.desk.AssignCase(rq.ctx, rq.Actor, wi.Case, "", wi.Why)
+	case doNote:
+		err = s.desk.Note(rq.ctx, rq.Actor, wi.ID, wi.Why)
+	case doPause:
+		err = s.desk.Pause(rq.ctx, rq.Actor, wi.Type, wi.Why)
+	case doResume:
+		err = s.desk.Resume(rq.ctx, rq.Actor, desk.Paused{Type: wi.Type, Version: wi.Version}, wi.Why)
+	case doReveal:
+		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
+	default:
+		var answers []error
+		answers, err = s.desk.Change(rq.ctx, rq.Actor, desk.Change{Action: desk.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay})
+		result.answered(wi.Seen, answers)
+	}
+	return result, err
+}
+
+// reveal shows an entry with its content, which no address and no cache has.
+func (s *server) reveal(rq *request) {
+	wi, err := readWish(rq.r)
+	wi.Do = doReveal
+	if err == nil {
+		err = wi.complete()
+	}
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	e, err := s.desk.Reveal(rq.ctx, rq.Actor, wi.ID, wi.Why)
+	var field *compensator.FieldError
+	switch {
+	case errors.As(err, &field):
+		s.askFor(rq, wi, rq.Word("field", field.Field)+": "+rq.Word("problem", field.Reason), http.StatusUnprocessableEntity)
+	case err != nil:
+		rq.failed(err)
+	default:
+		shown := reveal(e, s.opts.Types[e.BusinessType])
+		s.showEntry(rq, e.ID, &shown)
+	}
+}

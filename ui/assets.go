@@ -1,0 +1,54 @@
+package ui
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed assets pages text
+var files embed.FS
+
+// asset is a file under a name that changes with its content, so that browsers may keep it for ever.
+type asset struct {
+	url, kind string
+	data      []byte
+}
+
+// kinds are those of browsers, and not of the machine's own tables.
+var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+// loadAssets reads them, by both their names.
+func loadAssets() (map[string]asset, error) {
+	assets := make(map[string]asset)
+	found, err := files.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		data, err := files.ReadFile("assets/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		hash := sha256.Sum256(data)
+		ext := path.Ext(f.Name())
+		name := strings.TrimSuffix(f.Name(), ext) + "-" + hex.EncodeToString(hash[:6]) + ext
+		a := asset{url: "assets/" + name, kind: kinds[ext], data: data}
+		assets[name], assets[f.Name()] = a, a
+	}
+	return assets, nil
+}
+
+func (s *server) asset(rq *request) {
+	a, found := s.assets[rq.r.PathValue("name")]
+	if !found || a.url != "assets/"+rq.r.PathValue("name") {
+		rq.fail(http.StatusNotFound, "error.no_page")
+		return
+	}
+	rq.w.Header().Set("Content-Type", a.kind)
+	rq.w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	_, _ = rq.w.Write(a.data)
+}

@@ -1,0 +1,169 @@
+// What the pages do beyond links and forms: local times, refresh, choosing rows, dialogs, keys. All of it can be missing.
+const $ = (selector, within = document) => within.querySelector(selector);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const kept = (name, value) => {
+	try {
+		if (value !== undefined) localStorage.setItem(name, value);
+		return localStorage.getItem(name);
+	} catch { return null; }
+};
+
+// The only way from a text to elements: pages of this very handler, parsed and never run.
+const policy = window.trustedTypes?.createPolicy("compensator", { createHTML: (text) => text });
+const parse = (text) => new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
+const load = async (url) => {
+	const answer = await fetch(url, { credentials: "same-origin", redirect: "error" });
+	if (!answer.ok) throw new Error(String(answer.status));
+	return parse(await answer.text());
+};
+
+all(".js").forEach((element) => { element.hidden = false; });
+
+// Times: local, or UTC; the other one in the tooltip.
+const lang = document.body.dataset.lang;
+const sameDay = (a, b) => a.toDateString() === b.toDateString();
+const local = (at) => {
+	const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+	return sameDay(at, new Date()) ? at.toLocaleTimeString(lang, clock)
+		: at.toLocaleString(lang, { ...clock, year: "numeric", month: "short", day: "numeric" });
+};
+const utc = (at) => at.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
+const showTimes = (within) => all("time", within).forEach((time) => {
+	const at = new Date(time.dateTime);
+	const [shown, tip] = kept("compensator-utc") === "yes" ? [utc(at), at.toLocaleString(lang)] : [local(at), at.toISOString()];
+	time.textContent = shown;
+	time.title = tip;
+});
+const zone = $("#zone");
+if (zone) {
+	const toggle = $("button", zone), toUTC = toggle.textContent, toLocal = toggle.dataset.utc;
+	const say = () => {
+		const inUTC = kept("compensator-utc") === "yes";
+		$("b", zone).textContent = inUTC ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+		toggle.textContent = inUTC ? toLocal : toUTC;
+		showTimes(document);
+	};
+	toggle.addEventListener("click", () => { kept("compensator-utc", kept("compensator-utc") === "yes" ? "no" : "yes"); say(); });
+	say();
+}
+
+// Choosing rows.
+const tally = () => all("[data-lines]").forEach((form) => {
+	const boxes = all('input[name="seen"]', form), chosen = boxes.filter((box) => box.checked).length;
+	const words = $(".chosen", form);
+	if (!words) return;
+	const text = chosen ? words.dataset.some.replace("{0}", chosen) : words.dataset.none;
+	if (words.textContent !== text) words.textContent = text;
+	all("button[name=do]", form).forEach((button) => { button.disabled = chosen === 0; });
+	const every = $("[data-all]", form);
+	every.hidden = false;
+	every.checked = chosen > 0 && chosen === boxes.length;
+	every.indeterminate = chosen > 0 && chosen < boxes.length;
+});
+document.addEventListener("change", (event) => {
+	if (event.target.matches?.("[data-all]")) {
+		all('input[name="seen"]', event.target.form).forEach((box) => { box.checked = event.target.checked; });
+	}
+	tally();
+});
+tally();
+
+// Dialogs: what a link or a button leads to, asked for here. Without an answer the browser goes there.
+const asked = $("#asked");
+let opener = null;
+const ask = async (url) => {
+	try {
+		const form = $("#confirm", await load(url));
+		if (!form) throw new Error("no form");
+		asked.replaceChildren(document.adoptNode(form));
+		showTimes(asked);
+		asked.showModal();
+		($('[required]:not([type="checkbox"])', asked) ?? $("button", asked))?.focus();
+	} catch {
+		location.assign(url);
+	}
+};
+document.addEventListener("click", (event) => {
+	const target = event.target.closest?.("[data-dialog], [data-close]");
+	if (!target || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+	if (target.matches("[data-close]")) {
+		if (asked.open) { event.preventDefault(); asked.close(); }
+		return;
+	}
+	let url = target.href;
+	if (!url) {
+		const form = target.form, fields = new URLSearchParams(new FormData(form, target));
+		if (!form.reportValidity()) return;
+		url = form.action + "?" + fields;
+	}
+	event.preventDefault();
+	opener = target;
+	ask(url);
+});
+document.addEventListener("keydown", (event) => { // a link that acts as a button takes the space bar, too
+	if (event.key === " " && event.target.matches?.('a[role="button"]')) { event.preventDefault(); event.target.click(); }
+});
+asked.addEventListener("close", () => { asked.replaceChildren(); opener?.focus(); opener = null; });
+
+// Refresh: the part that changes, unless somebody is at work in it. Nothing under a pointer or a focus moves.
+const every = 5000;
+const live = $("#live"), button = $("#live-switch");
+let paused = kept("compensator-paused") === "yes", failed = false;
+const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCollapsed || live.contains(document.activeElement)
+	|| document.activeElement?.matches("input, select, textarea") || $('#live input[name="seen"]:checked') || $("#live tbody tr:hover");
+const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on");
+const say = () => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== state(); });
+const refresh = async () => {
+	let fresh;
+	try {
+		fresh = $("#live", await load(location.href));
+		failed = false;
+	} catch { failed = true; }
+	if (!fresh || paused || busy()) return;
+	const news = fresh.dataset.news !== live.dataset.news;
+	showTimes(fresh);
+	all(".js", fresh).forEach((element) => { element.hidden = false; });
+	live.replaceChildren(...document.adoptNode(fresh).childNodes);
+	live.dataset.news = fresh.dataset.news;
+	if (news) $("#news").textContent = fresh.dataset.newsText;
+	tally();
+};
+if (live && live.dataset.still === undefined) {
+	const press = () => { if (button) button.setAttribute("aria-pressed", String(paused)); say(); };
+	button?.addEventListener("click", () => { paused = !paused; kept("compensator-paused", paused ? "yes" : "no"); press(); });
+	const round = async () => {
+		if (!paused && !busy()) await refresh();
+		say();
+		setTimeout(round, every);
+	};
+	press();
+	setTimeout(round, every);
+} else if (button) {
+	button.hidden = true;
+	const words = $("#live-state");
+	if (words) words.hidden = true;
+}
+
+// Keys, one at a time; they can be switched off.
+const keys = $("#keys"), keysOn = $("#keys-on");
+keysOn.checked = kept("compensator-keys") !== "no";
+keysOn.addEventListener("change", () => kept("compensator-keys", keysOn.checked ? "yes" : "no"));
+$("#help").addEventListener("click", () => keys.showModal());
+const move = (by) => {
+	const rows = all("main tbody tr, main ol.trail li").filter((row) => $("a", row));
+	const at = rows.findIndex((row) => row.contains(document.activeElement));
+	const row = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, at + by))];
+	if (row) $("a", row).focus();
+};
+document.addEventListener("keydown", (event) => {
+	if (!keysOn.checked || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+	if (event.target.matches('input:not([type="checkbox"]), select, textarea')) return;
+	const does = {
+		"/": () => $("#find").focus(),
+		"?": () => keys.showModal(),
+		j: () => move(1),
+		k: () => move(-1),
+		x: () => document.activeElement.closest("tr")?.querySelector('input[name="seen"]')?.click(),
+	}[event.key];
+	if (does) { event.preventDefault(); does(); }
+});

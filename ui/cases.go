@@ -1,0 +1,92 @@
+package ui
+
+import (
+	"net/http"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// groupsData is the open cases by failure.
+type groupsData struct {
+	Groups []desk.Group
+	Risk   risk
+}
+
+func (s *server) groups(rq *request) {
+	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups)})
+}
+
+// casesData is a page of cases, the one due earliest first.
+type casesData struct {
+	Type, Kind, Owner, Failure string
+	Group                      *desk.Group // of the failure
+	GroupSums                  []string
+	Lines                      []desk.Line // each with its case
+	pager
+	Actions []desk.Right
+}
+
+func (s *server) cases(rq *request) {
+	q := rq.r.URL.Query()
+	data := casesData{Type: q.Get("type"), Kind: q.Get("kind"), Owner: q.Get("owner"), Failure: q.Get("failure")}
+	filter := desk.CaseFilter{BusinessType: data.Type, Limit: pageSize, Cursor: cursor(q)}
+	switch data.Owner {
+	case "me":
+		filter.Owner = rq.Actor.ID
+	case "nobody":
+		filter.Unowned = true
+	}
+	switch data.Kind {
+	case desk.CaseDead.String():
+		filter.Kind = desk.CaseDead
+	case desk.CaseUnknown.String():
+		filter.Kind = desk.CaseUnknown
+	}
+	if data.Failure != "" {
+		if err := filter.Fingerprint.UnmarshalText([]byte(data.Failure)); err != nil {
+			rq.failed(err)
+			return
+		}
+	}
+	page, err := s.desk.Cases(rq.ctx, rq.Actor, filter)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	ids := make([]compensator.EntryID, len(page.Cases))
+	for i := range page.Cases {
+		ids[i] = page.Cases[i].EntryID
+	}
+	if data.Lines, err = s.desk.Lines(rq.ctx, rq.Actor, ids); err != nil {
+		rq.failed(err)
+		return
+	}
+	if data.Failure != "" {
+		if err := s.groupOf(rq, &data, filter.Fingerprint); err != nil {
+			rq.failed(err)
+			return
+		}
+	}
+	data.pager = pages(rq.r.URL, page.Next)
+	data.Actions = rq.actionsOn(data.Lines)
+	rq.show(http.StatusOK, "cases", data)
+}
+
+// groupOf finds the sums of the failure that a page is about.
+func (s *server) groupOf(rq *request, data *casesData, failure desk.Fingerprint) error {
+	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
+	for i, g := range groups {
+		if g.Fingerprint == failure && (data.Type == "" || g.Type == data.Type) {
+			data.Group = &groups[i]
+			data.GroupSums = riskOf(groups[i : i+1]).Sums
+			break
+		}
+	}
+	return err
+}

@@ -1,0 +1,159 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// entriesData is a page of the listing.
+type entriesData struct {
+	Filter filterForm
+	Lines  []desk.Line
+	pager
+	Actions []desk.Right
+	Refused string // what is wrong with the filter
+}
+
+// filterForm is the filter as it stands in an address, so that a link shows the same to whoever may see it.
+type filterForm struct {
+	State, Type, By, ID, Error, EndedBy, From, To, Order string
+}
+
+// States and Ends are what a filter may ask for.
+func (filterForm) States() []string {
+	return []string{"dead", "retrying", "compensating", "pending", "succeeded", "compensated", "settled by hand", "cancelled"}
+}
+func (filterForm) Ends() []string {
+	return []string{"exhausted", "permanent", "crash", "handler", "complete", "cancel", "person"}
+}
+
+func readFilter(q url.Values) filterForm {
+	return filterForm{State: q.Get("state"), Type: q.Get("type"), By: q.Get("by"), ID: strings.TrimSpace(q.Get("id")), Error: q.Get("error"),
+		EndedBy: q.Get("ended_by"), From: q.Get("from"), To: q.Get("to"), Order: q.Get("order")}
+}
+
+// filter is what the log is asked for.
+func (f filterForm) filter() (compensator.Filter, error) {
+	filter := compensator.Filter{BusinessType: f.Type, LastError: f.Error, EndedBy: compensator.EndedBy(f.EndedBy), Newest: f.Order != "oldest", Limit: pageSize}
+	if f.State != "" {
+		state, err := compensator.ParseState(f.State)
+		if err != nil {
+			return filter, err
+		}
+		filter.States = []compensator.State{state}
+	}
+	switch f.By {
+	case "batch":
+		filter.BatchID = f.ID
+	case "ext":
+		filter.BusinessExtID = f.ID
+	default:
+		filter.BusinessID = f.ID
+	}
+	var err error
+	if filter.CreatedFrom, err = day("from", f.From); err == nil {
+		filter.CreatedTo, err = day("to", f.To)
+	}
+	return filter, err
+}
+
+// day reads an instant of UTC as a form's field writes it.
+func day(field, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, &compensator.FieldError{Field: field, Reason: "want a time as 2006-01-02T15:04"}
+}
+
+// pager leads to the page after, and to the one before: an address has the cursors of all pages before it.
+type pager struct {
+	Older, Newer, First string // addresses; empty: there is none
+}
+
+const mostCursors = 40
+
+// cursor is where a page begins.
+func cursor(q url.Values) string {
+	if all := q["c"]; len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return ""
+}
+
+func pages(u *url.URL, next string) pager {
+	at := func(cursors []string) string {
+		q := u.Query()
+		q["c"] = cursors
+		return u.Path + question(q)
+	}
+	var p pager
+	cursors := u.Query()["c"]
+	if next != "" {
+		p.Older = at(append(slices.Clone(cursors[max(0, len(cursors)-mostCursors):]), next))
+	}
+	if len(cursors) > 0 {
+		p.Newer, p.First = at(cursors[:len(cursors)-1]), at(nil)
+	}
+	return p
+}
+
+func (s *server) entries(rq *request) {
+	q := rq.r.URL.Query()
+	data := entriesData{Filter: readFilter(q)}
+	filter, err := data.Filter.filter()
+	filter.Cursor = cursor(q)
+	var page desk.EntryPage
+	if err == nil {
+		page, err = s.desk.Entries(rq.ctx, rq.Actor, filter)
+	}
+	var field *compensator.FieldError
+	status := http.StatusOK
+	switch {
+	case errors.As(err, &field):
+		status, data.Refused = http.StatusUnprocessableEntity, field.Error()
+	case err != nil:
+		rq.failed(err)
+		return
+	}
+	ids := make([]compensator.EntryID, len(page.Entries))
+	for i := range page.Entries {
+		ids[i] = page.Entries[i].ID
+	}
+	if data.Lines, err = s.desk.Lines(rq.ctx, rq.Actor, ids); err != nil {
+		rq.failed(err)
+		return
+	}
+	data.pager = pages(rq.r.URL, page.Next)
+	data.Actions = rq.actionsOn(data.Lines)
+	rq.show(status, "entries", data)
+}
+
+// find leads to an entry by its id or idempotent id, else to the listing of a business id.
+func (s *server) find(rq *request) {
+	text := strings.TrimSpace(rq.r.FormValue("q"))
+	refs := []compensator.Ref{compensator.IdempotentID(text)}
+	if id, err := compensator.ParseEntryID(strings.TrimPrefix(text, "#")); err == nil {
+		refs = []compensator.Ref{id, compensator.IdempotentID(text)}
+	}
+	for _, ref := range refs {
+		if view, err := s.desk.Entry(rq.ctx, rq.Actor, ref); err == nil {
+			to, _ := rq.Link("entries/" + view.Entry.ID.String())
+			rq.redirect(to)
+			return
+		}
+	}
+	to, _ := rq.Link("entries", "by", "business", "id", text)
+	rq.redirect(to)
+}

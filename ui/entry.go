@@ -1,0 +1,89 @@
+package ui
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// entryData is an entry, and what may be done about it.
+type entryData struct {
+	desk.EntryView
+	Actions  []desk.Right
+	Reveal   bool
+	Note     bool
+	Take     bool
+	GiveBack bool
+	Assign   bool
+	Unsure   bool // an attempt's effect may have happened
+	Revealed *revealed
+}
+
+// Seen names the entry as the page shows it.
+func (d entryData) Seen() string { return seenText(d.Entry.ID, d.Entry.Version) }
+
+func (s *server) entry(rq *request) {
+	id, err := compensator.ParseEntryID(rq.r.PathValue("id"))
+	if err != nil {
+		rq.fail(http.StatusNotFound, "error.not_found")
+		return
+	}
+	s.showEntry(rq, id, nil)
+}
+
+// showEntry shows an entry, with its content once that is revealed.
+func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
+	view, err := s.desk.Entry(rq.ctx, rq.Actor, id)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	on := desk.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
+	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
+		Reveal: content == nil && view.ContentSize > 0 && !rq.ReadOnly() && rq.May(desk.SeeContent, on), Note: rq.May(desk.NoteCase, on)}
+	for _, right := range rq.actionsOn([]desk.Line{{Entry: view.Entry, Amount: view.Amount}}) {
+		if slices.Contains(allowed[right], view.Entry.State) && !view.Entry.Erased {
+			data.Actions = append(data.Actions, right)
+		}
+	}
+	if c := view.Case; c != nil && c.ClosedAt.IsZero() {
+		data.Take = c.Owner != rq.Actor.ID && rq.May(desk.TakeCase, on)
+		data.GiveBack = c.Owner == rq.Actor.ID && (rq.May(desk.TakeCase, on) || rq.May(desk.AssignCase, on))
+		data.Assign = rq.May(desk.AssignCase, on)
+	}
+	rq.show(http.StatusOK, "entry", data)
+}
+
+// unsure reports whether nobody knows what an entry's attempts have done.
+func unsure(c *desk.Case) bool {
+	return c != nil && c.ClosedAt.IsZero() && c.Kind == desk.CaseUnknown
+}
+
+// changes are what may be done to entries, what is done most first.
+var changes = []desk.Right{desk.Requeue, desk.SettleByHand, desk.Compensate, desk.Reschedule, desk.Cancel, desk.Complete}
+
+// allowed are the states from which an action leads anywhere, so that a page shows no button in vain; the log decides.
+var allowed = map[desk.Right][]compensator.State{
+	desk.Requeue: {compensator.Dead, compensator.Retrying, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledByHand},
+	desk.Compensate: {compensator.Dead, compensator.Retrying, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand},
+	desk.SettleByHand: {compensator.Dead, compensator.Retrying, compensator.Compensating},
+	desk.Cancel:       {compensator.Pending, compensator.Retrying, compensator.Dead},
+	desk.Complete:     {compensator.Pending, compensator.Retrying, compensator.Dead},
+	desk.Reschedule:   {compensator.Pending, compensator.Retrying},
+}
+
+// actionsOn are the actions that somebody may do to any of these.
+func (rq *request) actionsOn(lines []desk.Line) []desk.Right {
+	var may []desk.Right
+	for _, right := range changes {
+		if slices.ContainsFunc(lines, func(l desk.Line) bool {
+			return rq.May(right, desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1})
+		}) {
+			may = append(may, right)
+		}
+	}
+	return may
+}

@@ -1,0 +1,134 @@
+package ui
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// outcome is what came of an action. It goes to the page that shows it by way of a cookie: a link cannot forge it, and any
+// process of the service can show it. There is one at a time: a header has little room.
+type outcome struct {
+	Name   string         `json:"n"` // as the page's address has it
+	Do     string         `json:"do"`
+	Type   string         `json:"type,omitempty"`
+	Back   string         `json:"back"`
+	Counts map[string]int `json:"counts"` // by answer
+	List   []answer       `json:"list,omitempty"`
+}
+
+// answer is what came of an entry: done, changed, busy, not_allowed, not_found, state or failed.
+type answer struct {
+	ID     compensator.EntryID
+	Answer string
+}
+
+// MarshalText is short.
+func (a answer) MarshalText() ([]byte, error) { return []byte(a.ID.String() + ":" + a.Answer), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (a *answer) UnmarshalText(text []byte) (err error) {
+	id, word, _ := strings.Cut(string(text), ":")
+	a.Answer = word
+	a.ID, err = compensator.ParseEntryID(id)
+	return err
+}
+
+// A cookie has room for 4 KB: for so many entries, of which those that were left alone come first, and for a way back.
+const (
+	answersKept = pageSize
+	mostBack    = 900
+)
+
+func (o *outcome) answered(seen []desk.Seen, errs []error) {
+	o.Counts = make(map[string]int)
+	for i, err := range errs {
+		a := answer{seen[i].ID, answerOf(err)}
+		o.Counts[a.Answer]++
+		o.List = append(o.List, a)
+	}
+	slices.SortStableFunc(o.List, func(a, b answer) int {
+		return strings.Compare(strings.Replace(a.Answer, "done", "~", 1), strings.Replace(b.Answer, "done", "~", 1))
+	})
+	o.List = o.List[:min(len(o.List), answersKept)]
+}
+
+func answerOf(err error) string {
+	var state *compensator.StateError
+	switch {
+	case err == nil:
+		return "done"
+	case errors.Is(err, compensator.ErrChanged):
+		return "changed"
+	case errors.Is(err, desk.ErrNotAllowed):
+		return "not_allowed"
+	case errors.Is(err, compensator.ErrNotFound):
+		return "not_found"
+	case errors.Is(err, compensator.ErrBusy):
+		return "busy"
+	case errors.As(err, &state):
+		return "state"
+	}
+	return "failed"
+}
+
+// Answers are all that there may be, in the order in which they are told.
+func (outcome) Answers() []string {
+	return []string{"done", "changed", "busy", "state", "not_allowed", "not_found", "failed"}
+}
+
+// Shown is how many entries are listed, of All.
+func (o outcome) Shown() int { return len(o.List) }
+
+// All is how many entries were named.
+func (o outcome) All() (n int) {
+	for _, count := range o.Counts {
+		n += count
+	}
+	return n
+}
+
+const (
+	outcomeCookie  = "compensator_done"
+	outcomeSeconds = 600
+)
+
+// tell leads to the page that shows an outcome.
+func (rq *request) tell(o outcome) {
+	o.Name = rand.Text()[:10]
+	if len(o.Back) > mostBack {
+		o.Back = rq.s.opts.Base
+	}
+	text, err := quoted(o) // with an & as one byte
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	rq.remember(outcomeCookie, base64.RawURLEncoding.EncodeToString([]byte(text)), outcomeSeconds)
+	to, _ := rq.Link("done", "n", o.Name)
+	rq.redirect(to)
+}
+
+func (s *server) done(rq *request) {
+	var o outcome
+	cookie, err := rq.r.Cookie(outcomeCookie)
+	if err == nil {
+		var text []byte
+		if text, err = base64.RawURLEncoding.DecodeString(cookie.Value); err == nil {
+			err = json.Unmarshal(text, &o)
+		}
+	}
+	if err != nil || o.Name != rq.r.URL.Query().Get("n") {
+		rq.fail(http.StatusNotFound, "error.no_outcome")
+		return
+	}
+	o.Back = rq.back(o.Back)
+	rq.show(http.StatusOK, "done", o)
+}

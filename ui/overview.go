@@ -1,0 +1,131 @@
+package ui
+
+import (
+	"cmp"
+	"math/big"
+	"net/http"
+	"slices"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// overviewData is what the first page shows.
+type overviewData struct {
+	desk.Overview
+	Rows   []typeRow
+	Groups []desk.Group // those with most cases
+	Others int          // groups that are not among them
+	Risk   risk
+}
+
+// typeRow is a type with its counts by state.
+type typeRow struct {
+	desk.TypeOverview
+	Cells []cell // of atAGlance
+}
+
+// atAGlance are the states that the overview has columns for, the worst first.
+var atAGlance = [...]compensator.State{compensator.Dead, compensator.Compensating, compensator.Retrying, compensator.Pending}
+
+// cell is a count, and its place in the bar of its row.
+type cell struct {
+	State   compensator.State
+	N       int
+	More    bool
+	X, Part int // of 100
+}
+
+// Bars are the cells that have a place.
+func (r typeRow) Bars() []cell {
+	return slices.DeleteFunc(slices.Clone(r.Cells), func(c cell) bool { return c.N == 0 })
+}
+
+// risk is what open cases come to.
+type risk struct {
+	Cases, NoAmount int
+	Sums            []string
+	sums            map[string]*big.Int
+}
+
+func (r *risk) add(g desk.Group) {
+	r.Cases += g.N
+	r.NoAmount += g.NoAmount
+	if r.sums == nil {
+		r.sums = make(map[string]*big.Int)
+	}
+	for _, sum := range g.Sums {
+		if r.sums[sum.Currency] == nil {
+			r.sums[sum.Currency] = new(big.Int)
+		}
+		r.sums[sum.Currency].Add(r.sums[sum.Currency], big.NewInt(sum.Minor))
+	}
+}
+
+func riskOf(groups []desk.Group) risk {
+	var r risk
+	for _, g := range groups {
+		r.add(g)
+	}
+	r.Sums = r.texts()
+	return r
+}
+
+// texts are the sums, by currency.
+func (r *risk) texts() []string {
+	var texts []string
+	for currency, sum := range r.sums {
+		texts = append(texts, money(sum, currency))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+const groupsAtAGlance = 6
+
+func (s *server) overview(rq *request) {
+	found, err := s.desk.Overview(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data := overviewData{Overview: found}
+	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data.Risk = riskOf(groups)
+	data.Groups = groups[:min(len(groups), groupsAtAGlance)]
+	data.Others = len(groups) - len(data.Groups)
+	data.Rows = typeRows(found.Types)
+	rq.show(http.StatusOK, "overview", data)
+}
+
+// typeRows has the types with most dead first. The longest bar is that of the type with most entries.
+func typeRows(types []desk.TypeOverview) []typeRow {
+	rows, most := make([]typeRow, len(types)), 1
+	for i, t := range types {
+		rows[i] = typeRow{TypeOverview: t, Cells: make([]cell, len(atAGlance))}
+		sum := 0
+		for j, state := range atAGlance {
+			c := &rows[i].Cells[j]
+			c.State = state
+			if at := slices.IndexFunc(t.Counts, func(c desk.Count) bool { return c.State == state }); at >= 0 {
+				c.N, c.More = t.Counts[at].N, t.Counts[at].More
+			}
+			sum += c.N
+		}
+		most = max(most, sum)
+	}
+	for i := range rows {
+		x := 0
+		for j := range rows[i].Cells {
+			c := &rows[i].Cells[j]
+			c.X, c.Part = x, (c.N*100+most-1)/most
+			x += c.Part
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b typeRow) int { return cmp.Compare(b.Cells[0].N, a.Cells[0].N) })
+	return rows
+}

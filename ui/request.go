@@ -1,0 +1,193 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// request is a request under way: who asks, in which language, and how they are answered.
+type request struct {
+	words
+	s     *server
+	w     http.ResponseWriter
+	r     *http.Request
+	ctx   context.Context
+	Actor desk.Actor
+	Nonce string
+}
+
+func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
+	actor, _ := r.Context().Value(actorKey{}).(desk.Actor)
+	nonce, _ := r.Context().Value(nonceKey{}).(string)
+	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce}
+}
+
+// view is what a template is given: a request's methods, and what the page is about.
+type view struct {
+	*request
+	Page string // the template's name
+	Data any
+}
+
+// parsePages makes a template of each page, in the frame that all have.
+func parsePages() (map[string]*template.Template, error) {
+	frame, err := template.New("").ParseFS(files, "pages/frame.html", "pages/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	found, err := files.ReadDir("pages")
+	if err != nil {
+		return nil, err
+	}
+	pages := make(map[string]*template.Template)
+	for _, f := range found {
+		name := strings.TrimSuffix(f.Name(), path.Ext(f.Name()))
+		if name == "frame" || name == "parts" {
+			continue
+		}
+		page, err := frame.Clone()
+		if err == nil {
+			_, err = page.ParseFS(files, "pages/"+f.Name())
+		}
+		if err != nil {
+			return nil, err
+		}
+		pages[name] = page
+	}
+	return pages, nil
+}
+
+// show answers with a page.
+func (rq *request) show(status int, page string, data any) {
+	var html bytes.Buffer
+	if err := rq.s.pages[page].ExecuteTemplate(&html, "frame", view{rq, page, data}); err != nil {
+		rq.s.opts.Logger.Error("compensator ui: a page was not made", "page", page, "err", err)
+		http.Error(rq.w, "this page was not made: "+http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	rq.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	rq.w.WriteHeader(status)
+	_, _ = rq.w.Write(visible(html.Bytes()))
+}
+
+// fail says what is wrong.
+func (rq *request) fail(status int, key string, args ...any) {
+	text, err := rq.T(key, args...)
+	if err != nil {
+		text = http.StatusText(status)
+	}
+	rq.show(status, "error", text)
+}
+
+// failed says why the Desk did not do what it was asked for; a read or a change that an error has ended. What a driver
+// says may hold anything, and goes to the log.
+func (rq *request) failed(err error) {
+	var field *compensator.FieldError
+	switch {
+	case errors.Is(err, desk.ErrReadOnly):
+		rq.fail(http.StatusForbidden, "error.read_only")
+	case errors.Is(err, desk.ErrNotAllowed):
+		rq.fail(http.StatusForbidden, "error.not_allowed")
+	case errors.Is(err, compensator.ErrNotFound):
+		rq.fail(http.StatusNotFound, "error.not_found")
+	case errors.Is(err, compensator.ErrChanged):
+		rq.fail(http.StatusConflict, "error.changed")
+	case errors.Is(err, compensator.ErrBusy):
+		rq.fail(http.StatusConflict, "error.busy")
+	case errors.As(err, &field):
+		rq.fail(http.StatusUnprocessableEntity, "error.field", field.Field, field.Reason)
+	case rq.r.Method == http.MethodPost:
+		rq.s.opts.Logger.Error("compensator ui: an action failed", "path", rq.r.URL.Path, "actor", rq.Actor.ID, "err", err)
+		rq.fail(http.StatusServiceUnavailable, "error.action")
+	default:
+		rq.s.opts.Logger.Error("compensator ui: a page failed", "path", rq.r.URL.Path, "err", err)
+		rq.fail(http.StatusServiceUnavailable, "error.read")
+	}
+}
+
+// Link is a path of these pages with a query of names and values; those without a value are left out.
+func (rq *request) Link(path string, query ...any) (string, error) {
+	if len(query)%2 != 0 {
+		return "", errors.New("ui: a link wants names and values")
+	}
+	values := make(url.Values)
+	for i := 0; i < len(query); i += 2 {
+		switch value := query[i+1].(type) {
+		case []string:
+			values[query[i].(string)] = value
+		default:
+			if text := fmt.Sprint(value); text != "" {
+				values.Set(query[i].(string), text)
+			}
+		}
+	}
+	return rq.s.opts.Base + path + question(values), nil
+}
+
+func question(values url.Values) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return "?" + values.Encode()
+}
+
+// Asset is the address of a file.
+func (rq *request) Asset(name string) string { return rq.s.opts.Base + rq.s.assets[name].url }
+
+// Title is the pages' own.
+func (rq *request) Title() string { return rq.s.opts.Title }
+
+// ReadOnly reports whether nothing may be changed.
+func (rq *request) ReadOnly() bool { return rq.s.desk.ReadOnly() }
+
+// Theme is the one chosen, or empty.
+func (rq *request) Theme() string {
+	if cookie, err := rq.r.Cookie(themeCookie); err == nil && slices.Contains(themes, cookie.Value) {
+		return cookie.Value
+	}
+	return ""
+}
+
+var themes = []string{"light", "dark"}
+
+// Languages are those to choose from.
+func (rq *request) Languages() []words { return languages }
+
+// Here is the page's own address, to come back to: a POST's is the page it came from.
+func (rq *request) Here() string {
+	if rq.r.Method == http.MethodPost {
+		return rq.back(rq.r.PostFormValue("back"))
+	}
+	return rq.r.URL.RequestURI()
+}
+
+// Back is where a page says it came from.
+func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
+
+// back is an address of these pages, whatever it was.
+func (rq *request) back(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(path.Clean(u.Path), rq.s.opts.Base) {
+		return rq.s.opts.Base
+	}
+	return (&url.URL{Path: path.Clean(u.Path), RawQuery: u.RawQuery}).RequestURI()
+}
+
+// May reports whether somebody may do something to what is of a type.
+func (rq *request) May(right desk.Right, on desk.Subject) bool {
+	return rq.s.desk.May(rq.ctx, rq.Actor, right, on)
+}
+
+// redirect has the browser GET a page.
+func (rq *request) redirect(to string) { http.Redirect(rq.w, rq.r, to, http.StatusSeeOther) }

@@ -1,0 +1,119 @@
+package ui
+
+import (
+	"context"
+	"crypto/rand"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/desk"
+)
+
+// server answers requests.
+type server struct {
+	desk           *desk.Desk
+	opts           Options
+	pages          map[string]*template.Template
+	assets         map[string]asset
+	reads, actions *limiter
+}
+
+const (
+	readsASecond   = 20
+	actionsASecond = 5
+	mostBytes      = 1 << 20
+	mostTime       = 30 * time.Second // of a request, in the database
+	pageSize       = 50
+)
+
+// A route is what is answered. A test holds a table beside it, of who may ask for it.
+type route struct {
+	pattern string // method and path beneath Base
+	serve   func(s *server, rq *request)
+}
+
+// allRoutes is all there is.
+var allRoutes = []route{
+	{"GET {$}", (*server).overview},
+	{"GET entries", (*server).entries},
+	{"GET entries/{id}", (*server).entry},
+	{"GET find", (*server).find},
+	{"GET cases", (*server).groups},
+	{"GET cases/due", (*server).cases},
+	{"GET trail", (*server).trail},
+	{"GET settings", (*server).settings},
+	{"GET confirm", (*server).confirm},
+	{"GET done", (*server).done},
+	{"POST do", (*server).do},
+	{"POST reveal", (*server).reveal},
+	{"POST preferences", (*server).preferences},
+	{"GET assets/{name}", (*server).asset},
+}
+
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range allRoutes {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		serve := r.serve
+		mux.HandleFunc(method+" "+s.opts.Base+path, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), mostTime)
+			defer cancel()
+			serve(s, s.request(w, r.WithContext(ctx)))
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		rq := s.request(w, r)
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+			rq.fail(http.StatusNotFound, "error.no_page")
+		default:
+			w.Header().Set("Allow", "GET, HEAD, POST")
+			rq.fail(http.StatusMethodNotAllowed, "error.method")
+		}
+	})
+	return mux
+}
+
+type nonceKey struct{}
+
+// secured sets what browsers are told of every answer, also of a refusal.
+func (s *server) secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		nonce := rand.Text()
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'nonce-"+nonce+"'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types compensator")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, mostBytes)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce)))
+	})
+}
+
+type actorKey struct{}
+
+// identified lets nobody pass whom Identify does not know, nor who is in too much of a hurry.
+func (s *server) identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor, ok := s.opts.Identify(r)
+		if !ok || actor.ID == "" {
+			http.Error(w, "not signed in", http.StatusUnauthorized)
+			return
+		}
+		limit := s.actions
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			limit = s.reads
+		}
+		if !limit.admits(actor.ID, time.Now()) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests: try again in a second", http.StatusTooManyRequests)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), actorKey{}, actor)))
+	})
+}

@@ -1,0 +1,220 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"math/big"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// decimals of currencies that do not have two.
+var decimals = map[string]int{
+	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0,
+	"XAF": 0, "XOF": 0, "XPF": 0, "BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3, "CLF": 4, "UYW": 4,
+}
+
+// money writes an amount of minor units: "CNY 12,900.00". Never through a float.
+func money(minor *big.Int, currency string) string {
+	places, odd := decimals[currency]
+	if !odd {
+		places = 2
+	}
+	digits := new(big.Int).Abs(minor).String()
+	if len(digits) <= places {
+		digits = strings.Repeat("0", places+1-len(digits)) + digits
+	}
+	whole, part := digits[:len(digits)-places], digits[len(digits)-places:]
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if part != "" {
+		part = "." + part
+	}
+	sign := ""
+	if minor.Sign() < 0 {
+		sign = "−"
+	}
+	return currency + "\u00a0" + sign + whole + part
+}
+
+// Amount is what something is worth; empty: it is not known.
+func (w words) Amount(a compensator.Amount) string {
+	if !a.Known() {
+		return ""
+	}
+	return money(big.NewInt(a.Minor), a.Currency)
+}
+
+// Time is an instant, in UTC; the script makes it local, and shows the other in a tooltip.
+func (w words) Time(t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05.000Z"), t.Format("2006-01-02 15:04:05 UTC")))
+}
+
+// Span is a duration in its two largest units.
+func (w words) Span(d time.Duration) (string, error) {
+	d = d.Abs()
+	switch {
+	case d < time.Minute:
+		return w.T("span.s", int(d.Seconds()))
+	case d < time.Hour:
+		return w.T("span.m", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return w.T("span.h", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return w.T("span.d", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// Number has its thousands apart.
+func (w words) Number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// visible shows, between tags, the characters that would turn or hide a text as their numbers. The templates have none, so
+// that all there are come from outside; in an attribute they confine themselves to it.
+func visible(html []byte) []byte {
+	var out strings.Builder
+	inTag := false
+	for _, r := range string(html) {
+		switch {
+		case r == '<':
+			inTag = true
+		case r == '>':
+			inTag = false
+		}
+		if r != '\n' && r != '\t' && !inTag && (unicode.Is(unicode.Cf, r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029') {
+			fmt.Fprintf(&out, "[U+%04X]", r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return []byte(out.String())
+}
+
+// Now is when the page was made.
+func (w words) Now() time.Time { return time.Now() }
+
+// Badge is a word with its icon and colour: never the colour alone.
+func (w words) Badge(kind, text string) template.HTML {
+	kind, _, _ = strings.Cut(kind, " ") // settled by hand
+	return template.HTML(`<span class="badge k-` + kind + `"><svg class="i" aria-hidden="true"><use href="#i-` + kind + `"/></svg>` + template.HTMLEscapeString(text) + `</span>`)
+}
+
+// State is an entry's state.
+func (w words) State(state compensator.State) template.HTML {
+	return w.Badge(state.String(), w.Word("state", state))
+}
+
+// Telling reports whether what ended an entry says more than its state.
+func (w words) Telling(by compensator.EndedBy) bool {
+	return by != compensator.EndedByHandler && by != compensator.EndedByPerson && by != compensator.EndedByCancel
+}
+
+// Due says until when somebody should have looked at a case.
+func (w words) Due(c *desk.Case) (template.HTML, error) {
+	left := time.Until(c.DueAt)
+	span, err := w.Span(left)
+	if err != nil {
+		return "", err
+	}
+	key, kind := "case.in", "pending"
+	if left < 0 {
+		key, kind = "case.late", "unknown"
+	}
+	text, err := w.T(key, span)
+	return w.Badge(kind, text) + ` <span class="sub">` + w.Time(c.DueAt) + `</span>`, err
+}
+
+// Unsure reports whether nobody knows what has happened; see unsure.
+func (w words) Unsure(c *desk.Case) bool { return unsure(c) }
+
+// UnsureGroup is Unsure of a group, as far as one of it tells.
+func (w words) UnsureGroup(g desk.Group) bool { return g.Kind == desk.CaseUnknown }
+
+// Key is what a handler gives to whatever it calls.
+func (w words) Key(e compensator.Entry) string { return e.Key() }
+
+// Kinds are those of cases.
+func (w words) Kinds() []string {
+	return []string{desk.CaseDead.String(), desk.CaseUnknown.String()}
+}
+
+// AnswerIcon is the icon of what came of an entry.
+func (w words) AnswerIcon(answer string) string {
+	switch answer {
+	case "done":
+		return "succeeded"
+	case "changed", "busy", "state":
+		return "pending"
+	}
+	return "cancelled"
+}
+
+// Help is the text that says what an action does.
+func (w words) Help(do string) string { return "help." + do }
+
+// Delays reports whether an action may be put off.
+func (w words) Delays(do string) bool {
+	return do == string(desk.Requeue) || do == string(desk.Compensate) || do == string(desk.Reschedule)
+}
+
+// Sums are a group's, by currency.
+func (w words) Sums(g desk.Group) []string { return riskOf([]desk.Group{g}).Sums }
+
+// Seen names an entry as a page shows it.
+func (w words) Seen(l desk.Line) string { return seenText(l.Entry.ID, l.Entry.Version) }
+
+// SeenCase names a case as a page shows it.
+func (w words) SeenCase(of any) string {
+	switch c := of.(type) {
+	case desk.Case:
+		return seenText(c.EntryID, c.Version)
+	case *desk.Case:
+		return seenText(c.EntryID, c.Version)
+	case desk.SeenCase:
+		return seenText(c.EntryID, c.Version)
+	}
+	return ""
+}
+
+// EntryLink leads to an entry.
+func (rq *request) EntryLink(id compensator.EntryID) string {
+	return rq.s.opts.Base + "entries/" + id.String()
+}
+
+// CasesOf leads to the cases of a failure.
+func (rq *request) CasesOf(g desk.Group) (string, error) {
+	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type)
+}
+
+// A part of a page is given the request beside what it shows.
+type (
+	groupPart struct {
+		R *request
+		G desk.Group
+	}
+	riskPart struct {
+		R    *request
+		Risk risk
+	}
+	recordPart struct {
+		R *request
+		X desk.TrailRecord
+	}
+)
+
+func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, g} }
+func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
+func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }

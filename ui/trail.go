@@ -1,0 +1,58 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// trailData is what people did.
+type trailData struct {
+	Actor, Action, Entry, From, To string
+	Actions                        []string
+	Records                        []desk.TrailRecord
+	pager
+	Refused string
+}
+
+// trailActions are the words that a trail may have.
+var trailActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "erase", "take case", "assign case", "note", "see content",
+	"export", "pause", "resume", "purge", "accept loss"}
+
+func (s *server) trail(rq *request) {
+	q := rq.r.URL.Query()
+	data := trailData{Actor: q.Get("actor"), Action: q.Get("action"), Entry: strings.TrimPrefix(strings.TrimSpace(q.Get("entry")), "#"), From: q.Get("from"), To: q.Get("to"),
+		Actions: trailActions}
+	filter := desk.TrailFilter{Actor: data.Actor, Action: data.Action, Limit: pageSize, Cursor: cursor(q)}
+	var err error
+	if data.Entry != "" {
+		filter.EntryID, err = compensator.ParseEntryID(data.Entry)
+	}
+	for _, bound := range []struct {
+		name, text string
+		into       *time.Time
+	}{{"from", data.From, &filter.From}, {"to", data.To, &filter.To}} {
+		if err == nil {
+			*bound.into, err = day(bound.name, bound.text)
+		}
+	}
+	var page desk.TrailPage
+	if err == nil {
+		page, err = s.desk.Trail(rq.ctx, rq.Actor, filter)
+	}
+	var field *compensator.FieldError
+	status := http.StatusOK
+	switch {
+	case errors.As(err, &field):
+		status, data.Refused = http.StatusUnprocessableEntity, field.Error()
+	case err != nil:
+		rq.failed(err)
+		return
+	}
+	data.Records, data.pager = page.Records, pages(rq.r.URL, page.Next)
+	rq.show(status, "trail", data)
+}

@@ -1,0 +1,245 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// A text that is missing in one language, or used and in none.
+func TestEachTextIsThereInEachLanguage(t *testing.T) {
+	english := slices.Sorted(maps.Keys(languages[0].texts))
+	for _, w := range languages[1:] {
+		if other := slices.Sorted(maps.Keys(w.texts)); !slices.Equal(english, other) {
+			t.Errorf("%s has other texts than %s", w.Lang, languages[0].Lang)
+		}
+		for key, text := range w.texts {
+			for _, place := range []string{"{0}", "{1}"} {
+				if strings.Contains(text, place) != strings.Contains(languages[0].texts[key], place) {
+					t.Errorf("%s: %q says %s in one language alone", w.Lang, key, place)
+				}
+			}
+		}
+	}
+	used := regexp.MustCompile(`\bT "([^"]+)"|T\("([^"]+)"|fail\([^)]*?"([a-z_.]+)"`)
+	for _, pattern := range []string{"pages/*.html", "*.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range used.FindAllStringSubmatch(string(source), -1) {
+				key := match[1] + match[2] + match[3]
+				_, plain := languages[0].texts[key]
+				_, one := languages[0].texts[key+".one"]
+				_, other := languages[0].texts[key+".other"]
+				if !plain && (!one || !other) && !strings.HasSuffix(key, ".") {
+					t.Errorf("%s: no text %q", name, key)
+				}
+			}
+		}
+	}
+}
+
+// What is stored as a word has a text.
+func TestEachWordHasAText(t *testing.T) {
+	want := func(kind string, word any) {
+		if _, found := languages[0].texts[fmt.Sprintf("%s.%v", kind, word)]; !found {
+			t.Errorf("no text %s.%v", kind, word)
+		}
+	}
+	for _, state := range []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead, compensator.Succeeded,
+		compensator.Compensated, compensator.Cancelled, compensator.SettledByHand} {
+		want("state", state)
+	}
+	for _, by := range (filterForm{}).Ends() {
+		want("ended", by)
+	}
+	for _, right := range changes {
+		want("do", right)
+		want("help", right)
+		want("did", right)
+	}
+	for _, do := range []string{doTake, doAssign, doGiveBack, doNote, doReveal, doPause, doResume} {
+		want("do", do)
+		want("help", do)
+	}
+	for _, action := range trailActions {
+		want("did", action)
+	}
+	for _, kind := range languages[0].Kinds() {
+		want("kind", kind)
+	}
+	for _, answer := range (outcome{}).Answers() {
+		want("answer", answer)
+		want("answer", answer+".help")
+	}
+}
+
+// Amounts are written as they are, to the last digit, in currencies with two places, none and three.
+func TestAmountsAreExact(t *testing.T) {
+	for want, a := range map[string]compensator.Amount{
+		"CNY 129.00": {Minor: 12900, Currency: "CNY"}, "CNY 0.05": {Minor: 5, Currency: "CNY"}, "USD −1,234.50": {Minor: -123450, Currency: "USD"},
+		"JPY 1,234,567": {Minor: 1234567, Currency: "JPY"}, "KWD 0.001": {Minor: 1, Currency: "KWD"}, "CNY 0.00": {Currency: "CNY"},
+		"CNY 90,000,000,000.00": {Minor: 9_000_000_000_000, Currency: "CNY"}, "": {Minor: 5},
+	} {
+		if got := strings.ReplaceAll(languages[0].Amount(a), "\u00a0", " "); got != want && a.Known() {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	groups := slices.Repeat([]desk.Group{{N: 1, Sums: []compensator.Amount{{Minor: 1<<63 - 1, Currency: "CNY"}}}}, 3)
+	if got := riskOf(groups).Sums[0]; got != money(new(big.Int).Mul(big.NewInt(3), big.NewInt(1<<63-1)), "CNY") {
+		t.Errorf("a sum beyond 64 bits: %s", got)
+	}
+}
+
+// Contents show as their bytes say where the view names them, and otherwise not at all.
+func TestRevealShowsWhatTheViewNames(t *testing.T) {
+	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
+	show := func(content string, paths ...string) revealed {
+		return reveal(compensator.Entry{Content: []byte(content), Headers: map[string]string{"traceparent": "00-1", "token": "secret"}}, TypeView{Show: paths})
+	}
+	all := show(content, ".")
+	for _, part := range []string{"12345678901234567890.10", `"lin"`, `"<c>"`, "null", "{}"} {
+		if !strings.Contains(all.Text, part) {
+			t.Errorf("no %s in %s", part, all.Text)
+		}
+	}
+	if some := show(content, "id", "buyer.tags"); !strings.Contains(some.Text, `"<c>"`) || strings.Contains(some.Text, "lin") || some.Masked != 2 {
+		t.Errorf("%+v", some)
+	}
+	if none := show(content); regexp.MustCompile(`lin|123|<c>`).MatchString(none.Text) || none.Headers[0].Value != masked || none.Headers[1].Value != "00-1" {
+		t.Errorf("%+v", none)
+	}
+	for _, odd := range []string{"", "plain text", `{"a":1} trailing`, strings.Repeat("[", 20_000), "\xff"} {
+		if got := show(odd, "a"); !got.Opaque || got.Text != "" {
+			t.Errorf("%.20q: %+v", odd, got)
+		}
+	}
+	if got := show("plain text", "."); got.Text != "plain text" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What turns a text around is shown as a number, between tags; addresses and forms keep it.
+func TestControlCharactersAreShownBetweenTags(t *testing.T) {
+	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Where to go back to is one of these pages, whatever a form says.
+func TestBackStaysUnderTheBase(t *testing.T) {
+	for _, base := range []string{"/", "/ops/", "/a/b/"} {
+		rq := &request{s: &server{opts: Options{Base: base}}}
+		for to, want := range map[string]string{
+			base + "entries?c=1": base + "entries?c=1", base: base, "": base, "https://evil.example/": base, "//evil.example": base, `/\evil.example`: base,
+			"javascript:alert(1)": base, base + "../../x": base, "\x00": base,
+		} {
+			if base == "/" && strings.HasSuffix(want, "/") && !strings.Contains(to, ":") {
+				if got := rq.back(to); strings.HasPrefix(got, "//") || !strings.HasPrefix(got, "/") {
+					t.Errorf("back to %q: %q", to, got)
+				}
+				continue
+			}
+			if got := rq.back(to); got != want {
+				t.Errorf("back to %q: %q, want %q", to, got, want)
+			}
+		}
+	}
+}
+
+// Each person has an allowance of his own, which comes back with time, and what is remembered of people is bounded.
+func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
+	l, now := newLimiter(5), time.Unix(1, 0)
+	spend := func(actor string) (n int) {
+		for l.admits(actor, now) {
+			n++
+		}
+		return n
+	}
+	if a, b := spend("a"), spend("b"); a != 10 || b != 10 {
+		t.Errorf("%d and %d, want 10 each", a, b)
+	}
+	now = now.Add(time.Second)
+	if n := spend("a"); n != 5 {
+		t.Errorf("%d a second later, want 5", n)
+	}
+	for i := range 3 * mostActors {
+		now = now.Add(time.Millisecond)
+		l.admits(fmt.Sprint(i), now)
+	}
+	if len(l.actors) > mostActors+1 {
+		t.Errorf("%d actors are remembered", len(l.actors))
+	}
+}
+
+// A text's number does not let what stands in for another place become one itself.
+func TestTextsAreFilledInOnce(t *testing.T) {
+	if got, err := (words{texts: map[string]string{"x": "{0} {1}"}}).T("x", "{1}", "b"); err != nil || got != "{1} b" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+// The language is the one chosen, or the browser's.
+func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
+	for header, want := range map[string]string{"": "en", "zh": "zh-CN", "zh-HK,en;q=0.5": "zh-CN", "fr, en-GB;q=0.9, zh": "en", ";;,": "en"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept-Language", header)
+		if got := wordsFor(r).Lang; got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+		r.AddCookie(&http.Cookie{Name: languageCookie, Value: "zh-CN"})
+		if got := wordsFor(r).Lang; got != "zh-CN" {
+			t.Errorf("%q with a cookie: %s", header, got)
+		}
+	}
+}
+
+// The largest outcome fits into a cookie, and is read back as it was.
+func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
+	w := httptest.NewRecorder()
+	rq := &request{s: &server{opts: Options{Base: "/ops/"}}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
+	o := outcome{Do: "settle by hand", Back: "/ops/entries?" + strings.Repeat("c=1&", 200)}
+	seen, errs := make([]desk.Seen, desk.MaxEntries), make([]error, desk.MaxEntries)
+	for i := range seen {
+		id, err := compensator.ParseEntryID(fmt.Sprint(uint64(1<<63) + uint64(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[i].ID, errs[i] = id, desk.ErrNotAllowed
+	}
+	errs[0] = nil
+	o.answered(seen, errs)
+	if o.List[0].Answer != "not_allowed" || o.All() != desk.MaxEntries || o.Shown() != answersKept {
+		t.Errorf("%+v", o)
+	}
+	rq.tell(o)
+	cookie := w.Result().Header.Get("Set-Cookie")
+	if len(cookie) == 0 || len(cookie) > 4096 {
+		t.Errorf("%d bytes", len(cookie))
+	}
+	var back answer
+	if text, _ := o.List[3].MarshalText(); back.UnmarshalText(text) != nil || back != o.List[3] {
+		t.Errorf("%v, then %v", o.List[3], back)
+	}
+}

@@ -1,0 +1,81 @@
+package ui
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// words are the texts of one language.
+type words struct {
+	Lang  string // of the html element
+	texts map[string]string
+}
+
+// languages are those that there are, the default first.
+var languages = []words{load("en"), load("zh-CN")}
+
+func load(lang string) words {
+	w := words{Lang: lang}
+	data, err := files.ReadFile("text/" + lang + ".json")
+	if err == nil {
+		err = json.Unmarshal(data, &w.texts)
+	}
+	if err != nil {
+		panic(err) // the file is embedded, and read by every test
+	}
+	return w
+}
+
+const languageCookie, themeCookie = "compensator_language", "compensator_theme"
+
+// wordsFor is the language somebody has chosen, or their browser's, or English.
+func wordsFor(r *http.Request) words {
+	if cookie, err := r.Cookie(languageCookie); err == nil {
+		for _, w := range languages {
+			if w.Lang == cookie.Value {
+				return w
+			}
+		}
+	}
+	for tag := range strings.SplitSeq(r.Header.Get("Accept-Language"), ",") {
+		tag, _, _ = strings.Cut(strings.TrimSpace(tag), ";")
+		tag, _, _ = strings.Cut(strings.ToLower(tag), "-")
+		for _, w := range languages {
+			if have, _, _ := strings.Cut(strings.ToLower(w.Lang), "-"); have == tag {
+				return w
+			}
+		}
+	}
+	return languages[0]
+}
+
+// T is a text, its {0}, {1} … replaced. A number in front of which a noun bends has texts key.one and key.other.
+func (w words) T(key string, args ...any) (string, error) {
+	text, found := w.texts[key]
+	if !found && len(args) > 0 {
+		form := ".other"
+		if fmt.Sprint(args[0]) == "1" {
+			form = ".one"
+		}
+		text, found = w.texts[key+form]
+	}
+	if !found {
+		return "", fmt.Errorf("ui: no text %q in %s", key, w.Lang)
+	}
+	pairs := make([]string, 0, 2*len(args))
+	for i, arg := range args {
+		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", fmt.Sprint(arg))
+	}
+	return strings.NewReplacer(pairs...).Replace(text), nil
+}
+
+// Word is a stored word in somebody's language, or, when a later version has stored it, as it is.
+func (w words) Word(kind string, word any) string {
+	if text, found := w.texts[kind+"."+fmt.Sprint(word)]; found {
+		return text
+	}
+	return fmt.Sprint(word)
+}
