@@ -68,7 +68,7 @@ func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.
 		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
-		CaseOf: c.caseOf(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, ServerFault: c.serverFault,
+		CaseOf: c.caseOf(), Paused: c.paused(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, ServerFault: c.serverFault,
 	})
 }
 

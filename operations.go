@@ -30,8 +30,8 @@ type CaseConfig struct {
 	Due time.Duration // as Operations.Due, whose default it takes
 
 	// Amount is what an entry is worth. It is called when an entry has died, maybe more than once, and must only look at the
-	// entry; nil, an error or a panic, which are logged, make the amount "not known". It takes an amount beyond MaxAmount
-	// for one, too.
+	// entry; nil, an error or a panic, which are logged, make the amount "not known", and so does one beyond nine trillion
+	// (processlog.MaxAmount) or with a currency that is not three letters.
 	Amount func(e *Entry) (Amount, error)
 }
 
@@ -87,6 +87,24 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 		unknown := row.DeliveryCount > 1 || timedOut(row.LastError) // an attempt before this one
 		draft := c.draftCase(row, o.EndedBy, o.LastError, unknown)
 		return &draft
+	}
+}
+
+// paused reads which types are paused, or is nil where nobody can pause any.
+func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error) {
+	if c.cfg.Operations == nil {
+		return nil
+	}
+	store := c.store.(processlog.Operations)
+	return func(ctx context.Context) (map[string]bool, error) {
+		settings, err := store.Settings(ctx)
+		paused := make(map[string]bool, len(settings))
+		for _, s := range settings {
+			if name, is := processlog.PausedType(s); is {
+				paused[name] = true
+			}
+		}
+		return paused, err
 	}
 }
 

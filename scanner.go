@@ -22,11 +22,14 @@ func (c *Compensator) Run(ctx context.Context) error {
 	}
 	defer c.engine.End()
 
+	c.engine.LookForPauses(ctx)
+
 	// What claims ends first: whoever waits for the handlers waits for the last ones.
 	claiming := c.engine.Reporting(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })
 	loops.Go(func() { c.engine.Reconcile(claiming) })
+	loops.Go(func() { c.engine.KeepPauses(claiming) })
 	loops.Go(func() { c.engine.KeepTime(claiming) })
 	loops.Go(func() { c.engine.KeepHouse(claiming) })
 	loops.Go(func() { c.engine.Listen(claiming) })

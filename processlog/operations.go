@@ -103,8 +103,17 @@ func (k CaseKind) String() string {
 	return fmt.Sprintf("CaseKind(%d)", int8(k))
 }
 
-// MarshalText writes what String does.
+// MarshalText and UnmarshalText write and read what String does.
 func (k CaseKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k *CaseKind) UnmarshalText(text []byte) error {
+	for _, kind := range []CaseKind{CaseDead, CaseUnknown} {
+		if kind.String() == string(text) {
+			*k = kind
+			return nil
+		}
+	}
+	return &FieldError{Field: "case kind", Reason: fmt.Sprintf("%q: want %q or %q", text, CaseDead, CaseUnknown)}
+}
 
 // MaxCaseError is how much of an error a case keeps, in characters.
 const MaxCaseError = 200
@@ -132,7 +141,7 @@ type Case struct {
 	Owner        string      `json:"owner,omitempty"`
 	OpenedAt     time.Time   `json:"opened_at"`
 	DueAt        time.Time   `json:"due_at"`
-	ClosedAt     time.Time   `json:"closed_at"` // zero: it is open
+	ClosedAt     time.Time   `json:"closed_at,omitzero"` // zero: it is open
 }
 
 // CaseFilter selects open cases for Cases, the one due earliest first.
@@ -148,8 +157,8 @@ type CaseFilter struct {
 
 // CasePage is one page of cases. It may be short, or empty, and not the last: Next tells.
 type CasePage struct {
-	Cases []Case
-	Next  string
+	Cases []Case `json:"cases"`
+	Next  string `json:"next,omitempty"`
 }
 
 // CaseGroup is the open cases of one type, fingerprint and currency.
@@ -200,8 +209,8 @@ type TrailRecord struct {
 
 // TrailPage is one page of a trail. It may be short, or empty, and not the last: Next tells.
 type TrailPage struct {
-	Records []TrailRecord
-	Next    string
+	Records []TrailRecord `json:"records"`
+	Next    string        `json:"next,omitempty"`
 }
 
 // Setting is a word that all processes read.

@@ -180,7 +180,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	// process would run the entry, too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
-	case !in.types.accepts.Load(), in.witness.stopped() != nil:
+	case !in.types.accepts.Load(), t.slots.paused.Load(), in.witness.stopped() != nil:
 		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
 		if slot {
 			in.agenda.free(t, 1)

@@ -218,7 +218,7 @@ func (r *reconciler) grace() time.Duration {
 
 // poll claims overdue entries straight from the database, as many as there are free slots.
 func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) int {
-	if r.settler.behind() {
+	if r.settler.behind() || t.slots.paused.Load() {
 		return 0
 	}
 	// Counted now and taken once it is known how many are overdue: no slot stands empty while the log is read.

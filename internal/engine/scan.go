@@ -60,6 +60,8 @@ type claimBegan struct {
 func (scan *scan) wants(t *Type, now time.Time) bool {
 	due := !now.Before(scan.due)
 	switch {
+	case t.slots.paused.Load():
+		return false
 	case scan.claiming == 0:
 		return due || scan.full
 	case scan.claiming == claimsInFlight:

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 type slots struct {
 	size   int
 	credit time.Duration // how long a reservation of an open transaction holds
+	paused atomic.Bool   // people have paused the type: nobody asks for slots
 
 	mu        sync.Mutex // guards the fields below
 	running   int        // claims that are under way, and handlers; more than size where some were overdrawn

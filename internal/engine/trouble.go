@@ -46,6 +46,7 @@ const (
 	troubleStore    = "outcomes could not be stored"
 	troubleWitness  = "what the database has kept so far could not be read back"
 	troubleRound    = "the log could not be searched for forgotten entries"
+	troublePauses   = "what people have paused could not be read"
 	troubleMarks    = "the slots of periodic types could not be looked for"
 	troubleSlot     = "a slot could not be recorded"
 	troublePurge    = "ended entries could not be purged"

@@ -33,12 +33,15 @@ func (r *types) named(name string) *Type {
 	return r.byName[name]
 }
 
-// accepting returns the type while Run takes new entries.
+// accepting returns the type while Run takes new entries of it.
 func (r *types) accepting(name string) *Type {
 	if !r.accepts.Load() {
 		return nil
 	}
-	return r.named(name)
+	if t := r.named(name); t != nil && !t.slots.paused.Load() {
+		return t
+	}
+	return nil
 }
 
 func (r *types) add(t *Type) error {

@@ -25,7 +25,7 @@ var points = []Point{
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
-	AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,
+	CaseOpened, CaseClosed, OperationWritten, AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 

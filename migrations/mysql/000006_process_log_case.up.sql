@@ -1,6 +1,6 @@
 -- +goose Up
 -- Entries that wait for a person, or did: a case opens in the transaction in which its entry dies. Instants are
--- milliseconds since 1970 by the database's clock. Only who sets Config.Operations needs this table and the next two.
+-- milliseconds since 1970 by the database's clock. Only who sets Config.Operations needs this table, and those of operations and settings.
 CREATE TABLE IF NOT EXISTS `common_process_log_case` (
   `entry_id`      BIGINT UNSIGNED NOT NULL,
   `epoch`         INT UNSIGNED NOT NULL,

@@ -20,6 +20,7 @@ const (
 	streamed  surroundings = "streamed"   // lives take messages of a stream into the log, and do nothing else
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
+	staffed   surroundings = "staffed"    // the operator's side is on, and people act through a desk
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
 
@@ -96,6 +97,10 @@ var matrix = []crash{
 	{point: failpoint.MessagesSettled, most: 4, in: streamed},
 	{point: failpoint.MessagesAcknowledged, most: 4, in: streamed},
 	{point: failpoint.AuditWritten, most: 2},
+	{point: failpoint.CaseOpened, most: 6, in: staffed},
+	{point: failpoint.AuditWritten, most: 3, in: staffed},
+	{point: failpoint.CaseClosed, most: 3, in: staffed},
+	{point: failpoint.OperationWritten, most: 3, in: staffed},
 	{point: failpoint.ChangeCommitted, most: 5},
 	{point: failpoint.PurgePart, most: 3, in: old},
 	{point: failpoint.MarksRead, most: 6, in: periodic},

@@ -23,6 +23,9 @@ func (w *world) check(in surroundings) {
 	w.checkLedger()
 	w.checkEffects()
 	w.checkSlots()
+	if in == staffed {
+		w.checkCases()
+	}
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
@@ -68,6 +71,18 @@ func (w *world) checkSlots() {
 	for i := 1; i < len(slots); i++ {
 		assert.Equal(w.t, slots[i-1].Add(tickEvery), slots[i], "slot after slot")
 	}
+}
+
+// checkCases: a death and its case, an action and its record and the case's end, and an owner and the record of who took it, are
+// there together or not at all. Only what a service has cancelled may have its case open still.
+func (w *world) checkCases() {
+	w.t.Helper()
+	w.none("dead, and no open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")
+	w.none("put right at the desk, and its case open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='desk'
+		WHERE c.closed_at=0 AND JSON_EXTRACT(a.before_state,'$.state')=-2 AND JSON_EXTRACT(a.before_state,'$.epoch')=c.epoch`)
+	w.none("taken, and no record", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
+	w.none("a record of a case taken, and nobody's", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
+	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='desk'")+w.count("common_process_log_operation"), "somebody must have been at the desk")
 }
 
 // checkEffects: as often as there was a success, which the history knows for each epoch.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
 )
 
 // lifeEnv holds the program of a process that is a life, not a test run.
@@ -300,6 +301,8 @@ func (l *life) actByHand(ctx context.Context) error {
 				_, err := l.p.CancelTx(ctx, tx, e.ID)
 				return err
 			}))
+		case l.p.desk != nil:
+			err = l.atDesk(ctx, e, []desk.Right{desk.Requeue, desk.SettleByHand}[min(i, 1)])
 		case i == 0:
 			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "again"}}))
 		default:
@@ -309,6 +312,21 @@ func (l *life) actByHand(ctx context.Context) error {
 			return err
 		}
 	}
+	return err
+}
+
+// atDesk takes an entry's case, and acts on the entry as it was seen.
+func (l *life) atDesk(ctx context.Context, e compensator.Entry, action desk.Right) error {
+	actor, why := desk.Actor{ID: "desk"}, desk.Why{Reason: "again"}
+	view, err := l.p.desk.Entry(ctx, actor, e.ID)
+	if err != nil || view.Case == nil {
+		return err
+	}
+	err = l.p.desk.TakeCase(ctx, actor, desk.SeenCase{EntryID: e.ID, Version: view.Case.Version}, why)
+	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
+		return err
+	}
+	_, err = l.p.desk.Change(ctx, actor, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
 	return err
 }
 

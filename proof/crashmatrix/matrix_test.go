@@ -132,7 +132,7 @@ func (w *world) live(c crash, number, nth int) {
 // work starts a healthy process, which runs until it is stopped, or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
-	if in != wheel && in != streamed {
+	if in != wheel && in != streamed && in != staffed {
 		in = usual
 	}
 	p, err := newProcess(w.t.Context(), w.place, in)

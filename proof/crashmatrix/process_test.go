@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -27,6 +28,7 @@ type process struct {
 	redis   *redis.Client
 	store   processlog.Store // when it is not the library's own
 	intake  *intake.Intake   // of the streamed
+	desk    *desk.Desk       // of the staffed
 }
 
 const lease = time.Second
@@ -45,6 +47,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		DB: p.watched, Prefix: at.Prefix, Lease: lease, Grace: 100 * time.Millisecond,
 		ReconcileInterval: 300 * time.Millisecond, PollInterval: 200 * time.Millisecond, StopTimeout: 20 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
+	}
+	if in == staffed {
+		config.Operations = &compensator.Operations{}
 	}
 	if in == keeping {
 		config.Keep = time.Hour
@@ -65,6 +70,9 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	p.kinds, err = register(p.Compensator, p.plain)
 	if err == nil && in == streamed {
 		p.intake, err = openIntake(p, at)
+	}
+	if err == nil && in == staffed {
+		p.desk, err = desk.New(p.Compensator, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
 	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)

@@ -39,7 +39,7 @@ func managing() []mutant {
 			name: "undone-is-cancelled", oracle: safety,
 			what: "a service cancels or completes a dead entry whose compensation has begun: half undone, and nobody is asked",
 			edits: []edit{
-				{"processlog/change.go", "	case before.State == Dead && before.CompensateCount > 0 && !ch.Audited():\n", "	case before.State == Dead && before.CompensateCount < 0:\n"},
+				{"processlog/change.go", "	case before.State == Dead && before.CompensateCount > 0 && !ch.persons():\n", "	case before.State == Dead && before.CompensateCount < 0:\n"},
 			},
 			sees: tests("TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun").and(simulation, "300").and(model, "m:ends-the-undone"),
 		},
@@ -111,8 +111,8 @@ func managing() []mutant {
 			name: "audit-swallowed", oracle: safety,
 			what: "what a person does in the caller's transaction is done, and commits, although its record could not be written",
 			edits: []edit{
-				{"internal/sqlstore/change.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n		if err := s.audit(ctx, tx, ch, rows); err != nil {\n			return err\n		}\n	}\n	err := s.rewrite(ctx, tx, ch.Action, rows)\n",
-					"	err := s.rewrite(ctx, tx, ch.Action, rows)\n	if err == nil && ch.Audited() {\n		err = s.audit(ctx, tx, ch, rows)\n	}\n"},
+				{"internal/sqlstore/change.go", "	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing\n		if err := s.audit(ctx, tx, ch, rows); err != nil {\n			return err\n		}\n	}\n	err := s.rewrite(ctx, tx, ch, rows)\n",
+					"	err := s.rewrite(ctx, tx, ch, rows)\n	if err == nil && ch.Audited() {\n		err = s.audit(ctx, tx, ch, rows)\n	}\n"},
 			},
 			sees: tests("TestSettlingByHandThatCannotBeKeptChangesNothing"),
 		},

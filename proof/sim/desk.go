@@ -68,6 +68,9 @@ func (w *world) visit(v visit) {
 	}
 	var seen []desk.Seen
 	for _, e := range page.Entries {
+		if v.action == desk.Compensate && e.BusinessType != undoType && e.BusinessType != undoTxType {
+			continue
+		}
 		seen = append(seen, desk.Seen{ID: e.ID, Version: e.Version})
 	}
 	select {

@@ -1,0 +1,90 @@
+package main
+
+// operating: cases, and what people do through a desk.
+func operating() []mutant {
+	return []mutant{
+		{
+			name: "case-after-the-death", oracle: safety,
+			what: "a case opens in a transaction after that of the death: a process that dies in between leaves a dead entry that nobody is told of",
+			edits: []edit{
+				{"internal/sqlstore/cases.go", "			free, err := s.lockFree(ctx, tx, ids)\n			if busy = without(ids, free); err != nil", "			free, err := ids, error(nil)\n			if busy = without(ids, free); err != nil"},
+				{"internal/sqlstore/cases.go", "			if changed, err = execCount(ctx, tx, update(free)); err != nil {", "			if changed, err = execCount(ctx, s.pool(), update(free)); err != nil {"},
+			},
+			sees: selection{crash: "case-opened,staffed"},
+		},
+		{
+			name: "case-of-a-stale-death", oracle: safety,
+			what: "a case opens whoever has made its entry dead, and with each outcome that did not: its figures are another's",
+			edits: []edit{
+				{"internal/sqlstore/cases.go", " AND state+0=-2\" + as +", "\" +"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CaseOpensWithNothingElse"),
+		},
+		{
+			name: "case-stays-closed", oracle: safety,
+			what: "an entry that was requeued and dies again keeps its closed case: nobody looks at it any more",
+			edits: []edit{
+				{"internal/sqlstore/cases.go", ".version+1, closed_at=0\"", ".version+1\""},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CaseIsOpenedAgainWithItsOwner"),
+		},
+		{
+			name: "desk-acts-unseen", oracle: safety,
+			what: "an action of the desk is not held to the version that was seen: what changed since is changed again",
+			edits: []edit{
+				{"desk/change.go", "		case row.Version != seen.Version:", "		case row.Version < seen.Version:"},
+			},
+			sees: tests("TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed"),
+		},
+		{
+			name: "desk-cancels-unrecorded", oracle: safety,
+			what: "a person's cancellation is taken for a service's, and leaves no record",
+			edits: []edit{
+				{"processlog/change.go", "return ch.persons() || ch.Actor != \"\"", "return ch.persons()"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ChangeAllDoesClosesAndRecordsInOne", "TestEachRightAllowsWhatItSaysAndNothingElse").and(simulation, "300"),
+		},
+		{
+			name: "case-closed-by-nobody", oracle: safety,
+			what: "an action of the desk leaves the case open until the next round of upkeep",
+			edits: []edit{
+				{"internal/sqlstore/requeue.go", "		return s.closeCasesOf(ctx, tx, rows)\n", "		return nil\n"},
+			},
+			sees: tests("TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed").and(crash, "audit-written,staffed"),
+		},
+		{
+			name: "reveal-before-the-record", oracle: safety,
+			what: "content is shown although it could not be put on record who looked",
+			edits: []edit{
+				{"desk/entries.go", "	if err != nil {\n		return compensator.Entry{}, err\n	}\n	return *e, nil\n", "	return *e, err\n"},
+			},
+			sees: tests("TestWhatCannotBeRecordedIsNotDone"),
+		},
+		{
+			name: "right-of-the-first-is-all", oracle: safety,
+			what: "who may see a type may change its entries: the action's own right is not asked",
+			edits: []edit{
+				{"desk/change.go", "		case !d.may(ctx, a, ch.Action, on):", "		case !d.may(ctx, a, SeeEntries, on):"},
+			},
+			sees: tests("TestEachRightAllowsWhatItSaysAndNothingElse", "TestRightsAreAskedForWhatAnEntryIsWorth"),
+		},
+		{
+			name: "success-opens-transactions", oracle: lateness,
+			what: "with the operator's side on, each outcome is written as a death would be: three round trips more for a success",
+			edits: []edit{
+				{"internal/engine/settler.go", "s.CaseOf != nil && o.To == processlog.Dead && o.Case == nil", "s.CaseOf != nil && o.Case == nil"},
+				{"internal/sqlstore/cases.go", "return o.Case != nil && o.To == processlog.Dead", "return o.Case != nil"},
+			},
+			sees: tests("TestSuccessCostsTheSameStatements"),
+		},
+		{
+			name: "paused-type-is-born-claimed", oracle: safety,
+			what: "a paused type's entries are run by the process that records them",
+			edits: []edit{
+				{"internal/engine/types.go", "t != nil && !t.slots.paused.Load()", "t != nil"},
+				{"internal/engine/intake.go", "case !in.types.accepts.Load(), t.slots.paused.Load(),", "case !in.types.accepts.Load(),"},
+			},
+			sees: tests("TestPausedTypeIsClaimedByNobodyUntilItIsResumed"),
+		},
+	}
+}
