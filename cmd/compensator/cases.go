@@ -87,6 +87,9 @@ func (p *program) caseList() *cobra.Command {
 	flags.BoolVar(&unknown, "unknown", false, "whose effect may have happened: an attempt timed out or never ended")
 	flags.BoolVar(&groups, "groups", false, "by failure")
 	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
+		cmd.MarkFlagsMutuallyExclusive("groups", other)
+	}
 	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeType(cmd, nil, typed)
 	})
@@ -153,7 +156,12 @@ func (p *program) caseTake() *cobra.Command {
 			}
 			var answers results
 			for _, name := range names {
-				answers.add(name, p.take(ctx, s, name, why.Why))
+				err := p.take(ctx, s, name, why.Why)
+				var known *exitError
+				if err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &known) {
+					return err // and so would the others'
+				}
+				answers.add(name, err)
 			}
 			return p.answer(answers)
 		})

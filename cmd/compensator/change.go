@@ -164,7 +164,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 			if line == "" {
 				continue
 			}
-			if !strings.Contains(line, ":") {
+			if !strings.Contains(line, ":") || strings.HasPrefix(line, "key:") {
 				return nil, usage("%q: standard input has the lines of list -o ids, id:version, so that only what was seen is changed", line)
 			}
 			names = append(names, line)

@@ -101,7 +101,7 @@ func TestExitCodes(t *testing.T) {
 		{"get", "x"}, {"get"}, {"overview", "-o", "xml"}, {"overview", "-o", "ids"}, {"requeue", id, "--yes"}, {"requeue", reason, "--yes"},
 		{"requeue", id, reason}, {"requeue", id, "--where", "state=dead", reason, "--yes"}, {"requeue", id, id, reason, "--yes"}, {"requeue", id + ":x", reason, "--yes"},
 		{"requeue", id, "--delay", "-1s", reason, "--yes"}, {"cancel", id, "--delay", "1s", reason, "--yes"},
-		{"pause", "refund", "--yes"}, {"pause", "refund", reason}, {"purge", reason, "--yes"}, {"ddl", "oracle"}, {"list", "--table", "a b"}, {"list", "--dsn", "x", "--dsn-file", "y"}} {
+		{"pause", "refund", "--yes"}, {"pause", "refund", reason}, {"purge", reason, "--yes"}, {"ddl", "oracle"}, {"cases", "list", "--groups", "--mine"}, {"list", "--table", "a b"}, {"list", "--dsn", "x", "--dsn-file", "y"}} {
 		b.refused(codeUsage, wrong...)
 	}
 	assert.Contains(t, b.refused(codeNotFound, "get", "999999"), "no such entry")
@@ -179,7 +179,9 @@ func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 		assert.Equal(t, strings.HasPrefix(said.Name, moved+":"), said.Result == "refused", line)
 	}
 	assert.Equal(t, compensator.Pending, b.entry("d1").State)
-	assert.Equal(t, codeUsage, b.reading("17\n", "cancel", "-", reason, "--yes").code, "an id alone was not seen")
+	for _, unseen := range []string{"17\n", "key:d0\n"} {
+		assert.Equal(t, codeUsage, b.reading(unseen, "cancel", "-", reason, "--yes").code, unseen)
+	}
 	cases := b.ok("cases", "list", "-o", "ids")
 	assert.Equal(t, codeDone, b.reading(cases, "cases", "take", "-", reason).code)
 	b.put("", "d7")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/user"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
-	_ "modernc.org/sqlite"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -105,20 +105,21 @@ func isSQLite(dsn string) bool { return strings.HasPrefix(dsn, "file:") }
 
 // sqliteDSN has the log's settings where the DSN leaves them open. A file that is not there is made by migrate alone.
 func sqliteDSN(dsn string, create bool) string {
-	mode := "mode=rw"
-	if create {
-		mode = "mode=rwc"
+	file, query, _ := strings.Cut(dsn, "?")
+	settings, err := url.ParseQuery(query)
+	if err != nil {
+		return dsn // the driver says what is wrong
 	}
-	for _, setting := range []struct{ word, as string }{{"mode=", mode}, {"busy_timeout", "_pragma=busy_timeout(10000)"}, {"_txlock", "_txlock=immediate"}} {
-		switch {
-		case strings.Contains(dsn, "?"+setting.word), strings.Contains(dsn, "&"+setting.word), setting.word == "busy_timeout" && strings.Contains(dsn, setting.word):
-		case strings.Contains(dsn, "?"):
-			dsn += "&" + setting.as
-		default:
-			dsn += "?" + setting.as
-		}
+	if !settings.Has("mode") {
+		settings.Set("mode", map[bool]string{true: "rwc", false: "rw"}[create])
 	}
-	return dsn
+	if !settings.Has("_txlock") {
+		settings.Set("_txlock", "immediate")
+	}
+	if !strings.Contains(query, "busy_timeout") {
+		settings.Add("_pragma", "busy_timeout(10000)")
+	}
+	return file + "?" + settings.Encode()
 }
 
 // openRedis is nil where no Redis is named.

@@ -17,6 +17,7 @@ import (
 type console struct {
 	processlog.Store
 	processlog.Operations
+	table string
 	tries bool // the server, by Check
 }
 
@@ -30,7 +31,7 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("a %T keeps no cases", store), store.Close())
 	}
-	s := &console{Store: store, Operations: ops, tries: need == toChange}
+	s := &console{Store: store, Operations: ops, table: table, tries: need == toChange}
 	if s.tries { // its problems say more than those of a missing table
 		if err := s.Store.Check(ctx); err != nil {
 			return nil, errors.Join(err, store.Close())
@@ -45,15 +46,15 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 		s.Operations = without{ops, store}
 		return s, nil
 	case errors.As(err, &missing):
-		err = &exitError{code: codeDatabase, err: noOperations(table)}
+		err = noOperations(table)
 	}
 	return nil, errors.Join(err, store.Close())
 }
 
 // noOperations says what is missing, and how it is turned on.
 func noOperations(table string) error {
-	return fmt.Errorf("this log has no tables for cases, pauses and the record of what people do (%s_case, _operation, _setting): "+
-		"\"compensator migrate\" makes them; then set Config.Operations in the services, which open cases and heed pauses from then on", table)
+	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the record of what people do (%s_case, _operation, _setting): "+
+		"\"compensator migrate\" makes them; then set Config.Operations in the services, which open cases and heed pauses from then on", table)}
 }
 
 // Check was done, or is not wanted.

@@ -198,7 +198,7 @@ func (s *session) chosen(ctx context.Context, w where, limit int) (found []compe
 // ofFailure reads the entries of the open cases of a failure.
 func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
 	if s.store.missing() {
-		return nil, false, &exitError{code: codeDatabase, err: noOperations(compensator.DefaultTable)}
+		return nil, false, noOperations(s.store.table)
 	}
 	filter := desk.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: pageSize}
 	for {
@@ -265,7 +265,7 @@ func (p *program) get() *cobra.Command {
 // reveal adds what is shown to who says why.
 func (s *session) reveal(ctx context.Context, id compensator.EntryID, why desk.Why, l *listing) error {
 	if s.store.missing() {
-		return &exitError{code: codeDatabase, err: noOperations(compensator.DefaultTable)}
+		return noOperations(s.store.table)
 	}
 	e, err := s.Reveal(ctx, s.actor, id, why)
 	if err != nil {

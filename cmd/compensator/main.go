@@ -9,13 +9,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -68,7 +70,7 @@ type program struct {
 
 // say tells the person something that is no result.
 func (p *program) say(format string, args ...any) {
-	fmt.Fprintln(p.errs, "compensator:", shown(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(p.errs, "compensator:", shown(strings.TrimPrefix(fmt.Sprintf(format, args...), "compensator: ")))
 }
 
 // exitError is an error whose code is known; told, it has been printed.
@@ -124,6 +126,10 @@ func reasonOf(err error) int {
 
 // denied reports whether the database says that its user may not.
 func denied(err error) bool {
+	var file *sqlite.Error
+	if errors.As(err, &file) {
+		return file.Code()&0xff == sqlite3.SQLITE_READONLY
+	}
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
 		return false
@@ -179,5 +185,3 @@ type discard struct{}
 
 func (discard) Print(...any)                           {}
 func (discard) Printf(context.Context, string, ...any) {}
-
-var _ io.Closer = (*session)(nil)

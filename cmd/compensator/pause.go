@@ -53,8 +53,8 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 		}
 		var answers results
 		err := do(ctx, s, args[0], why.Why, yes)
-		if err != nil && reasonOf(err) == codeUsage || codeOf(err) != codeOf(ran{err}) {
-			return err
+		if code := reasonOf(err); err != nil && (code == codeUsage || code == codeDatabase) {
+			return err // and no answer
 		}
 		answers.add(args[0], err)
 		return p.answer(answers)

@@ -68,6 +68,7 @@ func newChecker(t *testing.T) *checker {
 	exports := make(map[string]string)
 	addExports(t, exports, root, ".", "./compensatortest/memory", "./intake")
 	addExports(t, exports, filepath.Join(root, relay.dir()), ".")
+	addExports(t, exports, filepath.Join(root, command.dir()), ".")
 	fset := token.NewFileSet()
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	return &checker{fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}

@@ -11,6 +11,7 @@ type layer string
 const (
 	unit       layer = "unit"       // tests of the module, most on real servers; its selection: names joined by |
 	relay      layer = "relay"      // tests of the module relay/rabbitmq, on a real broker; its selection: as of unit
+	command    layer = "command"    // tests of the module cmd/compensator; its selection: as of unit
 	simulation layer = "simulation" // seeds of the deterministic simulation; how many
 	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
 	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
@@ -18,13 +19,15 @@ const (
 )
 
 // layers are those that are run, cheapest first.
-var layers = []layer{unit, relay, simulation, crash, chaos}
+var layers = []layer{unit, relay, command, simulation, crash, chaos}
 
 // dir is where the layer's command runs, from the module's root.
 func (l layer) dir() string {
 	switch l { // modules of their own, with this one in them
 	case relay:
 		return "relay/rabbitmq"
+	case command:
+		return "cmd/compensator"
 	case chaos:
 		return "proof/chaos"
 	}
@@ -36,7 +39,7 @@ func (l layer) args(what string) []string {
 	switch l {
 	case unit:
 		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
-	case relay:
+	case relay, command:
 		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
@@ -59,7 +62,7 @@ func anchored(names string) string {
 
 // names are the tests of a selection each of which has to go red; none where any will do.
 func (l layer) names(what string) []string {
-	if l == unit || l == relay {
+	if l == unit || l == relay || l == command {
 		return strings.Split(what, "|")
 	}
 	return nil
@@ -70,7 +73,7 @@ func (l layer) names(what string) []string {
 func (l layer) settings() []edit {
 	patience := edit{"internal/harness/world.go", "const Patience = 60 * time.Second", "const Patience = 20 * time.Second"}
 	switch l {
-	case unit:
+	case unit, command:
 		return []edit{patience}
 	case relay:
 		return []edit{patience, {"relay/rabbitmq/broker_test.go", "const testPatience = 4 * time.Minute", "const testPatience = 40 * time.Second"}}
@@ -83,7 +86,7 @@ func (l layer) union(all []string) string {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	switch l {
-	case unit, relay:
+	case unit, relay, command:
 		all = strings.Split(strings.Join(all, "|"), "|")
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), "|")

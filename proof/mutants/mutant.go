@@ -41,6 +41,9 @@ func tests(names ...string) selection { return selection{unit: strings.Join(name
 // relayTests names tests of the layer relay.
 func relayTests(names ...string) selection { return selection{relay: strings.Join(names, "|")} }
 
+// commandTests names tests of the layer command.
+func commandTests(names ...string) selection { return selection{command: strings.Join(names, "|")} }
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what
