@@ -89,7 +89,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 func (b *bed) put(note string, keys ...string) *bed {
 	require.NoError(b, b.c.InTx(b.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, key := range keys {
-			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotentID: key, BatchID: "b77", BusinessID: "o-1"})
+			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotentID: key, BatchID: "b77", BusinessID: "o-1", Headers: map[string]string{"by" + note: note}})
 			if err != nil {
 				return err
 			}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -208,5 +206,3 @@ func (p *program) caseNote() *cobra.Command {
 	why.add(cmd)
 	return cmd
 }
-
-func sortedKeys(of map[string]string) []string { return slices.Sorted(maps.Keys(of)) }

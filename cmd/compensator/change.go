@@ -342,7 +342,7 @@ func (p *program) answer(answers results) error {
 		row := []any{a.name, "done", ""}
 		code := codeDone
 		if a.err != nil {
-			row[1], row[2] = "refused", a.err.Error()
+			row[1], row[2] = "refused", plain(a.err)
 			code = reasonOf(a.err)
 			var known *exitError
 			if errors.As(a.err, &known) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -104,7 +105,7 @@ func (p *program) checkStore(ctx context.Context, store processlog.Store) error 
 		return err
 	}
 	if err != nil {
-		p.say("%v", noOperations(p.flags.table))
+		p.say("%s", plain(noOperations(p.flags.table)))
 	}
 	l.rows = [][]any{{version, err == nil}}
 	return p.print(l)
@@ -176,7 +177,7 @@ func (p *program) purge() *cobra.Command {
 				return err
 			}
 			n, err := s.c.Purge(ctx, older)
-			return errorsFirst(p.print(listing{kind: "purge", single: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
+			return cmp.Or(p.print(listing{kind: "purge", single: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
 		})
 	cmd.Flags().DurationVar(&older, "older", 0, "how long ago they ended: 720h")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")

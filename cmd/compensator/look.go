@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -147,10 +148,10 @@ func (p *program) list() *cobra.Command {
 	var conditions []string
 	var limit int
 	var newest bool
-	cmd := p.onLog("list", "Entries, the one due longest first; -o ids for the commands that change them", cobra.NoArgs, toRead,
+	cmd := p.onLog("list", "Entries, oldest first; -o ids for the commands that change them", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
-			if err := errorsFirst(err, checkLimit(limit)); err != nil {
+			if err := cmp.Or(err, checkLimit(limit)); err != nil {
 				return err
 			}
 			w.Newest = newest
@@ -271,12 +272,8 @@ func (s *session) reveal(ctx context.Context, id compensator.EntryID, why desk.W
 	if err != nil {
 		return err
 	}
-	l.columns = append(slices.Clone(l.columns), column{"user_name", ""}, column{"content", ""})
-	l.rows[0] = append(l.rows[0], e.UserName, string(e.Content))
-	for _, name := range sortedKeys(e.Headers) {
-		l.columns = append(l.columns, column{"header " + name, ""})
-		l.rows[0] = append(l.rows[0], e.Headers[name])
-	}
+	l.columns = append(slices.Clone(l.columns), column{"user_name", ""}, column{"content", ""}, column{"headers", ""})
+	l.rows[0] = append(l.rows[0], e.UserName, string(e.Content), e.Headers)
 	return nil
 }
 

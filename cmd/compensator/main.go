@@ -51,12 +51,12 @@ func run(args []string, in *os.File, out, errs *os.File) int {
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
 	if ctx.Err() != nil && err != nil {
-		p.say("interrupted: %v", err)
+		p.say("interrupted: %s", plain(err))
 		return codeInterrupted
 	}
 	var silent *exitError
 	if err != nil && !(errors.As(err, &silent) && silent.told) {
-		p.say("%v", err)
+		p.say("%s", plain(err))
 	}
 	return codeOf(err)
 }
@@ -70,8 +70,11 @@ type program struct {
 
 // say tells the person something that is no result.
 func (p *program) say(format string, args ...any) {
-	fmt.Fprintln(p.errs, "compensator:", shown(strings.TrimPrefix(fmt.Sprintf(format, args...), "compensator: ")))
+	fmt.Fprintln(p.errs, "compensator:", shown(fmt.Sprintf(format, args...)))
 }
+
+// plain is an error without the library's name, which is the program's as well.
+func plain(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
 // exitError is an error whose code is known; told, it has been printed.
 type exitError struct {

@@ -82,15 +82,18 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	require.NoError(t, err)
 	as := make(map[string]*bed)
 	printed := b.ok("check", "--grants")
+	user := func(who string) string { return who[:1] + cfg.DBName[max(0, len(cfg.DBName)-30):] }
+	give := func(who, right string) { // those of the printed grants that have the right
+		for _, grant := range regexp.MustCompile("GRANT [A-Z, ]*"+right+"[A-Z, ]* ON .* TO 'compensator_"+who+"'@'%';").FindAllString(printed, -1) {
+			grant = strings.Replace(grant, "compensator_"+who, user(who), 1)
+			b.exec(grant, strings.Replace(grant, "'%'", "'localhost'", 1))
+		}
+	}
 	for _, who := range []string{"reader", "operator"} {
-		user := who[:1] + cfg.DBName[max(0, len(cfg.DBName)-30):]
+		user := user(who)
 		b.exec("CREATE USER '"+user+"'@'%' IDENTIFIED BY 'se:cr@t'", "CREATE USER '"+user+"'@'localhost' IDENTIFIED BY 'se:cr@t'")
 		t.Cleanup(func() { b.exec("DROP USER '"+user+"'@'%'", "DROP USER '"+user+"'@'localhost'") })
-		for _, grant := range regexp.MustCompile("GRANT .* TO 'compensator_"+who+"'@'%';").FindAllString(printed, -1) {
-			if !strings.Contains(grant, "DELETE") {
-				b.exec(strings.Replace(grant, "compensator_"+who, user, 1), strings.Replace(strings.Replace(grant, "compensator_"+who, user, 1), "'%'", "'localhost'", 1))
-			}
-		}
+		give(who, "SELECT")
 		theirs := *cfg
 		theirs.User, theirs.Passwd = user, "se:cr@t"
 		as[who] = &bed{T: t, dsn: theirs.FormatDSN()}
@@ -107,6 +110,11 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 		as["operator"].ok(args...)
 	}
 	as["operator"].refused(codeNotAllowed, "migrate", "--table", "other")
+	as["operator"].ok("cancel", b.entry("d2").ID.String(), reason, "--yes")
+	b.exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='d2'")
+	as["operator"].refused(codeNotAllowed, "purge", "--older", "2h", reason, "--yes")
+	give("operator", "DELETE")
+	assert.Contains(t, as["operator"].ok("purge", "--older", "2h", reason, "--yes"), "1")
 	other := *cfg
 	other.Passwd = "wrong"
 	other.User = "nobody"

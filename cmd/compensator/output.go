@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -47,7 +48,7 @@ type column struct {
 }
 
 // listing is what a command prints. A value is a text, digits, a bool, an int, a time, a duration, an amount in two columns,
-// or, not in CSV, another listing; nil and empty ones are left out of JSON.
+// a map of texts, or, not in CSV, another listing; nil and empty ones are left out of JSON.
 type listing struct {
 	kind    string
 	columns []column
@@ -69,7 +70,7 @@ func (p *program) print(l listing) error {
 		err = l.json(&b)
 	case "jsonl":
 		for _, row := range l.rows {
-			err = errorsFirst(err, writeJSON(&b, object(l.kind, l.columns, row)))
+			err = cmp.Or(err, writeJSON(&b, object(l.kind, l.columns, row)))
 		}
 	case "csv":
 		err = l.csv(&b)
@@ -89,13 +90,6 @@ func (p *program) print(l listing) error {
 	}
 	_, err = p.out.Write(b.Bytes())
 	return err
-}
-
-func errorsFirst(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // json is one document.
@@ -174,6 +168,10 @@ func forJSON(value any) any {
 		return v.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 	case time.Duration:
 		return v.Seconds()
+	case map[string]string:
+		if len(v) == 0 {
+			return nil
+		}
 	case listing:
 		if len(v.rows) == 0 {
 			return nil
@@ -208,10 +206,10 @@ func (l listing) csv(to io.Writer) error {
 				cells = append(cells, forCSV(value))
 			}
 		}
-		err = errorsFirst(err, w.Write(cells))
+		err = cmp.Or(err, w.Write(cells))
 	}
 	w.Flush()
-	return errorsFirst(err, w.Error())
+	return cmp.Or(err, w.Error())
 }
 
 func isListing(value any) bool {
@@ -223,6 +221,8 @@ func forCSV(value any) string {
 	switch v := value.(type) {
 	case string:
 		return unformulated(shown(v))
+	case map[string]string:
+		return forTable(v)
 	case time.Time, time.Duration:
 		if v := forJSON(v); v != nil {
 			return fmt.Sprint(v)
@@ -249,6 +249,12 @@ func forTable(value any) string {
 			return ""
 		}
 		return v.Round(time.Second).String()
+	case map[string]string:
+		if len(v) == 0 {
+			return ""
+		}
+		text, _ := json.Marshal(v) // of strings, which does not fail
+		return shown(string(text))
 	case bool:
 		if !v {
 			return ""
