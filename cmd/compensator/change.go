@@ -89,6 +89,9 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 	if delays {
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
 	}
+	if action == desk.Requeue || action == desk.Compensate {
+		cmd.Flags().BoolVar(&p.again, "again", false, "also what has succeeded, was settled by hand or compensated: it is done again")
+	}
 	return cmd
 }
 
@@ -299,6 +302,9 @@ func (s *session) do(ctx context.Context, ch desk.Change, entries []picked, answ
 		return err
 	}
 	for i, e := range entries {
+		if errors.Is(said[i], desk.ErrNotAllowed) {
+			said[i] = fmt.Errorf("%w: it was done, and --again does it again", said[i])
+		}
 		answers.add(e.name, said[i])
 	}
 	return nil

@@ -104,6 +104,12 @@ func TestExitCodes(t *testing.T) {
 		{"pause", "refund", "--yes"}, {"pause", "refund", reason}, {"purge", reason, "--yes"}, {"ddl", "oracle"}, {"cases", "list", "--groups", "--mine"}, {"list", "--table", "a b"}, {"list", "--dsn", "x", "--dsn-file", "y"}} {
 		b.refused(codeUsage, wrong...)
 	}
+	b.put("", "lives0")
+	for _, done := range []string{"lives0", "d2"} {
+		assert.Contains(t, b.refused(codeNotAllowed, "requeue", "key:"+done, reason, "--yes"), "--again")
+	}
+	assert.Equal(t, 2, b.count("common_process_log_operation WHERE refused=1"))
+	b.ok("requeue", "key:lives0", reason, "--yes", "--again", "--delay", "1000h")
 	assert.Contains(t, b.refused(codeNotFound, "get", "999999"), "no such entry")
 	b.refused(codeNotFound, "resume", "refund", reason, "--yes")
 	b.refused(codeNotFound, "cases", "take", "999999", reason)

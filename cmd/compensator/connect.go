@@ -186,13 +186,14 @@ func (p *program) open(ctx context.Context, need need) (*session, error) {
 	if s.db, _, err = openDB(dsn, false); err != nil {
 		return nil, err
 	}
-	if err = s.begin(ctx, p.flags, need); err != nil {
+	if err = s.begin(ctx, p, need); err != nil {
 		return nil, errors.Join(p.noLog(err), s.Close())
 	}
 	return s, nil
 }
 
-func (s *session) begin(ctx context.Context, f flags, need need) (err error) {
+func (s *session) begin(ctx context.Context, p *program, need need) (err error) {
+	f := p.flags
 	if s.redis, err = f.openRedis(); err != nil {
 		return err
 	}
@@ -205,8 +206,10 @@ func (s *session) begin(ctx context.Context, f flags, need need) (err error) {
 		s.store = nil // New has closed it
 		return err
 	}
-	everything := desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true }) // the database's grants are the border
-	s.Desk, err = desk.New(s.c, desk.Options{Access: everything})
+	access := func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool { // else the database's grants are the border
+		return right != desk.RequeueSucceeded || p.again
+	}
+	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access)})
 	return err
 }
 

@@ -65,6 +65,7 @@ func run(args []string, in *os.File, out, errs *os.File) int {
 type program struct {
 	in, out, errs *os.File
 	colour        bool
+	again         bool // what has succeeded may be done again
 	flags         flags
 }
 

@@ -44,7 +44,7 @@ func TestWhereTakesCommasInValues(t *testing.T) {
 	assert.Equal(t, "a, b=c", w.LastError)
 	assert.Equal(t, []compensator.State{compensator.Dead, compensator.Retrying}, w.States)
 	assert.Equal(t, 2026, w.CreatedFrom.Year())
-	for _, wrong := range []string{"", "x", "type", "type=", "from=never", "failure=1", "color=red"} {
+	for _, wrong := range []string{"", "x", "type", "type=", "from=never", "failure=1", "color=red", "failure=0123456789abcdef,error=x"} {
 		_, err := parseWhere([]string{wrong})
 		assert.Equal(t, codeUsage, codeOf(err), wrong)
 	}

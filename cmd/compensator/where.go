@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,12 @@ func parseWhere(texts []string) (w where, err error) {
 			if err := w.add(condition); err != nil {
 				return w, err
 			}
+		}
+	}
+	if beside := w.Filter; w.failure != (desk.Fingerprint{}) {
+		beside.BusinessType, beside.States = "", nil
+		if !reflect.DeepEqual(beside, compensator.Filter{}) {
+			return w, usage("--where failure=… takes type and state beside it, and nothing else")
 		}
 	}
 	return w, nil

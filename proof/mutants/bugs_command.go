@@ -21,6 +21,14 @@ func commanding() []mutant {
 			sees: commandTests("TestOnlyWhatWasSeenIsChanged"),
 		},
 		{
+			name: "command-does-again", oracle: duplicates,
+			what: "work that has succeeded is done again by whoever names its entry",
+			edits: []edit{
+				{"cmd/compensator/connect.go", "return right != desk.RequeueSucceeded || p.again\n", "return right != \"\" || p.again\n"},
+			},
+			sees: commandTests("TestExitCodes"),
+		},
+		{
 			name: "command-sends-what-turns-text", oracle: safety,
 			what: "an error's text may turn the direction of a terminal's line: only control characters are escaped",
 			edits: []edit{
