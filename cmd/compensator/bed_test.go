@@ -145,7 +145,8 @@ func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args..
 
 func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1", dsnVariable+"="+dsn, redisVariable+"=", "NO_COLOR=")
+	cmd.Env = append(os.Environ(), asProgram+"=1", dsnVariable+"="+dsn, redisVariable+"=", "NO_COLOR=",
+		"GORACE=atexit_sleep_ms=0") // a second for each call, otherwise
 	return cmd
 }
 
