@@ -7,7 +7,7 @@ func catalogue() []mutant {
 	return slices.Concat(
 		recording(), announcing(), claiming(), running(), breaking(), batching(),
 		settling(), compensating(),
-		managing(), operating(), showing(), telling(),
+		managing(), operating(), showing(), commanding(), telling(),
 		reconciling(),
 		recurring(), takingTurns(), observing(),
 		relaying(), consuming(), takingIn(),

@@ -13,6 +13,7 @@ const (
 	relay      layer = "relay"      // tests of the module relay/rabbitmq, on a real broker; its selection: as of unit
 	telemetry  layer = "telemetry"  // tests of the module otel, which are internal/oteltest's; its selection: as of unit
 	pages      layer = "pages"      // tests of the module internal/uitest, some in a browser; its selection: as of unit
+	command    layer = "command"    // tests of the module cmd/compensator; its selection: as of unit
 	simulation layer = "simulation" // seeds of the deterministic simulation; how many
 	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
 	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
@@ -20,7 +21,7 @@ const (
 )
 
 // layers are those that are run, cheapest first.
-var layers = []layer{unit, telemetry, relay, pages, simulation, crash, chaos}
+var layers = []layer{unit, telemetry, relay, pages, command, simulation, crash, chaos}
 
 // dir is where the layer's command runs, from the module's root.
 func (l layer) dir() string {
@@ -31,6 +32,8 @@ func (l layer) dir() string {
 		return "internal/oteltest"
 	case pages:
 		return "internal/uitest"
+	case command:
+		return "cmd/compensator"
 	case chaos:
 		return "proof/chaos"
 	}
@@ -42,7 +45,7 @@ func (l layer) args(what string) []string {
 	switch l {
 	case unit:
 		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
-	case relay, telemetry, pages:
+	case relay, telemetry, pages, command:
 		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
@@ -65,7 +68,7 @@ func anchored(names string) string {
 
 // names are the tests of a selection each of which has to go red; none where any will do.
 func (l layer) names(what string) []string {
-	if l == unit || l == relay || l == telemetry || l == pages {
+	if l == unit || l == relay || l == telemetry || l == pages || l == command {
 		return strings.Split(what, "|")
 	}
 	return nil
@@ -76,7 +79,7 @@ func (l layer) names(what string) []string {
 func (l layer) settings() []edit {
 	patience := edit{"internal/harness/world.go", "const Patience = 60 * time.Second", "const Patience = 20 * time.Second"}
 	switch l {
-	case unit, telemetry:
+	case unit, telemetry, command:
 		return []edit{patience}
 	case relay:
 		return []edit{patience, {"relay/rabbitmq/broker_test.go", "const testPatience = 4 * time.Minute", "const testPatience = 40 * time.Second"}}
@@ -89,7 +92,7 @@ func (l layer) union(all []string) string {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	switch l {
-	case unit, relay, telemetry, pages:
+	case unit, relay, telemetry, pages, command:
 		all = strings.Split(strings.Join(all, "|"), "|")
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), "|")

@@ -37,7 +37,7 @@ func (m mutant) seenBy(quote, separator string) string {
 // selected is a selection in words.
 func (l layer) selected(what, quote string) string {
 	switch l {
-	case unit, relay, telemetry, pages:
+	case unit, relay, telemetry, pages, command:
 		return quote + strings.ReplaceAll(what, "|", quote+", "+quote) + quote
 	case simulation:
 		return "within " + what + " seeds"

@@ -49,6 +49,9 @@ func telemetryTests(names ...string) selection {
 // pageTests names tests of the layer pages.
 func pageTests(names ...string) selection { return selection{pages: strings.Join(names, "|")} }
 
+// commandTests names tests of the layer command.
+func commandTests(names ...string) selection { return selection{command: strings.Join(names, "|")} }
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// asProgram has the test binary be the program.
+const asProgram = "COMPENSATOR_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	harness.Main(m)
+}
+
+// bed is a log with entries in it, and the program beside it.
+type bed struct {
+	*testing.T
+	dsn string
+	db  *sql.DB
+	c   *compensator.Compensator
+	typ *compensator.Type[harness.Order]
+}
+
+// hostile is what an entry's error may hold.
+const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
+
+// failure is why entries die.
+const failure = "PSP is down"
+
+// inMariaDB is a bed on a server.
+func inMariaDB(t *testing.T) *bed {
+	w := harness.NewWorld(t)
+	return newBed(t, w.DSN, w.DB)
+}
+
+// inSQLite is a bed in a file.
+func inSQLite(t *testing.T) *bed {
+	dsn := "file:" + filepath.Join(t.TempDir(), "log.db")
+	db, err := sql.Open("sqlite", sqliteDSN(dsn, true))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	return newBed(t, dsn, db)
+}
+
+func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
+	b := &bed{T: t, dsn: dsn, db: db}
+	worth := func(*compensator.Entry) (compensator.Amount, error) {
+		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
+	}
+	var err error
+	b.c, err = compensator.New(t.Context(), compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), PollInterval: 100 * time.Millisecond,
+		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.c.Close() })
+	b.typ, err = compensator.Handle(b.c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+		switch {
+		case strings.HasPrefix(e.IdempotentID, "lives"):
+			return nil
+		case o.Note != "":
+			return compensator.Permanent(errors.New(o.Note))
+		}
+		return compensator.Permanent(errors.New(failure))
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	return b
+}
+
+// put records entries, and has them run.
+func (b *bed) put(note string, keys ...string) *bed {
+	require.NoError(b, b.c.InTx(b.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for _, key := range keys {
+			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotentID: key, BatchID: "b77", BusinessID: "o-1", Headers: map[string]string{"by" + note: note}})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	ctx, stop := context.WithCancel(b.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- b.c.Run(ctx) }()
+	for _, key := range keys {
+		require.Eventually(b, func() bool { return b.entry(key).State.Terminal() }, harness.Patience, 5*time.Millisecond)
+	}
+	stop()
+	require.NoError(b, <-ran)
+	return b
+}
+
+// dead records n entries that die, called d0, d1 and so on.
+func (b *bed) dead(n int) *bed {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint("d", i)
+	}
+	return b.put("", keys...)
+}
+
+func (b *bed) entry(key string) *compensator.Entry {
+	e, err := b.c.Get(b.Context(), compensator.IdempotentID(key))
+	require.NoError(b, err)
+	return e
+}
+
+func (b *bed) count(from string) (n int) {
+	require.NoError(b, b.db.QueryRow("SELECT COUNT(*) FROM "+from).Scan(&n))
+	return n
+}
+
+func (b *bed) exec(statements ...string) {
+	for _, statement := range statements {
+		_, err := b.db.Exec(statement)
+		require.NoError(b, err, statement)
+	}
+}
+
+// answer is what a call of the program gave.
+type answer struct {
+	out, errs string
+	code      int
+}
+
+// program is a call that was not started yet.
+func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args...) }
+
+func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", dsnVariable+"="+dsn, redisVariable+"=", "NO_COLOR=",
+		"GORACE=atexit_sleep_ms=0") // a second for each call, otherwise
+	return cmd
+}
+
+// do calls the program with nothing to read.
+func (b *bed) do(args ...string) answer { return finish(b.T, b.program(args...)) }
+
+// reading calls it with this to read.
+func (b *bed) reading(stdin string, args ...string) answer {
+	cmd := b.program(args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	return finish(b.T, cmd)
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) answer {
+	t.Helper()
+	return start(t, cmd)()
+}
+
+// start starts a call, and returns what waits for its answer.
+func start(t *testing.T, cmd *exec.Cmd) func() answer {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(t, cmd.Start())
+	return func() answer {
+		t.Helper()
+		_ = cmd.Wait() // the code tells
+		return checked(t, answer{out.String(), errs.String(), cmd.ProcessState.ExitCode()})
+	}
+}
+
+func checked(t *testing.T, a answer) answer {
+	t.Helper()
+	require.NotContains(t, a.errs, "goroutine ", "a stack is no answer")
+	return a
+}
+
+// ok is do where all goes well.
+func (b *bed) ok(args ...string) string {
+	b.Helper()
+	a := b.do(args...)
+	require.Equal(b, codeDone, a.code, "%v: %s", args, a.errs)
+	return a.out
+}
+
+// refused is do where it does not.
+func (b *bed) refused(code int, args ...string) string {
+	b.Helper()
+	a := b.do(args...)
+	require.Equal(b, code, a.code, "%v: %s%s", args, a.out, a.errs)
+	return a.out + a.errs
+}
+
+// items are those of a JSON document.
+func items(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var doc struct {
+		Schema int
+		Items  []map[string]any
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &doc), text)
+	require.Equal(t, schema, doc.Schema)
+	return doc.Items
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+func (p *program) cases() *cobra.Command {
+	cmd := &cobra.Command{Use: "cases", Short: "Entries that wait for a person"}
+	cmd.AddCommand(p.caseList(), p.caseTake(), p.caseNote())
+	return cmd
+}
+
+var caseColumns = []column{{"entry_id", "ENTRY"}, {"case_version", ""}, {"business_type", "TYPE"}, {"kind_of_case", "CASE"}, {"error", "ERROR"}, {"amount_minor", ""}, {"currency", ""},
+	{"worth", "WORTH"}, {"owner", "OWNER"}, {"due_at", "DUE"}, {"opened_at", ""}, {"closed_at", "CLOSED"}, {"business_id", ""}, {"ended_by", ""}, {"failure", "FAILURE"}, {"epoch", ""}}
+
+func caseListing(cases []desk.Case) listing {
+	l := listing{kind: "case", columns: caseColumns}
+	for _, c := range cases {
+		minor, currency := money(c.Amount)
+		l.rows = append(l.rows, []any{digits(c.EntryID.String()), digits(fmt.Sprint(c.Version)), c.BusinessType, c.Kind.String(), c.Error, minor, currency,
+			worth(c.Amount), c.Owner, c.DueAt, c.OpenedAt, c.ClosedAt, c.BusinessID, string(c.EndedBy), c.Fingerprint.String(), int(c.Epoch)})
+		l.ids = append(l.ids, fmt.Sprintf("%s:c%d", c.EntryID, c.Version))
+	}
+	return l
+}
+
+func (p *program) caseList() *cobra.Command {
+	var filter desk.CaseFilter
+	var failure string
+	var limit int
+	var mine, groups, unknown bool
+	cmd := p.onLog("list", "Open cases, the one due first on top; --groups: by failure, with what they are worth", cobra.NoArgs, toOperate,
+		func(ctx context.Context, s *session, _ []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			if failure != "" {
+				if err := filter.Fingerprint.UnmarshalText([]byte(failure)); err != nil {
+					return usage("--failure: %v", err)
+				}
+			}
+			if mine {
+				filter.Owner = s.actor.ID
+			}
+			if unknown {
+				filter.Kind = desk.CaseUnknown
+			}
+			l := listing{}
+			if groups {
+				found, err := s.Groups(ctx, s.actor)
+				if err != nil {
+					return err
+				}
+				l = groupListing(found, filter.BusinessType)
+			} else {
+				found, more, err := s.casesOf(ctx, filter, limit)
+				if err != nil {
+					return err
+				}
+				l = caseListing(found)
+				l.more = more
+			}
+			if len(l.rows) == 0 {
+				if err := p.whyNone(ctx, s); err != nil {
+					return err
+				}
+			}
+			return p.print(l)
+		})
+	flags := cmd.Flags()
+	flags.StringVar(&filter.BusinessType, "type", "", "of this business type")
+	flags.StringVar(&failure, "failure", "", "of this failure, 16 digits as --groups has them")
+	flags.StringVar(&filter.Owner, "owner", "", "of this person")
+	flags.BoolVar(&mine, "mine", false, "your own")
+	flags.BoolVar(&filter.Unowned, "unowned", false, "that nobody has taken")
+	flags.BoolVar(&unknown, "unknown", false, "whose effect may have happened: an attempt timed out or never ended")
+	flags.BoolVar(&groups, "groups", false, "by failure")
+	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
+		cmd.MarkFlagsMutuallyExclusive("groups", other)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return p.completeType(cmd, nil, typed)
+	})
+	return cmd
+}
+
+// whyNone says so where entries are dead without a case.
+func (p *program) whyNone(ctx context.Context, s *session) error {
+	dead, err := s.store.DeadWithoutCase(ctx, 0, 1)
+	if len(dead) > 0 {
+		p.say("entries are dead without a case (entry %s, for one): the services open cases where Config.Operations is set; \"compensator list --where state=dead\" has them", dead[0].ID)
+	}
+	return err
+}
+
+func (s *session) casesOf(ctx context.Context, filter desk.CaseFilter, limit int) (cases []desk.Case, more bool, err error) {
+	for {
+		filter.Limit = min(pageSize, limit+1-len(cases))
+		page, err := s.Cases(ctx, s.actor, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		cases = append(cases, page.Cases...)
+		if len(cases) > limit {
+			return cases[:limit], true, nil
+		}
+		if filter.Cursor = page.Next; filter.Cursor == "" {
+			return cases, false, nil
+		}
+	}
+}
+
+func groupListing(groups []desk.Group, businessType string) listing {
+	l := listing{kind: "group", columns: []column{{"failure", "FAILURE"}, {"business_type", "TYPE"}, {"cases", "CASES"}, {"worth", "WORTH"}, {"no_amount_known", ""},
+		{"error", "ERROR"}, {"first_at", "FIRST"}, {"last_at", ""}, {"example", "EXAMPLE"}, {"sums", ""}}}
+	for _, g := range groups {
+		if businessType != "" && g.Type != businessType {
+			continue
+		}
+		sums := listing{kind: "sum", columns: []column{{"amount_minor", ""}, {"currency", ""}}}
+		var worths []string
+		for _, sum := range g.Sums {
+			sums.rows = append(sums.rows, []any{digits(strconv.FormatInt(sum.Minor, 10)), sum.Currency})
+			worths = append(worths, inUnits(sum.Minor, sum.Currency))
+		}
+		if g.NoAmount > 0 && len(worths) > 0 {
+			worths = append(worths, fmt.Sprintf("%d unknown", g.NoAmount))
+		}
+		l.rows = append(l.rows, []any{g.Fingerprint.String(), g.Type, g.N, strings.Join(worths, ", "), g.NoAmount, g.Error, g.First, g.Last, digits(g.Example.String()), sums})
+	}
+	return l
+}
+
+func (p *program) caseTake() *cobra.Command {
+	var why why
+	cmd := p.onLog("take <id>… | -", "Make cases your own; - reads the lines of cases list -o ids", cobra.MinimumNArgs(1), toOperate,
+		func(ctx context.Context, s *session, args []string) error {
+			if err := why.check(); err != nil {
+				return err
+			}
+			names, err := p.names(ctx, args)
+			if err != nil {
+				return err
+			}
+			var answers results
+			for _, name := range names {
+				err := p.take(ctx, s, name, why.Why)
+				var known *exitError
+				if err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &known) {
+					return err // and so would the others'
+				}
+				answers.add(name, err)
+			}
+			return p.answer(answers)
+		})
+	why.add(cmd)
+	return cmd
+}
+
+// take takes a case as it was seen: by its version, where one is given, else as it is.
+func (p *program) take(ctx context.Context, s *session, name string, why desk.Why) error {
+	text, seen, given := strings.Cut(name, ":c")
+	id, err := compensator.ParseEntryID(text)
+	if err != nil {
+		return usage("%q is no case: want an entry's id, or a line of cases list -o ids", name)
+	}
+	version, err := strconv.ParseUint(seen, 10, 64)
+	switch {
+	case given && err != nil:
+		return usage("%q is no line of cases list -o ids", name)
+	case !given:
+		view, err := s.Entry(ctx, s.actor, id)
+		if err != nil {
+			return err
+		}
+		if view.Case == nil {
+			return fmt.Errorf("a case of entry %s: %w", id, compensator.ErrNotFound)
+		}
+		version = view.Case.Version
+	}
+	return s.TakeCase(ctx, s.actor, desk.SeenCase{EntryID: id, Version: version}, why)
+}
+
+func (p *program) caseNote() *cobra.Command {
+	var why why
+	cmd := p.onLog("note <id>", "Put your words, --reason, beside an entry", cobra.ExactArgs(1), toOperate,
+		func(ctx context.Context, s *session, args []string) error {
+			of, err := ref(args[0])
+			if err := errors.Join(err, why.check()); err != nil {
+				return err
+			}
+			var answers results
+			answers.add(args[0], s.Note(ctx, s.actor, of, why.Why))
+			return p.answer(answers)
+		})
+	why.add(cmd)
+	return cmd
+}

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// why is who does something's reason.
+type why struct{ desk.Why }
+
+func (w *why) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.Reason, "reason", "", "why; kept on record")
+	cmd.Flags().StringVar(&w.Ticket, "ticket", "", "kept before the reason: OPS-988")
+}
+
+func (w *why) check() error {
+	if strings.TrimSpace(w.Reason) == "" {
+		return usage("--reason is missing: it is kept on record")
+	}
+	return nil
+}
+
+// changes are the commands that change entries.
+func (p *program) changes() []*cobra.Command {
+	verbs := []struct {
+		name, short string
+		action      desk.Right
+		delays      bool
+	}{
+		{"requeue", "Start entries afresh, with all attempts", desk.Requeue, true},
+		{"compensate", "Have the compensation of entries run, again", desk.Compensate, true},
+		{"settle", "A person has done the work of these entries", desk.SettleByHand, false},
+		{"cancel", "The work of these entries is no longer wanted", desk.Cancel, false},
+		{"complete", "Somebody else has finished the work of these entries", desk.Complete, false},
+		{"reschedule", "Make entries due after --delay from now", desk.Reschedule, true},
+	}
+	var all []*cobra.Command
+	for _, v := range verbs {
+		all = append(all, p.change(v.name, v.short, v.action, v.delays))
+	}
+	return all
+}
+
+func (p *program) change(name, short string, action desk.Right, delays bool) *cobra.Command {
+	var why why
+	var conditions []string
+	var yes bool
+	var delay time.Duration
+	cmd := p.onLog(name+" <id>… | - | --where …", short, cobra.ArbitraryArgs, toChange, func(ctx context.Context, s *session, args []string) error {
+		if err := why.check(); err != nil {
+			return err
+		}
+		entries, answers, err := p.pick(ctx, s, args, conditions)
+		if err != nil {
+			return err
+		}
+		ch := desk.Change{Action: action, Why: why.Why, Delay: delay}
+		if len(entries) > 0 {
+			if err := p.preview(ctx, s, name, entries, ch, yes); err != nil {
+				return err
+			}
+			if err := s.do(ctx, ch, entries, &answers); err != nil {
+				return err
+			}
+		}
+		if len(answers) == 0 {
+			p.say("nothing matches, so nothing was done")
+		}
+		if delays && delay == 0 && answers.done() > 0 {
+			p.sayWhen(ctx, s)
+		}
+		return p.answer(answers)
+	})
+	p.whereFlag(cmd, &conditions)
+	why.add(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	if delays {
+		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
+	}
+	if action == desk.Requeue || action == desk.Compensate {
+		cmd.Flags().BoolVar(&p.again, "again", false, "also what has succeeded, was settled by hand or compensated: it is done again")
+	}
+	return cmd
+}
+
+// picked is an entry that is to be changed as it was seen.
+type picked struct {
+	name string // as it was given
+	id   compensator.EntryID
+	seen uint64 // its version
+	view *desk.EntryView
+}
+
+// pick finds the entries that are named. What is not there is answered at once.
+func (p *program) pick(ctx context.Context, s *session, args, conditions []string) (entries []picked, answers results, err error) {
+	switch {
+	case len(args) > 0 && len(conditions) > 0:
+		return nil, nil, usage("give entries or --where, not both")
+	case len(args) == 0 && len(conditions) == 0:
+		return nil, nil, usage("which entries? Name them, or - for the lines of list -o ids, or --where")
+	case len(conditions) > 0:
+		w, err := parseWhere(conditions)
+		if err != nil {
+			return nil, nil, err
+		}
+		found, more, err := s.chosen(ctx, w, desk.MaxEntries)
+		if more {
+			return nil, nil, tooMany("more than 500")
+		}
+		for _, e := range found {
+			entries = append(entries, picked{name: e.ID.String(), id: e.ID, seen: e.Version})
+		}
+		return entries, nil, err
+	}
+	names, err := p.names(ctx, args)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(names) > desk.MaxEntries {
+		return nil, nil, tooMany(strconv.Itoa(len(names)))
+	}
+	known := make(map[compensator.EntryID]bool)
+	for _, name := range names {
+		e, err := s.named(ctx, name)
+		switch {
+		case reasonOf(err) == codeNotFound && err != nil:
+			answers.add(name, err)
+		case err != nil:
+			return nil, nil, err
+		case known[e.id]:
+			return nil, nil, usage("%s is named twice", name)
+		default:
+			known[e.id], entries = true, append(entries, e)
+		}
+	}
+	return entries, answers, nil
+}
+
+func tooMany(n string) error {
+	return usage("%s entries: at most %d at a time; narrow --where by type, state, error, from and to", n, desk.MaxEntries)
+}
+
+// names are the arguments, or the lines of standard input.
+func (p *program) names(ctx context.Context, args []string) ([]string, error) {
+	if !slices.Contains(args, "-") {
+		return args, nil
+	}
+	if len(args) > 1 {
+		return nil, usage("- stands alone")
+	}
+	return within(ctx, func() (names []string, err error) {
+		lines := bufio.NewScanner(p.in)
+		for lines.Scan() {
+			line := strings.TrimSpace(lines.Text())
+			if line == "" {
+				continue
+			}
+			if !strings.Contains(line, ":") || strings.HasPrefix(line, "key:") {
+				return nil, usage("%q: standard input has the lines of list -o ids, id:version, so that only what was seen is changed", line)
+			}
+			names = append(names, line)
+			if len(names) > mostListed {
+				return nil, tooMany("more than 100,000")
+			}
+		}
+		return names, lines.Err()
+	})
+}
+
+// within is what a read that knows no context returns, or the context's error.
+func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := read()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// named reads id, id:version or key:…
+func (s *session) named(ctx context.Context, name string) (picked, error) {
+	if id, version, is := strings.Cut(name, ":"); is && id != "key" {
+		of, err := compensator.ParseEntryID(id)
+		seen, err2 := strconv.ParseUint(version, 10, 64)
+		if errors.Join(err, err2) != nil {
+			return picked{}, usage("%q is not id:version, as list -o ids has it", name)
+		}
+		return picked{name: name, id: of, seen: seen}, nil
+	}
+	of, err := ref(name)
+	if err != nil {
+		return picked{}, err
+	}
+	view, err := s.Entry(ctx, s.actor, of)
+	if err != nil {
+		return picked{}, err
+	}
+	return picked{name: name, id: view.Entry.ID, seen: view.Entry.Version, view: &view}, nil
+}
+
+// previewed is how many entries are shown before a change; the others are counted.
+const previewed = 20
+
+// preview says what would happen, and goes on where that is wanted.
+func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch desk.Change, yes bool) error {
+	if yes {
+		return nil
+	}
+	l := listing{kind: "preview", columns: []column{{"entry", "ENTRY"}, {"type", "TYPE"}, {"state", "STATE"}, {"worth", "WORTH"}, {"error", "ERROR"}}}
+	sums, unknown := make(map[string]int64), 0
+	for i := range entries {
+		e := &entries[i]
+		if e.view == nil {
+			view, err := s.Entry(ctx, s.actor, e.id)
+			if errors.Is(err, compensator.ErrNotFound) {
+				continue // its answer will say so
+			}
+			if err != nil {
+				return err
+			}
+			e.view = &view
+		}
+		if e.view.Amount.Known() {
+			sums[e.view.Amount.Currency] += e.view.Amount.Minor
+		}
+		if e.view.Case != nil && e.view.Case.ClosedAt.IsZero() && e.view.Case.Kind == desk.CaseUnknown {
+			unknown++
+		}
+		if i < previewed {
+			l.rows = append(l.rows, []any{digits(e.id.String()), e.view.Entry.BusinessType, e.view.Entry.State.String(), worth(e.view.Amount), e.view.Entry.LastError})
+		}
+	}
+	var total []string
+	for currency, minor := range sums {
+		total = append(total, inUnits(minor, currency))
+	}
+	slices.Sort(total)
+	what := fmt.Sprintf("%s %d", verb, len(entries))
+	p.say("would %s, as %s, because %q%s", strings.Join(append([]string{what}, total...), ", worth "), s.actor.ID, ch.Reason, after(ch.Delay))
+	l.table(p.errs, false)
+	if rest := len(entries) - previewed; rest > 0 {
+		fmt.Fprintf(p.errs, "… and %d more\n", rest)
+	}
+	if unknown > 0 && (ch.Action == desk.Requeue || ch.Action == desk.Compensate) {
+		p.say("! the outcome of %d is unknown: an attempt timed out or never ended. Run again, they may do it twice", unknown)
+	}
+	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
+}
+
+func after(delay time.Duration) string {
+	if delay == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", due in %v", delay)
+}
+
+// confirm has the word typed.
+func (p *program) confirm(ctx context.Context, verb, word string) error {
+	if !terminal(p.in) || !terminal(p.errs) {
+		return usage("nothing was done: --yes does it where nobody can be asked")
+	}
+	fmt.Fprintf(p.errs, "type %s to %s: ", shown(word), verb)
+	typed, err := within(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if strings.TrimSpace(typed) != word {
+		return usage("not confirmed: nothing was done")
+	}
+	return nil
+}
+
+// do makes the change.
+func (s *session) do(ctx context.Context, ch desk.Change, entries []picked, answers *results) error {
+	for _, e := range entries {
+		ch.Entries = append(ch.Entries, desk.Seen{ID: e.id, Version: e.seen})
+	}
+	said, err := s.Change(ctx, s.actor, ch)
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		if errors.Is(said[i], desk.ErrNotAllowed) {
+			said[i] = fmt.Errorf("%w: it was done, and --again does it again", said[i])
+		}
+		answers.add(e.name, said[i])
+	}
+	return nil
+}
+
+// sayWhen tells when what was made due runs.
+func (p *program) sayWhen(ctx context.Context, s *session) {
+	if s.redis == nil {
+		p.say("without --redis they wait for their services' reconciler: a quarter of a minute, by default")
+		return
+	}
+	if problem := s.c.Health(ctx).Queue; problem != nil {
+		p.say("Redis does not take them (%v), so they wait for their services' reconciler", problem)
+	}
+}
+
+// results are the answers for each thing that was named.
+type results []result
+
+type result struct {
+	name string
+	err  error
+}
+
+func (r *results) add(name string, err error) { *r = append(*r, result{name, err}) }
+
+func (r results) done() (n int) {
+	for _, answer := range r {
+		if answer.err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// answer prints them. Where all were refused for one reason its code is the exit code.
+func (p *program) answer(answers results) error {
+	l := listing{kind: "result", columns: []column{{"name", "ENTRY"}, {"result", "RESULT"}, {"reason", "WHY"}}}
+	codes := make(map[int]bool)
+	for _, a := range answers {
+		row := []any{a.name, "done", ""}
+		code := codeDone
+		if a.err != nil {
+			row[1], row[2] = "refused", plain(a.err)
+			code = reasonOf(a.err)
+			var known *exitError
+			if errors.As(a.err, &known) {
+				code = known.code
+			}
+		}
+		codes[code] = true
+		l.rows = append(l.rows, row)
+	}
+	if err := p.print(l); err != nil || len(answers) == answers.done() {
+		return err
+	}
+	told := &exitError{code: codeSomeRefused, told: true, err: fmt.Errorf("%d of %d refused", len(answers)-answers.done(), len(answers))}
+	if len(codes) == 1 {
+		for told.code = range codes {
+		}
+	}
+	return told
+}

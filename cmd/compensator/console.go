@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// console is the log's store as this program uses it: nobody runs here, so nothing is begun that recurs, and what only
+// reads writes nothing, not even to try the server.
+type console struct {
+	processlog.Store
+	processlog.Operations
+	table string
+	tries bool // the server, by Check
+}
+
+// openConsole opens the store.
+func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*console, error) {
+	store, err := compensator.OpenStore(ctx, db, table)
+	if err != nil {
+		return nil, err
+	}
+	ops, ok := store.(processlog.Operations)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("a %T keeps no cases", store), store.Close())
+	}
+	s := &console{Store: store, Operations: ops, table: table, tries: need == toChange}
+	if s.tries { // its problems say more than those of a missing table
+		if err := s.Store.Check(ctx); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+	}
+	err = ops.CheckOperations(ctx)
+	var missing *compensator.FieldError
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.As(err, &missing) && need == toRead:
+		s.Operations = without{ops, store}
+		return s, nil
+	case errors.As(err, &missing):
+		err = noOperations(table)
+	}
+	return nil, errors.Join(err, store.Close())
+}
+
+// noOperations says what is missing, and how it is turned on.
+func noOperations(table string) error {
+	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the record of what people do (%s_case, _operation, _setting): "+
+		"\"compensator migrate\" makes them; then set Config.Operations in the services, which open cases and heed pauses from then on", table)}
+}
+
+// Check was done, or is not wanted.
+func (s *console) Check(context.Context) error { return nil }
+
+// CheckOperations was done.
+func (s *console) CheckOperations(context.Context) error { return nil }
+
+// Marks begins nothing.
+func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {
+	now, marks := time.Now(), make(map[string]time.Time, len(types))
+	for _, name := range types {
+		marks[name] = now
+	}
+	return now, marks, nil
+}
+
+// missing reports whether the log has no tables of Config.Operations.
+func (s *console) missing() bool {
+	_, missing := s.Operations.(without)
+	return missing
+}
+
+// without is a log that has none of the tables of Config.Operations, to be read.
+type without struct {
+	processlog.Operations
+	store processlog.Store
+}
+
+func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, error) { return nil, nil }
+func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
+
+// Trail is of one entry, and of what changed it.
+func (w without) Trail(ctx context.Context, f processlog.TrailFilter) (processlog.TrailPage, error) {
+	changes, err := w.store.History(ctx, f.EntryID)
+	var page processlog.TrailPage
+	for _, r := range slices.Backward(changes) {
+		page.Records = append(page.Records, processlog.TrailRecord{At: r.At, Actor: r.Actor, Action: string(r.Action), EntryID: r.EntryID,
+			Reason: r.Reason, Before: &r.Before, After: &r.After})
+	}
+	return page, err
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func (p *program) migrate() *cobra.Command {
+	return p.command("migrate", "Make the log's tables where they are missing, those of Config.Operations too; ddl shows them", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		db, _, err := p.database(true)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		if err := compensator.MigrateTable(ctx, db, p.flags.table); err != nil {
+			return err
+		}
+		p.say("the tables of %s are there", p.flags.table)
+		return nil
+	})
+}
+
+// database opens it without a look at the log.
+func (p *program) database(create bool) (*sql.DB, string, error) {
+	dsn, warning, err := p.flags.data()
+	if err != nil {
+		return nil, "", err
+	}
+	if warning != "" {
+		p.say("%s", warning)
+	}
+	return openDB(dsn, create)
+}
+
+func (p *program) ddl() *cobra.Command {
+	cmd := p.command("ddl mysql|sqlite", "Print what migrate runs", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
+		text, err := compensator.DDL(args[0], p.flags.table)
+		if err == nil {
+			_, err = fmt.Fprintln(p.out, text)
+		}
+		return err
+	})
+	cmd.ValidArgs = []string{"mysql", "sqlite"}
+	return cmd
+}
+
+func (p *program) check() *cobra.Command {
+	var grants bool
+	cmd := p.command("check", "Try whether the server does what the log relies on, and has the tables; --grants prints rights to give", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		if grants {
+			return p.grants()
+		}
+		db, _, err := p.database(false)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		store, err := compensator.OpenStore(ctx, db, p.flags.table)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		return p.checkStore(ctx, store)
+	})
+	cmd.Flags().BoolVar(&grants, "grants", false, "print what a reader and an operator need, for MySQL")
+	return cmd
+}
+
+func (p *program) checkStore(ctx context.Context, store processlog.Store) error {
+	if err := store.Check(ctx); err != nil {
+		return p.noLog(err)
+	}
+	l := listing{kind: "check", single: true, columns: []column{{"server", ""}, {"operations", ""}}}
+	version := ""
+	noted, is := store.(interface {
+		Version() string
+		Notes() []string
+	})
+	if is {
+		version = noted.Version()
+		for _, note := range noted.Notes() {
+			p.say("%s", note)
+		}
+	}
+	ops, is := store.(processlog.Operations)
+	var missing *compensator.FieldError
+	err := errors.New("no tables")
+	if is {
+		err = ops.CheckOperations(ctx)
+	}
+	if err != nil && !errors.As(err, &missing) {
+		return err
+	}
+	if err != nil {
+		p.say("%s", plain(noOperations(p.flags.table)))
+	}
+	l.rows = [][]any{{version, err == nil}}
+	return p.print(l)
+}
+
+// grantLines are what people need of each table: s of a reader, and what an operator and who purges need beside.
+var grantLines = []struct{ suffix, reader, operator string }{
+	{"", "SELECT", "SELECT, INSERT, UPDATE"},
+	{"_audit", "SELECT", "SELECT, INSERT"},
+	{"_meta", "SELECT", "SELECT"},
+	{"_case", "SELECT", "SELECT, UPDATE"},
+	{"_operation", "SELECT", "SELECT, INSERT"},
+	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
+}
+
+// grants prints what to run as an administrator.
+func (p *program) grants() error {
+	dsn, _, err := p.flags.data()
+	if err != nil {
+		return err
+	}
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil || isSQLite(dsn) {
+		return usage("--grants is for MySQL and MariaDB: of SQLite, whoever may write the file may do anything")
+	}
+	database, table, qualified := strings.Cut(p.flags.table, ".")
+	if !qualified {
+		database, table = cfg.DBName, database
+	}
+	for _, who := range []string{"reader", "operator"} {
+		fmt.Fprintf(p.out, "-- %s: every command that only looks%s\n", who, map[string]string{"operator": "; requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[who])
+		for _, line := range grantLines {
+			rights := line.reader
+			if who == "operator" {
+				rights = line.operator
+			}
+			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
+		}
+	}
+	_, err = fmt.Fprintf(p.out, "-- who purges, beside what an operator has\nGRANT DELETE ON `%s`.`%s` TO 'compensator_operator'@'%%';\n", database, table)
+	return err
+}
+
+func (p *program) purge() *cobra.Command {
+	var why why
+	var yes bool
+	var older time.Duration
+	cmd := p.onLog("purge", "Delete entries that have succeeded, been compensated or cancelled longer ago than --older", cobra.NoArgs, toChange,
+		func(ctx context.Context, s *session, _ []string) error {
+			if err := why.check(); err != nil {
+				return err
+			}
+			reason := why.Reason
+			if why.Ticket != "" {
+				reason = "[" + why.Ticket + "] " + reason
+			}
+			if utf8.RuneCountInString(reason) > processlog.MaxText || !utf8.ValidString(reason) {
+				return usage("--reason: want at most %d characters of UTF-8", processlog.MaxText)
+			}
+			if older < time.Minute {
+				return usage("--older is missing, or less than a minute")
+			}
+			p.say("their idempotent ids guard no more: an event that comes again is done again")
+			if err := p.sure(ctx, yes, "purge what ended longer ago than", older.String()); err != nil {
+				return err
+			}
+			err := s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: "purge", Subject: "older than " + older.String(), Reason: reason})
+			if err != nil {
+				return err
+			}
+			n, err := s.c.Purge(ctx, older)
+			return cmp.Or(p.print(listing{kind: "purge", single: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
+		})
+	cmd.Flags().DurationVar(&older, "older", 0, "how long ago they ended: 720h")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	why.add(cmd)
+	return cmd
+}
+
+func (p *program) version() *cobra.Command {
+	return p.command("version", "The program's version, and its schema's", cobra.NoArgs, func(context.Context, []string) error {
+		built := "unknown"
+		if info, ok := debug.ReadBuildInfo(); ok {
+			built = info.Main.Version
+		}
+		return p.print(listing{kind: "version", single: true, columns: []column{{"version", ""}, {"schema_version", ""}}, rows: [][]any{{built, schema}}})
+	})
+}

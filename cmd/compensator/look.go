@@ -1,0 +1,432 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// tally is a number that was counted only so far.
+type tally struct {
+	N    int
+	More bool
+}
+
+func (t tally) String() string {
+	switch {
+	case t.More:
+		return fmt.Sprintf("%d+", t.N)
+	case t.N == 0:
+		return ""
+	}
+	return fmt.Sprint(t.N)
+}
+
+func (t tally) MarshalText() ([]byte, error) {
+	if t.N == 0 {
+		return []byte("0"), nil
+	}
+	return []byte(t.String()), nil
+}
+
+func (p *program) overview() *cobra.Command {
+	return p.onLog("overview", "What needs looking at: unfinished and dead entries by type, what is overdue, what is paused", cobra.NoArgs, toRead,
+		func(ctx context.Context, s *session, _ []string) error {
+			found, err := s.Overview(ctx, s.actor)
+			if err != nil {
+				return err
+			}
+			l := listing{kind: "overview", columns: []column{{"type", "TYPE"}, {"pending", "PENDING"}, {"retrying", "RETRYING"},
+				{"compensating", "COMPENSATING"}, {"dead", "DEAD"}, {"overdue_seconds", "OVERDUE"}, {"paused_by", "PAUSED BY"}, {"paused_reason", "WHY"}, {"paused_at", ""}}}
+			for _, t := range found.Types {
+				l.rows = append(l.rows, overviewRow(t))
+			}
+			if err := p.print(l); err != nil {
+				return err
+			}
+			p.say("%s", servers(s, found.Health))
+			return nil
+		})
+}
+
+func overviewRow(t desk.TypeOverview) []any {
+	counts := make(map[compensator.State]tally)
+	for _, c := range t.Counts {
+		counts[c.State] = tally{c.N, c.More}
+	}
+	var by, why string
+	var at time.Time
+	if t.Paused != nil {
+		by, why, at = t.Paused.Actor, t.Paused.Reason, t.Paused.At
+	}
+	return []any{t.Type, counts[compensator.Pending], counts[compensator.Retrying], counts[compensator.Compensating], counts[compensator.Dead], t.Overdue, by, why, at}
+}
+
+// servers is a word on the database and the queue.
+func servers(s *session, h desk.Health) string {
+	database, queue := "database ok", "queue ok"
+	if h.Database != "" {
+		database = "database: " + h.Database
+	}
+	switch {
+	case s.redis == nil:
+		queue = "queue not asked: --redis"
+	case h.Queue != "":
+		queue = "queue: " + h.Queue
+	}
+	if s.store.missing() {
+		queue += ", no cases: see \"compensator check\""
+	}
+	return database + ", " + queue
+}
+
+func (p *program) types() *cobra.Command {
+	return p.onLog("types", "The business types in the log, and how many entries of each state, up to 1,000", cobra.NoArgs, toRead,
+		func(ctx context.Context, s *session, _ []string) error {
+			counts, err := s.c.Count(ctx, compensator.CountFilter{AtMost: 1000})
+			if err != nil {
+				return err
+			}
+			l := listing{kind: "type", columns: []column{{"type", "TYPE"}}}
+			place := make(map[compensator.State]int)
+			for _, state := range compensator.States {
+				place[state] = len(l.columns)
+				l.columns = append(l.columns, column{strings.ReplaceAll(state.String(), " ", "_"), strings.ToUpper(state.String())})
+			}
+			rows := make(map[string][]any)
+			for _, c := range counts {
+				if rows[c.BusinessType] == nil {
+					row := append([]any{c.BusinessType}, slices.Repeat([]any{tally{}}, len(compensator.States))...)
+					rows[c.BusinessType], l.rows = row, append(l.rows, row)
+				}
+				rows[c.BusinessType][place[c.State]] = tally{c.N, c.More}
+			}
+			slices.SortFunc(l.rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+			return p.print(l)
+		})
+}
+
+// entryColumns are those of an entry.
+var entryColumns = []column{{"id", "ID"}, {"version", ""}, {"business_type", "TYPE"}, {"state", "STATE"}, {"process_count", "FAILURES"}, {"max_process_count", ""},
+	{"compensate_count", ""}, {"delivery_count", ""}, {"epoch", ""}, {"next_at", "DUE OR ENDED"}, {"ended_by", ""}, {"idempotent_id", ""}, {"batch_id", ""},
+	{"business_id", "BUSINESS ID"}, {"business_ext_id", ""}, {"user_id", ""}, {"last_error", "ERROR"}, {"created_at", ""}, {"updated_at", ""}, {"erased", ""}}
+
+func entryRow(e compensator.Entry) []any {
+	return []any{digits(e.ID.String()), digits(fmt.Sprint(e.Version)), e.BusinessType, e.State.String(), e.ProcessCount, e.MaxProcessCount,
+		e.CompensateCount, e.DeliveryCount, int(e.Epoch), e.NextAt, string(e.EndedBy), e.IdempotentID, e.BatchID,
+		e.BusinessID, e.BusinessExtID, e.UserID, e.LastError, e.CreatedAt, e.UpdatedAt, e.Erased}
+}
+
+func entryListing(kind string, entries []compensator.Entry) listing {
+	l := listing{kind: kind, columns: entryColumns}
+	for _, e := range entries {
+		l.rows = append(l.rows, entryRow(e))
+		l.ids = append(l.ids, fmt.Sprintf("%s:%d", e.ID, e.Version))
+	}
+	return l
+}
+
+// mostListed bounds --limit.
+const mostListed = 100_000
+
+func checkLimit(limit int) error {
+	if limit < 1 || limit > mostListed {
+		return usage("--limit %d: want 1 to %d", limit, mostListed)
+	}
+	return nil
+}
+
+func (p *program) list() *cobra.Command {
+	var conditions []string
+	var limit int
+	var newest bool
+	cmd := p.onLog("list", "Entries, oldest first; -o ids for the commands that change them", cobra.NoArgs, toRead,
+		func(ctx context.Context, s *session, _ []string) error {
+			w, err := parseWhere(conditions)
+			if err := cmp.Or(err, checkLimit(limit)); err != nil {
+				return err
+			}
+			w.Newest = newest
+			entries, more, err := s.chosen(ctx, w, limit)
+			if err != nil {
+				return err
+			}
+			l := entryListing("entry", entries)
+			if l.more = more; more && p.flags.format != "table" && p.flags.format != "json" {
+				p.say("there are more than %d: --limit", limit)
+			}
+			return p.print(l)
+		})
+	p.whereFlag(cmd, &conditions)
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	cmd.Flags().BoolVar(&newest, "newest", false, "newest first")
+	return cmd
+}
+
+// pageSize is how many entries or cases are read at a time.
+const pageSize = 1000
+
+// chosen reads what --where names, up to limit entries, and whether there are more.
+func (s *session) chosen(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
+	if w.failure != (desk.Fingerprint{}) {
+		return s.ofFailure(ctx, w, limit)
+	}
+	filter := w.Filter
+	for {
+		filter.Limit = min(pageSize, limit+1-len(found))
+		page, err := s.Entries(ctx, s.actor, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(found, page.Entries...)
+		if len(found) > limit {
+			return found[:limit], true, nil
+		}
+		if filter.Cursor = page.Next; filter.Cursor == "" {
+			return found, false, nil
+		}
+	}
+}
+
+// ofFailure reads the entries of the open cases of a failure.
+func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
+	if s.store.missing() {
+		return nil, false, noOperations(s.store.table)
+	}
+	filter := desk.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: pageSize}
+	for {
+		page, err := s.Cases(ctx, s.actor, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, c := range page.Cases {
+			view, err := s.Entry(ctx, s.actor, c.EntryID)
+			switch {
+			case err != nil:
+				return nil, false, err
+			case len(w.States) > 0 && !slices.Contains(w.States, view.Entry.State):
+			case len(found) == limit:
+				return found, true, nil
+			default:
+				found = append(found, view.Entry)
+			}
+		}
+		if filter.Cursor = page.Next; filter.Cursor == "" {
+			return found, false, nil
+		}
+	}
+}
+
+// ref reads an entry's name: its id, or key:… with its idempotent id.
+func ref(arg string) (compensator.Ref, error) {
+	if key, is := strings.CutPrefix(arg, "key:"); is && key != "" {
+		return compensator.IdempotentID(key), nil
+	}
+	id, err := compensator.ParseEntryID(arg)
+	if err != nil {
+		return nil, usage("%q is no entry: want an id, or key: and the idempotent id", arg)
+	}
+	return id, nil
+}
+
+func (p *program) get() *cobra.Command {
+	var content bool
+	var why why
+	cmd := p.onLog("get <id>", "One entry, its case, what people did to it, and its siblings; --content needs --reason and is put on record", cobra.ExactArgs(1), toRead,
+		func(ctx context.Context, s *session, args []string) error {
+			of, err := ref(args[0])
+			if err != nil {
+				return err
+			}
+			view, err := s.Entry(ctx, s.actor, of)
+			if err != nil {
+				return err
+			}
+			l := viewListing(view)
+			if content {
+				if err := s.reveal(ctx, view.Entry.ID, why.Why, &l); err != nil {
+					return err
+				}
+			}
+			return p.print(l)
+		})
+	cmd.Flags().BoolVar(&content, "content", false, "show the content, headers and user name, and put on record that you looked")
+	why.add(cmd)
+	return cmd
+}
+
+// reveal adds what is shown to who says why.
+func (s *session) reveal(ctx context.Context, id compensator.EntryID, why desk.Why, l *listing) error {
+	if s.store.missing() {
+		return noOperations(s.store.table)
+	}
+	e, err := s.Reveal(ctx, s.actor, id, why)
+	if err != nil {
+		return err
+	}
+	l.columns = append(slices.Clone(l.columns), column{"user_name", ""}, column{"content", ""}, column{"headers", ""})
+	l.rows[0] = append(l.rows[0], e.UserName, string(e.Content), e.Headers)
+	return nil
+}
+
+func viewListing(view desk.EntryView) listing {
+	l := entryListing("entry", []compensator.Entry{view.Entry})
+	minor, currency := money(view.Amount)
+	var cases []desk.Case
+	if view.Case != nil {
+		cases = append(cases, *view.Case)
+	}
+	l.single = true
+	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"content_size", ""}, column{"content_sha256", ""},
+		column{"cases", ""}, column{"trail", ""}, column{"siblings", ""})
+	l.rows[0] = append(l.rows[0], minor, currency, view.ContentSize, view.ContentSHA256,
+		caseListing(cases), trailListing(view.Trail), entryListing("sibling", view.Siblings))
+	return l
+}
+
+func (p *program) history() *cobra.Command {
+	return p.onLog("history <id>", "What people did to an entry, oldest first", cobra.ExactArgs(1), toRead,
+		func(ctx context.Context, s *session, args []string) error {
+			of, err := ref(args[0])
+			if err != nil {
+				return err
+			}
+			view, err := s.Entry(ctx, s.actor, of)
+			if err != nil {
+				return err
+			}
+			records, more, err := s.trailOf(ctx, desk.TrailFilter{EntryID: view.Entry.ID}, mostListed)
+			if err != nil {
+				return err
+			}
+			slices.Reverse(records)
+			l := trailListing(records)
+			l.more = more
+			return p.print(l)
+		})
+}
+
+func (s *session) trailOf(ctx context.Context, filter desk.TrailFilter, limit int) (records []desk.TrailRecord, more bool, err error) {
+	for {
+		filter.Limit = min(pageSize, limit+1-len(records))
+		page, err := s.Trail(ctx, s.actor, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		records = append(records, page.Records...)
+		if len(records) > limit {
+			return records[:limit], true, nil
+		}
+		if filter.Cursor = page.Next; filter.Cursor == "" {
+			return records, false, nil
+		}
+	}
+}
+
+func trailListing(records []desk.TrailRecord) listing {
+	l := listing{kind: "trail", columns: []column{{"at", "AT"}, {"actor", "WHO"}, {"action", "ACTION"}, {"refused", "REFUSED"}, {"entry_id", "ENTRY"},
+		{"business_type", "TYPE"}, {"from", "FROM"}, {"to", "TO"}, {"version", ""}, {"subject", "OF"}, {"reason", "WHY"}}}
+	for _, r := range records {
+		var entry, version digits
+		var from, to string
+		if !r.EntryID.IsZero() {
+			entry = digits(r.EntryID.String())
+		}
+		if r.Before != nil && r.After != nil {
+			from, to, version = r.Before.State.String(), r.After.State.String(), digits(fmt.Sprint(r.After.Version))
+		}
+		l.rows = append(l.rows, []any{r.At, r.Actor, r.Action, r.Refused, entry, r.BusinessType, from, to, version, r.Subject, r.Reason})
+	}
+	return l
+}
+
+func (p *program) trail() *cobra.Command {
+	var filter desk.TrailFilter
+	var limit int
+	var since time.Duration
+	cmd := p.onLog("trail", "What people did, newest first, refused actions too", cobra.NoArgs, toOperate,
+		func(ctx context.Context, s *session, _ []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			if since > 0 {
+				filter.From = time.Now().Add(-since)
+			}
+			records, more, err := s.trailOf(ctx, filter, limit)
+			if err != nil {
+				return err
+			}
+			l := trailListing(records)
+			l.more = more
+			return p.print(l)
+		})
+	cmd.Flags().StringVar(&filter.Actor, "actor", "", "of this person")
+	cmd.Flags().StringVar(&filter.Action, "action", "", "only this: requeue, say, or pause")
+	cmd.Flags().DurationVar(&since, "since", 0, "not older than this: 24h")
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	return cmd
+}
+
+func (p *program) batch() *cobra.Command {
+	return p.onLog("batch <batch id>", "How far the entries of a batch have come", cobra.ExactArgs(1), toRead,
+		func(ctx context.Context, s *session, args []string) error {
+			progress, err := s.c.BatchProgress(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if progress.Total == 0 {
+				return fmt.Errorf("batch %s: %w", args[0], compensator.ErrNotFound)
+			}
+			l := listing{kind: "batch", single: true, columns: []column{{"batch_id", ""}, {"total", ""}, {"done", ""}, {"finished", ""}, {"more", ""}},
+				rows: [][]any{{args[0], progress.Total, progress.Done, progress.Finished(), progress.More}}}
+			for _, state := range compensator.States {
+				l.columns = append(l.columns, column{strings.ReplaceAll(state.String(), " ", "_"), ""})
+				l.rows[0] = append(l.rows[0], progress.ByState[state])
+			}
+			return p.print(l)
+		})
+}
+
+func (p *program) health() *cobra.Command {
+	var patience time.Duration
+	cmd := p.onLog("health", "Whether the database and, with --redis, the queue answer, and nothing has waited too long; else exit code 7", cobra.NoArgs, toRead,
+		func(ctx context.Context, s *session, _ []string) error {
+			found, err := s.Overview(ctx, s.actor)
+			if err != nil {
+				return err
+			}
+			var problems []string
+			for _, problem := range []struct{ of, is string }{{"database", found.Health.Database}, {"queue", found.Health.Queue}} {
+				if problem.is != "" {
+					problems = append(problems, problem.of+": "+problem.is)
+				}
+			}
+			var oldest time.Duration
+			for _, t := range found.Types {
+				if t.Paused != nil {
+					continue // as somebody wanted
+				}
+				oldest = max(oldest, t.Overdue)
+				if t.Overdue > patience {
+					problems = append(problems, fmt.Sprintf("%s: due for %v, and nobody takes it", t.Type, t.Overdue.Round(time.Second)))
+				}
+			}
+			problem := strings.Join(problems, "; ")
+			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"oldest_overdue_seconds", ""}},
+				rows: [][]any{{problem == "", problem, oldest}}})
+			if err == nil && problem != "" {
+				err = &exitError{code: codeUnhealthy, told: true, err: fmt.Errorf("unhealthy: %s", problem)}
+			}
+			return err
+		})
+	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long an entry of a type that is not paused may be due")
+	return cmd
+}

@@ -1,0 +1,397 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// schema is the version of what -o json and jsonl write. Fields may be added without a new one.
+const schema = 1
+
+var formats = []string{"table", "json", "jsonl", "csv", "ids"}
+
+// format is the value of --output.
+type format string
+
+func (f *format) String() string { return string(*f) }
+func (f *format) Type() string   { return "format" }
+func (f *format) Set(text string) error {
+	if !slices.Contains(formats, text) {
+		return fmt.Errorf("want %s", strings.Join(formats, ", "))
+	}
+	*f = format(text)
+	return nil
+}
+
+// check refuses ids where there are none.
+func (f format) check(use string) error {
+	if name, _, _ := strings.Cut(use, " "); f == "ids" && name != "list" {
+		return usage("-o ids is for list and cases list")
+	}
+	return nil
+}
+
+// column is a field of what is printed.
+type column struct {
+	name string // in JSON and CSV
+	head string // in tables; empty: not shown there
+}
+
+// listing is what a command prints. A value is a text, digits, a bool, an int, a time, a duration, an amount in two columns,
+// a map of texts, or, not in CSV, another listing; nil and empty ones are left out of JSON.
+type listing struct {
+	kind    string
+	columns []column
+	rows    [][]any
+	ids     []string // of -o ids
+	more    bool     // there are more
+	single  bool     // one thing, shown as lines
+}
+
+// digits is a number that is a text in JSON, since many readers round.
+type digits string
+
+// print writes a listing as --output says.
+func (p *program) print(l listing) error {
+	var b bytes.Buffer
+	var err error
+	switch p.flags.format {
+	case "json":
+		err = l.json(&b)
+	case "jsonl":
+		for _, row := range l.rows {
+			err = cmp.Or(err, writeJSON(&b, object(l.kind, l.columns, row)))
+		}
+	case "csv":
+		err = l.csv(&b)
+	case "ids":
+		for _, id := range l.ids {
+			fmt.Fprintln(&b, id)
+		}
+	default:
+		if l.single {
+			l.lines(&b, p.colour)
+		} else {
+			l.table(&b, p.colour)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = p.out.Write(b.Bytes())
+	return err
+}
+
+// json is one document.
+func (l listing) json(to io.Writer) error {
+	if l.single && len(l.rows) == 1 {
+		return writeJSON(to, object(l.kind, l.columns, l.rows[0]))
+	}
+	doc := fields{{"schema", schema}, {"kind", l.kind + " list"}, {"items", l.objects()}}
+	if l.more {
+		doc = append(doc, field{"more", true})
+	}
+	return writeJSON(to, doc)
+}
+
+// objects are the rows, each one whole.
+func (l listing) objects() []fields {
+	all := make([]fields, len(l.rows))
+	for i, row := range l.rows {
+		all[i] = object(l.kind, l.columns, row)
+	}
+	return all
+}
+
+// fields is a JSON object whose fields have an order.
+type (
+	field struct {
+		name  string
+		value any
+	}
+	fields []field
+)
+
+func (f fields) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, field := range f {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:", field.name)
+		value, err := json.Marshal(field.value)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// object is a row for other programs.
+func object(kind string, columns []column, row []any) fields {
+	f := fields{{"schema", schema}, {"kind", kind}}
+	for i, c := range columns {
+		if v := forJSON(row[i]); v != nil {
+			f = append(f, field{c.name, v})
+		}
+	}
+	return f
+}
+
+func forJSON(value any) any {
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return nil
+		}
+	case digits:
+		if v == "" {
+			return nil
+		}
+	case time.Time:
+		if v.IsZero() {
+			return nil
+		}
+		return v.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	case time.Duration:
+		return v.Seconds()
+	case map[string]string:
+		if len(v) == 0 {
+			return nil
+		}
+	case listing:
+		if len(v.rows) == 0 {
+			return nil
+		}
+		return v.objects()
+	}
+	return value
+}
+
+func writeJSON(to io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err == nil {
+		_, err = to.Write(append(inASCII(text), '\n'))
+	}
+	return err
+}
+
+// csv has all columns but listings.
+func (l listing) csv(to io.Writer) error {
+	w := csv.NewWriter(to)
+	var head []string
+	for i, c := range l.columns {
+		if len(l.rows) == 0 || !isListing(l.rows[0][i]) {
+			head = append(head, c.name)
+		}
+	}
+	err := w.Write(head)
+	for _, row := range l.rows {
+		var cells []string
+		for _, value := range row {
+			if !isListing(value) {
+				cells = append(cells, forCSV(value))
+			}
+		}
+		err = cmp.Or(err, w.Write(cells))
+	}
+	w.Flush()
+	return cmp.Or(err, w.Error())
+}
+
+func isListing(value any) bool {
+	_, is := value.(listing)
+	return is
+}
+
+func forCSV(value any) string {
+	switch v := value.(type) {
+	case string:
+		return unformulated(shown(v))
+	case map[string]string:
+		return forTable(v)
+	case time.Time, time.Duration:
+		if v := forJSON(v); v != nil {
+			return fmt.Sprint(v)
+		}
+		return ""
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+// forTable is a value for a person.
+func forTable(value any) string {
+	switch v := value.(type) {
+	case string:
+		return shown(v)
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+		return v.UTC().Format("2006-01-02 15:04:05Z")
+	case time.Duration:
+		if v == 0 {
+			return ""
+		}
+		return v.Round(time.Second).String()
+	case map[string]string:
+		if len(v) == 0 {
+			return ""
+		}
+		text, _ := json.Marshal(v) // of strings, which does not fail
+		return shown(string(text))
+	case bool:
+		if !v {
+			return ""
+		}
+		return "yes"
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+// How wide a column of a table is at most, and the last one: -o json has all of it.
+const (
+	columnMost = 60
+	lastMost   = 160
+)
+
+// table aligns the columns that have a head.
+func (l listing) table(to io.Writer, colour bool) {
+	var shownColumns []int
+	for i, c := range l.columns {
+		if c.head != "" {
+			shownColumns = append(shownColumns, i)
+		}
+	}
+	lines := make([][]string, 0, len(l.rows)+1)
+	head := make([]string, len(shownColumns))
+	for at, i := range shownColumns {
+		head[at] = l.columns[i].head
+	}
+	lines = append(lines, head)
+	for _, row := range l.rows {
+		line := make([]string, len(shownColumns))
+		for at, i := range shownColumns {
+			most := columnMost
+			if at == len(shownColumns)-1 {
+				most = lastMost
+			}
+			line[at] = cut(forTable(row[i]), most)
+		}
+		lines = append(lines, line)
+	}
+	align(to, lines, colour)
+	if l.more {
+		fmt.Fprintln(to, "… and more: --limit")
+	}
+}
+
+func cut(text string, most int) string {
+	if width(text) <= most {
+		return text
+	}
+	columns := 0
+	for i, r := range text {
+		if columns += width(string(r)); columns >= most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+func align(to io.Writer, lines [][]string, colour bool) {
+	widths := make([]int, len(lines[0]))
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	for n, line := range lines {
+		var b strings.Builder
+		for i, cell := range line {
+			padded := cell + strings.Repeat(" ", widths[i]-width(cell)+2)
+			if colour && n > 0 {
+				padded = coloured(padded, cell)
+			}
+			b.WriteString(padded)
+		}
+		fmt.Fprintln(to, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// lines shows one thing, a line a field, and the listings in it below.
+func (l listing) lines(to io.Writer, colour bool) {
+	var below []listing
+	var lines [][]string
+	for i, c := range l.columns {
+		if of, is := l.rows[0][i].(listing); is {
+			below = append(below, of)
+			continue
+		}
+		if text := forTable(l.rows[0][i]); text != "" {
+			lines = append(lines, []string{c.name, text})
+		}
+	}
+	align(to, append([][]string{{l.kind, ""}}, lines...), colour)
+	for _, of := range below {
+		if len(of.rows) > 0 {
+			fmt.Fprintf(to, "\n%s\n", of.kind)
+			of.table(to, colour)
+		}
+	}
+}
+
+// money is an amount in its two columns.
+func money(a compensator.Amount) (minor, currency any) {
+	if !a.Known() {
+		return nil, nil
+	}
+	return digits(strconv.FormatInt(a.Minor, 10)), a.Currency
+}
+
+// decimals of currencies whose smallest unit is not a hundredth.
+var decimals = map[string]int{"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0,
+	"VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0, "BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3}
+
+// worth is an amount for a person: "129.00 CNY".
+func worth(a compensator.Amount) string {
+	if !a.Known() {
+		return ""
+	}
+	return inUnits(a.Minor, a.Currency)
+}
+
+func inUnits(minor int64, currency string) string {
+	places, odd := decimals[currency]
+	if !odd {
+		places = 2
+	}
+	sign, text := "", strconv.FormatInt(minor, 10)
+	if minor < 0 {
+		sign, text = "-", text[1:]
+	}
+	if short := places + 1 - len(text); short > 0 {
+		text = strings.Repeat("0", short) + text
+	}
+	if places > 0 {
+		text = text[:len(text)-places] + "." + text[len(text)-places:]
+	}
+	return sign + text + " " + currency
+}

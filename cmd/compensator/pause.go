@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+func (p *program) pause() *cobra.Command {
+	return p.onType("pause <type>", "Have the services claim no more entries of a type", func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error {
+		if err := p.sure(ctx, yes, "pause", name); err != nil {
+			return err
+		}
+		if err := s.Pause(ctx, s.actor, name, why); err != nil {
+			return err
+		}
+		p.say("services whose Config.Operations is set claim no more of it from their next round on, within 12 s by default; attempts under way go on")
+		return nil
+	})
+}
+
+func (p *program) resume() *cobra.Command {
+	return p.onType("resume <type>", "End a pause", func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error {
+		paused, err := s.Paused(ctx, s.actor)
+		if err != nil {
+			return err
+		}
+		for _, is := range paused {
+			if is.Type != name {
+				continue
+			}
+			p.say("paused by %s at %s: %s", is.Actor, forTable(is.At), is.Reason)
+			if err := p.sure(ctx, yes, "resume", name); err != nil {
+				return err
+			}
+			return s.Resume(ctx, s.actor, is, why)
+		}
+		return fmt.Errorf("a pause of %q: %w", name, compensator.ErrNotFound)
+	})
+}
+
+// onType is a command for one type, which it completes.
+func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error) *cobra.Command {
+	var why why
+	var yes bool
+	cmd := p.onLog(use, short, cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
+		if err := why.check(); err != nil {
+			return err
+		}
+		var answers results
+		err := do(ctx, s, args[0], why.Why, yes)
+		if code := reasonOf(err); err != nil && (code == codeUsage || code == codeDatabase) {
+			return err // and no answer
+		}
+		answers.add(args[0], err)
+		return p.answer(answers)
+	})
+	why.add(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	cmd.ValidArgsFunction = p.completeType
+	return cmd
+}
+
+// sure asks for a word, unless --yes stands for it.
+func (p *program) sure(ctx context.Context, yes bool, verb, word string) error {
+	if yes {
+		return nil
+	}
+	p.say("would %s %s", verb, word)
+	return p.confirm(ctx, verb, word)
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestTextsAreShownAsWhatTheyAre(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain 退款 ¥129.00":  "plain 退款 ¥129.00",
+		"\x1b[2J":           `\x1b[2J`,
+		"a\u202eb":          `a\u202eb`,
+		"a\xffb":            `a\xffb`,
+		"a\r\nb\tc\x00\x7f": `a\r\nb\tc\x00\x7f`,
+		"\u009b2J":          `\u009b2J`,
+		"\u200b\U000e0041":  `\u200b\U000e0041`,
+	} {
+		assert.Equal(t, want, shown(text))
+	}
+	assert.Equal(t, `"\u202e\u009b\udb40\udc41退"`, string(inASCII([]byte("\"\u202e\u009b\U000e0041退\""))))
+}
+
+func TestNoCellBeginsAFormula(t *testing.T) {
+	for cell, guarded := range map[string]bool{"=1": true, "+1": true, "-1": true, "@x": true, " =1": true, "＝1": true, "a=1": false, "": false, "退": false} {
+		assert.Equal(t, guarded, unformulated(cell) == "'"+cell, cell)
+	}
+}
+
+func TestAmountsAreExact(t *testing.T) {
+	for want, of := range map[string]compensator.Amount{"129.00 CNY": {Minor: 12900, Currency: "CNY"}, "-0.05 EUR": {Minor: -5, Currency: "EUR"},
+		"7 JPY": {Minor: 7, Currency: "JPY"}, "0.007 KWD": {Minor: 7, Currency: "KWD"}, "0.00 CNY": {Currency: "CNY"}, "": {}} {
+		assert.Equal(t, want, worth(of))
+	}
+}
+
+func TestWhereTakesCommasInValues(t *testing.T) {
+	w, err := parseWhere([]string{"type=refund,error=a, b=c,state=dead|retrying", "from=2026-01-31T10:00:00Z"})
+	require.NoError(t, err)
+	assert.Equal(t, "refund", w.BusinessType)
+	assert.Equal(t, "a, b=c", w.LastError)
+	assert.Equal(t, []compensator.State{compensator.Dead, compensator.Retrying}, w.States)
+	assert.Equal(t, 2026, w.CreatedFrom.Year())
+	for _, wrong := range []string{"", "x", "type", "type=", "from=never", "failure=1", "color=red", "failure=0123456789abcdef,error=x"} {
+		_, err := parseWhere([]string{wrong})
+		assert.Equal(t, codeUsage, codeOf(err), wrong)
+	}
+}

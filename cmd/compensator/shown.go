@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/mattn/go-isatty"
+)
+
+// shown is a text as it may be sent to a terminal: what is no visible character stands there escaped, as \x1b or \u202e.
+func shown(text string) string {
+	if strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for i, width := 0, 0; i < len(text); i += width {
+		var r rune
+		r, width = utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && width == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case hidden(r):
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// hidden reports whether a rune is a control or format character, which includes those that turn the direction of what
+// follows, or none.
+func hidden(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
+
+// inASCII writes what would be hidden in JSON as escapes of the same meaning.
+func inASCII(text []byte) []byte {
+	if bytes.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case !hidden(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
+}
+
+// unformulated is a cell that no spreadsheet takes for a formula.
+func unformulated(cell string) string {
+	if start := strings.TrimLeft(cell, " \u00a0\u3000"); start != "" && strings.ContainsRune("=+-@＝＋－＠", firstRune(start)) {
+		return "'" + cell
+	}
+	return cell
+}
+
+func firstRune(text string) rune {
+	r, _ := utf8.DecodeRuneInString(text)
+	return r
+}
+
+// width is how many columns of a terminal a text takes.
+func width(text string) (columns int) {
+	for _, r := range text {
+		switch {
+		case unicode.Is(unicode.Mn, r):
+		case wide(r):
+			columns += 2
+		default:
+			columns++
+		}
+	}
+	return columns
+}
+
+func wide(r rune) bool {
+	return r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff ||
+		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd)
+}
+
+// colourful reports whether what is written there may have colours: only on a terminal, and not where NO_COLOR is set.
+func colourful(out *os.File) bool {
+	return terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
+
+// colours of words that are to be seen first; never colour alone.
+var colours = map[string]string{"dead": "31", "outcome unknown": "31", "retrying": "33", "compensating": "33", "succeeded": "32", "done": "32", "refused": "31"}
+
+func coloured(text, word string) string {
+	if colours[word] == "" {
+		return text
+	}
+	return "\x1b[" + colours[word] + "m" + text + "\x1b[0m"
+}

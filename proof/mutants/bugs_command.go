@@ -1,0 +1,57 @@
+package main
+
+// commanding: what a person at a terminal is shown, and what is done for them.
+func commanding() []mutant {
+	return []mutant{
+		{
+			name: "command-unconfirmed", oracle: safety,
+			what: "whatever is typed stands for the number of entries",
+			edits: []edit{
+				{"cmd/compensator/change.go", "	if strings.TrimSpace(typed) != word {\n", "	if strings.TrimSpace(typed) == \"\" {\n"},
+			},
+			sees: commandTests("TestNothingIsDoneUntilTheNumberIsTyped"),
+		},
+		{
+			name: "command-takes-what-stands", oracle: safety,
+			what: "an entry that was listed under a version is changed under the one it has by now",
+			edits: []edit{
+				{"cmd/compensator/change.go", "		return picked{name: name, id: of, seen: seen}, nil\n",
+					"		view, err := s.Entry(ctx, s.actor, of)\n		return picked{name: name, id: of, seen: max(seen, view.Entry.Version)}, err\n"},
+			},
+			sees: commandTests("TestOnlyWhatWasSeenIsChanged"),
+		},
+		{
+			name: "command-does-again", oracle: duplicates,
+			what: "work that has succeeded is done again by whoever names its entry",
+			edits: []edit{
+				{"cmd/compensator/connect.go", "return right != desk.RequeueSucceeded || p.again\n", "return right != \"\" || p.again\n"},
+			},
+			sees: commandTests("TestExitCodes"),
+		},
+		{
+			name: "command-sends-what-turns-text", oracle: safety,
+			what: "an error's text may turn the direction of a terminal's line: only control characters are escaped",
+			edits: []edit{
+				{"cmd/compensator/shown.go", "r == utf8.RuneError || !unicode.IsGraphic(r)", "r == utf8.RuneError || unicode.IsControl(r)"},
+			},
+			sees: commandTests("TestWhatIsPrintedIsHarmless", "TestTextsAreShownAsWhatTheyAre"),
+		},
+		{
+			name: "command-writes-formulas", oracle: safety,
+			what: "a cell of a CSV is what an error's text says, a formula too",
+			edits: []edit{
+				{"cmd/compensator/output.go", "		return unformulated(shown(v))\n", "		return shown(v)\n"},
+			},
+			sees: commandTests("TestWhatIsPrintedIsHarmless"),
+		},
+		{
+			name: "command-begins-upkeep", oracle: safety,
+			what: "who only looks begins the mark of the cases' upkeep, and needs the right to",
+			edits: []edit{
+				{"cmd/compensator/console.go", "func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {\n",
+					"func (s *console) Marks(ctx context.Context, types []string) (time.Time, map[string]time.Time, error) {\n	if types != nil {\n		return s.Store.Marks(ctx, types)\n	}\n"},
+			},
+			sees: commandTests("TestNothingIsWrittenByLooking", "TestGrantsThatCheckPrintsSuffice"),
+		},
+	}
+}
