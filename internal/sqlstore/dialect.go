@@ -23,7 +23,6 @@ type dialect struct {
 	stampAt    func(ms int64) string       // the literal for ms
 	text       func(utf8 []byte) string    // a text literal
 	numbers    func(columns string) string // reads whole numbers, whatever they were written as
-	greatest   string                      // function: the larger of two
 	dueIndex   string                      // hint: read the table by its due index
 	keyIndex   string                      // hint: read the table by idempotent id
 	idIndex    string                      // hint: read the table by id
