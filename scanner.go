@@ -17,12 +17,11 @@ func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed
 	}
+	c.engine.LookForPauses(ctx) // before anything is taken, be it only what is recorded here
 	if err := c.engine.Start(ctx); err != nil {
 		return err
 	}
 	defer c.engine.End()
-
-	c.engine.LookForPauses(ctx)
 
 	// What claims ends first: whoever waits for the handlers waits for the last ones.
 	claiming := c.engine.Reporting(ctx)
