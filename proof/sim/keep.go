@@ -40,7 +40,7 @@ func (w *world) outlive() {
 	}
 	stay := 0
 	for _, row := range w.store.Rows() {
-		if !keptStates[row.State] {
+		if !keptStates[row.State] || row.BusinessType == strayType { // which nobody handles, so that nobody purges it
 			stay++
 		}
 	}
