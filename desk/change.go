@@ -75,7 +75,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		return nil, err
 	}
 	answers := make([]error, len(ch.Entries))
-	rows, amounts, err := d.look(ctx, ch.Entries)
+	rows, amounts, err := d.look(ctx, a, ch.Entries)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (ch Change) change(a Actor) (processlog.Change, error) {
 }
 
 // look reads entries as they are, and what they are worth.
-func (d *Desk) look(ctx context.Context, entries []Seen) (map[compensator.EntryID]processlog.Row, map[compensator.EntryID]compensator.Amount, error) {
+func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensator.EntryID]processlog.Row, map[compensator.EntryID]compensator.Amount, error) {
 	ids := make([]compensator.EntryID, len(entries))
 	for i, seen := range entries {
 		ids[i] = seen.ID
@@ -181,11 +181,13 @@ func (d *Desk) look(ctx context.Context, entries []Seen) (map[compensator.EntryI
 	if err != nil {
 		return nil, nil, err
 	}
-	amounts, err := d.amounts(ctx, found)
 	rows := make(map[compensator.EntryID]processlog.Row, len(found))
 	for _, row := range found {
 		rows[row.ID] = row
 	}
+	sees := d.sight(a, SeeEntries) // contents are read for amounts, and the service's own functions called
+	found = slices.DeleteFunc(found, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) })
+	amounts, err := d.amounts(ctx, found)
 	return rows, amounts, err
 }
 

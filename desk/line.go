@@ -25,7 +25,7 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 	for i, id := range ids {
 		seen[i].ID = id
 	}
-	rows, amounts, err := d.look(ctx, seen)
+	rows, amounts, err := d.look(ctx, a, seen)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 
 // Overview is what needs looking at, of the types that the actor may see.
 type Overview struct {
-	Types  []TypeOverview `json:"types"`  // those with entries that are unfinished or dead, by name
-	Health Health         `json:"health"` // of this process and its servers
-	At     time.Time      `json:"at"`     // when it was read, by this process's clock
+	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, by name
+	Health *Health        `json:"health,omitempty"` // of this process and its servers
+	At     time.Time      `json:"at"`               // when it was read, by this process's clock
 }
 
 // TypeOverview is a type's entries that are unfinished or dead.
@@ -76,7 +76,7 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 		}
 	}
 	if sees.sees(ctx, "") {
-		found.Health = Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
+		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
 	} else if len(types) == 0 {
 		return Overview{}, ErrNotAllowed
 	}

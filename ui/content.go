@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 type revealed struct {
 	Text     string // masked where TypeView does not show it
 	Masked   int    // values that are not shown
-	Opaque   bool   // it is no JSON, and no TypeView shows it
+	Opaque   bool   // it is no JSON, or too long, and no TypeView shows it
 	UserName string
 	Headers  []header
 }
@@ -60,12 +61,23 @@ type printer struct {
 	depth  int
 }
 
+// What is written grows with how deep it is, and how wide: both are somebody else's.
+const (
+	deepest      = 32      // what is deeper is not indented any more
+	longestShown = 2 << 20 // bytes
+)
+
+var errTooLong = errors.New("too long to be shown")
+
 func (p *printer) line() {
 	p.out.WriteByte('\n')
-	p.out.WriteString(strings.Repeat("  ", p.depth))
+	p.out.WriteString(strings.Repeat("  ", min(p.depth, deepest)))
 }
 
 func (p *printer) value(d *json.Decoder, path string, shown bool) error {
+	if p.out.Len() > longestShown {
+		return errTooLong
+	}
 	token, err := d.Token()
 	if err != nil {
 		return err

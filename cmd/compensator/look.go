@@ -52,7 +52,7 @@ func (p *program) overview() *cobra.Command {
 			if err := p.print(l); err != nil {
 				return err
 			}
-			p.say("%s", servers(s, found.Health))
+			p.say("%s", servers(s, *found.Health))
 			return nil
 		})
 }

@@ -141,7 +141,7 @@ func (a *agenda) canClaim(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	scan := a.scans[t.Name]
-	return scan != nil && scan.claiming < claimsInFlight && !time.Now().Before(scan.closed) && t.slots.free() > 0
+	return scan != nil && scan.claiming < claimsInFlight && !time.Now().Before(scan.closed) && !t.slots.paused.Load() && t.slots.free() > 0
 }
 
 // heard is how much was heard of each type, in the order of their names.

@@ -56,9 +56,10 @@ func (d *dispatcher) stopping() bool {
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) {
 	claimed := d.attempts(t, rows, asked, token)
 	first, others := d.inTurn(t, claimed)
+	spare := callsOf(t, claimed) - callsOf(t, first)
 	d.startAttempts(t, first)
 	if len(others) > 0 {
-		d.putOff(t, callsOf(t, claimed)-callsOf(t, first), others)
+		d.putOff(t, spare, others)
 	}
 }
 
@@ -101,6 +102,7 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
 // takeOut ends an entry whose leases keep ending with no outcome.
 func (d *dispatcher) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
+	a.turn = d.turns.place(&a.row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
 	stuck, _ := d.holdings.holds(&a.row)
 	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -34,6 +35,8 @@ type Engine struct {
 	reconciler *reconciler
 	calendar   *calendar
 	upkeep     *calendar
+
+	pausesKnown atomic.Bool // this process has seen what people have paused
 
 	mu      sync.Mutex // guards running
 	running bool

@@ -8,7 +8,7 @@ import (
 )
 
 // LookForPauses learns which types people have paused: they are claimed no more here, and entries of theirs are not born
-// claimed; what runs goes on. On an error all stays as it was.
+// claimed; what runs goes on. On an error all stays as it was; and until a process has seen once what is paused, all is.
 func (e *Engine) LookForPauses(ctx context.Context) {
 	if e.Paused == nil {
 		return
@@ -19,18 +19,26 @@ func (e *Engine) LookForPauses(ctx context.Context) {
 	if ctx.Err() != context.Canceled {
 		e.saw(troublePauses, err)
 	}
-	if err != nil {
+	known := err == nil || e.pausesKnown.Load()
+	if err != nil && known {
 		return
 	}
+	e.pausesKnown.Store(known)
 	for _, name := range e.types.names() {
-		e.types.named(name).slots.paused.Store(paused[name])
+		if was := e.types.named(name).slots.paused.Swap(paused[name] || !known); was && known && !paused[name] {
+			e.agenda.poke()
+		}
 	}
 }
 
 // KeepPauses looks again and again, until ctx ends; where nobody can pause anything, not at all.
 func (e *Engine) KeepPauses(ctx context.Context) {
 	for e.Paused != nil {
-		timer := time.NewTimer(e.ReconcileInterval + jitter.N(e.ReconcileInterval/5))
+		interval := e.ReconcileInterval
+		if !e.pausesKnown.Load() {
+			interval = e.PollInterval
+		}
+		timer := time.NewTimer(interval + jitter.N(interval/5))
 		select {
 		case <-timer.C:
 			e.LookForPauses(ctx)

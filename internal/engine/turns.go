@@ -54,6 +54,9 @@ func (e *Engine) Serialize(ctx context.Context, businessType string, s Serial) e
 	if _, err := e.Store.Lines(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
 	}
+	if e.types.named(businessType) != nil {
+		return nil // it has a handler already, and stays as that one has it
+	}
 	e.turns.mu.Lock()
 	defer e.turns.mu.Unlock()
 	e.turns.serial[businessType] = s
@@ -280,16 +283,15 @@ func (d *dispatcher) park(t *Type, wait []waiter) {
 	defer cancel()
 	err := d.Store.Park(ctx, parked, wait[0].row.Token)
 	d.saw(troubleTurns, err)
-	if err != nil {
+	if err != nil { // some may be parked all the same
 		d.putBack(t, wait)
-		return
 	}
 	failpoint.Reach(failpoint.TurnsParked)
 	// Whoever was first may have come to rest, or given way, before anybody waited.
-	woken, err := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
-	d.saw(troubleTurns, err)
+	woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
+	d.saw(troubleTurns, advanceErr)
 	for _, w := range wait {
-		if !slices.Contains(woken, w.row.ID) {
+		if err == nil && !slices.Contains(woken, w.row.ID) {
 			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
 		}
 	}
@@ -303,6 +305,9 @@ func (d *dispatcher) putBack(t *Type, standing []waiter) {
 		again[i] = processlog.Announcement{BusinessType: t.Name, ID: w.row.ID, In: refusedRetry}
 	}
 	d.claims.release(standing[0].row.Token, again...)
+	for _, w := range standing { // the queue's own leases would outlast that
+		d.settler.offerAgain(w.attempt, refusedRetry)
+	}
 }
 
 // rest takes note that an entry has ended: the next of its line may run.
@@ -316,11 +321,14 @@ func (n *turns) rest(turn processlog.Turn, state processlog.State) {
 }
 
 // ended is rest for an entry that a service or a person has ended.
-func (n *turns) ended(before *processlog.Row, state processlog.State) {
-	if s, serial := n.of(before.BusinessType); serial {
-		turn, _ := n.turn(s, before) // with no key where it panics: the next comes by itself
-		n.rest(turn, state)
+func (n *turns) ended(before *processlog.Row, state processlog.State) { n.rest(n.place(before), state) }
+
+// place is an entry's turn, with no key if it takes none, or where its type's Serial panics: the next comes by itself then.
+func (n *turns) place(row *processlog.Row) (turn processlog.Turn) {
+	if s, serial := n.of(row.BusinessType); serial {
+		turn, _ = n.turn(s, row)
 	}
+	return turn
 }
 
 // nextTries is how often a line is tried to be moved on. In the end its next entry's own patience ends.

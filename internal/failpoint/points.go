@@ -55,7 +55,7 @@ const (
 	TurnsRead   Point = "turns-read"   // who of the claimed is first is known; nothing is started or put back
 	TurnsNoted  Point = "turns-noted"  // claimed entries are noted as parked, and hold their leases still
 	TurnsParked Point = "turns-parked" // they wait for their turns; nobody has looked since who is first
-	TurnsLeft   Point = "turns-left"   // ended entries are out of their lines; the next are not made due
+	TurnsLeft   Point = "turns-left"   // the next of a line is made due, ended entries are out of it; nobody is told
 	TurnsMoved  Point = "turns-moved"  // the next are due, and the queue is not told
 )
 

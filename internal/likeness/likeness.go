@@ -102,19 +102,39 @@ func (s *shaper) next() {
 	}
 }
 
-// quotation leaves out what is quoted, if the quotation ends.
+// quotation leaves out what is quoted. One that does not end was cut off, and goes on to the end; but an apostrophe opens none then.
 func (s *shaper) quotation(open rune, size int) bool {
 	end := quotes[open]
 	if open == '\'' {
 		end = '\''
 	}
-	length := strings.IndexRune(s.rest[size:], end)
-	if length < 0 {
+	length := ending(s.rest[size:], end)
+	if length < 0 && open == '\'' {
 		return false
 	}
 	s.out = append(s.out, []rune(quoted)...)
-	s.rest = s.rest[size+length+utf8.RuneLen(end):]
+	if length < 0 {
+		s.rest = ""
+	} else {
+		s.rest = s.rest[size+length+utf8.RuneLen(end):]
+	}
 	return true
+}
+
+// ending is where a quotation ends, as %q and JSON write it: not behind a backslash. -1: nowhere.
+func ending(text string, end rune) int {
+	escaped := false
+	for i, r := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case r == end:
+			return i
+		}
+	}
+	return -1
 }
 
 // word writes a word, or # where it has a digit. Han characters are words of their own: 订单12345不存在 is 订单#不存在.

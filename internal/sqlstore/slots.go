@@ -93,7 +93,7 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to ti
 
 // withoutSlots names the table where it is missing: New does not insist on it.
 func (s *Store) withoutSlots(err error) error {
-	return s.withoutTable(err, "_slots", "Periodic and Keep need")
+	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }
 
 // withoutTable makes of an error that says so that a table is missing: who needs it.

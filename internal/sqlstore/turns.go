@@ -205,13 +205,14 @@ type fronting struct {
 
 func (s *Store) advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
 	var parked []fronting
+	var gone []processlog.Turn
 	for len(keys) > 0 {
 		lines, err := s.readFronts(ctx, businessType, keys, dead)
 		if err != nil {
 			return nil, err
 		}
-		keys = keys[:0] // of those the front is all gone, and more may stand behind
-		var gone []processlog.Turn
+		keys = keys[:0]              // of those the front is all gone, and more may stand behind
+		var before []processlog.Turn // of those more must be forgotten before anybody can be woken
 		for _, line := range lines {
 			n := slices.IndexFunc(line, func(f fronting) bool { return f.counts })
 			switch {
@@ -221,17 +222,25 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 				parked = append(parked, line[n])
 			}
 			for i := range line {
-				if n < 0 || i < n {
+				switch {
+				case n < 0 && len(line) == front:
+					before = append(before, line[i].Turn)
+				case n < 0 || i < n:
 					gone = append(gone, line[i].Turn)
 				}
 			}
 		}
-		if err := s.forgetTurns(ctx, gone); err != nil {
+		if err := s.forgetTurns(ctx, before); err != nil {
 			return nil, err
 		}
 	}
+	// The others first: whoever is to run waits for no note to go.
+	woken, err := s.wake(ctx, parked)
+	if err == nil {
+		err = s.forgetTurns(ctx, gone)
+	}
 	failpoint.Reach(failpoint.TurnsLeft)
-	return s.wake(ctx, parked)
+	return woken, err
 }
 
 // readFronts reads the fronts of lines, each in the order of ids.

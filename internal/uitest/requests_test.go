@@ -175,7 +175,7 @@ func secured(t *testing.T, got answer, what string) {
 		assert.Contains(t, csp, part, what)
 	}
 	assert.NotContains(t, csp, "unsafe", what)
-	for name, value := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+	for name, value := range map[string]string{"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
 		"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"} {
 		assert.Equal(t, value, got.header.Get(name), what)
 	}

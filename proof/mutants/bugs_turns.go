@@ -47,7 +47,7 @@ func takingTurns() []mutant {
 			name: "turn-parked-blindly", oracle: lateness,
 			what: "who is parked does not look again: the first may have ended before there was anybody to tell",
 			edits: []edit{
-				{"internal/engine/turns.go", "woken, err := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	d.saw", "woken, err := []processlog.ID(nil), ctx.Err()\n	_ = s\n	d.saw"},
+				{"internal/engine/turns.go", "woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	d.saw", "woken, advanceErr := []processlog.ID(nil), ctx.Err()\n	_ = s\n	d.saw"},
 			},
 			sees: tests("TestNextOfALineIsTold"),
 		},
