@@ -46,7 +46,7 @@ type Config struct {
 	// Keep is how long entries that have succeeded, been compensated or cancelled are kept, of the types that have a handler
 	// here; then one process at a time purges them, as Purge does, in small steps. At least an hour, and longer than any
 	// event may take to come again: an idempotent id guards no longer than its entry is kept. Dead entries wait for a person,
-	// and stay, and so do those that one has settled. Default 0: for ever. It needs Migrate's newest table.
+	// and stay, and so do those that one has settled. Default 0: for ever. It needs the table of slots, which Migrate makes.
 	Keep time.Duration
 
 	// Operations turns the operator's side on: see package desk. nil: no table of it is read or written.

@@ -62,10 +62,11 @@ type TypeConfig struct {
 	// a person. Whether its effect happened is unknown. It is undone where no handler is stuck on it.
 	CompensateCrashed bool
 
-	// AfterBatch names the batch that an entry of this type comes after: its handler is called once all entries recorded
-	// with that BatchID have ended, however and by which process, and once only, as any entry's. Until then it is snoozed,
-	// which costs no attempt: for an eighth of its age, at least 500 ms and at most a minute. Dead entries have ended, and
-	// so has a batch of none: a handler that wants to wait for people returns Snooze while BatchProgress counts a Dead.
+	// AfterBatch names the batch that an entry of this type comes after: its handler is called when all entries recorded
+	// with that BatchID have ended, however and by which process; like any it may run again after a crash, and with HandleTx
+	// has its effect exactly once. Until then the entry is snoozed, which costs no attempt: for an eighth of its age, at least
+	// 500 ms and at most a minute. Dead entries have ended, and so has a batch of none: a handler that wants to wait for
+	// people returns Snooze while BatchProgress counts a Dead.
 	// Record it in the transaction that records the last of the batch, under an idempotent id, and not as one of the batch.
 	// "": it comes after none. It is called concurrently. Not of HandleBatch.
 	AfterBatch func(e *Entry) (batchID string)
