@@ -214,12 +214,30 @@ func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change
 	if err != nil {
 		return nil, err
 	}
+	contents := l.contents(ctx, answers)
 	for _, answer := range answers {
-		if answer.Err == nil {
-			l.engine.Changed(answer.Before, change)
+		if before := answer.Before; answer.Err == nil {
+			before.Content = contents[before.ID]
+			l.engine.Changed(before, change)
 		}
 	}
 	return answers, nil
+}
+
+// contents reads those by which entries of serial types may have their keys: whoever stands behind one that has ended is told.
+// Without them the next comes by itself, only later.
+func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[EntryID][]byte {
+	contents := make(map[EntryID][]byte)
+	for _, answer := range answers {
+		if answer.Err != nil || !l.engine.TakesTurns(answer.Before.BusinessType) {
+			continue
+		}
+		rows, err := l.Compensator.store.Load(ctx, []EntryID{answer.Before.ID}) // one by one, for they may be large
+		if err == nil && len(rows) == 1 {
+			contents[rows[0].ID] = rows[0].Content
+		}
+	}
+	return contents
 }
 
 // contentsAtOnce bounds what of the entries of a request is in memory.

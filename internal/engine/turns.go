@@ -75,6 +75,12 @@ func (n *turns) of(businessType string) (Serial, bool) {
 	return s, ok
 }
 
+// TakesTurns reports whether a type is serial.
+func (e *Engine) TakesTurns(businessType string) bool {
+	_, serial := e.turns.of(businessType)
+	return serial
+}
+
 // turn is an entry's, with no key if it takes none. A key that is too long is told by its hash. What panics is the user's.
 func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, err error) {
 	defer func() {

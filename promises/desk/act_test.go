@@ -247,3 +247,35 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.Equal(t, []string{"mei settle by hand", "mei see content", "mei note", "mei take case"}, did)
 	require.ErrorIs(t, d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: id, Version: view.Case.Version}, why), compensator.ErrNotFound, "it is closed")
 }
+
+// TestWhoStandsBehindWhatTheDeskHasSettledRunsAtOnce: the key of his line is in the content, which the desk does not read.
+func TestWhoStandsBehindWhatTheDeskHasSettledRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := operated(w.Quick())
+	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // who is not told waits
+	c := w.New(cfg)
+	d := open(t, c)
+	orders, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+		if o.Number == 1 {
+			return compensator.Permanent(errors.New("no such account"))
+		}
+		return nil
+	}, compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+		var o harness.Order
+		if e.Decode(&o) != nil {
+			return "nobody's"
+		}
+		return "account"
+	}})
+	require.NoError(t, err)
+	w.Run(c)
+	first := w.Put(orders, 1, compensator.Options{})
+	w.WaitState(first, compensator.Dead)
+	second := w.Put(orders, 2, compensator.Options{})
+	w.Eventually(func() bool { return w.Count("common_process_log_turns WHERE parked>0") == 1 }, "it stands behind the first")
+	answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: seen(t, d), Why: why})
+	require.NoError(t, err)
+	require.Equal(t, []error{nil}, answers)
+	w.WaitState(second, compensator.Succeeded)
+}
