@@ -112,23 +112,14 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
 func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	var page CasePage
-	for range listRounds {
-		found, err := d.log.Operations().Cases(ctx, filter)
-		if err != nil {
-			return CasePage{}, err
-		}
-		for _, c := range found.Cases {
-			if sees.sees(ctx, c.BusinessType) {
-				page.Cases = append(page.Cases, maskedCase(c, inFull.sees(ctx, c.BusinessType)))
-			}
-		}
-		page.Next, filter.Cursor = found.Next, found.Next
-		if len(page.Cases) > 0 || found.Next == "" {
-			break
-		}
+	list := func(cursor string) ([]Case, string, error) {
+		filter.Cursor = cursor
+		page, err := d.log.Operations().Cases(ctx, filter)
+		return page.Cases, page.Next, err
 	}
-	return page, nil
+	may := func(c Case) bool { return sees.sees(ctx, c.BusinessType) }
+	cases, next, err := shown(filter.Cursor, list, may, func(c Case) Case { return maskedCase(c, inFull.sees(ctx, c.BusinessType)) })
+	return CasePage{Cases: cases, Next: next}, err
 }
 
 func maskedCase(c Case, errorInFull bool) Case {

@@ -35,23 +35,34 @@ func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) 
 	found := func(businessType string) bool {
 		return sees.sees(ctx, businessType) && (filter.LastError == "" || inFull.sees(ctx, businessType)) && (filter.UserID == "" || content.sees(ctx, businessType))
 	}
-	var page EntryPage
+	list := func(cursor string) ([]compensator.Entry, string, error) {
+		filter.Cursor = cursor
+		page, err := d.c.List(ctx, filter)
+		return page.Entries, page.Next, err
+	}
+	may := func(e compensator.Entry) bool { return found(e.BusinessType) }
+	entries, next, err := shown(filter.Cursor, list, may, func(e compensator.Entry) compensator.Entry { return masked(&e, inFull.sees(ctx, e.BusinessType)) })
+	return EntryPage{Entries: entries, Next: next}, err
+}
+
+// shown reads pages from a cursor on until one has something to show, listRounds at most.
+func shown[T any](cursor string, read func(cursor string) ([]T, string, error), may func(T) bool, masked func(T) T) (list []T, next string, err error) {
+	next = cursor
 	for range listRounds {
-		listed, err := d.c.List(ctx, filter)
-		if err != nil {
-			return EntryPage{}, err
+		var page []T
+		if page, next, err = read(next); err != nil {
+			return nil, "", err
 		}
-		for i := range listed.Entries {
-			if e := &listed.Entries[i]; found(e.BusinessType) {
-				page.Entries = append(page.Entries, masked(e, inFull.sees(ctx, e.BusinessType)))
+		for _, one := range page {
+			if may(one) {
+				list = append(list, masked(one))
 			}
 		}
-		page.Next, filter.Cursor = listed.Next, listed.Next
-		if len(page.Entries) > 0 || listed.Next == "" {
+		if len(list) > 0 || next == "" {
 			break
 		}
 	}
-	return page, nil
+	return list, next, nil
 }
 
 // masked is an entry without what is shown to few.

@@ -17,23 +17,14 @@ type (
 // type; for what is of no type, or of an entry that was purged, with none.
 func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPage, error) {
 	sees, inFull := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
-	var page TrailPage
-	for range listRounds {
-		found, err := d.log.Operations().Trail(ctx, filter)
-		if err != nil {
-			return TrailPage{}, err
-		}
-		for _, r := range found.Records {
-			if sees.sees(ctx, r.BusinessType) {
-				page.Records = append(page.Records, maskedRecord(r, inFull.sees(ctx, r.BusinessType)))
-			}
-		}
-		page.Next, filter.Cursor = found.Next, found.Next
-		if len(page.Records) > 0 || found.Next == "" {
-			break
-		}
+	list := func(cursor string) ([]TrailRecord, string, error) {
+		filter.Cursor = cursor
+		page, err := d.log.Operations().Trail(ctx, filter)
+		return page.Records, page.Next, err
 	}
-	return page, nil
+	may := func(r TrailRecord) bool { return sees.sees(ctx, r.BusinessType) }
+	records, next, err := shown(filter.Cursor, list, may, func(r TrailRecord) TrailRecord { return maskedRecord(r, inFull.sees(ctx, r.BusinessType)) })
+	return TrailPage{Records: records, Next: next}, err
 }
 
 // maskedRecord shows the entry's errors as masked does.

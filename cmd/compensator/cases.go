@@ -104,20 +104,11 @@ func (p *program) whyNone(ctx context.Context, s *session) error {
 }
 
 func (s *session) casesOf(ctx context.Context, filter desk.CaseFilter, limit int) (cases []desk.Case, more bool, err error) {
-	for {
-		filter.Limit = min(pageSize, limit+1-len(cases))
+	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]desk.Case, string, error) {
+		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.Cases(ctx, s.actor, filter)
-		if err != nil {
-			return nil, false, err
-		}
-		cases = append(cases, page.Cases...)
-		if len(cases) > limit {
-			return cases[:limit], true, nil
-		}
-		if filter.Cursor = page.Next; filter.Cursor == "" {
-			return cases, false, nil
-		}
-	}
+		return page.Cases, page.Next, err
+	})
 }
 
 func groupListing(groups []desk.Group, businessType string) listing {

@@ -180,17 +180,25 @@ func (s *session) chosen(ctx context.Context, w where, limit int) (found []compe
 		return s.ofFailure(ctx, w, limit)
 	}
 	filter := w.Filter
-	for {
-		filter.Limit = min(pageSize, limit+1-len(found))
+	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]compensator.Entry, string, error) {
+		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.Entries(ctx, s.actor, filter)
+		return page.Entries, page.Next, err
+	})
+}
+
+// upTo reads page by page from a cursor on, and whether there are more than limit.
+func upTo[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (found []T, more bool, err error) {
+	for {
+		page, next, err := read(min(pageSize, limit+1-len(found)), cursor)
 		if err != nil {
 			return nil, false, err
 		}
-		found = append(found, page.Entries...)
+		found = append(found, page...)
 		if len(found) > limit {
 			return found[:limit], true, nil
 		}
-		if filter.Cursor = page.Next; filter.Cursor == "" {
+		if cursor = next; cursor == "" {
 			return found, false, nil
 		}
 	}
@@ -315,20 +323,11 @@ func (p *program) history() *cobra.Command {
 }
 
 func (s *session) trailOf(ctx context.Context, filter desk.TrailFilter, limit int) (records []desk.TrailRecord, more bool, err error) {
-	for {
-		filter.Limit = min(pageSize, limit+1-len(records))
+	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]desk.TrailRecord, string, error) {
+		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.Trail(ctx, s.actor, filter)
-		if err != nil {
-			return nil, false, err
-		}
-		records = append(records, page.Records...)
-		if len(records) > limit {
-			return records[:limit], true, nil
-		}
-		if filter.Cursor = page.Next; filter.Cursor == "" {
-			return records, false, nil
-		}
-	}
+		return page.Records, page.Next, err
+	})
 }
 
 func trailListing(records []desk.TrailRecord) listing {
