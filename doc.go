@@ -40,6 +40,12 @@
 // it. When the work is done or unwanted before it ran, say so with [Type.CompleteTx] or [Type.CancelTx] in the
 // transaction that made it so.
 //
+// # Operators
+//
+// With Config.Operations set, each entry that dies opens a case, with what it is worth. Package desk is what people may see
+// and do about it, by right and on record; module ui has its pages, cmd/compensator its command line. Module otel has traces
+// and metrics.
+//
 // # Running
 //
 // [Compensator.Run] works entries off until its context ends and returns when what it had begun is stored. A

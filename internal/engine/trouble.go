@@ -51,11 +51,14 @@ const (
 	troubleMarks    = "the slots of periodic types could not be looked for"
 	troubleTurns    = "it could not be told whose turn it is"
 	troubleSlot     = "a slot could not be recorded"
-	troublePurge    = "ended entries could not be purged"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
 	troubleFaults   = "attempts fail, and count, for they have met the database's condition too often in a row"
 	troubleNotify   = "other processes could not be notified"
 	troubleAnnounce = "the queue has no room for entries, which are found in the database"
+
+	// Of upkeep; see Period.
+	TroublePurge = "ended entries could not be purged"
+	TroubleCases = "cases could not be opened and closed after the fact"
 )
 
 // failed takes an error of a statement of ours.

@@ -253,6 +253,27 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 	})
 }
 
+// deafStore closes no cases.
+type deafStore struct{ *compensatortest.MemoryStore }
+
+func (s deafStore) CloseCases(context.Context, int) (int, error) { return 0, errors.New("gone away") }
+
+// Keep's rounds and those of cases go on side by side, and one that works says nothing of the other.
+func TestUpkeepOfCasesThatFailsIsToldByItsName(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config(deafStore{compensatortest.NewMemoryStore()}, time.Hour)
+		cfg.Operations = &compensator.Operations{}
+		c, stop := start(t, cfg, map[string]time.Duration{"usual": 0})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		troubles := c.Health(t.Context()).Troubles
+		require.Len(t, troubles, 1)
+		require.Equal(t, "cases could not be opened and closed after the fact", troubles[0].What)
+		stop()
+	})
+}
+
 // fill records n entries of each of types, which succeed at once.
 func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, types ...string) {
 	t.Helper()

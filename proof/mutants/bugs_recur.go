@@ -89,9 +89,17 @@ func recurring() []mutant {
 			name: "deleted-mark-unsaid", oracle: lateness,
 			what: "a mark that somebody has deleted begins anew, and nobody hears that slots may be missing",
 			edits: []edit{
-				{"internal/engine/calendar.go", "	if begun && !p.Upkeep {\n", "	if begun && p.Upkeep {\n"},
+				{"internal/engine/calendar.go", "	if begun && p.Upkeep == \"\" {\n", "	if begun && p.Upkeep != \"\" {\n"},
 			},
 			sees: tests("TestDeletedMarkBeginsAnewAndIsTold"),
+		},
+		{
+			name: "cases-fail-as-purge", oracle: lateness,
+			what: "what fails of the upkeep of cases is told under another name, and taken back when a purge works",
+			edits: []edit{
+				{"operations.go", "Upkeep: engine.TroubleCases,", "Upkeep: engine.TroublePurge,"},
+			},
+			sees: tests("TestUpkeepOfCasesThatFailsIsToldByItsName"),
 		},
 		{
 			name: "keep-takes-young", oracle: safety,
