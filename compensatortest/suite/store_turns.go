@@ -20,6 +20,7 @@ var turnPromises = []storePromise{
 	{"RequeuedEntryIsNotedUnderItsEpoch", false, (*storeTest).requeuedEntryIsNotedUnderItsEpoch},
 	{"ParkedEntryIsGivenBackForAWhile", false, (*storeTest).parkedEntryIsGivenBackForAWhile},
 	{"FirstOfALineIsMadeDue", false, (*storeTest).firstOfALineIsMadeDue},
+	{"ParkedAsItWasBornIsMadeDue", false, (*storeTest).parkedAsItWasBornIsMadeDue},
 	{"OnlyWhatIsParkedIsMadeDue", false, (*storeTest).onlyWhatIsParkedIsMadeDue},
 	{"LockedTurnIsNotWaitedFor", true, (*storeTest).lockedTurnIsNotWaitedFor},
 	{"LongLineIsForgottenFromItsFront", false, (*storeTest).longLineIsForgottenFromItsFront},
@@ -202,6 +203,17 @@ func (t *storeTest) firstOfALineIsMadeDue() {
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"))
 	claimed := t.claim(second.ID, token(5), time.Minute)
 	assert.Equal(t, processlog.Line{First: second.ID, Known: 1, Length: 3}, t.line("a", claimed, true))
+}
+
+// parkedAsItWasBornIsMadeDue has an entry parked that nobody has written since it was inserted.
+func (t *storeTest) parkedAsItWasBornIsMadeDue() {
+	d := t.draft("serial")
+	d.Token, d.Lease = token(1), time.Minute
+	row := t.insert(d)[0]
+	require.Zero(t, row.Version)
+	t.join("a", row)
+	t.park("a", time.Hour, row)
+	assert.Equal(t, []processlog.ID{row.ID}, t.advance(true, "a"))
 }
 
 func (t *storeTest) onlyWhatIsParkedIsMadeDue() {

@@ -52,15 +52,17 @@ func (d *dispatcher) stopping() bool {
 }
 
 // startClaimed starts rows that one write of ours has leased, as a statement tells that was sent when asked says; token is
-// that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back.
-func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) {
+// that of the queue's lease, or 0. What comes too late for this Run, or for its lease, is given back. An error: of some nobody knows
+// whose turn it is; they are due still, and a claim that follows at once would bring them again.
+func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) error {
 	claimed := d.attempts(t, rows, asked, token)
 	first, others := d.inTurn(t, claimed)
 	spare := callsOf(t, claimed) - callsOf(t, first)
 	d.startAttempts(t, first)
-	if len(others) > 0 {
-		d.putOff(t, spare, others)
+	if len(others) == 0 {
+		return nil
 	}
+	return d.putOff(t, spare, others)
 }
 
 // attempts makes them of claimed rows. What has lost too many leases is taken out.

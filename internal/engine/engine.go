@@ -61,7 +61,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 		renewer: e.renewer}
 	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
-	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, claims: e.claims,
+	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, holdings: e.holdings, claims: e.claims,
 		settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
 		witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}

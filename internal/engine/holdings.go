@@ -119,14 +119,27 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 	}
 }
 
-// hanging lists the attempts whose handlers are stuck here and leave no slot of their type free: a claim of others would
-// meet their entries, one of ours needs a slot. By type and id, so that the same history makes the same claims.
+// expired is the entries of a type that are held under leases which have ended, by our clock: to the database they are free.
+func (h *holdings) expired(t *Type) map[processlog.ID]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var ids map[processlog.ID]bool
+	now := time.Now()
+	for _, a := range h.held {
+		if a.t == t && !now.Before(a.leaseEnd) {
+			setIn(&ids, a.row.ID, true)
+		}
+	}
+	return ids
+}
+
+// hanging lists the attempts whose handlers are stuck here. By type and id, so that the same history makes the same claims.
 func (h *holdings) hanging() []*attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []*attempt
 	for _, a := range h.held {
-		if a.hangsLocked() && a.t.slots.free() == 0 {
+		if a.hangsLocked() {
 			list = append(list, a)
 		}
 	}

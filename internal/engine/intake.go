@@ -208,7 +208,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		}
 		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
 	case slot && intime:
-		in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
+		_ = in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
 	case slot || t.slots.takeFresh():
 		// Claimed under the token it was born with, it is not counted again: that lease has run nothing.
 		f.slot = true
@@ -244,7 +244,7 @@ func (in *intake) claimFresh(batch []freshEntry) {
 		in.agenda.free(t, calls-t.calls(found.Mine))
 		in.announceWaiting(t, found.Claimed)
 		in.leaveSpare(list, found.spare)
-		in.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+		_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
 		in.missing.report(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
 	}
 }

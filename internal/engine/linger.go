@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator/processlog"
@@ -63,14 +64,17 @@ func (s *scanner) lookLocked(t *Type, scan *scan, now time.Time, goes func(func(
 	return scan.due
 }
 
-// ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough.
+// ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough. What this
+// process holds waits for nobody: a batch that hangs would be taken for one that is full, look by look.
 func (s *scanner) ripeIn(t *Type) time.Duration {
 	found, wait := 0, t.BatchWait
+	held := s.holdings.expired(t)
 	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // what is compensated runs alone
-		page, err := s.findLingering(t, state)
+		page, err := s.findLingering(t, state, t.BatchSize+len(held))
 		if err != nil {
 			return t.BatchWait // the claim meets the same, and tells
 		}
+		page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
 		if found += len(page); len(page) > 0 {
 			wait = min(wait, t.BatchWait+page[0].In)
 		}
@@ -81,10 +85,10 @@ func (s *scanner) ripeIn(t *Type) time.Duration {
 	return max(0, wait)
 }
 
-func (s *scanner) findLingering(t *Type, state processlog.State) ([]processlog.Scheduled, error) {
+func (s *scanner) findLingering(t *Type, state processlog.State, limit int) ([]processlog.Scheduled, error) {
 	ctx, cancel := s.statement()
 	defer cancel()
-	return s.Store.Scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, Free: true, Limit: t.BatchSize})
+	return s.Store.Scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, Free: true, Limit: limit})
 }
 
 // looked takes note of such a look.

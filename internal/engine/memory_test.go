@@ -50,7 +50,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				time.Sleep(time.Until(written))
 				return nil
 			}
-			e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0)
+			require.NoError(t, e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0))
 			<-e.holdings.whenIdle()
 		},
 	} {

@@ -243,23 +243,26 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if err != nil {
 		return 0
 	}
-	r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
-	if len(overdue) == limit || len(found.spare) > 0 {
+	err = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	if err == nil && (len(overdue) == limit || len(found.spare) > 0) {
 		r.agenda.overflow(t.Name) // there may be more: the scanner goes on without waiting for the next round
 	}
 	return len(found.Mine)
 }
 
-// overdue lists entries of a type and state that are due for longer than the grace, and leased by nobody.
+// overdue lists entries of a type and state that are due for longer than the grace, leased by nobody, and not held here: of
+// those countHanging sees to the ones that have to be counted.
 func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
-	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit})
+	held := r.holdings.expired(t)
+	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit + len(held)})
+	page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
 	// What waits for others is not forgotten.
 	if t.BatchWait > 0 && len(page) > 0 && len(page) < t.BatchSize && -page[0].In < r.grace()+t.BatchWait {
 		return nil, err
 	}
-	ids := make([]processlog.ID, len(page))
-	for i, e := range page {
-		ids[i] = e.ID
+	ids := make([]processlog.ID, min(len(page), limit))
+	for i := range ids {
+		ids[i] = page[i].ID
 	}
 	return ids, err
 }
@@ -278,8 +281,8 @@ func (r *reconciler) countHanging() {
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.overdraw(len(found.Mine)) // as a claim that needed a slot would have it
-		r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+		t.slots.overdraw(len(found.Mine))                            // as a claim that needed a slot would have it
+		_ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // the next round is no sooner for it
 	}
 }
 

@@ -21,6 +21,7 @@ type scanner struct {
 	agenda     *agenda
 	announcer  *announcer
 	witness    *witness
+	holdings   *holdings
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher
@@ -194,7 +195,9 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	if err != nil {
 		return claimResult{err: err}, true
 	}
-	s.dispatcher.startClaimed(t, found.Mine, found.asked, leased.Token)
+	if err := s.dispatcher.startClaimed(t, found.Mine, found.asked, leased.Token); err != nil {
+		return claimResult{err: err}, true
+	}
 	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
 }
 
@@ -245,7 +248,9 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	// It may ask for more than there are slots: what stands in front may not be to be had.
 	found, err := s.claims.claim(t, unleased(share.ids), needed)
 	t.slots.release(needed - t.calls(found.Mine))
-	s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	if err == nil {
+		err = s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
+	}
 	ahead.tried(share, found.Claimed, err)
 	if err != nil {
 		return claimResult{next: processlog.Never, err: err}

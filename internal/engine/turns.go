@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -224,10 +225,10 @@ func (n *turns) patience(l processlog.Line) time.Duration {
 // longLine is how many in a line double their patience.
 const longLine = 100
 
-// others are claimed entries that do not run, and what is to be written of them.
+// others are claimed entries that do not run, and what is to be written of them; an error says that the store refuses turns.
 type others struct {
 	list  []waiter
-	write func()
+	write func() error
 }
 
 // inTurn returns the attempts whose turn it is, of a type that is not serial all, and the others. Where nobody knows whose
@@ -242,8 +243,9 @@ func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, res
 		turn, err := d.turns.turn(s, &a.row)
 		switch {
 		case err != nil: // beside whom must it not run?
-			rest = append(rest, others{[]waiter{{attempt: a}}, func() {
+			rest = append(rest, others{[]waiter{{attempt: a}}, func() error {
 				d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Unavailable(err), nil)})
+				return nil
 			}})
 		case turn.Key != "":
 			a.turn = turn // kept: a handler may change the content it is given
@@ -259,27 +261,28 @@ func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, res
 	d.saw(troubleTurns, err)
 	switch {
 	case err != nil:
-		rest = append(rest, others{standing, func() { d.putBack(t, standing) }})
+		rest = append(rest, others{standing, func() error { d.putBack(t, standing); return err }})
 	case len(wait) > 0:
-		rest = append(rest, others{wait, func() { d.park(t, wait) }})
+		rest = append(rest, others{wait, func() error { return d.park(t, wait) }})
 	}
 	return append(first, turn...), rest
 }
 
 // putOff gives back what entries hold here that do not run: the slots of their calls before anything is written, which may
 // wait for the database, and the places in quarantine behind it, for as long as the leases stand a death counts.
-func (d *dispatcher) putOff(t *Type, calls int, list []others) {
+func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
 	d.agenda.free(t, calls)
 	for _, o := range list {
-		o.write()
+		err = cmp.Or(o.write(), err)
 		for _, w := range o.list {
 			d.holdings.leaveQuarantine(w.attempt)
 		}
 	}
+	return err
 }
 
-// park puts entries back until their turn comes, and makes sure that it has not come meanwhile.
-func (d *dispatcher) park(t *Type, wait []waiter) {
+// park puts entries back until their turn comes, and makes sure that it has not come meanwhile. On an error they are due still.
+func (d *dispatcher) park(t *Type, wait []waiter) error {
 	s, _ := d.turns.of(t.Name)
 	parked, keys := make([]processlog.Parked, len(wait)), make([]string, len(wait))
 	for i, w := range wait {
@@ -302,6 +305,7 @@ func (d *dispatcher) park(t *Type, wait []waiter) {
 		}
 	}
 	d.turns.announce(t.Name, woken)
+	return err
 }
 
 // putBack gives claims back of which nobody knows whose turn it is.

@@ -21,7 +21,7 @@ func waiting(t *testing.T, taken int) (*Engine, *Type) {
 
 func waitingOn(t *testing.T, taken int, cfg Config) (*Engine, *Type) {
 	t.Helper()
-	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }
 	e := New(t.Context(), cfg)
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
 	typ := e.types.named("close_order")

@@ -19,11 +19,11 @@ const linesPerStatement = 50
 // Join implements Store.
 func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
 	for chunk := range slices.Chunk(turns, processlog.MaxRows) {
-		parked := make([]processlog.Parked, len(chunk))
+		notes := make([]noted, len(chunk))
 		for i, turn := range chunk {
-			parked[i].Turn = turn
+			notes[i] = noted{turn, notParked}
 		}
-		if err := s.note(ctx, tx, parked); err != nil {
+		if err := s.note(ctx, tx, notes); err != nil {
 			if s.d.fault(err) == faultAborted {
 				err = fmt.Errorf("%w: %w", processlog.ErrTxAborted, err)
 			}
@@ -33,22 +33,24 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.T
 	return nil
 }
 
-// note writes turns, parked under the version that their Park leaves, if they have one. Ascending by key and id, as all
-// who write here do.
-func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []processlog.Parked) error {
-	turns = slices.Clone(turns)
-	slices.SortFunc(turns, func(a, b processlog.Parked) int { return compareTurns(a.Turn, b.Turn) })
+// noted is a turn as it is written.
+type noted struct {
+	processlog.Turn
+	parked uint64 // the version that its Park leaves
+}
+
+const notParked = 0 // no Park leaves this version: it adds one
+
+// note writes turns, ascending by key and id, as all who write here do.
+func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []noted) error {
+	slices.SortFunc(turns, func(a, b noted) int { return compareTurns(a.Turn, b.Turn) })
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + s.table.quoted("_turns") + " (business_type, turn_key, entry_id, epoch, parked) VALUES ")
 	for i, turn := range turns {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		version := uint64(0)
-		if turn.Version > 0 {
-			version = turn.Version + 1
-		}
-		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text([]byte(turn.BusinessType)), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, version)
+		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text([]byte(turn.BusinessType)), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, turn.parked)
 	}
 	_, err := tx.ExecContext(ctx, b.String()+s.d.again("business_type, turn_key, entry_id", "epoch", "parked"))
 	return err
@@ -159,17 +161,17 @@ func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token proc
 }
 
 func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
-	if err := s.note(ctx, s.pool(), parked); err != nil {
-		return err
-	}
-	failpoint.Reach(failpoint.TurnsNoted)
-	ids := make([]processlog.ID, len(parked))
+	ids, notes := make([]processlog.ID, len(parked)), make([]noted, len(parked))
 	var wait strings.Builder
 	wait.WriteString("CASE id")
 	for i, p := range parked {
-		ids[i] = p.ID
+		ids[i], notes[i] = p.ID, noted{p.Turn, p.Version + 1}
 		fmt.Fprintf(&wait, " WHEN %s THEN %d", p.ID, processlog.DueAfter(p.Wait))
 	}
+	if err := s.note(ctx, s.pool(), notes); err != nil {
+		return err
+	}
+	failpoint.Reach(failpoint.TurnsNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s END, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 			s.byID(), s.d.now, wait.String(), s.d.stamp, idList(ids), hexLiteral(token[:]))

@@ -279,3 +279,31 @@ func TestWhoStandsBehindWhatTheDeskHasSettledRunsAtOnce(t *testing.T) {
 	require.Equal(t, []error{nil}, answers)
 	w.WaitState(second, compensator.Succeeded)
 }
+
+// TestErasureLocksInTheOrderOfWhoeverTakesTheCase: what was done first, then the case. In another order the two could wait for
+// each other.
+func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c, orders, _, _ := dying(t, w, w.Quick())
+	d := open(t, c)
+	id := w.Put(orders, 1, compensator.Options{})
+	stop := w.Run(c)
+	w.WaitState(id, compensator.Dead)
+	require.NoError(t, stop())
+	require.NoError(t, d.Note(t.Context(), mei, id, why))
+	held := w.Begin(w.DB)
+	_, err := held.Exec("UPDATE common_process_log_case SET owner='bob' WHERE entry_id=?", id.Row())
+	require.NoError(t, err)
+	erased := make(chan error, 1)
+	go func() {
+		_, err := c.Erase(context.Background(), id, harness.ByMei)
+		erased <- err
+	}()
+	w.WaitLocked(1)
+	var row uint64
+	require.Error(t, w.DB.QueryRow("SELECT id FROM common_process_log_operation WHERE entry_id=? FOR UPDATE NOWAIT", id.Row()).Scan(&row), "it has the operations already")
+	require.NoError(t, held.Rollback())
+	require.NoError(t, <-erased)
+	require.Equal(t, 1, w.Count("common_process_log_operation WHERE entry_id=? AND reason=''", id.Row()))
+}

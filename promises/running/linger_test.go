@@ -102,6 +102,7 @@ type bubbled struct {
 	*compensator.Compensator
 	store *compensatortest.MemoryStore
 	began time.Time
+	hangs time.Duration // the first call, whatever its context says
 
 	mu    sync.Mutex // guards calls
 	calls []string   // when, and with how many
@@ -120,8 +121,12 @@ func inBubble(t *testing.T, cfg compensator.TypeConfig, test func(t *testing.T, 
 
 func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Order]) []error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.calls = append(b.calls, fmt.Sprintf("%d after %v", len(items), time.Since(b.began).Truncate(100*time.Millisecond)))
+	first := len(b.calls) == 1
+	b.mu.Unlock()
+	if first {
+		time.Sleep(b.hangs)
+	}
 	return nil
 }
 
@@ -169,6 +174,22 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 		}
 		<-time.After(30 * time.Second)
 		require.Equal(t, []string{"5 after 0s", "2 after 20s"}, b.seen(), "those behind a full one wait for others in their turn, and no longer")
+	})
+}
+
+// Its leases have ended, and to the database its entries are free: they are no batch that others could share.
+func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
+	cfg := compensator.TypeConfig{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
+	inBubble(t, cfg, func(t *testing.T, b *bubbled) {
+		b.hangs = 3 * time.Minute
+		for range 3 {
+			b.record(t, 0, 0)
+		}
+		b.record(t, 70*time.Second, 0)
+		<-time.After(15 * time.Second)
+		require.Len(t, b.seen(), 1, "it waits for others")
+		<-time.After(5 * time.Minute)
+		require.Len(t, b.seen(), 2)
 	})
 }
 

@@ -17,7 +17,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "l.First == w.row.ID && !l.Taken", "!l.Taken"},
 			},
-			sees: tests("TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
+			sees: tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300"),
 		},
 		{
 			name: "turn-not-recorded", oracle: safety,
@@ -67,6 +67,102 @@ func takingTurns() []mutant {
 				{"internal/sqlstore/turns.go", "version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at", "version=version+1, lease_until=0, next_at"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ParkedEntryIsGivenBackForAWhile", "TestOtherKeysAndEntriesWithNoneRunBeside"),
+		},
+	}
+}
+
+// meeting: where turns, batches and pauses meet each other, and what goes wrong.
+func meeting() []mutant {
+	return []mutant{
+		{
+			name: "taken-out-untold", oracle: lateness,
+			what: "who is taken out tells nobody: the next of its line waits until its patience ends",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	a.turn = d.turns.place(&a.row) // those behind it may go on\n", ""},
+			},
+			sees: tests("TestEntryThatIsTakenOutLetsItsLineGoOn"),
+		},
+		{
+			name: "put-back-leased", oracle: lateness,
+			what: "who is put back for want of a line stays leased in the queue",
+			edits: []edit{
+				{"internal/engine/turns.go", "		d.settler.offerAgain(w.attempt, refusedRetry)\n", "		_ = w\n"},
+			},
+			sees: tests("TestEntryThatIsPutBackForWantOfALineComesSoon"),
+		},
+		{
+			name: "parked-unknown-forgotten", oracle: lateness,
+			what: "who is parked, though the answer that says so is lost, is not looked for: the first may have ended before",
+			edits: []edit{
+				{"internal/engine/turns.go", "		d.putBack(t, wait)\n	}\n", "		d.putBack(t, wait)\n		return err\n	}\n"},
+			},
+			sees: tests("TestEntryThatWaitsWithoutItsProcessKnowingIsWoken"),
+		},
+		{
+			name: "refused-turns-unpaced", oracle: leak,
+			what: "while the store refuses turns, the same entries are claimed and put back as fast as the servers answer",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	return d.putOff(t, spare, others)\n", "	_ = d.putOff(t, spare, others)\n	return nil\n"},
+			},
+			sees: tests("TestClaimsRestWhileTheStoreRefusesTurns"),
+		},
+		{
+			name: "born-parked-unnoted", oracle: lateness,
+			what: "who is parked as it was born, written by nobody since, is not known to be parked, and waits until its patience ends",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "noted{p.Turn, p.Version + 1}", "noted{p.Turn, p.Version + min(p.Version, 1)}"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ParkedAsItWasBornIsMadeDue"),
+		},
+		{
+			name: "forgotten-before-woken", oracle: lateness,
+			what: "the next of a line is made due when the notes of those that have ended are gone: it waits for a lock, or for the next try",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "	woken, err := s.wake(ctx, parked)\n	if err == nil {\n		err = s.forgetTurns(ctx, gone)\n	}\n",
+					"	if err := s.forgetTurns(ctx, gone); err != nil {\n		return nil, err\n	}\n	woken, err := s.wake(ctx, parked)\n"},
+			},
+			sees: tests("TestNextOfALineWaitsForNoNoteToGo"),
+		},
+		{
+			name: "spare-calls-miscounted", oracle: leak,
+			what: "how many calls those that wait leave free is counted when what starts has been sorted out in place: slots are freed twice",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	spare := callsOf(t, claimed) - callsOf(t, first)\n	d.startAttempts(t, first)\n",
+					"	d.startAttempts(t, first)\n	spare := callsOf(t, claimed) - callsOf(t, first)\n"},
+			},
+			sees: tests("TestCallsThatWaitForTheirTurnsFreeTheirSlotsOnce"),
+		},
+		{
+			name: "declared-over-its-handler", oracle: safety,
+			what: "a Declare makes the type of a handler in the same process serial, by another key or at all",
+			edits: []edit{
+				{"internal/engine/turns.go", "	if e.types.named(businessType) != nil {\n", "	if e.types.named(businessType) != nil && s.Key == nil {\n"},
+			},
+			sees: tests("TestTypeThatHasAHandlerStaysAsThatOneHasIt"),
+		},
+		{
+			name: "pauses-fail-open", oracle: safety,
+			what: "a process that could not read what is paused runs it",
+			edits: []edit{
+				{"internal/engine/pause.go", "slots.paused.Swap(paused[name] || !known)", "slots.paused.Swap(paused[name])"},
+			},
+			sees: tests("TestNothingRunsBeforeItIsKnownWhatIsPaused"),
+		},
+		{
+			name: "hung-batch-is-full", oracle: lateness,
+			what: "a batch that hangs, whose leases have ended, is taken for one that is full, look by look, and what waits for others runs alone",
+			edits: []edit{
+				{"internal/engine/linger.go", "return held[e.ID] }", "return held[e.ID] && false }"},
+			},
+			sees: tests("TestBatchThatHangsIsNotTakenForOneThatIsFull"),
+		},
+		{
+			name: "erased-in-another-order", oracle: leak,
+			what: "an erasure locks the case before what was done, and whoever takes the case the other way round: each waits for the other",
+			edits: []edit{
+				{"internal/sqlstore/erase.go", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_case\")+\" SET version=version WHERE entry_id=\"+id.String()); err != nil {\n		return err\n	}\n	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE"},
+			},
+			sees: tests("TestErasureLocksInTheOrderOfWhoeverTakesTheCase"),
 		},
 	}
 }

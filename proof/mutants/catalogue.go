@@ -9,7 +9,7 @@ func catalogue() []mutant {
 		settling(), compensating(),
 		managing(), operating(), showing(), commanding(), telling(),
 		reconciling(),
-		recurring(), takingTurns(), observing(),
+		recurring(), takingTurns(), meeting(), observing(),
 		relaying(), consuming(), takingIn(),
 		adopting(),
 	)

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// oneLine is a Store with a line of which one entry stands first, whoever asks.
+type oneLine struct {
+	processlog.Store
+	first processlog.ID
+}
+
+func (s oneLine) Lines(_ context.Context, _ string, turns []processlog.Turn, _ processlog.Token, _ bool) (map[string]processlog.Line, error) {
+	lines := make(map[string]processlog.Line)
+	for _, t := range turns {
+		l := lines[t.Key]
+		l.First, l.Known = s.first, l.Known+1
+		lines[t.Key] = l
+	}
+	return lines, nil
+}
+
+func (oneLine) Park(context.Context, []processlog.Parked, processlog.Token) error { return nil }
+
+func (oneLine) Advance(context.Context, string, []string, bool) ([]processlog.ID, error) {
+	return nil, nil
+}
+
+func (oneLine) Release(context.Context, []processlog.ID, processlog.Token) error { return nil }
+
+func (oneLine) Settle(_ context.Context, _ processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
+	settled := make([]processlog.Settled, len(outcomes))
+	for i, o := range outcomes {
+		settled[i] = processlog.Settled{Applied: true, State: o.To}
+	}
+	return settled, nil
+}
+
+// What starts sorts out what comes too late, in place: how many calls the others leave free is known before.
+func TestCallsThatWaitForTheirTurnsFreeTheirSlotsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := waitingOn(t, 0, Config{Store: oneLine{first: processlog.RowID(9)}, QueueDown: true, ReconcileInterval: time.Hour, PollInterval: time.Hour,
+			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
+		require.NoError(t, e.Serialize(t.Context(), "mail", Serial{Key: func(row *processlog.Row) string { return row.UserID }}))
+		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, BatchSize: 3, Lease: time.Hour, Timeout: time.Hour,
+			RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}))
+		require.NoError(t, e.Start(t.Context()))
+		row := func(id uint64, user string, deliveries int, left time.Duration) processlog.Row {
+			return processlog.Row{ID: processlog.RowID(id), BusinessType: "mail", UserID: user, DeliveryCount: deliveries, LeaseLeft: left}
+		}
+		mail := e.types.named("mail")
+		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
+		require.Equal(t, 2, mail.slots.take(mail.calls(rows)), "the one that has lost a lease runs alone")
+		require.True(t, e.holdings.quarantine.enter(mail, 1))
+		require.NoError(t, e.dispatcher.startClaimed(mail, rows, time.Now(), 0))
+		synctest.Wait()
+		require.Equal(t, 4, mail.slots.free())
+		e.End()
+		e.Close()
+	})
+}
+
+// Whoever declares a type that has a handler here, with another key or none, does not change what that one runs beside.
+func TestTypeThatHasAHandlerStaysAsThatOneHasIt(t *testing.T) {
+	e, typ := waitingOn(t, 0, Config{Store: oneLine{}})
+	key := Serial{Key: func(row *processlog.Row) string { return row.UserID }}
+	require.NoError(t, e.Serialize(t.Context(), typ.Name, key))
+	require.False(t, e.TakesTurns(typ.Name))
+	require.NoError(t, e.Serialize(t.Context(), "recorded_only", key))
+	require.True(t, e.TakesTurns("recorded_only"))
+}

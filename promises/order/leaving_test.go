@@ -1,0 +1,63 @@
+package order
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// untold is a configuration with rounds an hour apart: whoever is not told that its turn has come waits for that long.
+func untold(w *harness.World) compensator.Config {
+	cfg := w.Quick()
+	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
+	return cfg
+}
+
+// One that has ended its processes is ended by the claim that finds that, with no handler, and leaves its line as any.
+func TestEntryThatIsTakenOutLetsItsLineGoOn(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(untold(w))
+	seen := newWatch(t)
+	orders := serial(t, c, seen, compensator.TypeConfig{PassDead: true}, nil)
+	first := w.Put(orders, 1, compensator.Options{UserID: "ann", Delay: time.Hour})
+	w.Exec("UPDATE common_process_log SET delivery_count=4 WHERE id=?", first.Row())
+	second := w.Put(orders, 2, of("ann"))
+	w.Run(c)
+	awaitParked(w, second)
+	require.NoError(t, c.Reschedule(t.Context(), first, 0))
+	w.WaitState(second, compensator.Succeeded)
+	require.Equal(t, compensator.Dead, w.State(first))
+	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
+}
+
+// Who has ended stands in his line until his note is deleted. Should that have to wait, or fail, the next one does not.
+func TestNextOfALineWaitsForNoNoteToGo(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(untold(w))
+	gate := harness.NewGate()
+	orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, func(ctx context.Context, e *compensator.Entry) error {
+		if e.BusinessID == "slow" {
+			return gate.Pass(ctx, e)
+		}
+		return nil
+	})
+	w.Run(c)
+	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "slow"})
+	require.Equal(t, first, gate.Await(t))
+	second := w.Put(orders, 2, of("ann"))
+	awaitParked(w, second)
+	tx := w.Begin(w.DB)
+	_, err := tx.Exec("UPDATE common_process_log_turns SET parked=parked+1 WHERE business_type='book' AND turn_key='ann' AND entry_id=?", first.Row())
+	require.NoError(t, err)
+	gate.Open()
+	w.WaitState(second, compensator.Succeeded)
+	require.NoError(t, tx.Rollback())
+	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "nobody is left in the line")
+}

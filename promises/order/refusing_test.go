@@ -1,0 +1,196 @@
+package order
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// refusing is a store that may refuse what is asked of turns, and counts claims.
+type refusing struct {
+	*compensatortest.MemoryStore
+	claims atomic.Int64
+	lines  func() error                  // nil: it answers
+	park   func(park func() error) error // nil: it parks
+}
+
+var errRefused = errors.New("table is full")
+
+func (s *refusing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	if s.claims.Add(1) > 5000 {
+		return processlog.Claimed{}, errRefused // or a hot loop would never let the clock move, and the test not end
+	}
+	return s.MemoryStore.Claim(ctx, want, token, lease, accept)
+}
+
+func (s *refusing) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
+	if s.lines != nil && len(turns) > 0 {
+		if err := s.lines(); err != nil {
+			return nil, err
+		}
+	}
+	return s.MemoryStore.Lines(ctx, businessType, turns, token, dead)
+}
+
+func (s *refusing) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
+	park := func() error { return s.MemoryStore.Park(ctx, parked, token) }
+	if s.park != nil {
+		return s.park(park)
+	}
+	return park()
+}
+
+// patient runs a serial type over such a store, with rounds an hour apart: what nobody tells of waits for that long.
+func patient(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
+	t.Helper()
+	store.MemoryStore = compensatortest.NewMemoryStore()
+	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, ReconcileInterval: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	serial(t, c, newWatch(t), cfg, more)
+	return c, compensatortest.Run(t, c)
+}
+
+func book(key string, delay time.Duration) compensator.NewEntry {
+	return compensator.NewEntry{BusinessType: "book", Content: []byte(`{}`), Options: compensator.Options{UserID: key, Delay: delay}}
+}
+
+// requireSucceeded: all have, at no cost.
+func (s *refusing) requireSucceeded(t *testing.T, n int) {
+	t.Helper()
+	synctest.Wait()
+	rows := s.Rows()
+	require.Len(t, rows, n)
+	for _, row := range rows {
+		require.Equal(t, compensator.Succeeded, row.State, "%s", row.ID)
+		require.Zero(t, row.ProcessCount)
+	}
+}
+
+// While nobody can tell whose turn it is, or put back whose it is not, claims bring the same entries again and again.
+func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(s *refusing, refuses *atomic.Bool){
+		"lines": func(s *refusing, refuses *atomic.Bool) {
+			s.lines = func() error {
+				if refuses.Load() {
+					return errRefused
+				}
+				return nil
+			}
+		},
+		"park": func(s *refusing, refuses *atomic.Bool) {
+			s.park = func(park func() error) error {
+				if refuses.Load() {
+					return errRefused
+				}
+				return park()
+			}
+		},
+	} {
+		for mode, queue := range map[string]func() processlog.Queue{
+			"wheel": func() processlog.Queue { return nil },
+			"queue": func() processlog.Queue { return compensatortest.NewMemoryQueue().Client() },
+		} {
+			t.Run(name+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					store, refuses := &refusing{}, new(atomic.Bool)
+					refuses.Store(true)
+					refuse(store, refuses)
+					c, stop := patient(t, store, queue(), compensator.TypeConfig{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
+						for refuses.Load() { // the first of each line
+							time.Sleep(time.Second)
+						}
+						return nil
+					})
+					entries := make([]compensator.NewEntry, 500)
+					for i := range entries {
+						entries[i] = book(strconv.Itoa(i%5), 0)
+					}
+					harness.RecordIn(t, c, store.MemoryStore, entries...)
+					time.Sleep(10 * time.Minute)
+					require.Less(t, store.claims.Load(), int64(1500))
+					refuses.Store(false)
+					time.Sleep(3 * time.Hour)
+					store.requireSucceeded(t, 500)
+					stop()
+					require.NoError(t, c.Close())
+				})
+			})
+		}
+	}
+}
+
+// What the queue has leased it would offer to nobody until that lease ends.
+func TestEntryThatIsPutBackForWantOfALineComesSoon(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(s *refusing, once func() error){
+		"lines": func(s *refusing, once func() error) { s.lines = once },
+		"park": func(s *refusing, once func() error) {
+			s.park = func(park func() error) error { return cmp.Or(once(), park()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store, refused := &refusing{}, new(atomic.Int64)
+				refuse(store, func() error {
+					if refused.Add(1) == 1 {
+						return errRefused
+					}
+					return nil
+				})
+				c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.TypeConfig{Lease: time.Hour}, taking(30*time.Second))
+				harness.RecordIn(t, c, store.MemoryStore, book("ann", time.Second), book("ann", 10*time.Second))
+				time.Sleep(2 * time.Minute)
+				store.requireSucceeded(t, 2)
+				require.Positive(t, refused.Load())
+				stop()
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// The first may end before anybody waits behind it, and the answer that says that somebody does may be lost.
+func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &refusing{}
+		store.park = func(park func() error) error {
+			time.Sleep(6 * time.Second) // the first comes to rest meanwhile
+			store.park = nil
+			return cmp.Or(park(), errRefused)
+		}
+		c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.TypeConfig{}, taking(15*time.Second))
+		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))
+		time.Sleep(12 * time.Second)
+		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))
+		time.Sleep(time.Minute)
+		store.requireSucceeded(t, 2)
+		require.Nil(t, store.park)
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// taking is a handler that takes its time.
+func taking(d time.Duration) func(context.Context, *compensator.Entry) error {
+	return func(context.Context, *compensator.Entry) error {
+		time.Sleep(d)
+		return nil
+	}
+}
