@@ -1,13 +1,28 @@
 package compensator
 
 import (
+	"database/sql"
 	"database/sql/driver"
 
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
+// Open is sql.Open on a Connector, for whoever knows a driver by its name. Like it, it connects to nothing yet.
+func Open(driverName, dataSourceName string) (*sql.DB, error) {
+	named, err := sql.Open(driverName, dataSourceName) // only it finds drivers by name
+	if err != nil {
+		return nil, err
+	}
+	defer named.Close()
+	connector, err := txwatch.ConnectorOf(named.Driver(), dataSourceName)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(Connector(connector)), nil
+}
+
 // Connector wraps a driver's connector so that the end of every transaction on it is seen: Commit itself announces what
-// was recorded, and nobody need call Committed.
+// was recorded, and nobody need call Committed. Open does so with a driver's name.
 //
 //	db := sql.OpenDB(compensator.Connector(connector))
 //
@@ -23,5 +38,5 @@ import (
 // does not, and behind which no commit is seen. See docs/operations.md.
 //
 // The errors concern only transactions an entry was recorded in. How statements and errors change a transaction is
-// known of MySQL, MariaDB and what speaks like them.
+// known of MySQL, MariaDB, what speaks like them, and SQLite.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }

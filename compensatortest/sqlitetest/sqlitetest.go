@@ -6,9 +6,7 @@
 package sqlitetest
 
 import (
-	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -56,25 +54,13 @@ var databases atomic.Int64
 // Open returns New's database alone, without any table, for a test that migrates and configures by itself.
 func Open(tb testing.TB) *sql.DB {
 	tb.Helper()
-	registered, err := sql.Open("sqlite", "") // the driver as the test's own init has set it up
-	require.NoError(tb, err)
-	require.NoError(tb, registered.Close())
 	dsn := fmt.Sprintf("file:/compensator-%d?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)", databases.Add(1))
-	connector := connector{registered.Driver(), dsn}
-	db := sql.OpenDB(compensator.Connector(connector))
+	db, err := compensator.Open("sqlite", dsn)
+	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
 	// The database is there for as long as somebody is connected to it, and a pool may close what is idle.
-	anchor, err := connector.Connect(tb.Context())
+	anchor, err := db.Driver().Open(dsn)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, anchor.Close()) })
 	return db
 }
-
-// connector opens a driver that has no connector of its own.
-type connector struct {
-	driver driver.Driver
-	dsn    string
-}
-
-func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
-func (c connector) Driver() driver.Driver                        { return c.driver }

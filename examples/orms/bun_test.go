@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/mysqldialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
 
 	"github.com/compensator-go/compensator"
 )
@@ -21,7 +23,11 @@ type bunOrder struct {
 }
 
 func openBun(t *testing.T, db *sql.DB) orm {
-	b := bun.NewDB(db, mysqldialect.New())
+	dialect := schema.Dialect(mysqldialect.New())
+	if isSQLite(db) {
+		dialect = sqlitedialect.New()
+	}
+	b := bun.NewDB(db, dialect)
 	return orm{
 		inTx: func(ctx context.Context, note string, work func(compensator.Tx) error) error {
 			return b.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {

@@ -14,7 +14,8 @@ import (
 )
 
 func openEnt(_ *testing.T, db *sql.DB) orm {
-	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.MySQL, db)))
+	speaks := map[bool]string{false: dialect.MySQL, true: dialect.SQLite}[isSQLite(db)]
+	client := ent.NewClient(ent.Driver(entsql.OpenDB(speaks, db)))
 	return orm{
 		inTx: func(ctx context.Context, note string, work func(compensator.Tx) error) error {
 			return inEntTx(ctx, client, func(tx *ent.Tx) error {
@@ -30,7 +31,7 @@ func openEnt(_ *testing.T, db *sql.DB) orm {
 			})
 		},
 		write: func(ctx context.Context, tx *compensator.ScopedTx, note string) error {
-			scoped := ent.NewClient(ent.Driver(entsql.NewDriver(dialect.MySQL, entsql.Conn{ExecQuerier: tx})))
+			scoped := ent.NewClient(ent.Driver(entsql.NewDriver(speaks, entsql.Conn{ExecQuerier: tx})))
 			return scoped.Order.Create().SetNote(note).Exec(ctx)
 		},
 		outside: client,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"gorm.io/driver/mysql"
+	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
@@ -23,7 +24,11 @@ type gormOrder struct {
 func (gormOrder) TableName() string { return "orders" }
 
 func openGORM(t *testing.T, db *sql.DB, prepare bool) orm {
-	g, err := gorm.Open(mysql.New(mysql.Config{Conn: db}), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+	dialector := mysql.New(mysql.Config{Conn: db})
+	if isSQLite(db) {
+		dialector = sqlite.New(sqlite.Config{Conn: db})
+	}
+	g, err := gorm.Open(dialector, &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
 	require.NoError(t, err)
 	return orm{
 		inTx: func(ctx context.Context, note string, work func(compensator.Tx) error) error {

@@ -35,10 +35,10 @@ var orms = map[string]func(*testing.T, *sql.DB) orm{
 	"sqlx":                    openSQLX,
 }
 
-// each runs the test with every ORM, on a plain database and on one that sees commits.
+// each runs the test with every ORM, on a plain database, on one that sees commits, and on SQLite.
 func each(t *testing.T, test func(t *testing.T, w *world, o orm)) {
 	for name, open := range orms {
-		for pool, openDB := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {
+		for pool, openDB := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched, "SQLite": openSQLite} {
 			t.Run(name+"/"+pool, func(t *testing.T) {
 				db := openDB(t)
 				o := open(t, db)

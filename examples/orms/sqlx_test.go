@@ -17,7 +17,7 @@ type sqlxOrder struct {
 }
 
 func openSQLX(_ *testing.T, db *sql.DB) orm {
-	x := sqlx.NewDb(db, "mysql")
+	x := sqlx.NewDb(db, map[bool]string{false: "mysql", true: "sqlite3"}[isSQLite(db)])
 	return orm{
 		inTx: func(ctx context.Context, note string, work func(compensator.Tx) error) error {
 			return inSQLXTx(ctx, x, func(tx *sqlx.Tx) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/testservers"
@@ -48,7 +50,8 @@ func newWorld(t *testing.T, db *sql.DB, o orm) *world {
 	t.Helper()
 	w := &world{t: t, db: db}
 	require.NoError(t, compensator.Migrate(t.Context(), db))
-	_, err := db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")
+	id := map[bool]string{false: "BIGINT AUTO_INCREMENT PRIMARY KEY", true: "INTEGER PRIMARY KEY AUTOINCREMENT"}[isSQLite(db)]
+	_, err := db.Exec("CREATE TABLE orders (id " + id + ", note VARCHAR(191) NOT NULL)")
 	require.NoError(t, err)
 	w.Compensator, err = compensator.New(t.Context(), compensator.Config{
 		DB: db, Grace: 100 * time.Millisecond, PollInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
@@ -69,6 +72,22 @@ func openPlain(t *testing.T) *sql.DB {
 func unwatched(c driver.Connector) driver.Connector { return c }
 
 func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector) }
+
+// openSQLite opens a file as docs/orms.md does.
+func openSQLite(t *testing.T) *sql.DB {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "shop.db")
+	db, err := compensator.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// isSQLite decides which dialect an ORM is told to speak.
+func isSQLite(db *sql.DB) bool {
+	_, err := db.Exec("SELECT sqlite_version()")
+	return err == nil
+}
 
 func openDB(t *testing.T, wrap func(driver.Connector) driver.Connector, change ...func(*mysql.Config)) *sql.DB {
 	t.Helper()

@@ -71,24 +71,16 @@ func openDatabase() (*database, error) {
 // lock at BEGIN: one that begins with reading and then writes would fail when another process wrote in between.
 func openSQLite(file string) (*database, error) {
 	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}}
-	db, err := sql.Open("sqlite", "file:"+file+"?"+settings.Encode())
+	db, err := compensator.Open("sqlite", "file:"+file+"?"+settings.Encode())
 	now := "CAST(ROUND((julianday('now')-2440587.5)*86400000.0) AS INTEGER)"
 	return &database{DB: db, file: file, redis: openRedis(), now: now}, err
 }
 
 // openMySQL opens the database on a Connector: a transaction's own Commit then tells Redis of its entries.
 func openMySQL(dsn string) (*database, error) {
-	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(compensator.Connector(connector))
+	db, err := compensator.Open("mysql", dsn)
 	now := "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(3)) DIV 1000)"
-	return &database{DB: db, dsn: dsn, redis: openRedis(), now: now}, nil
+	return &database{DB: db, dsn: dsn, redis: openRedis(), now: now}, err
 }
 
 // openRedis returns nil when there is none: entries of this process then wait in a timing wheel.

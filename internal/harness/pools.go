@@ -106,17 +106,7 @@ func WithParams(t *testing.T, dsn string, params map[string]string) string {
 
 // Watched returns a function that opens dsn through the Connector.
 func Watched(dsn string) func() (*sql.DB, error) {
-	return func() (*sql.DB, error) {
-		cfg, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			return nil, err
-		}
-		inner, err := mysql.NewConnector(cfg)
-		if err != nil {
-			return nil, err
-		}
-		return sql.OpenDB(compensator.Connector(inner)), nil
-	}
+	return func() (*sql.DB, error) { return compensator.Open("mysql", dsn) }
 }
 
 // Plain opens dsn without the Connector.

@@ -205,6 +205,29 @@ func TestConnectorIsFound(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
+func TestConnectorOfADriverIsWhatTheDriverMakesOrOpensByName(t *testing.T) {
+	newer, err := ConnectorOf(new(mysql.MySQLDriver), "tcp(nowhere:1)/shop")
+	require.NoError(t, err)
+	assert.NotEqual(t, opener{new(mysql.MySQLDriver), "tcp(nowhere:1)/shop"}, newer, "it keeps what it has parsed")
+	assert.IsType(t, new(mysql.MySQLDriver), newer.Driver())
+	_, err = ConnectorOf(new(mysql.MySQLDriver), "no DSN")
+	require.Error(t, err)
+
+	old, err := ConnectorOf(namedDriver{"shop.db": new(oldConn)}, "shop.db")
+	require.NoError(t, err)
+	db := sql.OpenDB(Wrap(old))
+	defer db.Close()
+	require.NoError(t, db.PingContext(t.Context()))
+	found, err := Find(t.Context(), db)
+	require.NoError(t, err)
+	assert.Equal(t, old, found.Inner())
+}
+
+// namedDriver opens connections by their names, and makes no connectors.
+type namedDriver map[string]*oldConn
+
+func (d namedDriver) Open(name string) (driver.Conn, error) { return d[name], nil }
+
 func TestConnectorClosesTheInnerOne(t *testing.T) {
 	inner := &closingConnector{}
 	require.NoError(t, sql.OpenDB(Wrap(inner)).Close())

@@ -139,3 +139,19 @@ func named(values []driver.Value) []driver.NamedValue {
 	}
 	return args
 }
+
+// ConnectorOf is what sql.Open makes of a driver and a name: a driver may predate connectors, too.
+func ConnectorOf(d driver.Driver, name string) (driver.Connector, error) {
+	if with, ok := d.(driver.DriverContext); ok {
+		return with.OpenConnector(name)
+	}
+	return opener{d, name}, nil
+}
+
+type opener struct {
+	driver driver.Driver
+	name   string
+}
+
+func (o opener) Connect(context.Context) (driver.Conn, error) { return o.driver.Open(o.name) }
+func (o opener) Driver() driver.Driver                        { return o.driver }
