@@ -89,7 +89,7 @@ ui: ## open the operator's pages on a shop in trouble: no server, a token in the
 
 .PHONY: usersync
 usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same by hand; SEED=1 WHEEL=1
-	$(GO) test -C examples -count=1 -timeout 30m -run '^TestScene$$' -v ./usersync -yours -restart-broker \
+	$(GO) test -C examples -count=1 -timeout 30m -run '^TestScene$$' -v ./usersync -yours -full \
 		-users $(or $(USERS),2500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) $(if $(WHEEL),-wheel) \
 		-per-batch 50 -rate 100 -delay 10s -again 5s -most 4 -limit 2s -workers 16 -lease 5s $(USERSYNC)
 

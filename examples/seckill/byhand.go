@@ -93,7 +93,7 @@ func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
 	if !taken {
 		return shop.ErrSoldOut
 	}
-	_, err = tx.ExecContext(ctx, h.SQL(`INSERT INTO shop_hand_log (shop.Ticket, goods, buyer, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
+	_, err = tx.ExecContext(ctx, h.SQL(`INSERT INTO shop_hand_log (ticket, goods, buyer, created_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
 	if err != nil {
 		return err
 	}

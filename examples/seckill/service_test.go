@@ -1,9 +1,12 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -175,6 +179,86 @@ func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 	sold := shop.Ticket{ID: got.Ticket, Goods: "phone", Buyer: "ann"}
 	require.ErrorIs(t, w.other.create(t.Context(), sold), compensator.ErrAlreadySucceeded)
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_orders`))
+}
+
+// A message that nobody can read is an entry with its content, and the next one is not held up.
+func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *settings) { s.Stock, s.workers = 2, 1 })
+	require.NoError(t, w.service.OnBroker(func(channel *amqp091.Channel) error {
+		return channel.Publish("", w.service.Queue(orderQueue), false, false, amqp091.Publishing{MessageId: "poison", Body: []byte("{{no order}")})
+	}))
+	w.Buy("ann")
+	w.Await("ann", shop.StateOpen)
+	require.Eventually(t, func() bool {
+		return w.Count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'redelivered_order' AND state = ? AND last_error LIKE '%invalid character%' AND content LIKE ?`,
+			compensator.Dead, "%"+base64.StdEncoding.EncodeToString([]byte("{{no order}"))+"%") == 1
+	}, time.Minute, 20*time.Millisecond)
+	w.awaitStock(1)
+	waiting, err := w.service.Waiting(w.service.Queue(orderQueue))
+	require.NoError(t, err)
+	require.Zero(t, waiting)
+}
+
+// The broker refuses what is sent, and whoever would consume it. Buyers do not notice; no try is spent; when the queue is
+// what it should be every ticket becomes its order.
+func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *settings) { s.Stock, s.Most = 3, 1 })
+	queue := w.service.Queue(orderQueue)
+	refusing := func(channel *amqp091.Channel) error {
+		_, err := channel.QueueDeclare(queue, true, false, false, false, amqp091.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+		return err
+	}
+	full := func(channel *amqp091.Channel) error {
+		return channel.Publish("", queue, true, false, amqp091.Publishing{Body: []byte("{{in the way}")})
+	}
+	require.Eventually(t, func() bool { // unless the consumer is faster to declare its own
+		return w.service.OnBroker(servers.Delete(queue), refusing, full) == nil
+	}, time.Minute, time.Millisecond)
+	for _, buyer := range []string{"ann", "ben"} {
+		require.Equal(t, http.StatusAccepted, w.Buy(buyer).Status)
+	}
+	require.Eventually(t, func() bool {
+		return w.Count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'create_order' AND last_error LIKE '%nack%'`) == 2
+	}, time.Minute, 20*time.Millisecond)
+	require.Zero(t, w.Count(`SELECT SUM(process_count) FROM seckill_log WHERE business_type = 'create_order'`))
+	require.Equal(t, "accepted", w.State("ann").State)
+	require.NoError(t, w.service.OnBroker(servers.Delete(queue)))
+	for _, buyer := range []string{"ann", "ben"} {
+		w.Await(buyer, shop.StateOpen)
+	}
+	w.awaitStock(1)
+}
+
+func TestServiceThatCannotStartSaysWhy(t *testing.T) {
+	on := throwAway(t)
+	config, err := mysql.ParseDSN(on.DSN)
+	require.NoError(t, err)
+	config.User, config.Passwd = "nobody", "secret"
+	broker, err := url.Parse(on.AMQP)
+	require.NoError(t, err)
+	broker.User = url.UserPassword("nobody", "secret")
+	for _, c := range []struct {
+		dsn, redis, amqp string
+		arguments        []string
+		want             []string
+	}{
+		{want: []string{"set MYSQL_DSN", "set REDIS_ADDR", "set AMQP_URL"}},
+		{dsn: "nonsense", redis: on.Redis, amqp: on.AMQP, want: []string{"MYSQL_DSN"}},
+		{dsn: config.FormatDSN(), redis: on.Redis, amqp: on.AMQP, want: []string{"Access denied for user 'nobody'"}},
+		{dsn: on.DSN, redis: on.Redis, amqp: broker.String(), want: []string{"AMQP_URL", "username or password not allowed"}},
+		{dsn: on.DSN, redis: on.Redis, amqp: on.AMQP, arguments: []string{"-goods", "a b", "-workers", "0"}, want: []string{"-goods", "-workers"}},
+	} {
+		t.Setenv("MYSQL_DSN", c.dsn)
+		t.Setenv("REDIS_ADDR", c.redis)
+		t.Setenv("AMQP_URL", c.amqp)
+		err := runService(t.Context(), append(c.arguments, "-addr", "127.0.0.1:0", "-name", on.Name), io.Discard)
+		for _, want := range c.want {
+			require.ErrorContains(t, err, want)
+		}
+		require.NotContains(t, err.Error(), "secret")
+	}
 }
 
 func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {

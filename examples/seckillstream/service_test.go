@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -290,6 +292,31 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	require.LessOrEqual(t, int64(living), accepted.Load())
 	w.awaitStock(500 - living)
 	require.Equal(t, living, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
+}
+
+func TestServiceThatCannotStartSaysWhy(t *testing.T) {
+	rdb, dsn := testservers.SharedRedis(t), testservers.Database(t)
+	config, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	config.User, config.Passwd = "nobody", "secret"
+	for _, c := range []struct {
+		dsn, redis string
+		arguments  []string
+		want       []string
+	}{
+		{want: []string{"set MYSQL_DSN", "set REDIS_ADDR"}},
+		{dsn: "nonsense", redis: rdb.Addr(), want: []string{"MYSQL_DSN"}},
+		{dsn: config.FormatDSN(), redis: rdb.Addr(), want: []string{"Access denied for user 'nobody'"}},
+		{dsn: dsn, redis: rdb.Addr(), arguments: []string{"-window", "0"}, want: []string{"-window"}},
+	} {
+		t.Setenv("MYSQL_DSN", c.dsn)
+		t.Setenv("REDIS_ADDR", c.redis)
+		err := runService(t.Context(), append(c.arguments, "-addr", "127.0.0.1:0", "-name", rdb.Prefix(t)), io.Discard)
+		for _, want := range c.want {
+			require.ErrorContains(t, err, want)
+		}
+		require.NotContains(t, err.Error(), "secret")
+	}
 }
 
 // On servers that are somebody's own.

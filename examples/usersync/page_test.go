@@ -34,6 +34,11 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 		submit(".repair[data-user=last]"), browser.Text("#news", "✓ b1: last"), browser.Until(`!document.querySelector(".repair[data-user=last]")`))
 	w.awaitSynced("last")
 
+	// A fault is seen when it strikes.
+	_, err := w.db.Exec(`INSERT INTO usersync_faults (what, struck_at) VALUES ('<b>lightning</b>', UTC_TIMESTAMP(3))`)
+	require.NoError(t, err)
+	tab.Do(browser.Until(`document.querySelector("#faults li")?.textContent.includes("<b>lightning</b>")`))
+
 	var fits, stayed bool
 	tab.Do(chromedp.Evaluate(`document.documentElement.scrollWidth <= 360`, &fits), chromedp.Evaluate(`window.here === true`, &stayed))
 	require.True(t, fits, "no scrolling sideways at 360 px")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/compensator-go/compensator/examples/internal/faults"
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
@@ -15,7 +16,8 @@ import (
 type scene struct {
 	servers
 	settings
-	faults
+	kills    int           // of instances, in turn
+	blows    []faults.Blow // on servers: what may be done to them
 	byHand   bool
 	wheel    bool // no Redis for the library
 	users    int
@@ -109,7 +111,7 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 	var uploading error
 	var operators sync.WaitGroup
 	operators.Go(func() { acknowledged, uploading = s.upload(ctx) })
-	err := s.strike(ctx, s.db, s.instances, s.uploading()+s.delay)
+	err := s.strike(ctx, s.uploading()+s.delay)
 	operators.Wait()
 	if s.watched != nil && !s.byHand {
 		s.watched(s.instances[0].Address())

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/examples/internal/faults"
 	shared "github.com/compensator-go/compensator/examples/internal/servers"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -19,7 +20,7 @@ import (
 var (
 	asked      scene
 	yours      = flag.Bool("yours", false, "use the servers that the environment names")
-	restarts   = flag.Bool("restart-broker", false, "restart RabbitMQ in the middle")
+	full       = flag.Bool("full", false, "restart RabbitMQ and make the database read-only, too")
 	screenshot = flag.String("screenshot", "", "write a picture of the page here")
 )
 
@@ -77,7 +78,7 @@ func TestScene(t *testing.T) {
 
 func TestEveryUserIsSyncedOnceWithoutRedis(t *testing.T) {
 	t.Parallel()
-	s := scene{servers: throwAway(t), settings: quick, users: 60, perBatch: 20, rate: 100, wheel: true, faults: faults{kills: 1}}
+	s := scene{servers: throwAway(t), settings: quick, users: 60, perBatch: 20, rate: 100, wheel: true, kills: 1}
 	var report bytes.Buffer
 	wrong := s.books(t).report(&report)
 	t.Log("\n" + report.String())
@@ -143,22 +144,33 @@ func (s *scene) place(t *testing.T) servers {
 	if *yours {
 		on = serversGiven()
 	}
-	s.flushRedis = func(ctx context.Context) error { return on.Forget(ctx) }
-	if on.DSN == "" {
-		on.DSN = testservers.Database(t)
-	}
 	if on.Redis == "" {
 		on.Redis = testservers.NewRedis(t).Addr()
-		s.flushRedis = func(ctx context.Context) error { return flush(ctx, on.Redis) }
+		s.blow("Redis: FLUSHALL", func(ctx context.Context) error { return flush(ctx, on.Redis) })
+	} else {
+		s.blow("Redis: all keys of the scene removed", func(ctx context.Context) error { return on.Forget(ctx) })
 	}
-	if on.AMQP == "" && *restarts {
+	switch {
+	case on.DSN == "" && *full:
+		dsn, readOnly, err := faults.ReadOnlyFor(2*time.Second, testservers.NewSQL(t).Database(t))
+		require.NoError(t, err)
+		on.DSN, s.blows = dsn, append(s.blows, readOnly)
+	case on.DSN == "":
+		on.DSN = testservers.Database(t)
+	}
+	switch {
+	case on.AMQP == "" && *full:
 		broker := testservers.NewRabbitMQ(t)
-		on.AMQP, s.restartBroker = broker.URL(), func() { broker.Restart(t) }
-	}
-	if on.AMQP == "" {
+		on.AMQP = broker.URL()
+		s.blow("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
+	case on.AMQP == "":
 		on.AMQP = testservers.SharedRabbitMQ(t).URL()
 	}
 	return on
+}
+
+func (s *scene) blow(what string, strike func(context.Context) error) {
+	s.blows = append(s.blows, faults.Blow{What: what, Strike: strike})
 }
 
 // flush empties a Redis.

@@ -3,14 +3,21 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/base64"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/examples/internal/instance"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -24,11 +31,13 @@ type world struct {
 	servers servers
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOn(t, throwAway(t)) }
+
+func newWorldOn(t *testing.T, on servers) *world {
 	t.Helper()
 	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	w := &world{t: t, ctx: patient, servers: throwAway(t)}
+	w := &world{t: t, ctx: patient, servers: on}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	s := service{servers: w.servers, settings: quick, address: "127.0.0.1:0"}
 	lines, ended := make(lineWriter, 1), make(chan error, 1)
@@ -137,6 +146,80 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 	got, err = w.client.untilAnswered(w.ctx, http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, got.Status)
+}
+
+// A message that nobody can read is an entry with its content, and the next one is not held up.
+func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	require.NoError(t, w.servers.OnBroker(func(channel *amqp091.Channel) error {
+		return channel.Publish("", w.servers.queue(), false, false, amqp091.Publishing{MessageId: "poison", Body: []byte("{{no user}")})
+	}))
+	w.upload("b1", "op", goodCSV)
+	w.awaitSynced("u1")
+	w.awaitSynced("u2")
+	require.Eventually(t, func() bool {
+		return w.count(`SELECT COUNT(*) FROM usersync_log WHERE business_type = 'redelivered_user' AND state = ? AND last_error LIKE '%invalid character%' AND content LIKE ?`,
+			compensator.Dead, "%"+base64.StdEncoding.EncodeToString([]byte("{{no user}"))+"%") == 1
+	}, time.Minute, 20*time.Millisecond)
+	left, err := w.servers.queued()
+	require.NoError(t, err)
+	require.Zero(t, left)
+}
+
+// The broker is away when users are uploaded, and comes back: they are uploaded all the same, and sent when it is there.
+func TestUploadWhileTheBrokerIsAwayLosesNobody(t *testing.T) {
+	t.Parallel()
+	on := throwAway(t)
+	broker, err := url.Parse(on.AMQP)
+	require.NoError(t, err)
+	proxy, err := faultproxy.NewTCP(broker.Host)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	broker.Host = proxy.Addr()
+	on.AMQP = broker.String()
+	w := newWorldOn(t, on)
+	proxy.Refuse()
+	got := w.upload("b1", "op", goodCSV)
+	require.Equal(t, http.StatusCreated, got.Status, got.Error)
+	require.Eventually(t, func() bool {
+		return w.count(`SELECT COUNT(*) FROM usersync_log WHERE business_type = 'sync_user' AND last_error LIKE '%not connected%'`) == 2
+	}, time.Minute, 20*time.Millisecond, "their time came, and there was no broker")
+	require.Zero(t, w.count(`SELECT SUM(process_count) FROM usersync_log`), "which spends no attempt")
+	proxy.Heal()
+	w.awaitSynced("u1")
+	w.awaitSynced("u2")
+}
+
+func TestServiceThatCannotStartSaysWhy(t *testing.T) {
+	on := throwAway(t)
+	require.NoError(t, on.declareQueue()) // which throwAway deletes
+	config, err := mysql.ParseDSN(on.DSN)
+	require.NoError(t, err)
+	config.User, config.Passwd = "nobody", "secret"
+	broker, err := url.Parse(on.AMQP)
+	require.NoError(t, err)
+	broker.User = url.UserPassword("nobody", "secret")
+	for _, c := range []struct {
+		dsn, amqp string
+		arguments []string
+		want      string
+	}{
+		{amqp: on.AMQP, want: "set MYSQL_DSN"},
+		{dsn: on.DSN, want: "set AMQP_URL"},
+		{dsn: "nonsense", amqp: on.AMQP, want: "MYSQL_DSN"},
+		{dsn: config.FormatDSN(), amqp: on.AMQP, want: "Access denied for user 'nobody'"},
+		{dsn: on.DSN, amqp: broker.String(), want: "AMQP_URL: Exception (403) Reason: \"username or password not allowed\""},
+		{dsn: on.DSN, amqp: on.AMQP, arguments: []string{"-workers", "0"}, want: "-workers"},
+		{dsn: on.DSN, amqp: on.AMQP, arguments: []string{"-by-hand"}, want: "set REDIS_ADDR"},
+	} {
+		t.Setenv("MYSQL_DSN", c.dsn)
+		t.Setenv("REDIS_ADDR", "")
+		t.Setenv("AMQP_URL", c.amqp)
+		err := runService(t.Context(), append(c.arguments, "-addr", "127.0.0.1:0", "-name", on.Name), io.Discard)
+		require.ErrorContains(t, err, c.want)
+		require.NotContains(t, err.Error(), "secret")
+	}
 }
 
 // A process that is told to stop finishes what it has begun: nothing is left for others to find out.

@@ -158,17 +158,13 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	return b, errors.Join(striking, resting)
 }
 
-// plan has the blows in their order: kills, with the servers' blows between them.
-func (d *Day) plan() (blows []faults.Blow) {
-	others := d.Blows
-	for i := range d.Kills {
-		n := i % len(d.instances)
-		blows = append(blows, faults.Kill(fmt.Sprintf("instance %d", n+1), d.instances[n]))
-		if len(others) > 0 {
-			blows, others = append(blows, others[0]), others[1:]
-		}
+// plan has kills, with the servers' blows between them.
+func (d *Day) plan() []faults.Blow {
+	processes := make([]faults.Process, len(d.instances))
+	for i, one := range d.instances {
+		processes[i] = one
 	}
-	return append(blows, others...)
+	return faults.Plan(d.Kills, processes, d.Blows)
 }
 
 // tell writes a blow down for the page. It falls when there is something to buy, or soon.

@@ -33,6 +33,18 @@ func Kill(name string, p Process) Blow {
 	}}
 }
 
+// Plan has the blows in their order: kills of the processes in turn, with the others between them.
+func Plan(kills int, processes []Process, others []Blow) (blows []Blow) {
+	for i := range kills {
+		n := i % len(processes)
+		blows = append(blows, Kill(fmt.Sprintf("instance %d", n+1), processes[n]))
+		if len(others) > 0 {
+			blows, others = append(blows, others[0]), others[1:]
+		}
+	}
+	return append(blows, others...)
+}
+
 // Strike spreads blows evenly over a span, and tells of each before it falls. Whoever is told may hold it back.
 func Strike(ctx context.Context, blows []Blow, span time.Duration, tell func(context.Context, string) error) error {
 	began := time.Now()
