@@ -209,7 +209,7 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	access := func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool { // else the database's grants are the border
 		return right != desk.RequeueSucceeded || p.again
 	}
-	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access)})
+	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly})
 	return err
 }
 
