@@ -10,19 +10,22 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
 )
 
-// gauges are read from the Compensator, and through it from the database, when somebody collects them. Those of a desk, what
-// is open and what it is worth, have their place beside these.
+// gauges are read from the Compensator, and through it from the database, when somebody collects them.
 type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
 
 	ready, queue, stuck, breakers, waiting metric.Int64ObservableGauge
-	overdue                                metric.Float64ObservableGauge
+	cases                                  metric.Int64ObservableGauge
+	overdue, pastDue, atRisk               metric.Float64ObservableGauge
 
-	looking sync.Mutex // held by who asks, and guards at; others tell what was found before
+	looking sync.Mutex // held by who asks, and guards at, casesAt and open; others tell what was found before
 	at      time.Time
+	casesAt time.Time
+	open    []reading
 	found   atomic.Pointer[[]reading]
 }
 
@@ -35,6 +38,7 @@ type reading struct {
 
 const (
 	lookEvery   = 15 * time.Second
+	casesEvery  = 2 * lookEvery   // they are many where they matter
 	lookTimeout = 5 * time.Second // a scrape waits no longer for a database that does not answer
 	maxWaiting  = 1000            // of one type and state: this many or more
 )
@@ -52,13 +56,19 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.stuck = gauge(attemptStuck, "{attempt}", "Handlers that run on after their timeout.")
 	g.breakers = gauge(breakerOpen, "", "1: entries of this type are left alone in this process, since what their handler needs is down.")
 	g.waiting = gauge(entryWaiting, "{entry}", "Entries in the log by state, at most 1,000 of each type and state; the same in every process.")
-	var err error
-	g.overdue, err = t.meter.Float64ObservableGauge(entryOldestOverdue, metric.WithUnit("s"),
-		metric.WithDescription("How long the entry that waits longest has been due and unclaimed; the same in every process."))
-	if err = errors.Join(append(problems, err)...); err != nil {
+	fraction := func(name, unit, what string) metric.Float64ObservableGauge {
+		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
+		problems = append(problems, err)
+		return made
+	}
+	g.cases = gauge(caseOpen, "{case}", "Cases that wait for a person; the same in every process.")
+	g.overdue = fraction(entryOldestOverdue, "s", "How long the entry that waits longest has been due and unclaimed; the same in every process.")
+	g.pastDue = fraction(casePastDue, "s", "How long the open case that was due first has been due, 0 when none is; the same in every process.")
+	g.atRisk = fraction(caseAtRisk, "", "What open cases are worth, in the currency's smallest unit, as far as it is known; the same in every process.")
+	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue)
+	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk)
 }
 
 // tell is OpenTelemetry's callback, of any number of readers.
@@ -114,7 +124,29 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 		overdue[businessType] = d.Seconds()
 	}
 	found = append(found, g.byType(g.overdue, g.t.stored, overdue, larger, labels{})...)
-	return append(found, g.countWaiting(ctx)...)
+	if time.Since(g.casesAt) >= casesEvery {
+		g.open, g.casesAt = g.sumCases(ctx), time.Now()
+	}
+	return append(append(found, g.countWaiting(ctx)...), g.open...)
+}
+
+// sumCases tells what of the operator's side is open, where it is on.
+func (g *gauges) sumCases(ctx context.Context) (found []reading) {
+	standing, err := desk.StandingOf(ctx, g.c)
+	if err != nil || standing == nil {
+		return nil
+	}
+	open := make(map[string]float64)
+	for businessType, n := range standing.Cases {
+		open[businessType] = float64(n)
+	}
+	found = append(g.byType(g.cases, g.t.stored, open, sum, labels{}), reading{g.pastDue, standing.PastDue.Seconds(), labels{}})
+	for currency, minor := range standing.AtRisk {
+		if name, _ := g.t.currencies.of(currency); name != other { // of two currencies there is no sum
+			found = append(found, reading{g.atRisk, minor, labels{currency: name}})
+		}
+	}
+	return found
 }
 
 // countWaiting counts what has not ended, and what waits for a person.

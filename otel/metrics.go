@@ -44,7 +44,7 @@ func (m *instruments) open(meter metric.Meter) error {
 }
 
 // labels are the attributes of one series; what is empty is left out.
-type labels struct{ operation, businessType, errorType, state, endedBy string }
+type labels struct{ operation, businessType, errorType, state, endedBy, currency string }
 
 // options are the same in the forms that instruments take: made once, so that to count allocates nothing.
 type options struct {
@@ -60,7 +60,7 @@ func newOptions(l labels) options {
 	if l.operation != "" {
 		told = append(told, keySystem.String(system), keyOperation.String(l.operation))
 	}
-	for key, value := range map[attribute.Key]string{keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy} {
+	for key, value := range map[attribute.Key]string{keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy, keyCurrency: l.currency} {
 		if value != "" {
 			told = append(told, key.String(value))
 		}

@@ -24,6 +24,9 @@ const (
 	ready              = "compensator.ready"
 	reconcileAnnounced = "compensator.reconcile.announced"
 	reconcilePolled    = "compensator.reconcile.polled"
+	caseOpen           = "compensator.case.open"
+	caseAtRisk         = "compensator.case.value_at_risk"
+	casePastDue        = "compensator.case.past_due"
 
 	system              = "compensator"
 	operationRecord     = "record"
@@ -45,6 +48,8 @@ const (
 	keyAttempt = attribute.Key("compensator.attempt")
 	keyEpoch   = attribute.Key("compensator.epoch")
 	keyBatchID = attribute.Key("compensator.batch_id")
+
+	keyCurrency = attribute.Key("compensator.currency")
 )
 
 // other is the conventions' word for what has no name of its own.

@@ -42,16 +42,17 @@ type Telemetry struct {
 	meter   metric.Meter
 	metrics instruments
 
-	recorded, ran, stored *names // types: in Record, in handlers, in the log. None takes places from another
-	errorTypes            *names
-	labels                kept[labels, options]
-	spans                 kept[spanKind, spanStart]
+	recorded, ran, stored  *names // types: in Record, in handlers, in the log. None takes places from another
+	errorTypes, currencies *names
+	labels                 kept[labels, options]
+	spans                  kept[spanKind, spanStart]
 }
 
 // Bounds of what an attribute may be: a metric's series stay as long as its process.
 const (
 	maxTypes      = 200
 	maxErrorTypes = 32
+	maxCurrencies = 32
 )
 
 // New makes the instruments.
@@ -68,6 +69,7 @@ func New(opts Options) (*Telemetry, error) {
 		tracer:   opts.TracerProvider.Tracer(scope, trace.WithSchemaURL(schemaURL)),
 		meter:    opts.MeterProvider.Meter(scope, metric.WithSchemaURL(schemaURL)),
 		recorded: newNames(maxTypes), ran: newNames(maxTypes), stored: newNames(maxTypes), errorTypes: newNames(maxErrorTypes),
+		currencies: newNames(maxCurrencies),
 	}
 	if err := t.metrics.open(t.meter); err != nil {
 		return nil, fmt.Errorf("compensator/otel: %w", err)
@@ -76,7 +78,8 @@ func New(opts Options) (*Telemetry, error) {
 }
 
 // Attach puts the middleware around the handlers registered on c from here on, and has the gauges read c.Health and c.Count
-// when they are collected, at most every 15 seconds and for at most 5. detach, before c.Close, ends the latter.
+// when they are collected, at most every 15 seconds and for at most 5; where Config.Operations is set, every other time the open
+// cases too. detach, before c.Close, ends the latter.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}

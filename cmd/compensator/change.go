@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // why is who does something's reason.
@@ -30,6 +32,21 @@ func (w *why) check() error {
 		return usage("--reason is missing: it is kept on record")
 	}
 	return nil
+}
+
+// text is what the records keep, as the desk has it.
+func (w *why) text() (string, error) {
+	if err := w.check(); err != nil {
+		return "", err
+	}
+	text := w.Reason
+	if w.Ticket != "" {
+		text = "[" + w.Ticket + "] " + text
+	}
+	if utf8.RuneCountInString(text) > processlog.MaxText || !utf8.ValidString(text) {
+		return "", usage("--reason: want at most %d characters of UTF-8", processlog.MaxText)
+	}
+	return text, nil
 }
 
 // changes are the commands that change entries.
@@ -302,8 +319,12 @@ func (s *session) do(ctx context.Context, ch desk.Change, entries []picked, answ
 		return err
 	}
 	for i, e := range entries {
-		if errors.Is(said[i], desk.ErrNotAllowed) {
+		switch {
+		case !errors.Is(said[i], desk.ErrNotAllowed):
+		case s.policy == nil:
 			said[i] = fmt.Errorf("%w: it was done, and --again does it again", said[i])
+		default:
+			said[i] = fmt.Errorf("%w: the policy, or it was done and there is no --again", said[i])
 		}
 		answers.add(e.name, said[i])
 	}

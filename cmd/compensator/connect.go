@@ -141,6 +141,9 @@ func (f *flags) openRedis() (redis.UniversalClient, error) {
 	return redis.NewClient(opts), nil
 }
 
+// actorPrefix says in the records where somebody sat.
+const actorPrefix = "cli:"
+
 // actor is who the records name: claimed, and not proved.
 func actor() desk.Actor {
 	name, host := os.Getenv("USER"), "unknown"
@@ -150,7 +153,7 @@ func actor() desk.Actor {
 	if h, err := os.Hostname(); err == nil {
 		host = h
 	}
-	id := []rune(strings.ToValidUTF8("cli:"+name+"@"+host, "?"))
+	id := []rune(strings.ToValidUTF8(actorPrefix+name+"@"+host, "?"))
 	return desk.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotentID)])}
 }
 
@@ -171,6 +174,8 @@ type session struct {
 	store *console
 	redis redis.UniversalClient // nil: none
 	actor desk.Actor
+
+	policy *policy // nil: there is none
 }
 
 // open connects. Only what changes something has the server tried, for that takes rights that a reader does not have.
@@ -206,10 +211,13 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 		s.store = nil // New has closed it
 		return err
 	}
-	access := func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool { // else the database's grants are the border
-		return right != desk.RequeueSucceeded || p.again
+	if s.policy, _, err = s.store.readPolicy(ctx); err != nil {
+		return err
 	}
-	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access)})
+	access := func(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool { // beside the database's grants
+		return (right != desk.RequeueSucceeded || p.again) && s.policy.May(ctx, a, right, on)
+	}
+	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly})
 	return err
 }
 

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
@@ -155,24 +154,21 @@ func (p *program) purge() *cobra.Command {
 	var older time.Duration
 	cmd := p.onLog("purge", "Delete entries that have succeeded, been compensated or cancelled longer ago than --older", cobra.NoArgs, toChange,
 		func(ctx context.Context, s *session, _ []string) error {
-			if err := why.check(); err != nil {
+			reason, err := why.text()
+			if err != nil {
 				return err
-			}
-			reason := why.Reason
-			if why.Ticket != "" {
-				reason = "[" + why.Ticket + "] " + reason
-			}
-			if utf8.RuneCountInString(reason) > processlog.MaxText || !utf8.ValidString(reason) {
-				return usage("--reason: want at most %d characters of UTF-8", processlog.MaxText)
 			}
 			if older < time.Minute {
 				return usage("--older is missing, or less than a minute")
+			}
+			if err := s.allow(ctx, purgeRight, reason); err != nil {
+				return err
 			}
 			p.say("their idempotent ids guard no more: an event that comes again is done again")
 			if err := p.sure(ctx, yes, "purge what ended longer ago than", older.String()); err != nil {
 				return err
 			}
-			err := s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: "purge", Subject: "older than " + older.String(), Reason: reason})
+			err = s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(purgeRight), Subject: "older than " + older.String(), Reason: reason})
 			if err != nil {
 				return err
 			}

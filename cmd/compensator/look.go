@@ -52,7 +52,9 @@ func (p *program) overview() *cobra.Command {
 			if err := p.print(l); err != nil {
 				return err
 			}
-			p.say("%s", servers(s, *found.Health))
+			if found.Health != nil {
+				p.say("%s", servers(s, *found.Health))
+			}
 			return nil
 		})
 }
@@ -91,7 +93,7 @@ func servers(s *session, h desk.Health) string {
 func (p *program) types() *cobra.Command {
 	return p.onLog("types", "The business types in the log, and how many entries of each state, up to 1,000", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
-			counts, err := s.c.Count(ctx, compensator.CountFilter{AtMost: 1000})
+			counts, err := s.counts(ctx, 1000)
 			if err != nil {
 				return err
 			}
@@ -112,6 +114,14 @@ func (p *program) types() *cobra.Command {
 			slices.SortFunc(l.rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
 			return p.print(l)
 		})
+}
+
+// counts are those of the types that the actor may see.
+func (s *session) counts(ctx context.Context, most int) ([]compensator.Count, error) {
+	counts, err := s.c.Count(ctx, compensator.CountFilter{AtMost: most})
+	return slices.DeleteFunc(counts, func(c compensator.Count) bool {
+		return !s.May(ctx, s.actor, desk.SeeOverview, desk.Subject{Type: c.BusinessType})
+	}), err
 }
 
 // entryColumns are those of an entry.
@@ -377,6 +387,9 @@ func (p *program) trail() *cobra.Command {
 func (p *program) batch() *cobra.Command {
 	return p.onLog("batch <batch id>", "How far the entries of a batch have come", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {
+			if !s.May(ctx, s.actor, desk.SeeEntries, desk.Subject{}) { // they may be of any type
+				return desk.ErrNotAllowed
+			}
 			progress, err := s.c.BatchProgress(ctx, args[0])
 			if err != nil {
 				return err
@@ -401,6 +414,9 @@ func (p *program) health() *cobra.Command {
 			found, err := s.Overview(ctx, s.actor)
 			if err != nil {
 				return err
+			}
+			if found.Health == nil {
+				return desk.ErrNotAllowed
 			}
 			var problems []string
 			for _, problem := range []struct{ of, is string }{{"database", found.Health.Database}, {"queue", found.Health.Queue}} {

@@ -66,6 +66,7 @@ type program struct {
 	in, out, errs *os.File
 	colour        bool
 	again         bool // what has succeeded may be done again
+	readOnly      bool // nothing is to be changed
 	flags         flags
 }
 
@@ -156,7 +157,7 @@ func (p *program) root() *cobra.Command {
 	p.flags.add(root)
 	root.AddCommand(p.overview(), p.types(), p.list(), p.get(), p.history(), p.batch(), p.cases(), p.trail())
 	root.AddCommand(p.changes()...)
-	root.AddCommand(p.pause(), p.resume(), p.health(), p.migrate(), p.ddl(), p.check(), p.purge(), p.version())
+	root.AddCommand(p.pause(), p.resume(), p.health(), p.policy(), p.migrate(), p.ddl(), p.check(), p.purge(), p.pages(), p.version())
 	return root
 }
 

@@ -160,7 +160,7 @@ func (p *program) typeNames(ctx context.Context) (names []string) {
 		return nil
 	}
 	defer s.Close()
-	counts, _ := s.c.Count(ctx, compensator.CountFilter{AtMost: 1})
+	counts, _ := s.counts(ctx, 1)
 	for _, count := range counts {
 		if shown(count.BusinessType) == count.BusinessType {
 			names = append(names, count.BusinessType)

@@ -125,6 +125,8 @@ func rows() [][]panel {
 		{
 			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand.", "short", 1,
 				q{`sum(max by (messaging_destination_name) (compensator_entry_waiting{compensator_state="dead", ` + typed + `})) or vector(0)`, ""}),
+			light("Case past due", "How long the open case that was due first has been due. The desk's pages have it on top.", "s", 1,
+				q{`max(compensator_case_past_due_seconds{` + job + `}) or vector(0)`, ""}),
 			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed.", "s", 60,
 				q{`max(compensator_entry_oldest_overdue_seconds{` + typed + `}) or vector(0)`, ""}),
 			light("Stuck", "Handlers that run on after their timeout.", "short", 1,
@@ -163,6 +165,12 @@ func rows() [][]panel {
 				q{`max by (messaging_destination_name, compensator_state) (compensator_entry_waiting{` + typed + `})`, perType + " {{compensator_state}}"}),
 			graph("Overdue", "How long the entry that waits longest has been due, by type.", "s",
 				q{`max by (messaging_destination_name) (compensator_entry_oldest_overdue_seconds{` + typed + `})`, perType}),
+		},
+		{
+			graph("Open cases", "Entries that wait for a person, by type.", "short",
+				q{`max by (messaging_destination_name) (compensator_case_open{` + typed + `})`, perType}),
+			graph("Value at risk", "What open cases are worth, by currency, in its smallest unit.", "short",
+				q{`max by (compensator_currency) (compensator_case_value_at_risk{` + job + `})`, "{{compensator_currency}}"}),
 		},
 		{
 			graph("Under way", "Attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),

@@ -129,7 +129,13 @@ func TestSlowExporterIsASlowHandler(t *testing.T) {
 type counted struct {
 	*compensatortest.MemoryStore
 	looks  atomic.Int64
+	cases  atomic.Int64
 	silent atomic.Bool
+}
+
+func (s *counted) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
+	s.cases.Add(1)
+	return s.MemoryStore.CaseGroups(ctx)
 }
 
 func (s *counted) Heads(ctx context.Context) ([]processlog.Head, error) {
@@ -159,7 +165,7 @@ func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, reader := &counted{MemoryStore: compensatortest.NewMemoryStore()}, sdkmetric.NewManualReader()
 		queue := &deaf{Queue: compensatortest.NewMemoryQueue().Client()}
-		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue})
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: queue, Operations: &compensator.Operations{}})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
 		telemetry, err := otel.New(otel.Options{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
@@ -174,6 +180,7 @@ func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.EqualValues(t, 2, store.looks.Load())
+		assert.EqualValues(t, 1, store.cases.Load())
 
 		store.silent.Store(true)
 		time.Sleep(15 * time.Second)

@@ -42,6 +42,10 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 	require.NoError(t, err)
 	cfg := w.Quick()
 	cfg.Observer, cfg.Propagator = telemetry.Observer(), telemetry.Propagator()
+	worth := func(*compensator.Entry) (compensator.Amount, error) {
+		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
+	}
+	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}
 	w.c = w.New(cfg)
 	detach, err := telemetry.Attach(w.c)
 	require.NoError(t, err)

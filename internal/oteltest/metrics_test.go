@@ -70,6 +70,8 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	w.live()
+	_, err := w.DB.Exec("UPDATE common_process_log_case SET due_at=due_at-2*86400000") // the default is a day
+	require.NoError(t, err)
 	w.Eventually(func() bool { return w.series()["compensator.attempt.dropped{messaging.destination.name=dropped}"] == 1 }, "dropped")
 	w.Eventually(func() bool {
 		s := w.series()
@@ -97,6 +99,8 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 		"compensator.breaker.open{messaging.destination.name=down}":                                                                                     1,
 		"compensator.attempt.dropped{messaging.destination.name=mail}":                                                                                  0,
 		"compensator.attempt.active{messaging.destination.name=refund}":                                                                                 0,
+		"compensator.case.open{messaging.destination.name=refund}":                                                                                      1,
+		"compensator.case.value_at_risk{compensator.currency=CNY}":                                                                                      12900,
 		"compensator.queue.up{}": 1,
 		"compensator.ready{}":    1,
 	} {
@@ -104,6 +108,7 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 		assert.Truef(t, there, "%s", name)
 		assert.Equalf(t, want, got, "%s", name)
 	}
+	assert.Greater(t, s["compensator.case.past_due{}"], 86000.)
 	assert.Positive(t, s["compensator.entry.oldest_overdue{messaging.destination.name=elsewhere}"])
 	assert.Contains(t, s, "compensator.reconcile.polled{}")
 	assert.Contains(t, s, "compensator.reconcile.announced{}")

@@ -136,6 +136,6 @@ func ruleExprs(t *testing.T) (exprs []string) {
 			exprs = append(exprs, rule.Expr)
 		}
 	}
-	require.Len(t, exprs, 7)
+	require.Len(t, exprs, 8)
 	return exprs
 }

@@ -231,6 +231,38 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 
 // TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
 // the operator's side was turned on, within two minutes, by one of several processes.
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody, not when they are named, nor one that died before the operator's side was on.
+func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		dies := func(c *compensator.Compensator) compensator.Entry {
+			typ, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
+				return compensator.Permanent(errors.New("no such card"))
+			}, compensator.TypeConfig{})
+			require.NoError(t, err)
+			return compensatortest.Call(t, c, typ, harness.Order{Number: 129}, compensator.Options{})
+		}
+		without, with := w.New(cfg), w.New(operated(cfg))
+		before, since := dies(without), dies(with)
+		w.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
+		purge := func(c *compensator.Compensator) int {
+			n, err := c.Purge(t.Context(), 30*time.Minute, compensator.Cancelled, compensator.Dead)
+			require.NoError(t, err)
+			return n
+		}
+		assert.Zero(t, purge(with))
+		require.Equal(t, []compensator.State{compensator.Dead, compensator.Dead}, []compensator.State{w.State(before.ID), w.State(since.ID)})
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0"))
+		answers, err := open(t, with).Change(t.Context(), mei, desk.Change{Action: desk.Cancel, Entries: []desk.Seen{{ID: since.ID, Version: since.Version}}, Why: why})
+		require.NoError(t, err)
+		require.NoError(t, answers[0])
+		w.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
+		assert.Equal(t, 1, purge(with), "what somebody has cancelled goes as any")
+		assert.Equal(t, 1, purge(without), "and where nobody keeps cases a dead one that is named")
+		assert.Zero(t, w.Count("common_process_log"))
+	})
+}
+
 func TestUpkeepFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

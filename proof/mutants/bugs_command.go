@@ -24,9 +24,33 @@ func commanding() []mutant {
 			name: "command-does-again", oracle: duplicates,
 			what: "work that has succeeded is done again by whoever names its entry",
 			edits: []edit{
-				{"cmd/compensator/connect.go", "return right != desk.RequeueSucceeded || p.again\n", "return right != \"\" || p.again\n"},
+				{"cmd/compensator/connect.go", "return (right != desk.RequeueSucceeded || p.again) && ", "return "},
 			},
 			sees: commandTests("TestExitCodes"),
+		},
+		{
+			name: "command-heeds-no-limit", oracle: safety,
+			what: "of the policy only the rights count: what is worth more than a role may touch is touched",
+			edits: []edit{
+				{"cmd/compensator/policy.go", "	most, named := r.Amounts[on.Amount.Currency]\n	return named && on.Amount.Known() && max(on.Amount.Minor, -on.Amount.Minor) <= most\n", "	return true\n"},
+			},
+			sees: commandTests("TestPolicyIsHeededByEveryCommand", "TestPolicyDecidesByRoleTypeAndAmount"),
+		},
+		{
+			name: "command-pages-for-all", oracle: safety,
+			what: "the pages on loopback open to any browser that asks, with a wrong token or none",
+			edits: []edit{
+				{"ui/local/local.go", "err == nil && same(cookie.Value, d.session)", "err != nil || same(cookie.Value, d.session)"},
+			},
+			sees: commandTests("TestPagesAreServedToOneBrowserAndOnlyShow"),
+		},
+		{
+			name: "command-pages-write", oracle: safety,
+			what: "the pages on loopback change things without --write",
+			edits: []edit{
+				{"cmd/compensator/pages.go", "p.again, p.readOnly = write, !write", "p.again, p.readOnly = write, false"},
+			},
+			sees: commandTests("TestPagesAreServedToOneBrowserAndOnlyShow"),
 		},
 		{
 			name: "command-sends-what-turns-text", oracle: safety,

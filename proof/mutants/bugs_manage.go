@@ -165,6 +165,14 @@ func managing() []mutant {
 			sees: tests("TestPurgeSparesWhatMovedOnWhileItWaited"),
 		},
 		{
+			name: "purge-takes-what-waits", oracle: safety,
+			what: "dead entries are purged while their cases wait for somebody, who never hears of them",
+			edits: []edit{
+				{"inspect.go", "return s == Dead })", "return s == Dead && c.closed() })"},
+			},
+			sees: tests("TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody"),
+		},
+		{
 			name: "purge-takes-young", oracle: safety,
 			what: "a purge deletes entries that have only just ended: their idempotent ids guard no longer",
 			edits: []edit{

@@ -61,5 +61,13 @@ func observing() []mutant {
 			},
 			sees: telemetryTests("TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase"),
 		},
+		{
+			name: "past-due-untold", oracle: lateness,
+			what: "a case that nobody has looked at in time is told as one that is not due",
+			edits: []edit{
+				{"desk/standing.go", "max(0, time.Since(first.Cases[0].DueAt))", "min(0, time.Since(first.Cases[0].DueAt))"},
+			},
+			sees: telemetryTests("TestMetricsTellTheLivesOfEntries"),
+		},
 	}
 }

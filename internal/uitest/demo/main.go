@@ -4,21 +4,16 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +23,7 @@ import (
 	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/uitest/troubles"
 	"github.com/compensator-go/compensator/ui"
+	"github.com/compensator-go/compensator/ui/local"
 )
 
 func main() {
@@ -71,54 +67,37 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 
 // serve runs the log, the workload and the pages until ctx ends or one of them fails.
 func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop, address string, out io.Writer) error {
-	listener, err := loopback(ctx, address)
+	listener, err := local.Listen(ctx, address)
 	if err != nil {
 		return err
 	}
-	door := &door{token: rand.Text(), session: rand.Text()}
 	d, err := desk.New(c, desk.Options{Access: troubles.Everything})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	pages, err := ui.New(d, ui.Options{Identify: door.identify, Base: "/ops/", Title: "shop", Types: troubles.Views()})
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/ops/", pages)
-	mux.HandleFunc("GET /enter", door.enter)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 3)
-	go func() { ended <- c.Run(ctx) }()
-	go func() { ended <- work(ctx, shop) }()
-	go func() { ended <- server.Serve(listener) }()
-	fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  http://%s/enter?token=%s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", listener.Addr(), door.token)
-	<-ctx.Done()
-	cancel()
-	stopping, done := context.WithTimeout(context.Background(), 10*time.Second)
-	defer done()
-	err = server.Shutdown(stopping)
+	begin := func(part func() error) {
+		go func() {
+			err := part()
+			cancel() // one that fails ends all
+			ended <- err
+		}()
+	}
+	begin(func() error { return c.Run(ctx) })
+	begin(func() error { return work(ctx, shop) })
+	begin(func() error {
+		return local.Serve(ctx, listener, d, desk.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: troubles.Views()}, func(link string) {
+			fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  %s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", link)
+		})
+	})
 	for range cap(ended) {
-		if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(e, context.Canceled) {
+		if e := <-ended; !errors.Is(e, context.Canceled) {
 			err = errors.Join(err, e)
 		}
 	}
 	return err
-}
-
-// loopback listens where nobody else can ask.
-func loopback(ctx context.Context, address string) (net.Listener, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		return nil, errors.Join(fmt.Errorf("%s is not on loopback, and there is no sign-in", address), listener.Close())
-	}
-	return listener, nil
 }
 
 // work goes on recording, while the payment service comes and goes.
@@ -141,28 +120,4 @@ func work(ctx context.Context, shop *troubles.Shop) error {
 		case <-ticker.C:
 		}
 	}
-}
-
-// door lets in who has the token that the terminal shows, once, and knows the browser by a cookie after that.
-type door struct {
-	token, session string
-	used           atomic.Bool
-}
-
-const sessionCookie = "demo_session"
-
-func (d *door) enter(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.Header().Set("Cache-Control", "no-store")
-	if subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("token")), []byte(d.token)) != 1 || !d.used.CompareAndSwap(false, true) {
-		http.Error(w, "this token is wrong, or was used: start the demo again", http.StatusForbidden)
-		return
-	}
-	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: d.session, Path: "/ops/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	http.Redirect(w, r, "/ops/", http.StatusSeeOther)
-}
-
-func (d *door) identify(r *http.Request) (desk.Actor, bool) {
-	cookie, err := r.Cookie(sessionCookie)
-	return desk.Actor{ID: "you"}, err == nil && subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(d.session)) == 1
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator/ui"
+	"github.com/compensator-go/compensator/ui/local"
+)
+
+// pages is the command ui. Its end is a signal, so that being interrupted is its success.
+func (p *program) pages() *cobra.Command {
+	var listen string
+	var write bool
+	cmd := p.command("ui", "Serve the operator's pages on loopback, to the browser that brings the token; they only show, unless --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+		listener, err := local.Listen(ctx, listen)
+		if err != nil {
+			return usage("%s", plain(err))
+		}
+		need := toOperate
+		if write {
+			need = toChange
+		}
+		p.again, p.readOnly = write, !write // the pages ask again before what was done is done again
+		s, err := p.open(ctx, need)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		if write && s.redis == nil {
+			p.say("without --redis requeued entries wait for their services' reconciler: a quarter of a minute, by default")
+		}
+		opts := ui.Options{Title: p.flags.table, Logger: slog.New(slog.NewTextHandler(p.errs, nil))}
+		err = local.Serve(ctx, listener, s.Desk, s.actor, opts, func(link string) {
+			fmt.Fprintln(p.out, link)
+			p.say("this address lets one browser in, once; Ctrl-C ends it")
+		})
+		return cmp.Or(err, s.Close())
+	})
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "where, on loopback")
+	cmd.Flags().BoolVar(&write, "write", false, "let the pages change things, as the commands do, under your name")
+	return cmd
+}

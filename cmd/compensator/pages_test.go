@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// browser is one of somebody's, at the pages that a call of the program serves.
+type browser struct {
+	*testing.T
+	link string // that was printed
+	http *http.Client
+	stop func(how os.Signal) answer
+}
+
+// serving starts ui, and waits for what it prints.
+func (b *bed) serving(args ...string) *browser {
+	cmd := b.program(append([]string{"ui", "--listen", "127.0.0.1:0"}, args...)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	link, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		require.NoError(b, err, errs.String())
+	}
+	jar, err := cookiejar.New(nil)
+	require.NoError(b, err)
+	client := &http.Client{Jar: jar, Timeout: harness.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	return &browser{b.T, strings.TrimSpace(link), client, func(how os.Signal) answer {
+		require.NoError(b, cmd.Process.Signal(how))
+		_ = cmd.Wait()
+		return answer{errs: errs.String(), code: cmd.ProcessState.ExitCode()}
+	}}
+}
+
+// ask is what a path is answered; of a form, what posting it is.
+func (b *browser) ask(path string, form url.Values) (int, string) {
+	at, err := url.Parse(b.link)
+	require.NoError(b, err)
+	address := "http://" + at.Host + path
+	var got *http.Response
+	if form == nil {
+		got, err = b.http.Get(address)
+	} else {
+		got, err = b.http.PostForm(address, form)
+	}
+	require.NoError(b, err)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	require.NoError(b, err)
+	return got.StatusCode, string(text)
+}
+
+// enter opens the link that was printed.
+func (b *browser) enter() (int, string) {
+	at, err := url.Parse(b.link)
+	require.NoError(b, err)
+	return b.ask(at.RequestURI(), nil)
+}
+
+// TestPagesAreServedToOneBrowserAndOnlyShow: nobody gets in without the token, which serves once; without --write nothing is done, and what is asked
+// for with it is done under the name of who has the terminal. Ctrl-C and SIGTERM are its end, and no failure.
+func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t).dead(2)
+			e := b.entry("d0")
+			requeue := url.Values{"do": {"requeue"}, "seen": {fmt.Sprintf("%s:%d", e.ID, e.Version)}, "reason": {"PSP is back"}}
+
+			shows := b.serving()
+			for _, guess := range []string{"/", "/cases", "/assets/app.css"} {
+				status, text := shows.ask(guess, nil)
+				assert.Equal(t, http.StatusUnauthorized, status, guess)
+				assert.NotContains(t, text, "refund")
+			}
+			status, _ := shows.ask("/enter?token=guess", nil)
+			assert.Equal(t, http.StatusForbidden, status)
+			status, text := shows.enter()
+			assert.Equal(t, http.StatusOK, status)
+			assert.Contains(t, text, failure)
+			status, _ = shows.enter()
+			assert.Equal(t, http.StatusForbidden, status, "once")
+			status, _ = shows.ask("/do", requeue)
+			assert.Equal(t, http.StatusForbidden, status)
+			assert.Equal(t, compensator.Dead, b.entry("d0").State)
+			assert.Zero(t, b.count("common_process_log_operation"), "a desk that only shows writes no refusal either")
+			assert.Equal(t, codeDone, shows.stop(os.Interrupt).code)
+
+			does := b.serving("--write")
+			does.enter()
+			status, text = does.ask("/do", requeue)
+			assert.Equal(t, http.StatusOK, status, text)
+			assert.Equal(t, compensator.Pending, b.entry("d0").State)
+			assert.Equal(t, 1, b.count("common_process_log_audit WHERE actor='"+actor().ID+"'"))
+			ended := does.stop(syscall.SIGTERM)
+			assert.Equal(t, codeDone, ended.code, ended.errs)
+		})
+	}
+}
+
+// TestPagesAreServedOnLoopbackAlone, on which a port may be taken; and only of a log that there is.
+func TestPagesAreServedOnLoopbackAlone(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t)
+	for _, elsewhere := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
+		assert.Contains(t, b.refused(codeUsage, "ui", "--listen", elsewhere), "not on loopback", elsewhere)
+	}
+	first := b.serving()
+	at, err := url.Parse(first.link)
+	require.NoError(t, err)
+	b.refused(codeUsage, "ui", "--listen", at.Host)
+	first.stop(os.Interrupt)
+	b.exec("DROP TABLE common_process_log_case")
+	assert.Contains(t, b.refused(codeDatabase, "ui", "--listen", "127.0.0.1:0"), "compensator migrate")
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// policy says who may do what with this program. It is a setting of the log, which no service reads: those have an Access of
+// their own. Who may write to the database may write the policy, so that grants are the border; it keeps people from slips.
+type policy struct {
+	Roles  map[string]role   `json:"roles"`
+	People map[string]string `json:"people"` // user@host, user, or * for everybody else: the role
+}
+
+// role is what some people may do.
+type role struct {
+	Rights  []desk.Right     `json:"rights"`            // those of the desk, purge, set policy, or * for all
+	Types   []string         `json:"types,omitempty"`   // to these business types; none: to all
+	Entries int              `json:"entries,omitempty"` // to so many entries at a time; 0: to as many as there may be
+	Amounts map[string]int64 `json:"amounts,omitempty"` // to entries worth so much at most, by currency; none: to all
+}
+
+// What is no right of the desk.
+const (
+	purgeRight  desk.Right = "purge"
+	policyRight desk.Right = "set policy"
+	everything  desk.Right = "*"
+)
+
+// policySetting is where it stands. Without a value there is none, and grants alone decide.
+const (
+	policySetting = "policy of the command line"
+	mostPolicy    = 4000 // characters, which a setting holds
+)
+
+// weighed are the rights that a role's Amounts limit.
+var weighed = []desk.Right{desk.Requeue, desk.RequeueSucceeded, desk.Compensate, desk.SettleByHand, desk.Cancel, desk.Complete, desk.Reschedule}
+
+// May implements desk.Access. Of an amount that is not known, or in a currency that is not named, nothing is below a limit.
+func (p *policy) May(_ context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+	if p == nil {
+		return true
+	}
+	r := p.roleOf(a)
+	switch {
+	case !slices.Contains(r.Rights, right) && !slices.Contains(r.Rights, everything),
+		len(r.Types) > 0 && !slices.Contains(r.Types, on.Type),
+		r.Entries > 0 && on.Count > r.Entries:
+		return false
+	case len(r.Amounts) == 0 || !slices.Contains(weighed, right):
+		return true
+	}
+	most, named := r.Amounts[on.Amount.Currency]
+	return named && on.Amount.Known() && max(on.Amount.Minor, -on.Amount.Minor) <= most
+}
+
+// roleOf finds the closest name. Whom the policy does not name may do nothing.
+func (p *policy) roleOf(a desk.Actor) role {
+	name := strings.TrimPrefix(a.ID, actorPrefix)
+	user, _, _ := strings.Cut(name, "@")
+	for _, name := range []string{name, user, "*"} {
+		if role, named := p.People[name]; named {
+			return p.Roles[role]
+		}
+	}
+	return role{}
+}
+
+// parsePolicy reads one; of an empty text it is nil.
+func parsePolicy(text []byte) (*policy, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	p := new(policy)
+	from := json.NewDecoder(bytes.NewReader(text))
+	from.DisallowUnknownFields()
+	if err := from.Decode(p); err != nil {
+		return nil, err
+	}
+	if _, err := from.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more behind it")
+	}
+	return p, p.problem()
+}
+
+// problem is what is wrong with it, if anything is.
+func (p *policy) problem() error {
+	for _, name := range slices.Sorted(maps.Keys(p.Roles)) {
+		r := p.Roles[name]
+		for _, right := range r.Rights {
+			if !slices.Contains(append(desk.Rights[:], purgeRight, policyRight, everything), right) {
+				return fmt.Errorf("role %q: there is no right %q", name, right)
+			}
+		}
+		for currency, most := range r.Amounts {
+			if len(currency) != 3 || most < 0 {
+				return fmt.Errorf("role %q: amounts: want currencies of three letters, and no less than 0", name)
+			}
+		}
+		if r.Entries < 0 {
+			return fmt.Errorf("role %q: entries: want no less than 0", name)
+		}
+	}
+	heirs := 0
+	for _, name := range slices.Sorted(maps.Keys(p.People)) {
+		if _, known := p.Roles[p.People[name]]; !known {
+			return fmt.Errorf("%q has the role %q, and there is none", name, p.People[name])
+		}
+		if p.May(context.Background(), desk.Actor{ID: actorPrefix + name}, policyRight, desk.Subject{}) {
+			heirs++
+		}
+	}
+	if heirs == 0 {
+		return fmt.Errorf("nobody has %q, so that nobody could change this again", policyRight)
+	}
+	return nil
+}
+
+// readPolicy reads the log's, and the setting that holds it. One that cannot be read lets nobody do anything.
+func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, error) {
+	settings, err := s.Settings(ctx)
+	if err != nil {
+		return nil, processlog.Setting{}, err
+	}
+	i := slices.IndexFunc(settings, func(v processlog.Setting) bool { return v.Name == policySetting })
+	if i < 0 {
+		return nil, processlog.Setting{Name: policySetting}, nil
+	}
+	p, err := parsePolicy([]byte(settings[i].Value))
+	if err != nil {
+		err = &exitError{code: codeNotAllowed, err: fmt.Errorf("the %s cannot be read: %w", policySetting, err)}
+	}
+	return p, settings[i], err
+}
+
+// allow asks for what is no right of the desk. A refusal is put on record, as the desk's are.
+func (s *session) allow(ctx context.Context, right desk.Right, reason string) error {
+	if s.policy.May(ctx, s.actor, right, desk.Subject{}) {
+		return nil
+	}
+	return errors.Join(desk.ErrNotAllowed, s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(right), Refused: true, Reason: reason}))
+}
+
+func (p *program) policy() *cobra.Command {
+	cmd := p.onLog("policy", "Who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(ctx context.Context, s *session, _ []string) error {
+		_, setting, err := s.store.readPolicy(ctx)
+		if err != nil {
+			return err
+		}
+		if setting.Value == "" {
+			p.say("there is none: everybody may do what the database's grants let him")
+			return nil
+		}
+		p.say("set by %s at %s: %s", setting.Actor, forTable(setting.At), setting.Reason)
+		_, err = fmt.Fprintln(p.out, shown(setting.Value))
+		return err
+	})
+	cmd.AddCommand(p.setPolicy())
+	return cmd
+}
+
+func (p *program) setPolicy() *cobra.Command {
+	var why why
+	var yes bool
+	cmd := p.onLog("set <file> | -", "Set it; an empty file ends it", cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
+		reason, err := why.text()
+		if err != nil {
+			return err
+		}
+		text, err := p.read(ctx, args[0])
+		if err != nil {
+			return usage("%v", err)
+		}
+		if _, err := parsePolicy(text); err != nil {
+			return usage("%s: %v", args[0], err)
+		}
+		var value bytes.Buffer // without its spaces; of none nothing
+		if len(bytes.TrimSpace(text)) > 0 {
+			if err := json.Compact(&value, text); err != nil {
+				return usage("%s: %v", args[0], err)
+			}
+		}
+		if n := utf8.RuneCount(value.Bytes()); n > mostPolicy {
+			return usage("%s: %d characters without its spaces, and %d at most", args[0], n, mostPolicy)
+		}
+		if err := s.allow(ctx, policyRight, reason); err != nil {
+			return err
+		}
+		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
+			return err
+		}
+		_, setting, err := s.store.readPolicy(ctx)
+		if err != nil {
+			return err
+		}
+		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
+		var answers results
+		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))
+		return p.answer(answers)
+	})
+	why.add(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	return cmd
+}
+
+// read is a file, or standard input.
+func (p *program) read(ctx context.Context, name string) ([]byte, error) {
+	if name != "-" {
+		return os.ReadFile(name)
+	}
+	return within(ctx, func() ([]byte, error) { return io.ReadAll(p.in) })
+}

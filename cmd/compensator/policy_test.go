@@ -1,0 +1,112 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// me is who calls the program, without the prefix.
+func me() string { return strings.TrimPrefix(actor().ID, actorPrefix) }
+
+// policyFor gives me a role, and everybody else that of the host.
+func policyFor(role string) string {
+	return `{"roles": {"host": {"rights": ["*"]}, "mine": ` + role + `}, "people": {"` + me() + `": "mine", "*": "host"}}`
+}
+
+// setPolicy sets it past the program: it may take from who calls that the right to.
+func (b *bed) setPolicy(text string) {
+	b.exec("DELETE FROM common_process_log_setting", "INSERT INTO common_process_log_setting (name, value, version, actor, reason, at) VALUES ('"+policySetting+"', '"+text+"', 1, 'test', 'test', 0)")
+}
+
+// TestPolicyDecidesByRoleTypeAndAmount: whom it does not name may do nothing, and what is worth nobody knows how much is below no limit.
+func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
+	p, err := parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "reader": {"rights": ["see entries"], "types": ["refund"]},
+		"night": {"rights": ["see entries", "requeue", "note"], "entries": 20, "amounts": {"CNY": 1000}}},
+		"people": {"ann": "host", "bob": "reader", "bob@far": "host", "mei": "night"}}`))
+	require.NoError(t, err)
+	worth := func(minor int64, currency string) desk.Subject {
+		return desk.Subject{Type: "refund", Count: 1, Amount: compensator.Amount{Minor: minor, Currency: currency}}
+	}
+	for _, c := range []struct {
+		who   string
+		right desk.Right
+		on    desk.Subject
+		may   bool
+	}{
+		{"ann@here", policyRight, desk.Subject{}, true},
+		{"bob@here", desk.SeeEntries, worth(1, "CNY"), true},
+		{"bob@here", desk.SeeEntries, desk.Subject{Type: "mail"}, false},
+		{"bob@here", desk.SeeEntries, desk.Subject{}, false},
+		{"bob@here", desk.Requeue, worth(1, "CNY"), false},
+		{"bob@far", desk.Requeue, worth(1, "CNY"), true},
+		{"mei@here", desk.Requeue, worth(1000, "CNY"), true},
+		{"mei@here", desk.Requeue, worth(1001, "CNY"), false},
+		{"mei@here", desk.Requeue, worth(-1001, "CNY"), false},
+		{"mei@here", desk.Requeue, worth(1, "USD"), false},
+		{"mei@here", desk.Requeue, worth(0, ""), false},
+		{"mei@here", desk.NoteCase, worth(0, ""), true},
+		{"mei@here", desk.Requeue, desk.Subject{Type: "refund", Count: 21, Amount: compensator.Amount{Minor: 1, Currency: "CNY"}}, false},
+		{"eve@here", desk.SeeEntries, worth(1, "CNY"), false},
+	} {
+		assert.Equal(t, c.may, p.May(t.Context(), desk.Actor{ID: actorPrefix + c.who}, c.right, c.on), "%+v", c)
+	}
+	none, err := parsePolicy([]byte(" \n"))
+	require.NoError(t, err)
+	assert.True(t, none.May(t.Context(), desk.Actor{ID: "cli:eve@here"}, desk.Requeue, worth(1, "CNY")), "then the grants are all there is")
+	for _, wrong := range []string{"{}", "[]", "{", policyFor("{}") + "{}", policyFor(`{"rights": ["frob"]}`), policyFor(`{"right": []}`), policyFor(`{"entries": -1}`), policyFor(`{"amounts": {"yuan": 1}}`),
+		strings.Replace(policyFor("{}"), `"*": "host"`, `"*": "nobody"`, 1), strings.Replace(policyFor("{}"), `"*"]`, `"requeue"]`, 1)} {
+		_, err := parsePolicy([]byte(wrong))
+		assert.Error(t, err, wrong)
+	}
+}
+
+// TestPolicyIsHeededByEveryCommand: what a role lacks is refused, and on record, whatever the grants allow; what is of a type that it may not see is absent.
+func TestPolicyIsHeededByEveryCommand(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t).dead(3)
+			assert.Contains(t, b.do("policy").errs, "there is none")
+			policy := policyFor(`{"rights": ["*"]}`)
+			assert.Equal(t, codeUsage, b.reading("{}", "policy", "set", "-", reason, "--yes").code, "nobody could change it")
+			assert.Equal(t, codeDone, b.reading(policy, "policy", "set", "-", reason, "--yes").code)
+			assert.JSONEq(t, policy, b.ok("policy"))
+			assert.Equal(t, 1, b.count("common_process_log_operation WHERE action='set policy' AND actor='"+actor().ID+"' AND refused=0"))
+
+			id, list := b.entry("d0").ID.String(), []string{"list", "-o", "ids"}
+			assert.NotEmpty(t, b.ok(list...))
+			b.setPolicy(policyFor(`{"rights": ["see overview", "see entries", "requeue", "take case", "see trail"], "amounts": {"CNY": 12899}}`))
+			assert.NotEmpty(t, b.ok(list...))
+			b.ok("cases", "take", id, reason)
+			for _, args := range [][]string{{"requeue", id, reason, "--yes"}, {"settle", id, reason, "--yes"}, {"cases", "note", id, reason}, {"pause", "refund", reason, "--yes"}, {"get", id, "--content", reason},
+				{"purge", "--older", "1h", reason, "--yes"}} {
+				b.refused(codeNotAllowed, args...)
+			}
+			assert.Equal(t, codeNotAllowed, b.reading("", "policy", "set", "-", reason, "--yes").code)
+			assert.Equal(t, 7, b.count("common_process_log_operation WHERE refused=1 AND actor='"+actor().ID+"'"))
+			assert.Equal(t, compensator.Dead, b.entry("d0").State)
+
+			b.setPolicy(policyFor(`{"rights": ["*"], "types": ["mail"]}`))
+			assert.Empty(t, b.ok(list...))
+			assert.NotContains(t, b.ok("types"), "refund")
+			assert.NotContains(t, b.ok("cases", "list"), id)
+			for _, args := range [][]string{{"get", id}, {"history", id}, {"requeue", id, reason, "--yes"}} {
+				b.refused(codeNotFound, args...)
+			}
+			for _, args := range [][]string{{"overview"}, {"health"}, {"batch", "b77"}} {
+				b.refused(codeNotAllowed, args...)
+			}
+			b.setPolicy(`{"roles": {}}`)
+			assert.Contains(t, b.refused(codeNotAllowed, "list"), "cannot be read")
+			b.exec("DELETE FROM common_process_log_setting")
+			b.ok("requeue", id, reason, "--yes", "--delay", "1h")
+		})
+	}
+}
