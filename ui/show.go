@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math/big"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -68,9 +69,17 @@ func (w words) Span(d time.Duration) (string, error) {
 	case d < time.Hour:
 		return w.T("span.m", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return w.T("span.h", int(d.Hours()), int(d.Minutes())%60)
+		return w.twoUnits("span.h", int(d.Hours()), int(d.Minutes())%60, "span.h_m")
 	}
-	return w.T("span.d", int(d.Hours())/24, int(d.Hours())%24)
+	return w.twoUnits("span.d", int(d.Hours())/24, int(d.Hours())%24, "span.d_h")
+}
+
+// twoUnits leaves out the smaller one where there is none of it.
+func (w words) twoUnits(one string, large, small int, both string) (string, error) {
+	if small == 0 {
+		return w.T(one, large)
+	}
+	return w.T(both, large, small)
 }
 
 // Number has its thousands apart.
@@ -143,6 +152,11 @@ func (w words) Unsure(c *desk.Case) bool { return unsure(c) }
 // UnsureGroup is Unsure of a group, as far as one of it tells.
 func (w words) UnsureGroup(g desk.Group) bool { return g.Kind == desk.CaseUnknown }
 
+// Theirs reports whether a case is in the hands of somebody else.
+func (rq *request) Theirs(c *desk.Case) bool {
+	return c != nil && c.ClosedAt.IsZero() && c.Owner != "" && c.Owner != rq.Actor.ID
+}
+
 // Key is what a handler gives to whatever it calls.
 func (w words) Key(e compensator.Entry) string { return e.Key() }
 
@@ -194,9 +208,13 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 	return rq.s.opts.Base + "entries/" + id.String()
 }
 
-// CasesOf leads to the cases of a failure.
+// CasesOf leads to the cases of a failure, on one page if that has room.
 func (rq *request) CasesOf(g desk.Group) (string, error) {
-	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type)
+	rows := ""
+	if g.N > pageSize {
+		rows = strconv.Itoa(manyRows)
+	}
+	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type, "rows", rows)
 }
 
 // A part of a page is given the request beside what it shows.
@@ -213,8 +231,13 @@ type (
 		R *request
 		X desk.TrailRecord
 	}
+	pausedPart struct {
+		R      *request
+		Paused desk.Paused
+	}
 )
 
 func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, g} }
 func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
 func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }
+func (rq *request) Pausing(p desk.Paused) pausedPart     { return pausedPart{rq, p} }

@@ -323,6 +323,40 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
+// An incident of many refunds stands on one page, and is put right at one press. Afterwards the page says that none is like
+// that, and not that nothing waits.
+func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	_, err := w.shop.Record(t.Context(), 2, troubles.Sum{Refunds: 60})
+	require.NoError(t, err)
+	w.until(func() bool { return w.open() == dead+60 })
+	alice := w.client("alice")
+	link := regexp.MustCompile(`href="([^"]*failure=[^"]*)"`).FindStringSubmatch(alice.get("cases").text)
+	require.NotNil(t, link)
+	incident := html.UnescapeString(link[1])
+	boxes := seenBox.FindAllStringSubmatch(alice.get(incident).text, -1)
+	require.Len(t, boxes, theSum.Refunds+60)
+	assert.Len(t, seenBox.FindAllString(alice.get(strings.Replace(incident, "rows=200", "rows=1000", 1)).text, -1), 50, "no other page than those that there are")
+
+	w.shop.PSPWorks.Store(true)
+	form := values("do", "requeue", "reason", "PSP is back", "back", incident)
+	for _, box := range boxes {
+		form.Add("seen", box[1])
+	}
+	confirm := alice.get("confirm?" + form.Encode())
+	require.Equal(t, 200, confirm.status)
+	has(t, confirm.text, "66 entries")
+	done := alice.post("do", form)
+	require.Equal(t, 200, done.status)
+	assert.Regexp(t, `Done\s+66\b`, plain(done.text))
+	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+66 })
+	after := plain(alice.get(incident).text)
+	has(t, after, "No open case is like that.")
+	lacks(t, after, "Nothing waits for a person", "of others some wait")
+}
+
 var tags = regexp.MustCompile(`<[^>]*>`)
 
 func plain(text string) string {
@@ -374,12 +408,56 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", values("do", "pause", "type", "refund", "reason", "PSP down")).status)
 	assert.Equal(t, 409, bob.post("do", values("do", "pause", "type", "refund", "reason", "PSP down")).status)
 	assert.Contains(t, plain(bob.get("").text), "paused by alice PSP down")
+	has(t, bob.get("").text, "confirm?back=%2Fops%2F&amp;do=resume&amp;type=refund&amp;version=", "beside the type")
+	has(t, bob.get("").text, "confirm?back=%2Fops%2F&amp;do=pause&amp;type=transfer")
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+		return right != desk.Pause || on.Type == "transfer"
+	})
+	lacks(t, bob.get("").text, "do=resume", "it would be in vain")
+	has(t, bob.get("").text, "do=pause&amp;type=transfer")
+	w.allow(troubles.Everything)
 	paused, err := w.desk.Paused(t.Context(), desk.Actor{ID: "test"})
 	require.NoError(t, err)
 	require.Len(t, paused, 1)
 	resume := values("do", "resume", "type", "refund", "version", fmt.Sprint(paused[0].Version), "reason", "PSP back")
 	assert.Equal(t, 200, bob.post("do", resume).status)
 	assert.Equal(t, 409, bob.post("do", resume).status)
+}
+
+// Who is asked before an action reads whose case it is, and that a paused type will not run; who has acted, that the work is
+// still to be done; who has gone wrong, the way back.
+func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice, bob := w.client("alice"), w.client("bob")
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
+	require.NoError(t, err)
+	require.NoError(t, w.desk.TakeCase(t.Context(), desk.Actor{ID: "bob"}, desk.SeenCase{EntryID: refund.ID, Version: view.Case.Version}, desk.Why{Reason: "mine"}))
+	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "mei"}, "refund", desk.Why{Reason: "paid twice"}))
+
+	const theirs, paused = "is somebody else’s case", "refund is paused by mei: nothing of it runs until it is resumed. paid twice"
+	requeue := values("do", "requeue", "seen", seen(refund), "reason", "PSP is back", "back", "/ops/entries?type=refund")
+	asked := plain(alice.get("confirm?" + requeue.Encode()).text)
+	for _, part := range []string{theirs, "Owner bob", paused, refund.BusinessID} {
+		has(t, asked, part)
+	}
+	lacks(t, plain(bob.get("confirm?"+requeue.Encode()).text), theirs, "it is his own")
+	lacks(t, plain(alice.get("confirm?do=note&id="+refund.ID.String()).text), theirs, "a note takes nothing away")
+	settle := values("do", "settle by hand", "seen", seen(refund))
+	lacks(t, plain(alice.get("confirm?"+settle.Encode()).text), paused, "nothing would run")
+	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused)
+	lacks(t, plain(alice.get("entries/"+w.entriesOf("transfer", compensator.Dead)[0].ID.String()).text), "is paused by")
+
+	done := plain(alice.post("do", requeue).text)
+	assert.Regexp(t, `Done\s+1\s+Whether it succeeds is still to come`, done)
+	has(t, done, "#"+refund.ID.String()+" requeued")
+	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused, "it waits")
+
+	wrong := alice.get("confirm?do=requeue&back=%2Fops%2Fentries%3Ftype%3Drefund")
+	assert.Equal(t, 422, wrong.status, "nothing is chosen")
+	has(t, wrong.text, `href="/ops/entries?type=refund">Back`)
 }
 
 // A page leads to older entries and back, and to the same rows while others are recorded.

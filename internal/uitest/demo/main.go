@@ -26,6 +26,8 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
+var entries = flag.Int("entries", 0, "how many entries to begin with, one in 25 of them in trouble; 0: a small shop")
+
 func main() {
 	address := flag.String("listen", "127.0.0.1:7070", "where to serve, on loopback")
 	flag.Parse()
@@ -100,11 +102,20 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop,
 	return err
 }
 
+// beginning is what the shop begins with: some of each trouble, or those of an incident among many entries that are fine.
+func beginning(entries int) troubles.Sum {
+	if entries == 0 {
+		return troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+	}
+	return troubles.Sum{Refunds: entries / 50, Closed: entries / 500, Transfers: entries / 400, Mails: entries / 400,
+		Locked: entries / 200, Parcels: entries / 200, Shelves: entries / 1000, Fine: entries * 96 / 500}
+}
+
 // work goes on recording, while the payment service comes and goes.
 func work(ctx context.Context, shop *troubles.Shop) error {
 	ticker := time.NewTicker(5 * time.Second)
 	defer ticker.Stop()
-	n := troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+	n := beginning(*entries)
 	for round := uint64(1); ; round++ {
 		if _, err := shop.Record(ctx, uint64(time.Now().UnixNano()), n); err != nil && ctx.Err() == nil {
 			return err
