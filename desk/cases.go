@@ -39,20 +39,21 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // one of them
 }
 
-// Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type.
+// Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. It is shared as
+// Overview is.
 func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
-	sums, err := d.log.Operations().CaseGroups(ctx)
+	all, err := d.failures(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sees := d.sight(a, SeeEntries)
+	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	type alike struct {
 		businessType string
 		fingerprint  Fingerprint
 	}
 	var order []alike
 	groups := make(map[alike]*Group)
-	for _, sum := range sums {
+	for _, sum := range all.sums {
 		if !sees.sees(ctx, sum.BusinessType) {
 			continue
 		}
@@ -68,9 +69,11 @@ func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	found := make([]Group, len(order))
 	for i, key := range order {
 		found[i] = *groups[key]
+		example := all.examples[found[i].Example]
+		found[i].Error, found[i].Kind = maskedCase(example, inFull.sees(ctx, found[i].Type)).Error, example.Kind
 	}
 	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
-	return found, d.nameGroups(ctx, a, found)
+	return found, nil
 }
 
 // add takes in the group's cases of one currency.
@@ -87,26 +90,6 @@ func (g *Group) add(sum processlog.CaseGroup) {
 	if sum.Last.After(g.Last) {
 		g.Last = sum.Last
 	}
-}
-
-// nameGroups gives groups the error of their examples.
-func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
-	inFull := d.sight(a, SeeErrors)
-	for chunk := range slices.Chunk(groups, MaxEntries) {
-		ids := make([]compensator.EntryID, len(chunk))
-		for i := range chunk {
-			ids[i] = chunk[i].Example
-		}
-		cases, err := d.log.Operations().CasesOf(ctx, ids)
-		if err != nil {
-			return err
-		}
-		for _, c := range cases {
-			i := slices.Index(ids, c.EntryID)
-			chunk[i].Error, chunk[i].Kind = maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error, c.Kind
-		}
-	}
-	return nil
 }
 
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
@@ -129,14 +112,14 @@ func maskedCase(c Case, errorInFull bool) Case {
 	return c
 }
 
-// caseOf reads an entry's case; nil: it has none.
-func (d *Desk) caseOf(ctx context.Context, id compensator.EntryID, inFull bool) (*Case, error) {
-	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{id})
-	if err != nil || len(cases) == 0 {
-		return nil, err
+// caseAmong finds an entry's case; nil: it has none.
+func caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
+	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
+	if i < 0 {
+		return nil
 	}
-	c := maskedCase(cases[0], inFull)
-	return &c, nil
+	c := maskedCase(cases[i], inFull)
+	return &c
 }
 
 // SeenCase names a case as it was seen: Case.EntryID and Case.Version.

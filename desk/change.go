@@ -75,7 +75,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		return nil, err
 	}
 	answers := make([]error, len(ch.Entries))
-	rows, amounts, err := d.look(ctx, a, ch.Entries)
+	rows, amounts, _, err := d.look(ctx, a, ch.Entries)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	if len(versions) == 0 {
 		return answers, nil
 	}
+	defer d.acts.Add(1) // also when the answer to COMMIT was lost
 	done, err := d.log.ChangeAll(ctx, versions, change)
 	if err != nil {
 		return nil, err
@@ -170,8 +171,8 @@ func (ch Change) change(a Actor) (processlog.Change, error) {
 	return change, err
 }
 
-// look reads entries as they are, and what they are worth.
-func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensator.EntryID]processlog.Row, map[compensator.EntryID]compensator.Amount, error) {
+// look reads entries as they are, what they are worth, and the cases of those that may be seen.
+func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensator.EntryID]processlog.Row, map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(entries))
 	for i, seen := range entries {
 		ids[i] = seen.ID
@@ -179,7 +180,7 @@ func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensat
 	slices.SortFunc(ids, compensator.EntryID.Compare)
 	found, err := d.log.Operations().Outlines(ctx, ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	rows := make(map[compensator.EntryID]processlog.Row, len(found))
 	for _, row := range found {
@@ -187,19 +188,19 @@ func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensat
 	}
 	sees := d.sight(a, SeeEntries) // contents are read for amounts, and the service's own functions called
 	found = slices.DeleteFunc(found, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) })
-	amounts, err := d.amounts(ctx, found)
-	return rows, amounts, err
+	amounts, cases, err := d.amounts(ctx, found)
+	return rows, amounts, cases, err
 }
 
-// amounts is what entries are worth: their cases tell, or the functions of their types.
-func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, error) {
+// amounts is what entries are worth: their cases tell, which it returns as well, or the functions of their types.
+func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
 	cases, err := d.log.Operations().CasesOf(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known := make(map[compensator.EntryID]compensator.Amount, len(rows))
 	for _, c := range cases {
@@ -210,5 +211,5 @@ func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensa
 	rest := slices.DeleteFunc(slices.Clone(rows), func(r processlog.Row) bool { return known[r.ID].Known() })
 	more, err := d.log.Amounts(ctx, rest)
 	maps.Copy(known, more)
-	return known, err
+	return known, cases, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
@@ -25,6 +26,10 @@ type Desk struct {
 
 	mu       sync.Mutex // guards refusals
 	refusals map[string]refusals
+
+	overview *shared[condition]
+	groups   *shared[failures]
+	acts     atomic.Int64 // that may have changed what is shared
 }
 
 // What a Desk refuses. Others are the library's: compensator.ErrNotFound, which an entry of a type that may not be seen is
@@ -46,7 +51,8 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	if log == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, refusals: make(map[string]refusals)}, nil
+	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, refusals: make(map[string]refusals),
+		overview: newShared[condition](), groups: newShared[failures]()}, nil
 }
 
 // may asks Access. Nobody without a name, and nothing on a panic.

@@ -105,14 +105,11 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
 	}
-	amounts, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	amounts, cases, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return EntryView{}, err
 	}
-	view.Amount = amounts[e.ID]
-	if view.Case, err = d.caseOf(ctx, e.ID, inFull); err != nil {
-		return EntryView{}, err
-	}
+	view.Amount, view.Case = amounts[e.ID], caseAmong(cases, e.ID, inFull)
 	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
 		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {
@@ -176,7 +173,7 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
 		return nil, "", errors.Join(unless(d.refuse(ctx, a, refusal)), notFound(ref))
 	}
-	amounts, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	amounts, _, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return nil, "", err
 	}

@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"slices"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -25,11 +24,7 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 	for i, id := range ids {
 		seen[i].ID = id
 	}
-	rows, amounts, err := d.look(ctx, a, seen)
-	if err != nil {
-		return nil, err
-	}
-	cases, err := d.log.Operations().CasesOf(ctx, ids)
+	rows, amounts, cases, err := d.look(ctx, a, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +36,37 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 			continue
 		}
 		e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
-		line := Line{Entry: masked(&e, full), Amount: amounts[id]}
-		if i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id }); i >= 0 {
-			c := maskedCase(cases[i], full)
-			line.Case = &c
-		}
-		lines = append(lines, line)
+		lines = append(lines, Line{Entry: masked(&e, full), Amount: amounts[id], Case: caseAmong(cases, id, full)})
 	}
 	return lines, nil
+}
+
+// LinePage is one page of a listing. It may be short, or empty, and not the last: Next tells.
+type LinePage struct {
+	Lines []Line `json:"lines"`
+	Next  string `json:"next,omitempty"`
+}
+
+// EntryLines is Entries, with what Line has beside. It wants what Entries wants.
+func (d *Desk) EntryLines(ctx context.Context, a Actor, filter compensator.Filter) (LinePage, error) {
+	page, err := d.Entries(ctx, a, filter)
+	if err != nil {
+		return LinePage{}, err
+	}
+	rows := make([]processlog.Row, len(page.Entries))
+	for i, e := range page.Entries {
+		rows[i] = processlog.Row{ID: e.ID, BusinessType: e.BusinessType}
+	}
+	amounts, cases, err := d.amounts(ctx, rows)
+	if err != nil {
+		return LinePage{}, err
+	}
+	inFull := d.sight(a, SeeErrors)
+	found := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
+	for i, e := range page.Entries {
+		found.Lines[i] = Line{Entry: e, Amount: amounts[e.ID], Case: caseAmong(cases, e.ID, inFull.sees(ctx, e.BusinessType))}
+	}
+	return found, nil
 }
 
 // entryOf is a row as users know it, but for what masked takes away.

@@ -76,6 +76,12 @@ func deeds() []deed {
 		{"lines' errors", "Lines", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Lines(ctx, a, []compensator.EntryID{b.dead.ID}))
 		}},
+		{"listed lines", "EntryLines", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.EntryLines(ctx, a, compensator.Filter{}))
+		}},
+		{"listed lines' errors", "EntryLines", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.EntryLines(ctx, a, compensator.Filter{}))
+		}},
 		{"entry's error", "Entry", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // Overview is what needs looking at, of the types that the actor may see.
 type Overview struct {
 	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, by name
 	Health *Health        `json:"health,omitempty"` // of this process and its servers
-	At     time.Time      `json:"at"`               // when it was read, by this process's clock
+	At     time.Time      `json:"at"`               // when it was read, by this process's clock: up to two seconds ago
 }
 
 // TypeOverview is a type's entries that are unfinished or dead.
@@ -48,10 +47,11 @@ const overviewMost = 1000
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
 // Overview counts what is unfinished or dead, up to 1,000 of each type and state. It wants SeeOverview, asked for each type,
-// and for the Health with no type.
+// and for the Health with no type. All who ask within two seconds share what was read; what is done through this Desk shows
+// at once.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
-	counts, err := d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+	all, at, err := d.condition(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
@@ -62,14 +62,14 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 		}
 		return types[name]
 	}
-	for _, c := range counts {
+	for _, c := range all.counts {
 		if sees.sees(ctx, c.BusinessType) {
 			t := of(c.BusinessType)
 			t.Counts = append(t.Counts, Count{c.State, c.N, c.More})
 		}
 	}
-	found := Overview{At: time.Now().UTC()}
-	health := d.c.Health(ctx)
+	found := Overview{At: at.UTC()}
+	health := all.health
 	for name, overdue := range health.Overdue {
 		if sees.sees(ctx, name) {
 			of(name).Overdue, of(name).Unknown = overdue, slices.Contains(health.UnknownTypes, name)
@@ -80,10 +80,7 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	} else if len(types) == 0 {
 		return Overview{}, ErrNotAllowed
 	}
-	paused, err := d.Paused(ctx, a)
-	if err != nil {
-		return Overview{}, err
-	}
+	paused := pausedAmong(ctx, all.settings, sees)
 	for i := range paused {
 		of(paused[i].Type).Paused = &paused[i]
 	}

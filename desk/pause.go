@@ -26,15 +26,17 @@ func (d *Desk) Paused(ctx context.Context, a Actor) ([]Paused, error) {
 	if err != nil {
 		return nil, err
 	}
-	sees := d.sight(a, SeeOverview)
-	var paused []Paused
+	return pausedAmong(ctx, settings, d.sight(a, SeeOverview)), nil
+}
+
+func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight) (paused []Paused) {
 	for _, s := range settings {
 		name, is := processlog.PausedType(s)
 		if is && sees.sees(ctx, name) {
 			paused = append(paused, Paused{Type: name, Version: s.Version, Actor: s.Actor, Reason: s.Reason, At: s.At})
 		}
 	}
-	return paused, nil
+	return paused
 }
 
 // Pause has all processes whose Config.Operations is set claim no more entries of a type, each within its ReconcileInterval
@@ -58,6 +60,7 @@ func (d *Desk) Pause(ctx context.Context, a Actor, businessType string, why Why)
 			pause.Version = s.Version
 		}
 	}
+	defer d.acts.Add(1)
 	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
 }
 
@@ -72,6 +75,7 @@ func (d *Desk) Resume(ctx context.Context, a Actor, seen Paused, why Why) error 
 	if resume.Version == 0 {
 		return fmt.Errorf("resume %q: %w", seen.Type, compensator.ErrChanged)
 	}
+	defer d.acts.Add(1)
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
 }
 

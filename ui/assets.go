@@ -14,8 +14,8 @@ var files embed.FS
 
 // asset is a file under a name that changes with its content, so that browsers may keep it for ever.
 type asset struct {
-	url, kind string
-	data      []byte
+	url, kind   string
+	data, small []byte // small: compressed
 }
 
 // kinds are those of browsers, and not of the machine's own tables.
@@ -36,7 +36,7 @@ func loadAssets() (map[string]asset, error) {
 		hash := sha256.Sum256(data)
 		ext := path.Ext(f.Name())
 		name := strings.TrimSuffix(f.Name(), ext) + "-" + hex.EncodeToString(hash[:6]) + ext
-		a := asset{url: "assets/" + name, kind: kinds[ext], data: data}
+		a := asset{url: "assets/" + name, kind: kinds[ext], data: data, small: compressed(data)}
 		assets[name], assets[f.Name()] = a, a
 	}
 	return assets, nil
@@ -48,7 +48,14 @@ func (s *server) asset(rq *request) {
 		rq.fail(http.StatusNotFound, "error.no_page")
 		return
 	}
-	rq.w.Header().Set("Content-Type", a.kind)
-	rq.w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
-	_, _ = rq.w.Write(a.data)
+	h := rq.w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding")
+	data := a.data
+	if takesGzip(rq.r) {
+		h.Set("Content-Encoding", "gzip")
+		data = a.small
+	}
+	_, _ = rq.w.Write(data)
 }

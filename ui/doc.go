@@ -20,5 +20,8 @@
 // Every page works without script, in English and Chinese, on a phone, by keyboard. Nothing is fetched from elsewhere, and the
 // Content-Security-Policy forbids it. Texts from outside are escaped, and control characters in them shown as their numbers.
 //
+// A page is compressed only where the browser says that the request is the pages' own, or the person's: the length of a compressed
+// page would tell another site, whose request repeats what it guesses, whether the page has it, too. What is revealed never is.
+//
 // A Handler keeps nothing that matters: any process of the service may answer any request.
 package ui

@@ -114,9 +114,9 @@ func (s *server) entries(rq *request) {
 	data := entriesData{Filter: readFilter(q)}
 	filter, err := data.Filter.filter()
 	filter.Cursor = cursor(q)
-	var page desk.EntryPage
+	var page desk.LinePage
 	if err == nil {
-		page, err = s.desk.Entries(rq.ctx, rq.Actor, filter)
+		page, err = s.desk.EntryLines(rq.ctx, rq.Actor, filter)
 	}
 	var field *compensator.FieldError
 	status := http.StatusOK
@@ -127,14 +127,7 @@ func (s *server) entries(rq *request) {
 		rq.failed(err)
 		return
 	}
-	ids := make([]compensator.EntryID, len(page.Entries))
-	for i := range page.Entries {
-		ids[i] = page.Entries[i].ID
-	}
-	if data.Lines, err = s.desk.Lines(rq.ctx, rq.Actor, ids); err != nil {
-		rq.failed(err)
-		return
-	}
+	data.Lines = page.Lines
 	data.pager = pages(rq.r.URL, page.Next)
 	data.Actions = rq.actionsOn(data.Lines)
 	rq.show(status, "entries", data)

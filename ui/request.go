@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -25,12 +26,13 @@ type request struct {
 	ctx   context.Context
 	Actor desk.Actor
 	Nonce string
+	Now   time.Time // when the page is made
 }
 
 func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
 	actor, _ := r.Context().Value(actorKey{}).(desk.Actor)
 	nonce, _ := r.Context().Value(nonceKey{}).(string)
-	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce}
+	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
 }
 
 // view is what a template is given: a request's methods, and what the page is about.
@@ -76,9 +78,7 @@ func (rq *request) show(status int, page string, data any) {
 		http.Error(rq.w, "this page was not made: "+http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
-	rq.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	rq.w.WriteHeader(status)
-	_, _ = rq.w.Write(visible(html.Bytes()))
+	rq.send(status, visible(html.Bytes()))
 }
 
 // fail says what is wrong.

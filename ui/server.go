@@ -106,7 +106,7 @@ func (s *server) identified(next http.Handler) http.Handler {
 			return
 		}
 		limit := s.actions
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		if reads(r) {
 			limit = s.reads
 		}
 		if !limit.admits(actor.ID, time.Now()) {

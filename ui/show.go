@@ -112,9 +112,6 @@ func visible(html []byte) []byte {
 	return []byte(out.String())
 }
 
-// Now is when the page was made.
-func (w words) Now() time.Time { return time.Now() }
-
 // Badge is a word with its icon and colour: never the colour alone.
 func (w words) Badge(kind, text string) template.HTML {
 	kind, _, _ = strings.Cut(kind, " ") // settled by hand

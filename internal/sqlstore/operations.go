@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -86,16 +87,21 @@ func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (processlog
 	return mergeTrail(sides, limit), nil
 }
 
-// trailSide reads one table's rows before a row, newest first.
+// trailSide reads one table's rows before a row, newest first. Where few of them may be wanted, it looks at so many and no more.
 func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table string, before uint64, follows bool, limit int, read func(context.Context, processlog.TrailFilter, string, int) ([]trailRow, error)) (side trailSide, err error) {
-	if !follows {
+	few := f.EntryID.IsZero() && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero()) // an entry's have an index
+	switch {
+	case follows:
+	case few:
 		if before, err = s.newestIn(ctx, table); err != nil {
 			return side, err
 		}
 		before++
+	default:
+		before = math.MaxInt64
 	}
 	from := uint64(0)
-	if before > trailRead && f.EntryID.IsZero() { // an entry's have an index
+	if few && before > trailRead {
 		from = before - trailRead
 	}
 	side.end = from

@@ -2,7 +2,6 @@ package uitest
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -77,19 +75,7 @@ func configure(cfg *compensator.Config) {
 // newServerWorld is a world on MariaDB or MySQL.
 func newServerWorld(t *testing.T, base string) *world {
 	t.Helper()
-	dsn, err := mysql.ParseDSN(testservers.Database(t))
-	require.NoError(t, err)
-	connector, err := mysql.NewConnector(dsn)
-	require.NoError(t, err)
-	db := sql.OpenDB(compensator.Connector(connector))
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	require.NoError(t, compensator.Migrate(t.Context(), db))
-	cfg := compensator.Config{DB: db, PollInterval: 100 * time.Millisecond}
-	configure(&cfg)
-	c, err := compensator.New(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return worldOf(t, c, base)
+	return worldOf(t, openServerLog(t, testservers.Database(t), nil), base)
 }
 
 // worldOf opens the pages of a log.

@@ -11,10 +11,10 @@ const kept = (name, value) => {
 // The only way from a text to elements: pages of this very handler, parsed and never run.
 const policy = window.trustedTypes?.createPolicy("compensator", { createHTML: (text) => text });
 const parse = (text) => new DOMParser().parseFromString(policy ? policy.createHTML(text) : text, "text/html");
-const load = async (url) => {
-	const answer = await fetch(url, { credentials: "same-origin", redirect: "error" });
-	if (!answer.ok) throw new Error(String(answer.status));
-	return parse(await answer.text());
+const get = async (url, headers = {}) => {
+	const answer = await fetch(url, { credentials: "same-origin", redirect: "error", headers });
+	if (!answer.ok && answer.status !== 304) throw new Error(String(answer.status));
+	return answer;
 };
 
 all(".js").forEach((element) => { element.hidden = false; });
@@ -22,15 +22,14 @@ all(".js").forEach((element) => { element.hidden = false; });
 // Times: local, or UTC; the other one in the tooltip.
 const lang = document.body.dataset.lang;
 const sameDay = (a, b) => a.toDateString() === b.toDateString();
-const local = (at) => {
-	const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
-	return sameDay(at, new Date()) ? at.toLocaleTimeString(lang, clock)
-		: at.toLocaleString(lang, { ...clock, year: "numeric", month: "short", day: "numeric" });
-};
+const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+const today = new Intl.DateTimeFormat(lang, clock); // made once: each takes longer than all times of a page
+const whole = new Intl.DateTimeFormat(lang, { ...clock, year: "numeric", month: "short", day: "numeric" });
+const local = (at) => (sameDay(at, new Date()) ? today : whole).format(at);
 const utc = (at) => at.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
 const showTimes = (within) => all("time", within).forEach((time) => {
 	const at = new Date(time.dateTime);
-	const [shown, tip] = kept("compensator-utc") === "yes" ? [utc(at), at.toLocaleString(lang)] : [local(at), at.toISOString()];
+	const [shown, tip] = kept("compensator-utc") === "yes" ? [utc(at), whole.format(at)] : [local(at), at.toISOString()];
 	time.textContent = shown;
 	time.title = tip;
 });
@@ -73,7 +72,7 @@ const asked = $("#asked");
 let opener = null;
 const ask = async (url) => {
 	try {
-		const form = $("#confirm", await load(url));
+		const form = $("#confirm", parse(await (await get(url)).text()));
 		if (!form) throw new Error("no form");
 		asked.replaceChildren(document.adoptNode(form));
 		showTimes(asked);
@@ -113,13 +112,23 @@ const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCol
 	|| document.activeElement?.matches("input, select, textarea") || $('#live input[name="seen"]:checked') || $("#live tbody tr:hover");
 const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on");
 const say = () => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== state(); });
+let tag = null; // of what is shown; without one all is sent
+const stillSo = (answer) => { // as of when the server says it is
+	const time = $(".live time", live), at = answer.headers.get("Date");
+	if (!time || !at) return;
+	time.dateTime = new Date(at).toISOString();
+	showTimes(time.parentElement);
+};
 const refresh = async () => {
-	let fresh;
+	let answer, fresh;
 	try {
-		fresh = $("#live", await load(location.href));
+		answer = await get(location.href, tag ? { "If-None-Match": tag } : {});
+		fresh = answer.status === 304 ? live : $("#live", parse(await answer.text()));
 		failed = false;
 	} catch { failed = true; }
 	if (!fresh || paused || busy()) return;
+	if (fresh === live) return stillSo(answer);
+	tag = answer.headers.get("ETag");
 	const news = fresh.dataset.news !== live.dataset.news;
 	showTimes(fresh);
 	all(".js", fresh).forEach((element) => { element.hidden = false; });

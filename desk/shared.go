@@ -1,0 +1,91 @@
+package desk
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// sharedFor is how long what was read for one person is shown to others.
+const sharedFor = 2 * time.Second
+
+// shared is something read of all types, from which each actor is shown what he may see: fifty people who watch cost the
+// database what one does.
+type shared[T any] struct {
+	turn chan struct{} // held by who looks at what follows, and by who reads it anew
+	last T
+	at   time.Time // when reading it began; zero: never
+	acts int64     // what had been done through the Desk by then
+}
+
+func newShared[T any]() *shared[T] { return &shared[T]{turn: make(chan struct{}, 1)} }
+
+// get is what was read last, and when, or reads it anew once it is old or something was done since.
+func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (T, time.Time, error) {
+	var none T
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return none, time.Time{}, ctx.Err()
+	}
+	if !s.at.IsZero() && s.acts == acts.Load() && time.Since(s.at) < sharedFor {
+		return s.last, s.at, nil
+	}
+	at, done := time.Now(), acts.Load()
+	fresh, err := read(ctx)
+	if err == nil {
+		err = ctx.Err() // what did not answer somebody who has gone may be well
+	}
+	if err != nil {
+		return none, time.Time{}, err
+	}
+	s.last, s.at, s.acts = fresh, at, done
+	return fresh, at, nil
+}
+
+// condition is what the overview is made of.
+type condition struct {
+	counts   []processlog.Count
+	health   compensator.Health
+	settings []processlog.Setting
+}
+
+func (d *Desk) condition(ctx context.Context) (condition, time.Time, error) {
+	return d.overview.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
+		if c.counts, err = d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost}); err != nil {
+			return c, err
+		}
+		c.health = d.c.Health(ctx)
+		c.settings, err = d.log.Operations().Settings(ctx)
+		return c, err
+	})
+}
+
+// failures are the open cases by failure and currency, and a case of each, which has its error.
+type failures struct {
+	sums     []processlog.CaseGroup
+	examples map[compensator.EntryID]Case
+}
+
+func (d *Desk) failures(ctx context.Context) (failures, error) {
+	f, _, err := d.groups.get(ctx, &d.acts, func(ctx context.Context) (f failures, err error) {
+		if f.sums, err = d.log.Operations().CaseGroups(ctx); err != nil {
+			return f, err
+		}
+		ids := make([]compensator.EntryID, len(f.sums))
+		for i := range f.sums {
+			ids[i] = f.sums[i].Example
+		}
+		cases, err := d.log.Operations().CasesOf(ctx, ids)
+		f.examples = make(map[compensator.EntryID]Case, len(cases))
+		for _, c := range cases {
+			f.examples[c.EntryID] = c
+		}
+		return f, err
+	})
+	return f, err
+}

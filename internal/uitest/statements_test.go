@@ -1,0 +1,121 @@
+package uitest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// What a page asks of the database does not grow with what it shows.
+func TestPagesCostAFewStatements(t *testing.T) {
+	t.Parallel()
+	dsn := testservers.Database(t)
+	worker := openServerLog(t, dsn, nil)
+	var sent atomic.Int64
+	w := worldOf(t, openServerLog(t, dsn, &sent), "/ops/") // which runs nothing
+	shop := worldOf(t, worker, "/ops/")
+	shop.trouble()
+	refund := shop.entriesOf("refund", compensator.Dead)[0]
+	alice := desk.Actor{ID: "alice"}
+	require.NoError(t, shop.desk.Note(t.Context(), alice, refund.ID, desk.Why{Reason: "asked the bank"}))
+	groups, err := shop.desk.Groups(t.Context(), alice)
+	require.NoError(t, err)
+	client := w.client("alice")
+	cost := func(path string) int64 {
+		before := sent.Load()
+		require.Equal(t, 200, client.get(path).status, path)
+		return sent.Load() - before
+	}
+	for _, page := range []struct {
+		path string
+		most int64
+	}{
+		{"", 12},
+		{"entries", 3}, // the last one for the contents that tell amounts, of sixteen at a time
+		{"entries?type=refund", 4},
+		{"entries?state=dead", 5},
+		{"entries?type=refund&state=dead", 3},
+		{"entries/" + refund.ID.String(), 7},
+		{"cases", 4},
+		{"cases/due", 4},
+		{"cases/due?failure=" + groups[0].Fingerprint.String(), 6}, // with its sums, unless they were read a moment ago
+		{"trail", 2}, // of each of the two tables one
+		{"trail?entry=" + refund.ID.String(), 2},
+		{"settings", 12},
+	} {
+		got := cost(page.path)
+		assert.LessOrEqual(t, got, page.most, "/%s: statements", page.path)
+		t.Logf("/%s: %d statements", page.path, got)
+	}
+	w.until(func() bool { return cost("")+cost("") == 0 }) // who comes a moment later asks nothing
+	require.NoError(t, w.desk.Pause(t.Context(), alice, "refund", desk.Why{Reason: "PSP down"}))
+	assert.Positive(t, cost(""), "what was done here shows at once")
+}
+
+// openServerLog opens a log on MariaDB or MySQL; sent counts its statements, if it is not nil.
+func openServerLog(t *testing.T, dsn string, sent *atomic.Int64) *compensator.Compensator {
+	t.Helper()
+	parsed, err := mysql.ParseDSN(dsn)
+	require.NoError(t, err)
+	var connector driver.Connector
+	connector, err = mysql.NewConnector(parsed)
+	require.NoError(t, err)
+	if sent != nil {
+		connector = counted{connector, sent}
+	}
+	db := sql.OpenDB(compensator.Connector(connector))
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	cfg := compensator.Config{DB: db, PollInterval: 100 * time.Millisecond}
+	configure(&cfg)
+	c, err := compensator.New(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// counted is a Connector whose connections count what they send.
+type counted struct {
+	driver.Connector
+	sent *atomic.Int64
+}
+
+func (c counted) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("counted: %w", err)
+	}
+	return countedConn{conn, c.sent}, nil
+}
+
+type countedConn struct {
+	driver.Conn
+	sent *atomic.Int64
+}
+
+func (c countedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.sent.Add(1)
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
+}
+
+func (c countedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.sent.Add(1)
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c countedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.sent.Add(1)
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}

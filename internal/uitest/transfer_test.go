@@ -1,0 +1,127 @@
+package uitest
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/desk"
+)
+
+// overTheWire asks for a page as a browser does, and returns the answer and all its bytes.
+func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []byte) {
+	w.t.Helper()
+	home, err := url.Parse(w.url)
+	require.NoError(w.t, err)
+	conn, err := new(net.Dialer).DialContext(w.t.Context(), "tcp", home.Host)
+	require.NoError(w.t, err)
+	defer conn.Close()
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+path, nil)
+	require.NoError(w.t, err)
+	r.Close = true
+	r.Header.Set(whoHeader, who)
+	r.Header.Set("Accept-Encoding", "gzip, deflate, br")
+	for i := 0; i < len(set); i += 2 {
+		r.Header.Set(set[i], set[i+1])
+	}
+	require.NoError(w.t, r.Write(conn))
+	all, err := io.ReadAll(conn)
+	require.NoError(w.t, err)
+	got, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(all)), r)
+	require.NoError(w.t, err)
+	require.NoError(w.t, got.Body.Close())
+	return got, all
+}
+
+// A page that refreshes itself is told in a few bytes that nothing has changed, and sent anew as soon as something has.
+func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	for _, path := range []string{"", "cases", "cases/due", "entries"} {
+		round := 0
+		w.until(func() bool { // a span of time that is shown goes on in between
+			round++
+			who := fmt.Sprint("reader ", round, path) // each time another, so that none must wait
+			first, _ := w.overTheWire(who, path)
+			require.Equal(t, 200, first.StatusCode)
+			tag := first.Header.Get("ETag")
+			require.NotEmpty(t, tag)
+			again, all := w.overTheWire(who, path, "If-None-Match", tag)
+			if again.StatusCode == 200 {
+				require.NotEqual(t, tag, again.Header.Get("ETag"))
+				return false
+			}
+			require.Equal(t, 304, again.StatusCode)
+			assert.Less(t, len(all), 300, string(all))
+			assert.Equal(t, "no-store", again.Header.Get("Cache-Control"))
+			return true
+		})
+	}
+	overview, _ := w.overTheWire("alice", "")
+	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "alice"}, "refund", desk.Why{Reason: "PSP down"}))
+	changed, _ := w.overTheWire("alice", "", "If-None-Match", overview.Header.Get("ETag"))
+	assert.Equal(t, 200, changed.StatusCode)
+}
+
+// Pages are compressed for who is on them, or goes there by himself. How long a compressed page is, is no measure for other
+// sites, which have somebody's browser ask what they like; nor of what reveal answers with.
+func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	plain, _ := w.overTheWire("bob", "entries?type=refund", "Accept-Encoding", "identity")
+	assert.Empty(t, plain.Header.Get("Content-Encoding"))
+	for site, want := range map[string]string{"same-origin": "gzip", "none": "gzip", "same-site": "", "cross-site": "", "": ""} {
+		got, _ := w.overTheWire("bob", "entries?type=refund", "Sec-Fetch-Site", site)
+		assert.Equal(t, 200, got.StatusCode)
+		assert.Equal(t, want, got.Header.Get("Content-Encoding"), "%q", site)
+	}
+	for accepts, want := range map[string]string{"gzip": "gzip", "br, GZIP ; q=0.5": "gzip", "gzip;q=0": "", "br": "", "": ""} {
+		got, _ := w.overTheWire("carol", "", "Sec-Fetch-Site", "none", "Accept-Encoding", accepts)
+		assert.Equal(t, want, got.Header.Get("Content-Encoding"), accepts)
+	}
+	e := w.entriesOf("refund", -2)[0]
+	post := w.client("alice").post("reveal", values("id", e.ID.String(), "reason", "buyer called"), "Sec-Fetch-Site", "same-origin", "Accept-Encoding", "gzip")
+	require.Equal(t, 200, post.status)
+	assert.Empty(t, post.header.Get("Content-Encoding"))
+	has(t, post.text, "currency")
+}
+
+var assetIn = regexp.MustCompile(`(?:href|src)="/ops/(assets/[^"]+)"`)
+
+// What a first visit loads is small.
+func TestFirstLoadIsSmall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	page, all := w.overTheWire("carol", "", "Sec-Fetch-Site", "none")
+	require.Equal(t, "gzip", page.Header.Get("Content-Encoding"))
+	_, body, found := bytes.Cut(all, []byte("\r\n\r\n"))
+	require.True(t, found)
+	unpacked, err := gzip.NewReader(bytes.NewReader(body))
+	require.NoError(t, err)
+	text, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	assert.Less(t, len(all), 12_000, "html")
+	requests, sum := 1, len(all)
+	for _, asset := range assetIn.FindAllStringSubmatch(string(text), -1) {
+		got, all := w.overTheWire("carol", asset[1])
+		assert.Equal(t, "gzip", got.Header.Get("Content-Encoding"), asset[1])
+		assert.Less(t, len(all), 10_000, asset[1])
+		requests++
+		sum += len(all)
+	}
+	assert.Equal(t, 4, requests)
+	assert.Less(t, sum, 50_000)
+}
