@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -41,11 +40,17 @@ type Group struct {
 
 // Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type.
 func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
-	sums, err := d.log.Operations().CaseGroups(ctx)
+	sees := d.sight(a, SeeEntries)
+	types, some, err := d.within(ctx, sees, nil)
+	if err != nil || !some {
+		return nil, err
+	}
+	sums, err := read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+		return d.log.Operations().CaseGroups(ctx, types)
+	})
 	if err != nil {
 		return nil, err
 	}
-	sees := d.sight(a, SeeEntries)
 	type alike struct {
 		businessType string
 		fingerprint  Fingerprint
@@ -53,7 +58,7 @@ func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	var order []alike
 	groups := make(map[alike]*Group)
 	for _, sum := range sums {
-		if !sees.sees(ctx, sum.BusinessType) {
+		if !sees.sees(ctx, sum.BusinessType) { // of a type that the Desk has not known of
 			continue
 		}
 		key := alike{sum.BusinessType, sum.Fingerprint}
@@ -97,7 +102,7 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 		for i := range chunk {
 			ids[i] = chunk[i].Example
 		}
-		cases, err := d.log.Operations().CasesOf(ctx, ids)
+		cases, err := d.casesOf(ctx, ids)
 		if err != nil {
 			return err
 		}
@@ -112,14 +117,17 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
 func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	list := func(cursor string) ([]Case, string, error) {
-		filter.Cursor = cursor
-		page, err := d.log.Operations().Cases(ctx, filter)
-		return page.Cases, page.Next, err
+	types, some, err := d.within(ctx, sees, filter.BusinessTypes)
+	if err != nil || !some {
+		return CasePage{}, err
 	}
-	may := func(c Case) bool { return sees.sees(ctx, c.BusinessType) }
-	cases, next, err := shown(filter.Cursor, list, may, func(c Case) Case { return maskedCase(c, inFull.sees(ctx, c.BusinessType)) })
-	return CasePage{Cases: cases, Next: next}, err
+	filter.BusinessTypes = types
+	page, err := read(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
+	page.Cases = shown(page.Cases, func(c *Case) bool {
+		*c = maskedCase(*c, inFull.sees(ctx, c.BusinessType))
+		return sees.sees(ctx, c.BusinessType)
+	})
+	return page, err
 }
 
 func maskedCase(c Case, errorInFull bool) Case {
@@ -131,7 +139,7 @@ func maskedCase(c Case, errorInFull bool) Case {
 
 // caseOf reads an entry's case; nil: it has none.
 func (d *Desk) caseOf(ctx context.Context, id compensator.EntryID, inFull bool) (*Case, error) {
-	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{id})
+	cases, err := d.casesOf(ctx, []compensator.EntryID{id})
 	if err != nil || len(cases) == 0 {
 		return nil, err
 	}
@@ -168,17 +176,20 @@ func (d *Desk) assign(ctx context.Context, a Actor, seen SeenCase, owner string,
 	if owner != "" && (Actor{owner}).invalid() {
 		return &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
 	}
-	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{seen.EntryID})
+	cases, err := d.casesOf(ctx, []compensator.EntryID{seen.EntryID})
 	if err != nil {
 		return err
 	}
-	if len(cases) == 0 || !cases[0].ClosedAt.IsZero() {
-		return notFound(seen.EntryID)
+	var c Case
+	if len(cases) > 0 {
+		c = cases[0]
 	}
-	c := cases[0]
-	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: c.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
-	if !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}) {
-		return errors.Join(unless(d.refuse(ctx, a, op)), notFound(seen.EntryID))
+	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: seen.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
+	switch {
+	case len(cases) == 0 || !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}):
+		return d.hide(ctx, a, op, seen.EntryID)
+	case !c.ClosedAt.IsZero():
+		return notFound(seen.EntryID)
 	}
 	on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: 1}
 	gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == seen.Version

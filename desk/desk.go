@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
@@ -15,16 +16,20 @@ type Options struct {
 	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
 }
 
-// Desk serves people. Its methods may be called concurrently. All of them return ErrNotAllowed to an Actor without a name
-// or without the right, and the database's errors as they are.
+// Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time, each for two seconds
+// at most. All of them return ErrNotAllowed to an Actor without a name or without the right, and the database's errors as they are.
 type Desk struct {
 	c        *compensator.Compensator
 	log      operating.Log
 	access   Access
 	readOnly bool
 
-	mu       sync.Mutex // guards refusals
+	reads chan struct{} // has one in it for each read under way
+
+	mu       sync.Mutex // guards what follows
 	refusals map[string]refusals
+	found    []string // types
+	foundAt  time.Time
 }
 
 // What a Desk refuses. Others are the library's: compensator.ErrNotFound, which an entry of a type that may not be seen is
@@ -46,7 +51,7 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	if log == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, refusals: make(map[string]refusals)}, nil
+	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, reads: make(chan struct{}, readsAtOnce), refusals: make(map[string]refusals)}, nil
 }
 
 // may asks Access. Nobody without a name, and nothing on a panic.

@@ -29,7 +29,7 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 	if err != nil {
 		return nil, err
 	}
-	cases, err := d.log.Operations().CasesOf(ctx, ids)
+	cases, err := d.casesOf(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

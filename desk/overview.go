@@ -51,7 +51,9 @@ var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, 
 // and for the Health with no type.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
-	counts, err := d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+	counts, err := read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
+		return d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+	})
 	if err != nil {
 		return Overview{}, err
 	}
