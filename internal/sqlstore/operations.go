@@ -97,7 +97,8 @@ func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table s
 		before++
 	}
 	from := uint64(0)
-	if before > trailRead && f.EntryID.IsZero() && len(f.BusinessTypes) == 0 { // an entry's have an index; where reading stops among others' nobody is told
+	// An entry's have an index. Who may see some types is not told where reading stops among others.
+	if before > trailRead && f.EntryID.IsZero() && len(f.BusinessTypes) == 0 {
 		from = before - trailRead
 	}
 	side.end = from
