@@ -240,9 +240,6 @@ func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[
 	return contents
 }
 
-// contentsAtOnce bounds what of the entries of a request is in memory.
-const contentsAtOnce = 16
-
 // Amounts asks the functions of the rows' types, for which the contents are read.
 func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
 	var ids []EntryID
@@ -251,17 +248,12 @@ func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID
 			ids = append(ids, rows[i].ID)
 		}
 	}
-	amounts := make(map[EntryID]Amount, len(ids))
-	for chunk := range slices.Chunk(ids, contentsAtOnce) {
-		whole, err := l.Compensator.store.Load(ctx, chunk)
-		if err != nil {
-			return nil, err
-		}
-		for i := range whole {
-			amounts[whole[i].ID] = l.amount(&whole[i])
-		}
+	whole, err := l.Compensator.store.Load(ctx, ids)
+	amounts := make(map[EntryID]Amount, len(whole))
+	for i := range whole {
+		amounts[whole[i].ID] = l.amount(&whole[i])
 	}
-	return amounts, nil
+	return amounts, err
 }
 
 // amount asks the user's function.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // canary stands in all of an entry that few may see, and in no id.
@@ -27,8 +29,11 @@ type payment struct {
 // bed is a log in memory with entries of two types.
 type bed struct {
 	t     *testing.T
-	store *compensatortest.MemoryStore
+	store *watched
 	c     *compensator.Compensator
+
+	types   map[string]*compensator.Type[payment]
+	weighed atomic.Int64 // how often the amount of a refund was asked for
 
 	dead, succeeded, pending compensator.Entry // of type refund; those of type mail stand beside them
 	otherDead                compensator.Entry
@@ -39,11 +44,67 @@ const (
 	mailType   = "mail"
 )
 
+// watched is a store in memory that tells of what it is asked, and fails or waits where a test says so.
+type watched struct {
+	*compensatortest.MemoryStore
+	entries  func(f compensator.Filter)                         // before List, if it is set
+	cases    func(ctx context.Context, f desk.CaseFilter) error // before Cases
+	operates func(op processlog.Operation) error                // before Operate
+	groups   func(businessTypes []string)                       // before CaseGroups
+	trails   func(f desk.TrailFilter)                           // before Trail
+	looked   atomic.Int64                                       // how often for the types that there are
+}
+
+func (w *watched) List(ctx context.Context, f compensator.Filter) (processlog.Page, error) {
+	if w.entries != nil {
+		w.entries(f)
+	}
+	return w.MemoryStore.List(ctx, f)
+}
+
+func (w *watched) Cases(ctx context.Context, f desk.CaseFilter) (desk.CasePage, error) {
+	if w.cases != nil {
+		if err := w.cases(ctx, f); err != nil {
+			return desk.CasePage{}, err
+		}
+	}
+	return w.MemoryStore.Cases(ctx, f)
+}
+
+func (w *watched) Operate(ctx context.Context, op processlog.Operation) error {
+	if w.operates != nil {
+		if err := w.operates(op); err != nil {
+			return err
+		}
+	}
+	return w.MemoryStore.Operate(ctx, op)
+}
+
+func (w *watched) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
+	if w.groups != nil {
+		w.groups(businessTypes)
+	}
+	return w.MemoryStore.CaseGroups(ctx, businessTypes)
+}
+
+func (w *watched) Trail(ctx context.Context, f desk.TrailFilter) (desk.TrailPage, error) {
+	if w.trails != nil {
+		w.trails(f)
+	}
+	return w.MemoryStore.Trail(ctx, f)
+}
+
+func (w *watched) Types(ctx context.Context) ([]string, error) {
+	w.looked.Add(1)
+	return w.MemoryStore.Types(ctx)
+}
+
 func newBed(t *testing.T) *bed {
-	store := compensatortest.NewMemoryStore()
+	store, b := &watched{MemoryStore: compensatortest.NewMemoryStore()}, &bed{t: t, types: make(map[string]*compensator.Type[payment])}
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Logger: slog.New(slog.DiscardHandler),
 		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{
 			refundType: {Amount: func(e *compensator.Entry) (compensator.Amount, error) {
+				b.weighed.Add(1)
 				var p payment
 				err := e.Decode(&p)
 				return compensator.Amount{Minor: p.Minor, Currency: "CNY"}, err
@@ -51,7 +112,7 @@ func newBed(t *testing.T) *bed {
 		}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	b := &bed{t: t, store: store, c: c}
+	b.store, b.c = store, c
 	for _, name := range []string{refundType, mailType} {
 		secret := map[string]string{refundType: canary, mailType: "another's"}[name]
 		typ, err := compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, p payment) error {
@@ -61,6 +122,7 @@ func newBed(t *testing.T) *bed {
 			return nil
 		}, compensator.TypeConfig{})
 		require.NoError(t, err)
+		b.types[name] = typ
 		opts := func(id string) compensator.Options {
 			return compensator.Options{IdempotentID: name + id, BusinessID: "o-" + name, UserName: secret, UserID: "7", Headers: map[string]string{"who": secret}}
 		}
@@ -87,6 +149,12 @@ func newBed(t *testing.T) *bed {
 		b.pending = *e
 	}
 	return b
+}
+
+// die makes another entry that is dead.
+func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
+	b.t.Helper()
+	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
 }
 
 func (b *bed) desk(opts desk.Options) *desk.Desk {

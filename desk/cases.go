@@ -2,7 +2,6 @@ package desk
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -42,11 +41,15 @@ type Group struct {
 // Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. It is shared as
 // Overview is.
 func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
-	all, err := d.failures(ctx)
+	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	types, some, err := d.within(ctx, sees, nil)
+	if err != nil || !some {
+		return nil, err
+	}
+	all, err := d.failures(ctx, types)
 	if err != nil {
 		return nil, err
 	}
-	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	type alike struct {
 		businessType string
 		fingerprint  Fingerprint
@@ -54,7 +57,7 @@ func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	var order []alike
 	groups := make(map[alike]*Group)
 	for _, sum := range all.sums {
-		if !sees.sees(ctx, sum.BusinessType) {
+		if !sees.sees(ctx, sum.BusinessType) { // of a type that the Desk has not known of
 			continue
 		}
 		key := alike{sum.BusinessType, sum.Fingerprint}
@@ -95,14 +98,17 @@ func (g *Group) add(sum processlog.CaseGroup) {
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
 func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	list := func(cursor string) ([]Case, string, error) {
-		filter.Cursor = cursor
-		page, err := d.log.Operations().Cases(ctx, filter)
-		return page.Cases, page.Next, err
+	types, some, err := d.within(ctx, sees, filter.BusinessTypes)
+	if err != nil || !some {
+		return CasePage{}, err
 	}
-	may := func(c Case) bool { return sees.sees(ctx, c.BusinessType) }
-	cases, next, err := shown(filter.Cursor, list, may, func(c Case) Case { return maskedCase(c, inFull.sees(ctx, c.BusinessType)) })
-	return CasePage{Cases: cases, Next: next}, err
+	filter.BusinessTypes = types
+	page, err := read(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
+	page.Cases = shown(page.Cases, func(c *Case) bool {
+		*c = maskedCase(*c, inFull.sees(ctx, c.BusinessType))
+		return sees.sees(ctx, c.BusinessType)
+	})
+	return page, err
 }
 
 func maskedCase(c Case, errorInFull bool) Case {
@@ -151,17 +157,20 @@ func (d *Desk) assign(ctx context.Context, a Actor, seen SeenCase, owner string,
 	if owner != "" && (Actor{owner}).invalid() {
 		return &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
 	}
-	cases, err := d.log.Operations().CasesOf(ctx, []compensator.EntryID{seen.EntryID})
+	cases, err := d.casesOf(ctx, []compensator.EntryID{seen.EntryID})
 	if err != nil {
 		return err
 	}
-	if len(cases) == 0 || !cases[0].ClosedAt.IsZero() {
-		return notFound(seen.EntryID)
+	var c Case
+	if len(cases) > 0 {
+		c = cases[0]
 	}
-	c := cases[0]
-	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: c.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
-	if !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}) {
-		return errors.Join(unless(d.refuse(ctx, a, op)), notFound(seen.EntryID))
+	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: seen.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
+	switch {
+	case len(cases) == 0 || !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}):
+		return d.hide(ctx, a, op, seen.EntryID)
+	case !c.ClosedAt.IsZero():
+		return notFound(seen.EntryID)
 	}
 	on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: 1}
 	gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == seen.Version

@@ -86,9 +86,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		row, found := rows[seen.ID]
 		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
-		case !found:
-			answers[i] = notFound(seen.ID)
-		case !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}):
+		case !found || !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}): // as hide does
 			answers[i] = notFound(seen.ID)
 			refused = append(refused, i)
 		case !d.may(ctx, a, ch.Action, on):
@@ -105,8 +103,8 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		}
 	}
 	if len(refused) > 0 {
-		first := rows[ch.Entries[refused[0]].ID]
-		err := d.refuse(ctx, a, processlog.Operation{Action: string(ch.Action), EntryID: first.ID, BusinessType: first.BusinessType,
+		first := ch.Entries[refused[0]].ID
+		err := d.refuse(ctx, a, processlog.Operation{Action: string(ch.Action), EntryID: first, BusinessType: rows[first].BusinessType,
 			Subject: fmt.Sprintf("%d of %d entries", len(refused), len(ch.Entries)), Reason: change.Reason})
 		if err != ErrNotAllowed { // the record was not written: nor is anything else done
 			return nil, err
@@ -178,7 +176,7 @@ func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensat
 		ids[i] = seen.ID
 	}
 	slices.SortFunc(ids, compensator.EntryID.Compare)
-	found, err := d.log.Operations().Outlines(ctx, ids)
+	found, err := read(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -198,7 +196,7 @@ func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensa
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	cases, err := d.log.Operations().CasesOf(ctx, ids)
+	cases, err := d.casesOf(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -209,7 +207,17 @@ func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensa
 		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(rows), func(r processlog.Row) bool { return known[r.ID].Known() })
-	more, err := d.log.Amounts(ctx, rest)
-	maps.Copy(known, more)
-	return known, cases, err
+	for chunk := range slices.Chunk(rest, contentsAtOnce) {
+		more, err := read(ctx, d, func(ctx context.Context) (map[compensator.EntryID]compensator.Amount, error) {
+			return d.log.Amounts(ctx, chunk)
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(known, more)
+	}
+	return known, cases, nil
 }
+
+// contentsAtOnce bounds what of the entries of a request is in memory.
+const contentsAtOnce = 16

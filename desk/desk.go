@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
@@ -16,16 +17,20 @@ type Options struct {
 	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
 }
 
-// Desk serves people. Its methods may be called concurrently. All of them return ErrNotAllowed to an Actor without a name
-// or without the right, and the database's errors as they are.
+// Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time, each for two seconds
+// at most. All of them return ErrNotAllowed to an Actor without a name or without the right, and the database's errors as they are.
 type Desk struct {
 	c        *compensator.Compensator
 	log      operating.Log
 	access   Access
 	readOnly bool
 
-	mu       sync.Mutex // guards refusals
+	reads chan struct{} // has one in it for each read under way
+
+	mu       sync.Mutex // guards what follows
 	refusals map[string]refusals
+	found    []string // types
+	foundAt  time.Time
 
 	overview *shared[condition]
 	groups   *shared[failures]
@@ -51,8 +56,8 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	if log == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, refusals: make(map[string]refusals),
-		overview: newShared[condition](), groups: newShared[failures]()}, nil
+	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, reads: make(chan struct{}, readsAtOnce),
+		refusals: make(map[string]refusals), overview: newShared[condition](), groups: newShared[failures]()}, nil
 }
 
 // may asks Access. Nobody without a name, and nothing on a panic.

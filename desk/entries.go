@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -18,51 +17,50 @@ type EntryPage struct {
 	Next    string              `json:"next,omitempty"`
 }
 
-// listRounds is how many pages of the log are read for one that shows something: others hold types that may not be seen.
-const listRounds = 10
-
-// Entries lists entries as Compensator.List does, without content, headers and user names. It wants SeeEntries, asked for
-// each type; a Filter that looks into errors also SeeErrors, of the type that it names or of none, and of each that it finds; one by user id SeeContent.
+// Entries lists entries as Compensator.List does, without content, headers and user names. It wants SeeEntries, asked for each
+// type; a Filter that looks into errors also SeeErrors, of the type that it names or of none, and of each that it finds; one by
+// user id SeeContent. To who may not see all types a listing by neither an id nor a created range comes as it is due.
 func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) (EntryPage, error) {
+	return d.entries(ctx, a, filter, SeeEntries)
+}
+
+// entries lists those of the types of which the actor has all these rights.
+func (d *Desk) entries(ctx context.Context, a Actor, filter compensator.Filter, rights ...Right) (EntryPage, error) {
 	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, nil
 	}
-	sees, inFull, content := d.sight(a, SeeEntries), d.sight(a, SeeErrors), d.sight(a, SeeContent)
-	if filter.LastError != "" && !inFull.sees(ctx, filter.BusinessType) || filter.UserID != "" && !content.sees(ctx, filter.BusinessType) {
+	var searches []Right // to find an entry by what it says is to see that
+	if filter.LastError != "" {
+		searches = append(searches, SeeErrors)
+	}
+	if filter.UserID != "" {
+		searches = append(searches, SeeContent)
+	}
+	if !d.sight(a, searches...).sees(ctx, filter.BusinessType) {
 		return EntryPage{}, ErrNotAllowed
 	}
-	// To find an entry by what it says is to see that.
-	found := func(businessType string) bool {
-		return sees.sees(ctx, businessType) && (filter.LastError == "" || inFull.sees(ctx, businessType)) && (filter.UserID == "" || content.sees(ctx, businessType))
+	sees, inFull := d.sight(a, append(rights, searches...)...), d.sight(a, SeeErrors)
+	types, some, err := d.within(ctx, sees, filter.BusinessTypes)
+	if err != nil || !some {
+		return EntryPage{}, err
 	}
-	list := func(cursor string) ([]compensator.Entry, string, error) {
-		filter.Cursor = cursor
-		page, err := d.c.List(ctx, filter)
-		return page.Entries, page.Next, err
-	}
-	may := func(e compensator.Entry) bool { return found(e.BusinessType) }
-	entries, next, err := shown(filter.Cursor, list, may, func(e compensator.Entry) compensator.Entry { return masked(&e, inFull.sees(ctx, e.BusinessType)) })
-	return EntryPage{Entries: entries, Next: next}, err
+	filter.BusinessTypes, filter.Outline = types, true
+	page, err := read(ctx, d, func(ctx context.Context) (compensator.Page, error) { return d.c.List(ctx, filter) })
+	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool {
+		*e = masked(e, inFull.sees(ctx, e.BusinessType))
+		return sees.sees(ctx, e.BusinessType)
+	})}, err
 }
 
-// shown reads pages from a cursor on until one has something to show, listRounds at most.
-func shown[T any](cursor string, read func(cursor string) ([]T, string, error), may func(T) bool, masked func(T) T) (list []T, next string, err error) {
-	next = cursor
-	for range listRounds {
-		var page []T
-		if page, next, err = read(next); err != nil {
-			return nil, "", err
-		}
-		for _, one := range page {
-			if may(one) {
-				list = append(list, masked(one))
-			}
-		}
-		if len(list) > 0 || next == "" {
-			break
+// shown drops from a page what is of a type that the Desk has not known of. show masks what it does not drop.
+func shown[T any](page []T, show func(*T) bool) []T {
+	list := page[:0]
+	for i := range page {
+		if show(&page[i]) {
+			list = append(list, page[i])
 		}
 	}
-	return list, next, nil
+	return list
 }
 
 // masked is an entry without what is shown to few.
@@ -92,7 +90,7 @@ const siblingsShown = 20
 
 // Entry reads one entry. It wants SeeEntries; without it the entry is not found: compensator.ErrNotFound.
 func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
-	e, err := d.c.Get(ctx, ref)
+	e, err := d.get(ctx, ref)
 	if err != nil {
 		return EntryView{}, err
 	}
@@ -118,6 +116,11 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 		view.Trail = page.Records
 	}
 	return view, d.siblings(ctx, a, e, &view)
+}
+
+// get reads an entry with all that it holds.
+func (d *Desk) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
+	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) { return d.c.Get(ctx, ref) })
 }
 
 // notFound is what an entry is that may not be seen: the same as one that is not there.
@@ -165,13 +168,18 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 	if err != nil {
 		return nil, "", err
 	}
-	e, err := d.c.Get(ctx, ref)
-	if err != nil {
+	e, err := d.get(ctx, ref)
+	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
 		return nil, "", err
 	}
-	refusal := processlog.Operation{Action: string(right), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason}
-	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
-		return nil, "", errors.Join(unless(d.refuse(ctx, a, refusal)), notFound(ref))
+	refusal := processlog.Operation{Action: string(right), Reason: reason}
+	if err == nil {
+		refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
+	} else {
+		refusal.EntryID, _ = ref.(compensator.EntryID)
+	}
+	if err != nil || !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return nil, "", d.hide(ctx, a, refusal, ref)
 	}
 	amounts, _, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
@@ -181,14 +189,6 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 		return nil, "", d.refuse(ctx, a, refusal)
 	}
 	return e, reason, nil
-}
-
-// unless is a refusal's error if it is more than that: one of a type that may not be seen is not told.
-func unless(refusal error) error {
-	if refusal == ErrNotAllowed {
-		return nil
-	}
-	return refusal
 }
 
 // Export is Entries for a listing that is taken away, each page of which is put on record with why. It wants Export of each
@@ -204,14 +204,9 @@ func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, w
 	if filter.BusinessType != "" && !d.may(ctx, a, Export, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, d.refuse(ctx, a, processlog.Operation{Action: string(Export), BusinessType: filter.BusinessType, Reason: reason})
 	}
-	page, err := d.Entries(ctx, a, filter)
-	if err != nil {
-		return EntryPage{}, err
-	}
-	may := d.sight(a, Export)
-	page.Entries = slices.DeleteFunc(page.Entries, func(e compensator.Entry) bool { return !may.sees(ctx, e.BusinessType) })
-	if len(page.Entries) == 0 {
-		return page, nil
+	page, err := d.entries(ctx, a, filter, SeeEntries, Export)
+	if err != nil || len(page.Entries) == 0 {
+		return page, err
 	}
 	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(Export),
 		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Entries)), Reason: reason})

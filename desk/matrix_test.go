@@ -2,6 +2,9 @@ package desk_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,6 +47,12 @@ func changing(action desk.Right, with []desk.Right, of func(b *bed) compensator.
 		}}
 }
 
+// deadHash is the beginning of the hash of the dead refund's content, by which a short one could be guessed.
+var deadHash = func() string {
+	content, _ := json.Marshal(payment{"dies", canary, 12900})
+	return fmt.Sprintf("%x", sha256.Sum256(content))[:16]
+}()
+
 func deadRefund(b *bed) compensator.Entry { return b.dead }
 
 // deeds are all things that rights allow. Each right and each method of a Desk that takes an Actor stands here.
@@ -83,6 +92,9 @@ func deeds() []deed {
 			return answered(d.EntryLines(ctx, a, compensator.Filter{}))
 		}},
 		{"entry's error", "Entry", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Entry(ctx, a, b.dead.ID))
+		}},
+		{"content's hash", "Entry", desk.SeeContent, sees, false, deadHash, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},
 		{"entry's trail", "Entry", desk.SeeTrail, sees, false, "settled by nobody", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {

@@ -22,7 +22,7 @@ type Paused struct {
 
 // Paused lists the types that are paused and that the actor may see: it wants SeeOverview.
 func (d *Desk) Paused(ctx context.Context, a Actor) ([]Paused, error) {
-	settings, err := d.log.Operations().Settings(ctx)
+	settings, err := read(ctx, d, d.log.Operations().Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (d *Desk) Pause(ctx context.Context, a Actor, businessType string, why Why)
 	if err != nil {
 		return err
 	}
-	settings, err := d.log.Operations().Settings(ctx)
+	settings, err := read(ctx, d, d.log.Operations().Settings)
 	if err != nil {
 		return err
 	}

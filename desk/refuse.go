@@ -33,6 +33,15 @@ func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) err
 	return ErrNotAllowed
 }
 
+// hide refuses what is done to an entry that may not be seen, or is not there: nobody can tell one from the other, by the
+// answer, by what is put on record, or by what becomes of it when that fails.
+func (d *Desk) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
+	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
+		return err
+	}
+	return notFound(ref)
+}
+
 // countRefusal reports whether one more of an actor is put on record.
 func (d *Desk) countRefusal(a Actor, now time.Time) bool {
 	d.mu.Lock()

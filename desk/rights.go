@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -84,20 +85,22 @@ func (r Right) writes() bool {
 	return true
 }
 
-// sight remembers, for one call, what an actor may see.
+// sight remembers, for one call, of which types an actor may see something, for which he needs all of these rights.
 type sight struct {
-	d     *Desk
-	actor Actor
-	right Right
-	of    map[string]bool
+	d      *Desk
+	actor  Actor
+	rights []Right
+	of     map[string]bool
 }
 
-func (d *Desk) sight(a Actor, right Right) *sight { return &sight{d, a, right, make(map[string]bool)} }
+func (d *Desk) sight(a Actor, rights ...Right) *sight {
+	return &sight{d, a, rights, make(map[string]bool)}
+}
 
 func (s *sight) sees(ctx context.Context, businessType string) bool {
 	may, asked := s.of[businessType]
 	if !asked {
-		may = s.d.may(ctx, s.actor, s.right, Subject{Type: businessType})
+		may = !slices.ContainsFunc(s.rights, func(right Right) bool { return !s.d.may(ctx, s.actor, right, Subject{Type: businessType}) })
 		s.of[businessType] = may
 	}
 	return may

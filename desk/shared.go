@@ -56,11 +56,14 @@ type condition struct {
 
 func (d *Desk) condition(ctx context.Context) (condition, time.Time, error) {
 	return d.overview.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
-		if c.counts, err = d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost}); err != nil {
+		c.counts, err = read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
+			return d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+		})
+		if err != nil {
 			return c, err
 		}
 		c.health = d.c.Health(ctx)
-		c.settings, err = d.log.Operations().Settings(ctx)
+		c.settings, err = read(ctx, d, d.log.Operations().Settings)
 		return c, err
 	})
 }
@@ -71,21 +74,31 @@ type failures struct {
 	examples map[compensator.EntryID]Case
 }
 
-func (d *Desk) failures(ctx context.Context) (failures, error) {
-	f, _, err := d.groups.get(ctx, &d.acts, func(ctx context.Context) (f failures, err error) {
-		if f.sums, err = d.log.Operations().CaseGroups(ctx); err != nil {
-			return f, err
-		}
-		ids := make([]compensator.EntryID, len(f.sums))
-		for i := range f.sums {
-			ids[i] = f.sums[i].Example
-		}
-		cases, err := d.log.Operations().CasesOf(ctx, ids)
-		f.examples = make(map[compensator.EntryID]Case, len(cases))
-		for _, c := range cases {
-			f.examples[c.EntryID] = c
-		}
-		return f, err
+// failures are shared by all who see every type; of some types they are read for who sees those, because there may be more of
+// them than what is read of all.
+func (d *Desk) failures(ctx context.Context, types []string) (failures, error) {
+	if types != nil {
+		return d.readFailures(ctx, types)
+	}
+	f, _, err := d.groups.get(ctx, &d.acts, func(ctx context.Context) (failures, error) { return d.readFailures(ctx, nil) })
+	return f, err
+}
+
+func (d *Desk) readFailures(ctx context.Context, types []string) (f failures, err error) {
+	f.sums, err = read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+		return d.log.Operations().CaseGroups(ctx, types)
 	})
+	if err != nil {
+		return f, err
+	}
+	ids := make([]compensator.EntryID, len(f.sums))
+	for i := range f.sums {
+		ids[i] = f.sums[i].Example
+	}
+	cases, err := d.casesOf(ctx, ids)
+	f.examples = make(map[compensator.EntryID]Case, len(cases))
+	for _, c := range cases {
+		f.examples[c.EntryID] = c
+	}
 	return f, err
 }

@@ -17,14 +17,17 @@ type (
 // type; for what is of no type, or of an entry that was purged, with none.
 func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPage, error) {
 	sees, inFull := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
-	list := func(cursor string) ([]TrailRecord, string, error) {
-		filter.Cursor = cursor
-		page, err := d.log.Operations().Trail(ctx, filter)
-		return page.Records, page.Next, err
+	types, some, err := d.within(ctx, sees, filter.BusinessTypes, "")
+	if err != nil || !some {
+		return TrailPage{}, err
 	}
-	may := func(r TrailRecord) bool { return sees.sees(ctx, r.BusinessType) }
-	records, next, err := shown(filter.Cursor, list, may, func(r TrailRecord) TrailRecord { return maskedRecord(r, inFull.sees(ctx, r.BusinessType)) })
-	return TrailPage{Records: records, Next: next}, err
+	filter.BusinessTypes = types
+	page, err := read(ctx, d, func(ctx context.Context) (TrailPage, error) { return d.log.Operations().Trail(ctx, filter) })
+	page.Records = shown(page.Records, func(r *TrailRecord) bool {
+		*r = maskedRecord(*r, inFull.sees(ctx, r.BusinessType))
+		return sees.sees(ctx, r.BusinessType)
+	})
+	return page, err
 }
 
 // maskedRecord shows the entry's errors as masked does.

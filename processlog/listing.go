@@ -9,11 +9,12 @@ import (
 )
 
 // Filter selects entries for List. Give at most one of BatchID, BusinessID and BusinessExtID; the other fields narrow
-// further. What a listing reads first is served by an index: an id, else a created range, else states and type. Each row
+// further. What a listing reads first is served by an index: an id, else a created range, else states and types. Each row
 // found so is looked at for the rest, MaxRead of them a page at most: such a page may be short, or empty, and not the last.
 type Filter struct {
 	States        []State // any, when empty
 	BusinessType  string
+	BusinessTypes []string // any, when empty. By an id or a created range, rows of others are passed over, however many: bound ctx
 	BatchID       string
 	BusinessID    string
 	BusinessExtID string
@@ -25,6 +26,7 @@ type Filter struct {
 	EndedBy   EndedBy
 	UserID    string
 
+	Outline bool   // without contents, which are not read then
 	Newest  bool   // newest first instead of oldest first
 	Limit   int    // 0: 50; at most 1,000
 	MaxRead int    // how many rows a page may look at. 0: 10,000; at most 100,000
@@ -45,7 +47,7 @@ func (f Filter) Narrowed() (bool, error) {
 	switch {
 	case f.MaxRead < 0 || f.MaxRead > mostRead:
 		return false, &FieldError{Field: "MaxRead", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.MaxRead, mostRead, DefaultRead)}
-	case !utf8.ValidString(f.LastError + string(f.EndedBy) + f.UserID):
+	case !utf8.ValidString(f.LastError + string(f.EndedBy) + f.UserID + strings.Join(f.BusinessTypes, "")):
 		return false, &FieldError{Field: "filter", Reason: "is not valid UTF-8"}
 	case f.EndedBy.UnmarshalText([]byte(f.EndedBy)) != nil:
 		return false, f.EndedBy.UnmarshalText([]byte(f.EndedBy))
@@ -58,6 +60,7 @@ func (f Filter) Narrowed() (bool, error) {
 // Admits reports whether a row is what f asks for.
 func (f Filter) Admits(r *Row) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
+		(len(f.BusinessTypes) == 0 || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
 		anyOr(f.BusinessType, r.BusinessType) && anyOr(f.BatchID, r.BatchID) &&
 		anyOr(f.BusinessID, r.BusinessID) && anyOr(f.BusinessExtID, r.BusinessExtID) &&
 		(f.CreatedFrom.IsZero() || !r.CreatedAt.Before(f.CreatedFrom)) &&

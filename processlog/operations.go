@@ -34,8 +34,13 @@ type Operations interface {
 	Cases(ctx context.Context, filter CaseFilter) (CasePage, error)
 	CasesOf(ctx context.Context, ids []ID) ([]Case, error)
 
-	// CaseGroups sums up the open cases by type, fingerprint and currency: the 1,000 groups with most cases.
-	CaseGroups(ctx context.Context) ([]CaseGroup, error)
+	// CaseGroups sums up the open cases by type, fingerprint and currency: the 1,000 groups with most cases, of these types;
+	// of any, when there are none.
+	CaseGroups(ctx context.Context, businessTypes []string) ([]CaseGroup, error)
+
+	// Types are the business types that occur in the log, and in the newest 10,000 operations, sorted. What it costs
+	// does not grow with the log.
+	Types(ctx context.Context) ([]string, error)
 
 	// AssignCase gives an open case that has the version seen an owner, or none, and records op, in one transaction.
 	// ErrNotFound: there is no open case; ErrChanged; ErrBusy.
@@ -146,13 +151,14 @@ type Case struct {
 
 // CaseFilter selects open cases for Cases, the one due earliest first.
 type CaseFilter struct {
-	BusinessType string
-	Fingerprint  Fingerprint // zero: any
-	Owner        string
-	Unowned      bool
-	Kind         CaseKind // 0: any
-	Limit        int      // 0: 50; at most 1,000
-	Cursor       string
+	BusinessType  string
+	BusinessTypes []string    // any, when empty
+	Fingerprint   Fingerprint // zero: any
+	Owner         string
+	Unowned       bool
+	Kind          CaseKind // 0: any
+	Limit         int      // 0: 50; at most 1,000
+	Cursor        string
 }
 
 // CasePage is one page of cases. It may be short, or empty, and not the last: Next tells.
@@ -183,14 +189,16 @@ type Operation struct {
 	Reason       string
 }
 
-// TrailFilter selects what Trail reads. A page looks at 10,000 changes and operations each at most, or at all of one entry.
+// TrailFilter selects what Trail reads. A page looks at 10,000 changes and operations each at most, or at all of one entry;
+// with BusinessTypes at as many as it takes to fill it: bound ctx.
 type TrailFilter struct {
-	EntryID  ID // zero: any
-	Actor    string
-	Action   string
-	From, To time.Time // inclusive, exclusive; zero: open
-	Limit    int       // 0: 50; at most 1,000
-	Cursor   string
+	EntryID       ID       // zero: any
+	BusinessTypes []string // any, when empty; "" is one of them
+	Actor         string
+	Action        string
+	From, To      time.Time // inclusive, exclusive; zero: open
+	Limit         int       // 0: 50; at most 1,000
+	Cursor        string
 }
 
 // TrailRecord is one action of a person: a change of an entry, which has Before and After, or an operation.

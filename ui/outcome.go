@@ -2,7 +2,9 @@ package ui
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 // process of the service can show it. There is one at a time: a header has little room.
 type outcome struct {
 	Name   string         `json:"n"` // as the page's address has it
+	Whose  string         `json:"w"` // who acted
 	Do     string         `json:"do"`
 	Type   string         `json:"type,omitempty"`
 	Back   string         `json:"back"`
@@ -100,9 +103,15 @@ const (
 	outcomeSeconds = 600
 )
 
+// whose names an actor briefly: a browser that somebody else has signed in on shows him nothing of it.
+func whose(a desk.Actor) string {
+	sum := sha256.Sum256([]byte(a.ID))
+	return hex.EncodeToString(sum[:8])
+}
+
 // tell leads to the page that shows an outcome.
 func (rq *request) tell(o outcome) {
-	o.Name = rand.Text()[:10]
+	o.Name, o.Whose = rand.Text()[:10], whose(rq.Actor)
 	if len(o.Back) > mostBack {
 		o.Back = rq.s.opts.Base
 	}
@@ -125,7 +134,7 @@ func (s *server) done(rq *request) {
 			err = json.Unmarshal(text, &o)
 		}
 	}
-	if err != nil || o.Name != rq.r.URL.Query().Get("n") {
+	if err != nil || o.Name != rq.r.URL.Query().Get("n") || o.Whose != whose(rq.Actor) {
 		rq.fail(http.StatusNotFound, "error.no_outcome")
 		return
 	}

@@ -151,6 +151,25 @@ func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	}
 }
 
+// However deep a content is, and however wide so deep, what is made of it is not much more than itself.
+func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
+	deep := func(n int, inside string) string { return strings.Repeat("[", n) + inside + strings.Repeat("]", n) }
+	show := func(content string, paths ...string) revealed {
+		return reveal(compensator.Entry{Content: []byte(content)}, TypeView{Show: paths})
+	}
+	most := longestShown + 1000
+	if got := show(deep(9000, "1"), "."); got.Opaque || !strings.HasPrefix(got.Text, "[\n") || len(got.Text) > most {
+		t.Errorf("deep: %d bytes, opaque %v", len(got.Text), got.Opaque)
+	}
+	wide := deep(100, "1"+strings.Repeat(",1", 200_000))
+	if got := show(wide); !got.Opaque || got.Text != "" {
+		t.Errorf("deep and wide, nothing of it shown: %d bytes", len(got.Text))
+	}
+	if got := show(wide, "."); got.Text != wide {
+		t.Errorf("deep and wide, all of it shown: %d bytes", len(got.Text))
+	}
+}
+
 // What turns a text around is shown as a number, between tags; addresses and forms keep it.
 func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {

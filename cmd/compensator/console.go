@@ -85,6 +85,7 @@ type without struct {
 }
 
 func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, error) { return nil, nil }
+func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
 // Trail is of one entry, and of what changed it.

@@ -36,6 +36,9 @@ func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 		}
 		page.Read++
 		if row := v.row(now); l.filter.Admits(&row) {
+			if l.filter.Outline {
+				row.Content = nil
+			}
 			if len(page.Rows) == l.limit {
 				page.Next = l.cursor(l.position(last))
 				return page
@@ -55,6 +58,7 @@ func (l *listing) reaches(v *version) bool {
 	case "created":
 		index = processlog.Filter{CreatedFrom: l.filter.CreatedFrom, CreatedTo: l.filter.CreatedTo}
 	}
+	index.BusinessTypes = l.filter.BusinessTypes
 	return index.Admits(&v.entry)
 }
 
@@ -99,7 +103,7 @@ func listOrder(filter processlog.Filter) string {
 		return "id"
 	case !filter.CreatedFrom.IsZero() || !filter.CreatedTo.IsZero():
 		return "created"
-	case len(filter.States) > 0 || filter.BusinessType != "":
+	case len(filter.States) > 0 || filter.BusinessType != "" || len(filter.BusinessTypes) > 0:
 		return "due"
 	}
 	return "id"

@@ -213,7 +213,8 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 		at, id := c.DueAt.UnixMilli(), c.EntryID.Row()
 		switch {
 		case f.Cursor != "" && (at < dueMS || at == dueMS && id <= after):
-		case f.BusinessType != "" && c.BusinessType != f.BusinessType, f.Fingerprint != processlog.Fingerprint{} && c.Fingerprint != f.Fingerprint:
+		case f.BusinessType != "" && c.BusinessType != f.BusinessType, !ofTypes(f.BusinessTypes, c.BusinessType):
+		case f.Fingerprint != processlog.Fingerprint{} && c.Fingerprint != f.Fingerprint:
 		case f.Kind != 0 && c.Kind != f.Kind, (f.Unowned || f.Owner != "") && c.Owner != f.Owner:
 		case len(page.Cases) == limit:
 			last := page.Cases[limit-1]
@@ -226,6 +227,11 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 	return page, nil
 }
 
+// ofTypes reports whether a type is one of these, or these are none.
+func ofTypes(types []string, businessType string) bool {
+	return len(types) == 0 || slices.Contains(types, businessType)
+}
+
 func opsLimit(ctx context.Context, limit int) (int, error) {
 	if limit < 0 || limit > 1000 {
 		return 0, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to 1000, or 0 for 50", limit)}
@@ -234,7 +240,7 @@ func opsLimit(ctx context.Context, limit int) (int, error) {
 }
 
 // CaseGroups implements processlog.Operations.
-func (s *Store) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
+func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -247,6 +253,9 @@ func (s *Store) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) 
 	}
 	groups := make(map[key]processlog.CaseGroup)
 	for _, c := range s.openLocked() {
+		if !ofTypes(businessTypes, c.BusinessType) {
+			continue
+		}
 		k := key{c.BusinessType, c.Fingerprint, c.Amount.Currency}
 		g := groups[k]
 		if g.N == 0 {
@@ -269,6 +278,22 @@ func (s *Store) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) 
 		return cmp.Or(cmp.Compare(b.N, a.N), a.Example.Compare(b.Example))
 	})
 	return found[:min(len(found), 1000)], nil
+}
+
+// Types implements processlog.Operations.
+func (s *Store) Types(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	types := make(map[string]bool)
+	for _, v := range s.matchingLocked(func(*version) bool { return true }) {
+		types[v.entry.BusinessType] = true
+	}
+	for _, r := range s.ops.done {
+		if r.BusinessType != "" {
+			types[r.BusinessType] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(types)), ctx.Err()
 }
 
 // AssignCase implements processlog.Operations.
@@ -325,7 +350,7 @@ func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (page proce
 	}
 	for ; left > 0; left-- {
 		r := all[left-1]
-		admitted := (f.EntryID.IsZero() || r.EntryID == f.EntryID) && (f.Actor == "" || r.Actor == f.Actor) && (f.Action == "" || r.Action == f.Action) &&
+		admitted := ofTypes(f.BusinessTypes, r.BusinessType) && (f.EntryID.IsZero() || r.EntryID == f.EntryID) && (f.Actor == "" || r.Actor == f.Actor) && (f.Action == "" || r.Action == f.Action) &&
 			(f.From.IsZero() || !r.At.Before(f.From)) && (f.To.IsZero() || r.At.Before(f.To))
 		if !admitted {
 			continue

@@ -110,6 +110,7 @@ var storePromises = []storePromise{
 	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},
 	{"ListPagesAreCompleteAndWithoutRepeats", false, (*storeTest).listPagesAreCompleteAndWithoutRepeats},
 	{"NarrowedPagesGoOnWhereReadingStopped", false, (*storeTest).narrowedPagesGoOnWhereReadingStopped},
+	{"PagesOfSomeTypesAreFullOfThemAlone", false, (*storeTest).pagesOfSomeTypesAreFullOfThemAlone},
 	{"CountsAreRightUpToTheirBound", false, (*storeTest).countsAreRightUpToTheirBound},
 	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
 }

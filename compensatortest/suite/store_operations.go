@@ -24,6 +24,8 @@ var operationPromises = []storePromise{
 	{"CaseOfAnEntryThatLivesIsClosed", false, ofOperations((*storeTest).caseOfAnEntryThatLivesIsClosed)},
 	{"CasesAreListedAsTheyAreDue", false, ofOperations((*storeTest).casesAreListedAsTheyAreDue)},
 	{"GroupsAddUpToTheirCases", false, ofOperations((*storeTest).groupsAddUpToTheirCases)},
+	{"GroupsAreCutAmongTheirTypesAlone", false, ofOperations((*storeTest).groupsAreCutAmongTheirTypesAlone)},
+	{"TypesAreThoseOfLogAndOperations", false, ofOperations((*storeTest).typesAreThoseOfLogAndOperations)},
 	{"CaseIsAssignedAsItWasSeen", false, ofOperations((*storeTest).caseIsAssignedAsItWasSeen)},
 	{"TrailTellsAllNewestFirst", false, ofOperations((*storeTest).trailTellsAllNewestFirst)},
 	{"ErasureReachesCaseAndOperations", false, ofOperations((*storeTest).erasureReachesCaseAndOperations)},
@@ -314,6 +316,11 @@ func (t *storeTest) casesAreListedAsTheyAreDue() {
 	}
 	assert.Equal(t, []processlog.ID{ids[6], ids[5], ids[4], ids[3], ids[2], ids[1], ids[0]}, list(processlog.CaseFilter{}))
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessType: "mail"}))
+	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessTypes: []string{"mail", "gone"}}))
+	assert.Empty(t, list(processlog.CaseFilter{BusinessType: "mail", BusinessTypes: []string{"refund"}}))
+	page, err := t.ops().Cases(t.ctx, processlog.CaseFilter{BusinessTypes: []string{"mail"}, Limit: 3})
+	require.NoError(t, err)
+	assert.Empty(t, page.Next, "what is behind is another type's")
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Fingerprint: processlog.Fingerprint{2}}))
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Kind: processlog.CaseUnknown}))
 	assert.Equal(t, []processlog.ID{ids[3]}, list(processlog.CaseFilter{Owner: "mei"}))
@@ -344,7 +351,7 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	t.change(closed.ID, processlog.ActionCancel)
 	_, err := t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
-	groups, err := t.ops().CaseGroups(t.ctx)
+	groups, err := t.ops().CaseGroups(t.ctx, nil)
 	require.NoError(t, err)
 	require.Len(t, groups, len(want))
 	for _, g := range groups {
@@ -354,6 +361,44 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 		assert.Equal(t, []any{g.BusinessType, g.Fingerprint, g.Currency}, []any{example.BusinessType, example.Fingerprint, example.Amount.Currency})
 		assert.False(t, g.Last.Before(g.First) || g.First.IsZero())
 	}
+}
+
+// groupsAreCutAmongTheirTypesAlone: groups of types that were not asked for leave no less room for the others.
+func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
+	rare := t.die("rare", caseDraft(0, 1, "CNY"))
+	var many []processlog.Outcome
+	for i := range 1001 {
+		row := t.insertOne("many")
+		o := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
+		o.Case = caseDraft(0, 1, "CNY")
+		o.Case.Fingerprint = processlog.Fingerprint{1, byte(i), byte(i >> 8)}
+		many = append(many, o)
+	}
+	_, err := t.Store.Settle(t.ctx, token(12), many)
+	require.NoError(t, err)
+	more := t.die("many", caseDraft(0, 1, "CNY")) // of which there are two then
+	t.die("many", caseDraft(0, 1, "CNY"))
+	groups, err := t.ops().CaseGroups(t.ctx, nil)
+	require.NoError(t, err)
+	require.Len(t, groups, 1000)
+	assert.Equal(t, []any{"many", 2}, []any{groups[0].BusinessType, groups[0].N}, "%s", more.ID)
+	groups, err = t.ops().CaseGroups(t.ctx, []string{"rare", "nobody's"})
+	require.NoError(t, err)
+	require.Len(t, groups, 1)
+	assert.Equal(t, rare.ID, groups[0].Example)
+}
+
+// typesAreThoseOfLogAndOperations, each once.
+func (t *storeTest) typesAreThoseOfLogAndOperations() {
+	t.insertOne("refund")
+	t.die("mail", nil)
+	t.die("mail", nil)
+	for _, name := range []string{"gone", "refund", ""} {
+		require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "pause", BusinessType: name}))
+	}
+	types, err := t.ops().Types(t.ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"gone", "mail", "refund"}, types)
 }
 
 func (t *storeTest) caseIsAssignedAsItWasSeen() {
@@ -412,6 +457,12 @@ func (t *storeTest) trailTellsAllNewestFirst() {
 	assert.Equal(t, []string{"ann requeue", "mei note"}, list(processlog.TrailFilter{EntryID: row.ID}))
 	assert.Equal(t, []string{"mei pause", "mei note"}, list(processlog.TrailFilter{Actor: "mei"}))
 	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.TrailFilter{Action: "requeue"}))
+	assert.Equal(t, []string{"mei pause", "ann requeue", "bob requeue", "mei note"}, list(processlog.TrailFilter{BusinessTypes: []string{"states"}}))
+	assert.Equal(t, []string{"Purge purge"}, list(processlog.TrailFilter{BusinessTypes: []string{"", "refund"}}))
+	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{"refund"}}))
+	last, err := t.ops().Trail(t.ctx, processlog.TrailFilter{BusinessTypes: []string{""}, Limit: 1})
+	require.NoError(t, err)
+	assert.Empty(t, last.Next, "what is behind is another type's")
 	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{})
 	require.NoError(t, err)
 	requeued := page.Records[2]

@@ -194,6 +194,50 @@ func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
 	require.ErrorAs(t, err, new(*processlog.FieldError), "of any state it would be the whole table")
 }
 
+// pagesOfSomeTypesAreFullOfThemAlone: rows of others leave no trace, neither a short page nor a cursor.
+func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
+	var mine []processlog.ID
+	for i := range 24 {
+		d := t.draft([]string{"mine", "theirs", "theirs", "also mine", "theirs", "theirs"}[i%6])
+		d.BatchID, d.BusinessID, d.UserID = "batch", "order", []string{"u", "v"}[i/6%2]
+		if id := t.insert(d)[0].ID; d.BusinessType != "theirs" {
+			mine = append(mine, id)
+		}
+	}
+	assert.Empty(t, t.pages(processlog.Filter{BusinessType: "theirs", BusinessTypes: []string{"mine"}}))
+	older := time.Now().Add(-time.Hour)
+	for name, f := range map[string]processlog.Filter{
+		"all": {}, "a state": {States: []processlog.State{processlog.Pending}}, "a batch": {BatchID: "batch"}, "an id and a state": {BusinessID: "order", States: []processlog.State{processlog.Pending}},
+		"created": {CreatedFrom: older}, "created, in a state": {CreatedFrom: older, States: []processlog.State{processlog.Pending, processlog.Dead}}, "of a type": {BatchID: "batch", BusinessType: "also mine"},
+		"of a user": {CreatedFrom: older, UserID: "v"},
+	} {
+		for _, f.Newest = range []bool{false, true} {
+			f.BusinessTypes, f.Outline, f.MaxRead, f.Cursor = []string{"mine", "also mine", "nobody's"}, true, 4, ""
+			f.Limit = 2
+			var found []processlog.ID
+			for more := true; more && len(found) <= len(mine); more = f.Cursor != "" {
+				page, err := t.Store.List(t.ctx, f)
+				require.NoError(t, err, name)
+				for _, row := range page.Rows {
+					assert.NotEqual(t, "theirs", row.BusinessType, name)
+					assert.Empty(t, row.Content, name)
+					assert.NotEmpty(t, row.IdempotentID, name)
+					found = append(found, row.ID)
+				}
+				if f.Cursor = page.Next; f.Cursor != "" && f.UserID == "" && f.BusinessType == "" {
+					assert.Len(t, page.Rows, 2, name)
+				}
+			}
+			want := len(mine)
+			if f.UserID != "" || f.BusinessType != "" {
+				want /= 2
+			}
+			assert.Len(t, found, want, "%s, newest %v", name, f.Newest)
+			assert.Subset(t, mine, found, name)
+		}
+	}
+}
+
 func (t *storeTest) countsAreRightUpToTheirBound() {
 	for range 5 {
 		d := t.draft("counted")

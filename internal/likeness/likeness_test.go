@@ -20,6 +20,8 @@ func TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike(t *testing.T) {
 		"订单#不存在":                                          {"订单12345不存在", "订单A99812不存在", "订单20260101T1不存在"},
 		"退款失败，错误码40001：用户“…”余额不足":                         {"退款失败，错误码40001：用户“张三”余额不足", "退款失败，错误码40001：用户“李四”余额不足", "退款失败，错误码40001：用户「王五」余额不足"},
 		"已于# #关闭":                                         {"已于2026-01-02 13:02关闭", "已于2025-11-30 09:59:01.25关闭"},
+		"no such user “…” here":                           {`no such user "4111 \" 1111" here`, `no such user "a\\" here`, "no such user 「王\\」五」 here", `no such user "it's 'theirs'" here`},
+		"no such card “…”":                                {`no such card "4111 1111, Zhang San`, `no such card "4111 \" 11`, "no such card `a", "no such card “张三", `no such card ""`},
 		"it's gone: “…”":                                  {"it's gone: 'a'", "it's gone: \"b 7\""},
 	}
 	for shape, texts := range alike {

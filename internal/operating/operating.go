@@ -19,7 +19,8 @@ type Log interface {
 	// ChangeAll is that of the store, and tells the queue, and attempts under way here, what has changed.
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
-	// Amounts is what entries are worth, as far as the configuration tells: those of which it says nothing are absent.
+	// Amounts is what entries are worth, as far as the configuration tells: those of which it says nothing are absent. It reads
+	// the contents of all the others at once.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 }
 

@@ -133,9 +133,9 @@ type counted struct {
 	silent atomic.Bool
 }
 
-func (s *counted) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
+func (s *counted) CaseGroups(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	s.cases.Add(1)
-	return s.MemoryStore.CaseGroups(ctx)
+	return s.MemoryStore.CaseGroups(ctx, types)
 }
 
 func (s *counted) Heads(ctx context.Context) ([]processlog.Head, error) {

@@ -254,7 +254,7 @@ func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (
 const caseColumns = "entry_id, epoch, version, kind, business_type, business_id, fingerprint, ended_by, error, COALESCE(amount,0), currency, owner, opened_at, due_at, closed_at"
 
 func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case, error) {
-	rows, err := s.pool().QueryContext(ctx, query)
+	rows, err := s.read(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -302,6 +302,9 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 	}
 	if f.BusinessType != "" {
 		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
+	}
+	if len(f.BusinessTypes) > 0 {
+		where += " AND business_type" + s.among(f.BusinessTypes)
 	}
 	if f.Fingerprint != (processlog.Fingerprint{}) {
 		where += " AND fingerprint=" + hexLiteral(f.Fingerprint[:])
@@ -351,13 +354,16 @@ func parsePair(cursor string) (a, b uint64, err error) {
 }
 
 // CaseGroups implements Operations, out of an index alone.
-func (s *Store) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
-	hint := ""
+func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
+	hint, of := "", ""
 	if s.d.name == "mysql" {
 		hint = " FORCE INDEX (k_group)"
 	}
-	rows, err := s.pool().QueryContext(ctx, "SELECT business_type, fingerprint, currency, COUNT(*), COALESCE(SUM(amount),0), MIN(opened_at), MAX(opened_at), MAX(entry_id) FROM "+
-		s.table.quoted("_case")+hint+" WHERE closed_at=0 GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage))
+	if len(businessTypes) > 0 {
+		of = " AND business_type" + s.among(businessTypes)
+	}
+	rows, err := s.read(ctx, "SELECT business_type, fingerprint, currency, COUNT(*), COALESCE(SUM(amount),0), MIN(opened_at), MAX(opened_at), MAX(entry_id) FROM "+
+		s.table.quoted("_case")+hint+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: sum up cases: %w", err)
 	}

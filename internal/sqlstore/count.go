@@ -53,7 +53,7 @@ func (s *Store) countGroups(ctx context.Context, f processlog.CountFilter) ([]pr
 }
 
 func (s *Store) countChunk(ctx context.Context, groups []group, atMost int) ([]processlog.Count, error) {
-	rows, err := s.pool().QueryContext(ctx, s.countQuery(groups, atMost))
+	rows, err := s.read(ctx, s.countQuery(groups, atMost))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Store) groups(ctx context.Context, states []processlog.State, businessT
 }
 
 func (s *Store) occurring(ctx context.Context, states []processlog.State) ([]group, error) {
-	rows, err := s.pool().QueryContext(ctx, s.groupsQuery(states))
+	rows, err := s.read(ctx, s.groupsQuery(states))
 	if err != nil {
 		return nil, err
 	}

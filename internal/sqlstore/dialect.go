@@ -45,6 +45,7 @@ type dialect struct {
 	again  func(key string, columns ...string) string          // an INSERT of a row whose key is there takes these columns over
 	keyed  func(keys []string) string                          // condition: the row's idempotent id is one of keys
 	groups func(from string, states []processlog.State) string // the states and types that occur, without reading every row
+	ended  func(seconds int, query string) string              // a SELECT that the server ends after so long; nil: a context does
 
 	probe func(ctx context.Context, tx processlog.Tx) error                     // ErrNoTransaction unless open
 	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool

@@ -102,7 +102,7 @@ func (l *listing) chooseOrder() error {
 		l.order = orderID
 	case !l.f.CreatedFrom.IsZero() || !l.f.CreatedTo.IsZero():
 		l.order = orderCreated
-	case len(l.f.States) > 0 || l.f.BusinessType != "":
+	case len(l.f.States) > 0 || l.f.BusinessType != "" || len(l.f.BusinessTypes) > 0:
 		l.order = orderDue
 	default:
 		l.order = orderID
@@ -112,7 +112,7 @@ func (l *listing) chooseOrder() error {
 
 // readInOrder reads the rows as one index gives them.
 func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
-	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.inOrder())
+	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.s.ended(ctx, l.inOrder()))
 	if err != nil || len(rows) <= l.limit {
 		return processlog.Page{Rows: rows}, err
 	}
@@ -121,7 +121,13 @@ func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
 	return processlog.Page{Rows: rows, Next: l.cursor(listPosition{last.CreatedAt.UnixMilli(), last.ID})}, nil
 }
 
-func (l *listing) inOrder() string { return l.along(l.s.columns(), l.limit+1) }
+func (l *listing) inOrder() string {
+	columns := l.s.columns()
+	if l.f.Outline {
+		columns = l.s.outline()
+	}
+	return l.along(columns, l.limit+1)
+}
 
 // along reads columns of at most n rows as the listing's index gives them.
 func (l *listing) along(columns string, n int) string {
@@ -156,6 +162,9 @@ func (l *listing) reach() string {
 		all = append(all, l.beyond("next_at", fmt.Sprint(l.after.at)))
 	default:
 		all = append(all, "id"+l.direction()+l.after.id.String())
+	}
+	if len(l.f.BusinessTypes) > 0 {
+		all = append(all, "business_type"+l.s.among(l.f.BusinessTypes))
 	}
 	if len(all) == 0 {
 		return "id>0"
@@ -200,7 +209,7 @@ const rangesPerStatement = 100
 
 // readMerged reads the heads of many ranges of the due index, and then the rows at the front of them all.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
-	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
+	groups, err := l.groups(ctx)
 	if err != nil {
 		return page, err
 	}
@@ -222,9 +231,17 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 	return page, err
 }
 
+// groups are those of the states and types that the filter names.
+func (l *listing) groups(ctx context.Context) ([]group, error) {
+	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
+	return slices.DeleteFunc(groups, func(g group) bool {
+		return len(l.f.BusinessTypes) > 0 && !slices.Contains(l.f.BusinessTypes, g.businessType)
+	}), err
+}
+
 // heads reads the positions next behind the cursor of each group.
 func (l *listing) heads(ctx context.Context, groups []group, front []listPosition) ([]listPosition, error) {
-	rows, err := l.s.pool().QueryContext(ctx, l.merged(groups, front))
+	rows, err := l.s.read(ctx, l.merged(groups, front))
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +290,11 @@ func (l *listing) load(ctx context.Context, positions []listPosition) ([]process
 	for i, p := range positions {
 		ids[i] = p.id
 	}
-	loaded, err := l.s.Load(ctx, ids)
+	load := l.s.Load
+	if l.f.Outline {
+		load = l.s.Outlines
+	}
+	loaded, err := load(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -304,6 +325,15 @@ func ceilMilli(t time.Time) int64 {
 		ms++
 	}
 	return ms
+}
+
+// among is the condition that a text is one of these.
+func (s *Store) among(texts []string) string {
+	literals := make([]string, len(texts))
+	for i, text := range texts {
+		literals[i] = s.d.text([]byte(text))
+	}
+	return " IN (" + strings.Join(literals, ",") + ")"
 }
 
 func stateList(states []processlog.State) string {

@@ -54,7 +54,7 @@ func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err e
 
 // look reads the next n positions, and whether their rows are what the filter asks for.
 func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
-	rows, err := l.s.pool().QueryContext(ctx, l.lookQuery(n))
+	rows, err := l.s.read(ctx, l.lookQuery(n))
 	if err != nil {
 		return nil, err
 	}

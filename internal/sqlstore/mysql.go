@@ -46,6 +46,7 @@ func mysqlDialect(version string) *dialect {
 		qualified:  true,
 		again:      mysqlAgain,
 		keyed:      mysqlKeyed,
+		ended:      mysqlEnded,
 		probe:      probeMySQL,
 		begin:      beginMySQL,
 		check:      checkMySQL,
@@ -56,8 +57,15 @@ func mysqlDialect(version string) *dialect {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
 		d.inTx = "@@in_transaction=1"
 		d.returning = true
+		d.ended = func(seconds int, query string) string {
+			return fmt.Sprintf("SET STATEMENT max_statement_time=%d FOR %s", seconds, query)
+		}
 	}
 	return d
+}
+
+func mysqlEnded(seconds int, query string) string {
+	return fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d000) */%s", seconds, strings.TrimPrefix(query, "SELECT"))
 }
 
 // mysqlAgain takes the one form that MySQL and MariaDB both know.

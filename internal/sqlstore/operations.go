@@ -3,7 +3,9 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,7 +91,8 @@ func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (processlog
 
 // trailSide reads one table's rows before a row, newest first. Where few of them may be wanted, it looks at so many and no more.
 func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table string, before uint64, follows bool, limit int, read func(context.Context, processlog.TrailFilter, string, int) ([]trailRow, error)) (side trailSide, err error) {
-	few := f.EntryID.IsZero() && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero()) // an entry's have an index
+	// An entry's have an index. Who may see some types is not told where reading stops among others.
+	few := f.EntryID.IsZero() && len(f.BusinessTypes) == 0 && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	switch {
 	case follows:
 	case few:
@@ -150,8 +153,11 @@ func mergeTrail(sides [2]trailSide, limit int) (page processlog.TrailPage) {
 }
 
 // narrow is what of a filter both tables are asked for.
-func (s *Store) narrow(f processlog.TrailFilter, at string) string {
+func (s *Store) narrow(f processlog.TrailFilter, at, businessType string) string {
 	where := ""
+	if len(f.BusinessTypes) > 0 {
+		where += " AND " + businessType + s.among(f.BusinessTypes)
+	}
 	if !f.EntryID.IsZero() {
 		where += " AND t.entry_id=" + f.EntryID.String()
 	}
@@ -172,9 +178,9 @@ func (s *Store) narrow(f processlog.TrailFilter, at string) string {
 
 // changesDone reads the audit table. Of what was done to an entry that was purged nobody knows the type.
 func (s *Store) changesDone(ctx context.Context, f processlog.TrailFilter, window string, limit int) ([]trailRow, error) {
-	at := s.d.stampMS("t.created_at")
-	rows, err := s.pool().QueryContext(ctx, "SELECT t.id, "+at+", t.actor, t.`action`, t.entry_id, t.reason, t.before_state, t.after_state, COALESCE(l.business_type,'') FROM "+
-		s.table.quoted("_audit")+" AS t LEFT JOIN "+s.table.quoted("")+" AS l ON l.id=t.entry_id WHERE "+window+s.narrow(f, at)+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(limit))
+	at, businessType := s.d.stampMS("t.created_at"), "COALESCE(l.business_type,'')"
+	rows, err := s.read(ctx, "SELECT t.id, "+at+", t.actor, t.`action`, t.entry_id, t.reason, t.before_state, t.after_state, "+businessType+" FROM "+
+		s.table.quoted("_audit")+" AS t LEFT JOIN "+s.table.quoted("")+" AS l ON l.id=t.entry_id WHERE "+window+s.narrow(f, at, businessType)+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(limit))
 	if err != nil {
 		return nil, err
 	}
@@ -202,8 +208,8 @@ func (s *Store) changesDone(ctx context.Context, f processlog.TrailFilter, windo
 }
 
 func (s *Store) operationsDone(ctx context.Context, f processlog.TrailFilter, window string, limit int) ([]trailRow, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT t.id, t.`at`, t.actor, t.`action`, t.refused, t.entry_id, t.business_type, t.subject, t.reason FROM "+
-		s.table.quoted("_operation")+" AS t WHERE "+window+s.narrow(f, "t.`at`")+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(limit))
+	rows, err := s.read(ctx, "SELECT t.id, t.`at`, t.actor, t.`action`, t.refused, t.entry_id, t.business_type, t.subject, t.reason FROM "+
+		s.table.quoted("_operation")+" AS t WHERE "+window+s.narrow(f, "t.`at`", "t.business_type")+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(limit))
 	if err != nil {
 		return nil, err
 	}
@@ -220,6 +226,32 @@ func (s *Store) operationsDone(ctx context.Context, f processlog.TrailFilter, wi
 		found = append(found, r)
 	}
 	return found, rows.Err()
+}
+
+// Types implements Operations.
+func (s *Store) Types(ctx context.Context) ([]string, error) {
+	groups, err := s.occurring(ctx, processlog.States[:])
+	if err != nil {
+		return nil, fmt.Errorf("compensator: find the types: %w", err)
+	}
+	types := make(map[string]bool)
+	for _, g := range groups {
+		types[g.businessType] = true
+	}
+	rows, err := s.read(ctx, fmt.Sprintf("SELECT DISTINCT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>''",
+		s.table.quoted("_operation"), trailRead))
+	if err != nil {
+		return nil, fmt.Errorf("compensator: find the types: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, fmt.Errorf("compensator: find the types: %w", err)
+		}
+		types[name] = true
+	}
+	return slices.Sorted(maps.Keys(types)), rows.Err()
 }
 
 // Settings implements Operations.

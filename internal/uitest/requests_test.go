@@ -2,6 +2,7 @@ package uitest
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"html"
 	"net/http"
@@ -145,7 +146,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 					what := fmt.Sprint(name, " ", call.method, " ", call.path)
 					assert.Equal(t, want, got.status, what)
 					if name == "nobody" || name == "none" || name == "others" {
-						assert.NotContains(t, strings.ToLower(got.text+fmt.Sprint(got.header)), strings.ToLower(canary), what)
+						assert.NotContains(t, told(got), strings.ToLower(canary), what)
 					}
 					secured(t, got, what)
 					for _, wrong := range []string{"PUT", "DELETE", "PATCH"} {
@@ -153,11 +154,37 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 					}
 				}
 			}
+			if name == "none" || name == "others" { // once more, with all that was refused on record
+				for _, path := range []string{"", "entries", "entries?state=dead", "entries?by=batch&id=" + canary, "entries?from=2001-01-01", "cases", "cases/due", "trail", "trail?entry=" + e.ID.String(), "settings"} {
+					assert.NotContains(t, told(answer{text: mine(who.get(path).text)}), strings.ToLower(canary), path)
+				}
+			}
 			after, err := w.c.Get(t.Context(), e.ID)
 			require.NoError(t, err)
 			assert.Equal(t, name == "ok", after.Version != e.Version, "%s: %d, then %d", name, e.Version, after.Version)
 		})
 	}
+}
+
+// told is all that an answer tells, in lower case: also what is hidden in its cookies and cursors.
+func told(got answer) string {
+	all := got.text + fmt.Sprint(got.header)
+	for _, word := range base64Word.FindAllString(all, -1) {
+		for len(word)%4 == 1 {
+			word = word[:len(word)-1]
+		}
+		if text, err := base64.RawURLEncoding.DecodeString(word); err == nil {
+			all += " " + string(text)
+		}
+	}
+	return strings.ToLower(all)
+}
+
+var base64Word = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
+
+// mine is a page without what somebody has typed himself.
+func mine(page string) string {
+	return regexp.MustCompile(`value="[^"]*"|<link[^>]*>|back=[^"]*"`).ReplaceAllString(page, "")
 }
 
 func keysOf[V any](m map[string]V) (keys []string) {
@@ -181,6 +208,37 @@ func secured(t *testing.T, got answer, what string) {
 	}
 	lacks(t, got.text, " style=", what)
 	lacks(t, got.text, "onclick", what)
+}
+
+// What came of an action is shown to who acted, and to nobody who signs in on the same browser after.
+func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	browser := w.client("alice")
+	done := browser.post("do", values("do", "note", "id", refund.ID.String(), "reason", "they call back"))
+	require.Equal(t, 200, done.status)
+	require.Contains(t, done.at, "/ops/done?n=")
+	assert.Equal(t, 200, browser.get(done.at).status)
+	browser.name = "bob"
+	assert.Equal(t, 404, browser.get(done.at).status)
+}
+
+// Who may see a type and not the process that serves him has pages all the same.
+func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice := w.client("alice")
+	has(t, alice.get("").text, `class="health"`)
+	w.allow(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type == "refund" })
+	for _, path := range []string{"", "settings", "cases", "trail"} {
+		got := alice.get(path)
+		assert.Equal(t, 200, got.status, path)
+		lacks(t, got.text, `class="health"`, path)
+	}
+	has(t, alice.get("").text, "refund")
 }
 
 // Content shows to nobody but who reveals it, and then only what the type's view names; who may not see errors sees their

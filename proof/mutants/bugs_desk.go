@@ -69,6 +69,62 @@ func operating() []mutant {
 			sees: tests("TestEachRightAllowsWhatItSaysAndNothingElse", "TestRightsAreAskedForWhatAnEntryIsWorth"),
 		},
 		{
+			name: "desk-drops-what-it-has-read", oracle: safety,
+			what: "rows of types that may not be seen are dropped from a page that was read: short pages and cursors tell that they are there",
+			edits: []edit{
+				{"desk/read.go", "	if len(asked) == 0 && len(types) == len(of) {", "	if len(asked) == 0 {"},
+			},
+			sees: tests("TestPagesAndCursorsAreOfWhatMayBeSeenAlone", "TestWhoSeesSomeTypesFindsNoTraceOfOthers"),
+		},
+		{
+			name: "trail-stops-among-others", oracle: safety,
+			what: "a page of the trail ends where reading among records of other types did, and its cursor says so",
+			edits: []edit{
+				{"internal/sqlstore/operations.go", " && f.EntryID.IsZero() && len(f.BusinessTypes) == 0 {", " && f.EntryID.IsZero() {"},
+			},
+			sees: tests("TestTrailOfSomeTypesEndsWhereTheyDo"),
+		},
+		{
+			name: "desk-searches-what-is-masked", oracle: safety,
+			what: "entries are found by errors, and users, that the actor may not see",
+			edits: []edit{
+				{"desk/entries.go", "d.sight(a, append(rights, searches...)...)", "d.sight(a, rights...)"},
+			},
+			sees: tests("TestSearchFindsOnlyWhatItsRightShows"),
+		},
+		{
+			name: "desk-tells-hidden-from-absent", oracle: safety,
+			what: "a refusal that cannot be put on record is told of an entry that may not be seen, and of none that is not there",
+			edits: []edit{
+				{"desk/refuse.go", "d.refuse(ctx, a, op); err != ErrNotAllowed {", "d.refuse(ctx, a, op); err != ErrNotAllowed && op.BusinessType != \"\" {"},
+			},
+			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
+		},
+		{
+			name: "desk-weighs-what-is-hidden", oracle: safety,
+			what: "contents of entries that the actor may not see are read, and the service's function called, for what they are worth",
+			edits: []edit{
+				{"desk/change.go", "return !sees.sees(ctx, row.BusinessType) })", "return !sees.sees(ctx, row.BusinessType) && false })"},
+			},
+			sees: tests("TestNothingIsWeighedThatMayNotBeSeen"),
+		},
+		{
+			name: "desk-reads-without-bound", oracle: producers,
+			what: "as many reads of the desk at once as there are people who look: the service waits for connections",
+			edits: []edit{
+				{"desk/read.go", "readsAtOnce = 4", "readsAtOnce = 4000"},
+			},
+			sees: tests("TestReadsOfADeskAreFourAtATimeForTwoSeconds"),
+		},
+		{
+			name: "server-reads-on", oracle: producers,
+			what: "a read whose context is over is ended by the driver alone: the server reads on for nobody",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "	if !bounded || left > time.Hour || s.d.ended == nil {", "	if !bounded || left > 0 || s.d.ended == nil {"},
+			},
+			sees: tests("TestServerEndsAReadWhoseTimeIsOver"),
+		},
+		{
 			name: "success-opens-transactions", oracle: lateness,
 			what: "with the operator's side on, each outcome is written as a death would be: three round trips more for a success",
 			edits: []edit{

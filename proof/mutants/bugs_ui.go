@@ -52,6 +52,22 @@ func showing() []mutant {
 			sees: pageTests("TestGETChangesNothing"),
 		},
 		{
+			name: "pages-show-anothers-outcome", oracle: safety,
+			what: "what came of an action is shown to whoever signs in on that browser next",
+			edits: []edit{
+				{"ui/outcome.go", " || o.Whose != whose(rq.Actor) {", " {"},
+			},
+			sees: pageTests("TestOutcomeIsShownToWhoActedAlone"),
+		},
+		{
+			name: "pages-need-health", oracle: safety,
+			what: "the overview breaks for who may see a type, and not the process that serves him",
+			edits: []edit{
+				{"ui/pages/overview.html", "{{if .Data.Health}}", "{{if true}}"},
+			},
+			sees: pageTests("TestPagesAreThereForWhoMaySeeNoHealth"),
+		},
+		{
 			name: "pages-turn-texts-around", oracle: safety,
 			what: "characters that turn a text around reach the reader",
 			edits: []edit{

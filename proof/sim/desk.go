@@ -203,9 +203,11 @@ func (s *gatedStore) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]
 	return s.store.CasesOf(ctx, ids)
 }
 
-func (s *gatedStore) CaseGroups(ctx context.Context) ([]processlog.CaseGroup, error) {
-	return s.store.CaseGroups(ctx)
+func (s *gatedStore) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
+	return s.store.CaseGroups(ctx, businessTypes)
 }
+
+func (s *gatedStore) Types(ctx context.Context) ([]string, error) { return s.store.Types(ctx) }
 
 func (s *gatedStore) AssignCase(ctx context.Context, id compensator.EntryID, seen uint64, owner string, op processlog.Operation) error {
 	return s.from.step(ctx, classOnce, "assigncase", id.String(), func() error {

@@ -1,0 +1,283 @@
+package desk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+var (
+	everything = desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
+	mailOnly   = desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type == mailType })
+)
+
+// page is one of any list: the types of its rows, and its cursor.
+type page struct {
+	types []string
+	next  string
+}
+
+// lists are all that come in pages, one row at a time.
+var lists = map[string]func(ctx context.Context, d *desk.Desk, cursor string) (page, error){
+	"entries":           entriesBy(compensator.Filter{}),
+	"newest entries":    entriesBy(compensator.Filter{Newest: true}),
+	"dead entries":      entriesBy(compensator.Filter{States: []compensator.State{compensator.Dead}}),
+	"a batch":           entriesBy(compensator.Filter{BatchID: "b-1"}),
+	"a batch's dead":    entriesBy(compensator.Filter{BatchID: "b-1", States: []compensator.State{compensator.Dead}, MaxRead: 1}),
+	"created lately":    entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), MaxRead: 1}),
+	"mail of a range":   entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), BusinessType: mailType, MaxRead: 1}),
+	"ended by a person": entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), EndedBy: compensator.EndedByPermanent, MaxRead: 1}),
+	"an export": func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
+		return ofEntries(d.Export(ctx, mei, compensator.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why))
+	},
+	"cases": func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
+		found, err := d.Cases(ctx, mei, desk.CaseFilter{Limit: 1, Cursor: cursor})
+		for _, c := range found.Cases {
+			p.types = append(p.types, c.BusinessType)
+		}
+		p.next = found.Next
+		return p, err
+	},
+	"trail": func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
+		found, err := d.Trail(ctx, mei, desk.TrailFilter{Action: "note", Limit: 1, Cursor: cursor})
+		for _, r := range found.Records {
+			p.types = append(p.types, r.BusinessType)
+		}
+		p.next = found.Next
+		return p, err
+	},
+}
+
+func entriesBy(f compensator.Filter) func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
+	return func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
+		f.Limit, f.Cursor = 1, cursor
+		return ofEntries(d.Entries(ctx, mei, f))
+	}
+}
+
+func ofEntries(found desk.EntryPage, err error) (p page, _ error) {
+	for _, e := range found.Entries {
+		p.types = append(p.types, e.BusinessType)
+	}
+	p.next = found.Next
+	return p, err
+}
+
+// crowded is a bed with as many dead refunds as mails, in turns, of one batch and one business id, each with a note.
+func crowded(t *testing.T, mails int) *bed {
+	b := newBed(t)
+	host := b.desk(desk.Options{Access: everything})
+	for i := range mails {
+		for _, name := range []string{refundType, mailType, refundType} {
+			e := b.die(name, compensator.Options{IdempotentID: fmt.Sprint(name, i, len(b.store.Rows())), BatchID: "b-1", BusinessID: "o-all"})
+			require.NoError(t, host.Note(t.Context(), desk.Actor{ID: "host"}, e.ID, why))
+		}
+	}
+	return b
+}
+
+// TestPagesAndCursorsAreOfWhatMayBeSeenAlone: who may see one type finds each page full, and no page behind the last: as if there
+// were no other type.
+func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
+	t.Parallel()
+	b := crowded(t, 3)
+	d := b.desk(desk.Options{Access: mailOnly})
+	for name, list := range lists {
+		cursor, n := "", 0
+		for more := true; more && n < 20; n++ {
+			found, err := list(t.Context(), d, cursor)
+			require.NoError(t, err, name)
+			assert.Equal(t, []string{mailType}, found.types, "%s, page %d", name, n)
+			cursor, more = found.next, found.next != ""
+		}
+		assert.GreaterOrEqual(t, n, 3, name)
+		assert.Less(t, n, 20, name)
+	}
+	view, err := d.Entry(t.Context(), mei, b.otherDead.ID)
+	require.NoError(t, err)
+	assert.False(t, view.MoreSiblings)
+	nobody := b.desk(desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return false })})
+	for name, list := range lists {
+		found, err := list(t.Context(), nobody, "")
+		require.NoError(t, err, name)
+		assert.Equal(t, page{}, found, name)
+	}
+}
+
+// TestWhoSeesAllAsksForNoTypes: what is asked of the log is what was asked before there were rights.
+func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // no time passes while it asks
+		b := newBed(t)
+		var types [][]string
+		b.store.entries = func(f compensator.Filter) {
+			types = append(types, f.BusinessTypes)
+			assert.True(t, f.Outline, "no content is read for a list")
+		}
+		b.store.cases = func(_ context.Context, f desk.CaseFilter) error { types = append(types, f.BusinessTypes); return nil }
+		b.store.groups = func(of []string) { types = append(types, of) }
+		b.store.trails = func(f desk.TrailFilter) { types = append(types, f.BusinessTypes) }
+		ask := func(d *desk.Desk) [][]string {
+			types = nil
+			_, err1 := d.Entries(t.Context(), mei, compensator.Filter{})
+			_, err2 := d.Cases(t.Context(), mei, desk.CaseFilter{})
+			_, err3 := d.Groups(t.Context(), mei)
+			_, err4 := d.Trail(t.Context(), mei, desk.TrailFilter{})
+			require.NoError(t, errors.Join(err1, err2, err3, err4))
+			return types
+		}
+		assert.Equal(t, [][]string{nil, nil, nil, nil}, ask(b.desk(desk.Options{Access: everything})))
+		assert.EqualValues(t, 1, b.store.looked.Load(), "a desk knows for a while which types there are")
+		some := []string{mailType}
+		assert.Equal(t, [][]string{some, some, some, some}, ask(b.desk(desk.Options{Access: mailOnly})))
+	})
+}
+
+// TestListsKeepToTheTypesAskedFor, and to those of them that may be seen.
+func TestListsKeepToTheTypesAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for _, of := range []struct {
+		access desk.Access
+		asked  string
+		n      int
+	}{{everything, mailType, 1}, {mailOnly, mailType, 1}, {mailOnly, refundType, 0}} {
+		d, types := b.desk(desk.Options{Access: of.access}), []string{of.asked}
+		entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: types})
+		cases, err2 := d.Cases(t.Context(), mei, desk.CaseFilter{BusinessTypes: types})
+		require.NoError(t, errors.Join(err1, err2))
+		assert.Equal(t, []int{of.n, of.n}, []int{len(entries.Entries), len(cases.Cases)}, of.asked)
+	}
+}
+
+// TestReadsOfADeskAreFourAtATimeForTwoSeconds: people who look do not hold up the service.
+func TestReadsOfADeskAreFourAtATimeForTwoSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		d := b.desk(desk.Options{Access: everything})
+		_, err := d.Cases(t.Context(), mei, desk.CaseFilter{}) // it knows the types
+		require.NoError(t, err)
+		asked := make(chan struct{}, 10)
+		b.store.cases = func(ctx context.Context, _ desk.CaseFilter) error {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		began, over := time.Now(), make(chan error, 10)
+		for range 6 {
+			go func() {
+				_, err := d.Cases(t.Context(), mei, desk.CaseFilter{})
+				over <- err
+			}()
+		}
+		synctest.Wait()
+		assert.Len(t, asked, 4)
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = d.Cases(hasty, mei, desk.CaseFilter{})
+		require.ErrorIs(t, err, context.DeadlineExceeded, "who waits for room waits as long as he likes")
+		for range 6 {
+			require.ErrorIs(t, <-over, context.DeadlineExceeded)
+		}
+		assert.Equal(t, 4*time.Second, time.Since(began), "of the bubble's clock")
+		assert.Len(t, asked, 6)
+	})
+}
+
+// TestHiddenAndAbsentAreToldApartByNothing: neither by an answer, nor by what is on record, nor by what comes of it when that
+// cannot be written.
+func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []bool{false, true} {
+		var told [2][]string
+		for i := range told { // the refund that is hidden, and one that is not there
+			b := newBed(t)
+			d := b.desk(desk.Options{Access: mailOnly})
+			id := b.dead.ID
+			if i == 1 {
+				var err error
+				id, err = compensator.ParseEntryID("987654")
+				require.NoError(t, err)
+			}
+			if broken {
+				b.store.operates = func(processlog.Operation) error { return errors.New("no such table") }
+			}
+			tell := func(what string, err error) {
+				told[i] = append(told[i], what+": "+strings.ReplaceAll(fmt.Sprintf("%T %v", err, err), id.String(), "#"))
+			}
+			_, err := d.Entry(t.Context(), mei, id)
+			tell("entry", err)
+			_, err = d.Reveal(t.Context(), mei, id, why)
+			tell("reveal", err)
+			tell("note", d.Note(t.Context(), mei, id, why))
+			tell("take", d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: id}, why))
+			tell("assign", d.AssignCase(t.Context(), mei, desk.SeenCase{EntryID: id}, "bob", why))
+			answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: id}, {ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
+			tell("change", err)
+			for _, answer := range answers {
+				tell("answer", answer)
+			}
+			lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+			tell(fmt.Sprint(len(lines), " lines"), err)
+			for _, r := range b.trail(true) {
+				assert.Equal(t, id, r.EntryID)
+				told[i] = append(told[i], strings.Join([]string{r.Actor, r.Action, r.Subject, r.Reason}, " "))
+			}
+			page, err := d.Trail(t.Context(), mei, desk.TrailFilter{})
+			require.NoError(t, err)
+			told[i] = append(told[i], fmt.Sprint(len(page.Records), " on record that he sees"))
+		}
+		assert.Equal(t, told[1], told[0], "broken: %v", broken)
+		assert.Greater(t, len(told[0]), 7)
+	}
+}
+
+// TestSearchFindsOnlyWhatItsRightShows: to find an entry by its error, or its user, is to see that.
+func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for right, search := range map[desk.Right]compensator.Filter{desk.SeeErrors: {LastError: "no such card"}, desk.SeeContent: {UserID: "7"}} {
+		d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, on desk.Subject) bool {
+			return r == desk.SeeEntries || r == right && on.Type != refundType
+		})}) // of no type he may, too
+		search.CreatedFrom, search.Limit = time.Unix(1, 0), 1
+		found, err := d.Entries(t.Context(), mei, search)
+		require.NoError(t, err)
+		require.Len(t, found.Entries, 1, "%s", right)
+		assert.Equal(t, []any{mailType, ""}, []any{found.Entries[0].BusinessType, found.Next}, "%s", right)
+		search.BusinessType = refundType
+		_, err = d.Entries(t.Context(), mei, search)
+		require.ErrorIs(t, err, desk.ErrNotAllowed, "%s", right)
+	}
+}
+
+// TestNothingIsWeighedThatMayNotBeSeen: for an amount a content is read, and the service's own function called.
+func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	before := b.weighed.Load()
+	d := b.desk(desk.Options{Access: mailOnly})
+	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{b.pending.ID})
+	require.NoError(t, err)
+	require.Empty(t, lines)
+	_, err = d.Change(t.Context(), mei, desk.Change{Action: desk.Cancel, Entries: []desk.Seen{{ID: b.pending.ID, Version: b.pending.Version}}, Why: why})
+	require.NoError(t, err)
+	assert.Equal(t, before, b.weighed.Load())
+	lines, err = b.desk(desk.Options{Access: everything}).Lines(t.Context(), mei, []compensator.EntryID{b.pending.ID})
+	require.NoError(t, err)
+	assert.True(t, slices.ContainsFunc(lines, func(l desk.Line) bool { return l.Amount.Minor == 100 }))
+	assert.Greater(t, b.weighed.Load(), before)
+}

@@ -1,0 +1,74 @@
+package desk
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// What a Desk asks of the log at a time, and for how long: people must not hold up the service whose database it is.
+const (
+	readsAtOnce = 4
+	readTime    = 2 * time.Second
+)
+
+// read asks the log once the Desk's other reads leave room.
+func read[T any](ctx context.Context, d *Desk, ask func(ctx context.Context) (T, error)) (answer T, err error) {
+	select {
+	case d.reads <- struct{}{}:
+		defer func() { <-d.reads }()
+	case <-ctx.Done():
+		return answer, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return ask(ctx)
+}
+
+// casesOf reads the cases of entries.
+func (d *Desk) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error) {
+	return read(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
+}
+
+// typesFor is how long a Desk goes by the types that it has found: so late is a new one in the lists of who may not see all.
+const typesFor = 5 * time.Second
+
+// types are the business types that there are.
+func (d *Desk) types(ctx context.Context) ([]string, error) {
+	d.mu.Lock()
+	found, at := d.found, d.foundAt
+	d.mu.Unlock()
+	if time.Since(at) < typesFor {
+		return found, nil
+	}
+	found, err := read(ctx, d, d.log.Operations().Types)
+	if err == nil {
+		d.mu.Lock()
+		d.found, d.foundAt = found, time.Now()
+		d.mu.Unlock()
+	}
+	return found, err
+}
+
+// within narrows a query to the types that an actor sees, of those that were asked for or of all, so that what he does not see
+// leaves no trace in pages and cursors. No types: he sees all there are. ok: he sees some.
+func (d *Desk) within(ctx context.Context, sees *sight, asked []string, more ...string) (types []string, ok bool, err error) {
+	of := asked
+	if len(asked) == 0 {
+		if of, err = d.types(ctx); err != nil {
+			return nil, false, err
+		}
+		of = slices.Concat(more, of)
+	}
+	for _, name := range of {
+		if sees.sees(ctx, name) {
+			types = append(types, name)
+		}
+	}
+	if len(asked) == 0 && len(types) == len(of) {
+		return nil, true, nil
+	}
+	return types, len(types) > 0, nil
+}

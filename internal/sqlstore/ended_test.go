@@ -1,0 +1,45 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// TestServerEndsAReadWhoseTimeIsOver: the driver has gone by then, and nothing else would tell the server.
+func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
+	dsn := testservers.Database(t)
+	open := func() *sql.DB {
+		db, err := sql.Open("mysql", dsn)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		return db
+	}
+	beside := open()
+	s, err := Open(t.Context(), open(), DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	const forever = "SELECT COUNT(*) AS for_ever FROM information_schema.columns a, information_schema.columns b, information_schema.columns c"
+	if rows, err := s.read(ctx, forever); err == nil {
+		for rows.Next() {
+			continue
+		}
+		require.Error(t, rows.Err())
+		_ = rows.Close()
+	}
+	require.Eventually(t, func() bool {
+		var n int
+		require.NoError(t, beside.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%AS for_ever FROM%' AND id<>CONNECTION_ID()").Scan(&n))
+		return n == 0
+	}, time.Minute, 50*time.Millisecond, "the server reads on")
+	assert.Equal(t, forever, s.ended(t.Context(), forever), "what nobody bounds is sent as it is")
+	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
+}
