@@ -123,6 +123,7 @@ func ExampleHandle() {
 
 var (
 	errNoSuchAddress = errors.New("no such address")
+	errPaidBefore    = errors.New("paid before")
 	errTooMany       = errors.New("too many messages")
 )
 
@@ -228,14 +229,14 @@ func ExampleType_CancelTx() {
 		found, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
 		var late *compensator.StateError
 		switch {
-		case errors.As(err, &late):
-			return fmt.Errorf("too late: the closing is %v", late.State) // and the payment is rolled back
 		case found.WasAlready:
-			log.Print("paid before") // whatever a payment starts has been started then
-		case found.WasDead:
-			log.Print("closing it had failed for good, and is not needed any more")
+			return errPaidBefore // whatever a payment starts has been started then
+		case errors.As(err, &late):
+			return fmt.Errorf("too late: the closing is %v", late.State) // succeeded: closed. Otherwise a person's
+		case errors.Is(err, compensator.ErrNotFound):
+			return fmt.Errorf("order 42 has no closing: %w", err) // of this id: recorded under another, or purged
 		}
-		return err
+		return err // nil commits: it runs no more, whether it waited, ran or was dead. Any other error: roll back, and again
 	})
 	if err != nil {
 		log.Print(err)

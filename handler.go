@@ -252,10 +252,16 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Declare returns the handle to record entries of a type whose handler runs in another process. Of cfg only Codec,
-// RefuseOtherContent, Serial and PassDead are used.
+// Declare returns the handle to record entries of a type whose handler runs in another process, or that needs none: see
+// Type.Once. Of cfg only Codec, RefuseOtherContent, Serial, PassDead and Keep are used; Config.Keep is not.
 func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
 	if err := validateType(businessType); err != nil {
+		return nil, err
+	}
+	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
+		return nil, &FieldError{Field: "Keep", Reason: reason}
+	}
+	if err := c.keep(businessType, cfg.Keep); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(c.cfg)

@@ -23,8 +23,9 @@ type CancelResult struct {
 }
 
 // Complete records that somebody else finished the work: it will not run again, and an attempt under way is told to
-// stop. A dead entry takes it, too, unless a compensation of it has begun. A refusal is a *StateError: for work that
-// was done before, and must not be done twice, also ErrAlreadySucceeded. Others are ErrNotFound and ErrBusy.
+// stop. A dead entry takes it, too, unless a compensation of it has begun. It has four answers: nil; a *StateError, for it is
+// too late, which is ErrAlreadySucceeded where the work is done, and must not be done twice; ErrNotFound; and any other error,
+// ErrBusy for one: nothing has changed, roll back. The result is for who wants to know more.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
@@ -38,8 +39,7 @@ func completed(before processlog.Row, err error) (CompleteResult, error) {
 	return CompleteResult{WasRunning: before.LeaseLeft > 0, WasDead: err == nil && before.State == Dead}, err
 }
 
-// Cancel records that the work is no longer wanted; otherwise as Complete. Its errors: *StateError where it has
-// succeeded, or may not be cancelled; ErrNotFound; ErrBusy.
+// Cancel records that the work is no longer wanted; otherwise, and in its answers, as Complete, but for ErrAlreadySucceeded.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }

@@ -172,17 +172,17 @@ func Example_gracefulStop() {
 	// Output: stopped: <nil>
 }
 
-// A message writes its rows once, however often it comes: the entry stands for it, in the transaction of the rows.
-func ExampleReceipt_onceAMessage() {
-	c, runUntil := recipe()
-	sync, err := compensator.Handle(c, "sync_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+// A message is done once, however often it comes: the entry that says so is in the transaction of its rows.
+func ExampleType_Once() {
+	c, _ := recipe()
+	inbox, err := compensator.Declare[string](c, "orders_inbox", compensator.TypeConfig{Keep: 30 * 24 * time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			receipt, err := sync.Record(ctx, tx, order, compensator.Options{IdempotentID: "orders:" + messageID})
-			if err != nil || receipt.Entries[0].Duplicate {
+			first, err := inbox.Once(ctx, tx, "orders:"+messageID, order)
+			if err != nil || !first {
 				return err
 			}
 			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
@@ -194,10 +194,40 @@ func ExampleReceipt_onceAMessage() {
 			log.Fatal(err)
 		}
 	}
-	runUntil(2)
 	// Output:
 	// rows of order of m1
 	// rows of order of m2
+}
+
+// A message writes its rows once, and what has to follow them is recorded with them: that entry tells whether it came before.
+func ExampleReceipt_onceAMessage() {
+	c, runUntil := recipe()
+	confirm, err := compensator.Handle(c, "confirm", func(_ context.Context, _ *compensator.Entry, order string) error {
+		fmt.Println("mail about", order)
+		return nil
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
+		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotentID: "confirm:" + messageID, Delay: 50 * time.Millisecond})
+			if err != nil || receipt.Entries[0].Duplicate {
+				return err
+			}
+			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
+			return nil
+		})
+	}
+	for _, messageID := range []string{"m1", "m1"} {
+		if err := receive(context.Background(), messageID, "order of "+messageID); err != nil {
+			log.Fatal(err)
+		}
+	}
+	runUntil(1)
+	// Output:
+	// rows of order of m1
+	// mail about order of m1
 }
 
 // The same event has one IdempotentID, and one entry. What the handler calls gets the entry's Key: the same for each attempt, so

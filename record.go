@@ -49,6 +49,8 @@ type NewEntry struct {
 	BusinessType string
 	Content      []byte // at most Config.MaxContent bytes; copied
 	Options
+
+	done bool // its recorder does the work himself
 }
 
 // Type records entries of one business type, of content the compiler checks.
@@ -79,6 +81,37 @@ func (t *Type[T]) Entry(v T, opts Options) (_ NewEntry, err error) {
 		return NewEntry{}, &FieldError{Field: "content", Reason: fmt.Sprintf("encode %T: %v", v, err)}
 	}
 	return NewEntry{BusinessType: t.name, Content: content, Options: opts}, nil
+}
+
+// Once is an idempotent consumer's question: is this transaction the first to do the work called id, a message's say? On true
+// do it in tx; on false it is done: commit, acknowledge. The answer is an entry that is born succeeded, holds v for people to
+// see, never runs, and exists exactly if tx commits. Of two transactions with one id the second waits for the first. The id
+// guards as long as the entry is kept: see TypeConfig.Keep, also of Declare. An entry of that id on its way, or dead, is
+// completed, as by CompleteTx; one that has ended otherwise is a *StateError. After any other error, all of Record's, roll back.
+func (t *Type[T]) Once(ctx context.Context, tx Tx, id string, v T) (first bool, err error) {
+	entry, err := t.Entry(v, Options{IdempotentID: id})
+	if id == "" {
+		err = &FieldError{Field: "idempotent id", Reason: "is empty"}
+	}
+	if err != nil {
+		return false, t.c.refuse(ctx, tx, err)
+	}
+	entry.done = true
+	receipt, err := t.c.Record(ctx, tx, entry)
+	if err != nil {
+		return false, err
+	}
+	switch told := receipt.Entries[0]; {
+	case !told.Duplicate:
+		return true, nil
+	case told.State == Succeeded:
+		return false, nil
+	}
+	_, err = t.CompleteTx(ctx, tx, IdempotentID(id))
+	if errors.Is(err, ErrAlreadySucceeded) { // since it was read
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Record writes entries in the caller's open transaction, which it neither begins nor ends: they exist exactly if it
@@ -207,7 +240,7 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
 	return processlog.Draft{
 		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
-		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay,
+		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay, Done: e.done,
 	}, errors.Join(problems...)
 }
 

@@ -55,7 +55,7 @@ var States = processlog.States
 // What may end an entry.
 const (
 	EndedByHandler   = processlog.EndedByHandler   // its handler, or its compensation, returned nil
-	EndedByComplete  = processlog.EndedByComplete  // Complete: somebody else finished the work
+	EndedByComplete  = processlog.EndedByComplete  // Complete, Once: somebody else did the work
 	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
 	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, with no compensation registered
 	EndedByExhausted = processlog.EndedByExhausted // attempts used up

@@ -81,7 +81,7 @@ type EndedBy string
 // What may end an entry.
 const (
 	EndedByHandler   EndedBy = "handler"   // its handler, or its compensation, returned nil
-	EndedByComplete  EndedBy = "complete"  // Complete: somebody else finished the work
+	EndedByComplete  EndedBy = "complete"  // Complete, Once: somebody else did the work
 	EndedByCancel    EndedBy = "cancel"    // Cancel: the work was no longer wanted
 	EndedByPermanent EndedBy = "permanent" // a Permanent error, with no compensation registered
 	EndedByExhausted EndedBy = "exhausted" // attempts used up

@@ -177,6 +177,7 @@ type Draft struct {
 	Delay           time.Duration // until due, whole milliseconds, ≥ 0
 	Token           Token         // of this Record call
 	Lease           time.Duration // > 0: born claimed under Token, delivery counted
+	Done            bool          // born succeeded, by complete: its recorder does the work himself. It has no Delay and no Lease
 }
 
 // Inserted answers for one draft.

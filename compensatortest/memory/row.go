@@ -113,6 +113,9 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	if len(draft.Headers) > 0 {
 		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // unreadable headers must not keep an entry from running
 	}
+	if draft.Done {
+		v.entry.State, v.entry.EndedBy = processlog.Succeeded, processlog.EndedByComplete
+	}
 	if draft.Lease > 0 {
 		v.entry.DeliveryCount, v.leaseUntil = 1, now+processlog.Millis(draft.Lease)
 	}

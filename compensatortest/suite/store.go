@@ -69,6 +69,7 @@ var storePromises = []storePromise{
 	{"DuplicateChangesNothingAndIsTold", false, (*storeTest).duplicateChangesNothingAndIsTold},
 	{"EqualKeysAreEqualByteByByte", false, (*storeTest).equalKeysAreEqualByteByByte},
 	{"BornClaimedEntryIsLeasedToItsToken", false, (*storeTest).bornClaimedEntryIsLeasedToItsToken},
+	{"BornDoneEntryHasSucceededAndNeverRuns", false, (*storeTest).bornDoneEntryHasSucceededAndNeverRuns},
 	{"DeliveryOfTheCallersOwnIsCountedOnce", false, (*storeTest).deliveryOfTheCallersOwnIsCountedOnce},
 	{"ConcurrentInsertsOfOneKeyMakeOneRow", true, (*storeTest).concurrentInsertsOfOneKeyMakeOneRow},
 	{"ClaimLeasesFencesAndCounts", false, (*storeTest).claimLeasesFencesAndCounts},

@@ -175,6 +175,29 @@ func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
 	t.follows(row, found.Mine[0])
 }
 
+// bornDoneEntryHasSucceededAndNeverRuns has one among others in an insert.
+func (t *storeTest) bornDoneEntryHasSucceededAndNeverRuns() {
+	done := t.draft("done")
+	done.Done = true
+	rows := t.insert(t.draft("done"), done, t.draft("done"))
+	row := rows[1]
+	assert.Equal(t, []any{processlog.Succeeded, processlog.EndedByComplete}, []any{row.State, row.EndedBy})
+	assert.Equal(t, []any{uint64(0), 0, 0}, []any{row.Version, row.DeliveryCount, row.ProcessCount})
+	due, err := t.Store.Due(t.ctx, "done", 10)
+	require.NoError(t, err)
+	assert.Len(t, due, 2, "those beside it")
+	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(8), time.Minute, all)
+	require.NoError(t, err)
+	assert.Equal(t, []processlog.ID{row.ID}, found.Gone)
+	again := t.draft("done")
+	again.IdempotentID = row.IdempotentID
+	tx := t.begin()
+	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{again}, false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, processlog.Succeeded, inserted[0].State)
+}
+
 // deliveryOfTheCallersOwnIsCountedOnce has a claim take over two entries that were born claimed, the lease of one
 // of which has ended, because its transaction took long, and one that no lease was ever on.
 func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {

@@ -40,7 +40,7 @@ func (r *Recording) Reserve() {
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
 		t := r.intake.types.accepting(d.BusinessType)
-		if _, serial := r.intake.turns.of(d.BusinessType); serial || t == nil || d.Delay > 0 || t.BatchWait > 0 {
+		if _, serial := r.intake.turns.of(d.BusinessType); serial || t == nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
 			continue
 		}
 		// Born claimed it would run alone: those that come together are claimed together, for one batch.
@@ -102,7 +102,7 @@ func (r *Recording) giveBack() {
 	}
 }
 
-// fresh lists what was really inserted, due not before atLeast from now.
+// fresh lists what was really inserted and is to run, due not before atLeast from now.
 func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 	earliest := time.Now().Add(atLeast)
 	list := make([]freshEntry, 0, len(r.Drafts))
@@ -112,6 +112,9 @@ func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 			if credit := r.credits[i]; credit != nil {
 				r.intake.agenda.cancel(d.BusinessType, credit)
 			}
+			continue
+		}
+		if d.Done {
 			continue
 		}
 		due := r.at.Add(processlog.DueIn(d.Delay))

@@ -110,7 +110,7 @@ func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err 
 	for i := range drafts {
 		d := &drafts[i]
 		s, ok := n.of(d.BusinessType)
-		if !ok {
+		if !ok || d.Done {
 			continue
 		}
 		turn, err := n.turn(s, &processlog.Row{

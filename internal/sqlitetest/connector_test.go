@@ -86,3 +86,33 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 		})
 	}
 }
+
+// What docs/operations.md says of _txlock. Nobody holds the lock any more when the entry is refused: what was read is old.
+func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
+	t.Parallel()
+	for setting, refused := range map[string]bool{"": true, "&_txlock=immediate": false} {
+		dsn := newFile(t, wal...)
+		db, err := compensator.Open("sqlite", dsn+setting)
+		require.NoError(t, err)
+		defer db.Close()
+		require.NoError(t, compensator.Migrate(t.Context(), db))
+		c, err := compensator.New(t.Context(), compensator.Config{DB: db})
+		require.NoError(t, err)
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(new(int)))
+		if refused { // otherwise it would wait
+			_, err = open(t, dsn).Exec("CREATE TABLE written_meanwhile (id TEXT)")
+			require.NoError(t, err)
+		}
+		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close", Content: []byte("{}")})
+		if refused {
+			require.ErrorContains(t, err, "database is locked")
+			require.NoError(t, tx.Rollback())
+		} else {
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+		}
+		require.NoError(t, c.Close())
+	}
+}

@@ -18,7 +18,7 @@ import (
 const maxStatementBytes = 1 << 20
 
 const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
-	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
+	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by)"
 
 // Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
 // for each other instead of deadlocking.
@@ -141,12 +141,12 @@ func (in *insertion) statement(places []int) (string, []any) {
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + in.s.table.quoted("") + " " + insertColumns + " VALUES ")
 	args := make([]any, 0, 13*len(places))
-	tuple, lease := in.s.d.tuple(0), time.Duration(0)
+	tuple, lease, done := in.s.d.tuple(0, false), time.Duration(0), false
 	b.Grow((len(places) + 1) * (len(tuple) + len("(?,")))
 	for n, i := range places {
 		d := &in.drafts[i]
-		if d.Lease != lease { // most rows are alike
-			tuple, lease = in.s.d.tuple(processlog.Millis(d.Lease)), d.Lease
+		if d.Lease != lease || d.Done != done { // most rows are alike
+			tuple, lease, done = in.s.d.tuple(processlog.Millis(d.Lease), d.Done), d.Lease, d.Done
 		}
 		switch {
 		case n > 0:
@@ -165,12 +165,15 @@ func (in *insertion) statement(places []int) (string, []any) {
 
 // tuple is the rest of a row's VALUES behind its key. A born-claimed row is leased by its own INSERT, at no
 // further cost, and its delivery counted: a process that dies right after the commit leaves an ordinary lost lease.
-func (d *dialect) tuple(leaseMS int64) string {
-	lease, delivered := "0", "0"
+func (d *dialect) tuple(leaseMS int64, done bool) string {
+	lease, delivered, ended := "0", "0", ",0,'')"
 	if leaseMS > 0 {
 		lease, delivered = fmt.Sprintf("%s + %d", d.now, leaseMS), "1"
 	}
-	return ",?,?,?,?,?,?,?,?,?,?,?," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ")"
+	if done {
+		ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)
+	}
+	return ",?,?,?,?,?,?,?,?,?,?,?," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ended
 }
 
 // guardedKey is the placeholder of a first row's key, and the statement's own proof, so that no moment passes between

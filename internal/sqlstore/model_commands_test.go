@@ -65,10 +65,11 @@ type draftOf struct {
 	Delay, Lease                        time.Duration
 	Token                               processlog.Token
 	MaxProcessCount                     int
+	Done                                bool
 }
 
 func (d draftOf) draft() processlog.Draft {
-	draft := processlog.Draft{BusinessType: d.Type, Content: []byte(d.Content), Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token}
+	draft := processlog.Draft{BusinessType: d.Type, Content: []byte(d.Content), Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token, Done: d.Done}
 	draft.IdempotentID, draft.BatchID, draft.MaxProcessCount = d.Key, d.Batch, d.MaxProcessCount
 	draft.BusinessID, draft.BusinessExtID, draft.UserID, draft.UserName = d.Business, "ext "+d.Business, "7", "Mia"
 	return draft
@@ -89,6 +90,9 @@ func drawInsert(t *rapid.T) insertCommand {
 		d.Delay = pick(t, "delay", 0, 0, time.Millisecond, time.Minute, time.Hour)
 		if d.Delay == 0 {
 			d.Lease = drawSpan(t, "lease")
+		}
+		if d.Delay+d.Lease == 0 {
+			d.Done = rapid.Bool().Draw(t, "done")
 		}
 		d.MaxProcessCount = rapid.IntRange(0, 2).Draw(t, "max")
 		return d

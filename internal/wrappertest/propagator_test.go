@@ -14,7 +14,7 @@ import (
 )
 
 // traces is docs/recipes.md's: a trace goes on where its entry runs.
-type traces struct{ propagation.TextMapPropagator }
+type traces struct{ propagation.TextMapPropagator } // traces{propagation.TraceContext{}}
 
 func (p traces) Inject(ctx context.Context) map[string]string {
 	headers := make(propagation.MapCarrier)

@@ -167,6 +167,32 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 	})
 }
 
+// What is recorded as done here has no handler: who declares it says how long it is kept, and Config.Keep is not meant.
+func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, stop := start(t, config(store, time.Hour), nil)
+		for name, keep := range map[string]time.Duration{"inbox": 2 * time.Hour, "other": 0} {
+			declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
+			require.NoError(t, err)
+			require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := declared.Once(ctx, tx, name, "")
+				return err
+			}))
+		}
+		time.Sleep(119 * time.Minute)
+		require.Equal(t, []string{"inbox", "other"}, left(store))
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, []string{"other"}, left(store))
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, []string{"other"}, left(store))
+		_, err := compensator.Declare[string](c, "short", compensator.TypeConfig{Keep: time.Minute})
+		require.ErrorAs(t, err, new(*compensator.FieldError))
+		stop()
+	})
+}
+
 func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,14 @@ func observing() []mutant {
 			sees: tests("TestObserverThatPanicsKeepsOthersFromNothing"),
 		},
 		{
+			name: "unready-answers-well", oracle: lateness,
+			what: "a prober is told 200 by a process whose Run is not at work, or whose database is away",
+			edits: []edit{
+				{"observe/probe/ready.go", "			w.WriteHeader(http.StatusServiceUnavailable)\n", "			w.WriteHeader(http.StatusOK)\n"},
+			},
+			sees: tests("TestProbeSaysWhetherAProcessCanDoItsPart"),
+		},
+		{
 			name: "repetition-told-as-recorded", oracle: lateness,
 			what: "an entry that was there already is told as a new one",
 			edits: []edit{

@@ -12,6 +12,38 @@ func recording() []mutant {
 			sees: tests("TestSealedContentOpensForItsEntryAlone"),
 		},
 		{
+			name: "message-done-again", oracle: safety,
+			what: "a message that comes again is taken for the first of its id",
+			edits: []edit{
+				{"record.go", "	case told.State == Succeeded:\n		return false, nil\n", "	case told.State == Succeeded:\n		return true, nil\n"},
+			},
+			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce"),
+		},
+		{
+			name: "cancelled-taken-for-done", oracle: safety,
+			what: "a message whose entry was cancelled, or is open, is taken for done",
+			edits: []edit{
+				{"record.go", "	_, err = t.CompleteTx(ctx, tx, IdempotentID(id))\n", "	return false, nil\n"},
+			},
+			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise"),
+		},
+		{
+			name: "done-work-runs", oracle: safety,
+			what: "an entry that says that its recorder has done the work is pending, and runs",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "	if done {\n", "	if false {\n"},
+			},
+			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns"),
+		},
+		{
+			name: "done-work-stands-in-line", oracle: lateness,
+			what: "an entry that never runs takes a turn of its serial type",
+			edits: []edit{
+				{"internal/engine/turns.go", "if !ok || d.Done {", "if !ok {"},
+			},
+			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns"),
+		},
+		{
 			name: "lost-probe", oracle: safety,
 			what: "Record writes although no transaction is open: the entry is durable on its own",
 			edits: []edit{

@@ -1,0 +1,108 @@
+package probe_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/observe/probe"
+)
+
+type health func(ctx context.Context) observe.Health
+
+func (h health) Health(ctx context.Context) observe.Health { return h(ctx) }
+
+// ask is what a prober gets.
+func ask(t *testing.T, h http.Handler, method string) (status int, body map[string]any) {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, "/readyz", nil))
+	require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
+	require.Equal(t, "no-store", answer.Header().Get("Cache-Control"))
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &body))
+	return answer.Code, body
+}
+
+func TestProbeSaysWhetherAProcessCanDoItsPart(t *testing.T) {
+	t.Parallel()
+	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	ready := probe.Ready(c, time.Minute)
+
+	status, body := ask(t, ready, http.MethodGet)
+	assert.Equal(t, http.StatusOK, status, "it only records")
+	assert.Equal(t, map[string]any{"ready": true, "handlers": 0.0, "running": false, "oldest_overdue_seconds": 0.0}, body)
+
+	_, err = compensator.Handle(c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	status, body = ask(t, ready, http.MethodGet)
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Equal(t, "handlers are registered, and Run is not at work", body["not_ready"])
+
+	stop := compensatortest.Run(t, c)
+	require.Eventually(t, func() bool { return c.Health(t.Context()).Running }, time.Minute, time.Millisecond)
+	status, _ = ask(t, ready, http.MethodGet)
+	assert.Equal(t, http.StatusOK, status)
+	stop()
+	status, _ = ask(t, ready, http.MethodGet)
+	assert.Equal(t, http.StatusServiceUnavailable, status, "it is being stopped")
+}
+
+func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		health observe.Health
+		status int
+	}{
+		"no database":          {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable},
+		"a database gone back": {observe.Health{History: compensator.ErrHistoryLost}, http.StatusServiceUnavailable},
+		"no Redis":             {observe.Health{Queue: errors.New("refused")}, http.StatusOK},
+		"a backlog":            {observe.Health{OldestOverdue: time.Hour}, http.StatusOK},
+		"an open breaker":      {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK},
+	} {
+		status, body := ask(t, probe.Ready(health(func(context.Context) observe.Health { return c.health }), 0), http.MethodGet)
+		assert.Equal(t, c.status, status, name)
+		assert.Equal(t, c.status == http.StatusOK, body["ready"], name)
+	}
+}
+
+// TestProbeWaitsNoLongerThanItsPatience: a database that says nothing is asked under a context that ends.
+func TestProbeWaitsNoLongerThanItsPatience(t *testing.T) {
+	t.Parallel()
+	silent := health(func(ctx context.Context) observe.Health {
+		<-ctx.Done()
+		return observe.Health{Database: ctx.Err()}
+	})
+	for _, patience := range []time.Duration{0, time.Millisecond} {
+		status, body := ask(t, probe.Ready(silent, patience), http.MethodGet)
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Equal(t, "database: context deadline exceeded", body["not_ready"])
+	}
+}
+
+// A readiness probe of Kubernetes with timeoutSeconds: 2 is answered in time whatever the database does.
+func ExampleReady() {
+	c, err := compensator.New(context.Background(), compensator.Config{Store: compensatortest.NewMemoryStore()})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /readyz", probe.Ready(c, 1500*time.Millisecond))
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	fmt.Print(answer.Code, " ", answer.Body)
+	// Output: 200 {"ready":true,"handlers":0,"running":false,"oldest_overdue_seconds":0}
+}
