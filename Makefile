@@ -83,9 +83,9 @@ demo: ## run the quickstart
 	$(GO) run -C examples ./quickstart
 
 .PHONY: ui
-ui: ## open the operator's pages on a shop in trouble: no server, a token in the terminal; LISTEN=127.0.0.1:7070
+ui: ## open the operator's pages on a shop in trouble: no server, a token in the terminal; LISTEN=127.0.0.1:7070 ENTRIES=10000
 	$(GO) build -C internal/uitest -o $(build)/ui-demo ./demo
-	exec $(build)/ui-demo -listen $(or $(LISTEN),127.0.0.1:7070)
+	exec $(build)/ui-demo -listen $(or $(LISTEN),127.0.0.1:7070) -entries $(or $(ENTRIES),0)
 
 .PHONY: usersync
 usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same by hand; SEED=1 WHEEL=1

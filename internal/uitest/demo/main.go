@@ -30,6 +30,8 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
+var entries = flag.Int("entries", 0, "how many entries to begin with, one in 25 of them in trouble; 0: a small shop")
+
 func main() {
 	address := flag.String("listen", "127.0.0.1:7070", "where to serve, on loopback")
 	flag.Parse()
@@ -39,6 +41,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
+}
+
+// beginning is what the shop begins with: some of each trouble, or those of an incident among many entries that are fine.
+func beginning(entries int) troubles.Sum {
+	if entries == 0 {
+		return troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+	}
+	return troubles.Sum{Refunds: entries / 50, Closed: entries / 500, Transfers: entries / 400, Mails: entries / 400,
+		Locked: entries / 200, Parcels: entries / 200, Shelves: entries / 1000, Fine: entries * 96 / 500}
 }
 
 func run(ctx context.Context, address string, out io.Writer) (err error) {
@@ -125,7 +136,7 @@ func loopback(ctx context.Context, address string) (net.Listener, error) {
 func work(ctx context.Context, shop *troubles.Shop) error {
 	ticker := time.NewTicker(5 * time.Second)
 	defer ticker.Stop()
-	n := troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+	n := beginning(*entries)
 	for round := uint64(1); ; round++ {
 		if _, err := shop.Record(ctx, uint64(time.Now().UnixNano()), n); err != nil && ctx.Err() == nil {
 			return err
