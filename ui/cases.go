@@ -2,6 +2,7 @@ package ui
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -25,6 +26,7 @@ func (s *server) groups(rq *request) {
 // casesData is a page of cases, the one due earliest first.
 type casesData struct {
 	Type, Kind, Owner, Failure string
+	Rows                       int         // of a page
 	Group                      *desk.Group // of the failure
 	GroupSums                  []string
 	Lines                      []desk.Line // each with its case
@@ -32,10 +34,23 @@ type casesData struct {
 	Actions []desk.Right
 }
 
+// All reports whether all cases that are open would be listed: only then does an empty list say that nothing waits.
+func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Failure == "" && d.First == "" }
+
+// manyRows is a page for an incident: what failed alike is put right at one press. An address holds as many entries, with room to
+// spare for proxies that take 8 KB.
+const manyRows = 200
+
+// RowChoices are how many rows a page may have.
+func (casesData) RowChoices() []int { return []int{pageSize, manyRows} }
+
 func (s *server) cases(rq *request) {
 	q := rq.r.URL.Query()
-	data := casesData{Type: q.Get("type"), Kind: q.Get("kind"), Owner: q.Get("owner"), Failure: q.Get("failure")}
-	filter := desk.CaseFilter{BusinessType: data.Type, Limit: pageSize, Cursor: cursor(q)}
+	data := casesData{Type: q.Get("type"), Kind: q.Get("kind"), Owner: q.Get("owner"), Failure: q.Get("failure"), Rows: pageSize}
+	if q.Get("rows") == strconv.Itoa(manyRows) {
+		data.Rows = manyRows
+	}
+	filter := desk.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
 	switch data.Owner {
 	case "me":
 		filter.Owner = rq.Actor.ID

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math/big"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -194,9 +195,13 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 	return rq.s.opts.Base + "entries/" + id.String()
 }
 
-// CasesOf leads to the cases of a failure.
+// CasesOf leads to the cases of a failure, on one page if that has room.
 func (rq *request) CasesOf(g desk.Group) (string, error) {
-	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type)
+	rows := ""
+	if g.N > pageSize {
+		rows = strconv.Itoa(manyRows)
+	}
+	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type, "rows", rows)
 }
 
 // A part of a page is given the request beside what it shows.

@@ -323,6 +323,40 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
+// An incident of many refunds stands on one page, and is put right at one press. Afterwards the page says that none is like
+// that, and not that nothing waits.
+func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	_, err := w.shop.Record(t.Context(), 2, troubles.Sum{Refunds: 60})
+	require.NoError(t, err)
+	w.until(func() bool { return w.open() == dead+60 })
+	alice := w.client("alice")
+	link := regexp.MustCompile(`href="([^"]*failure=[^"]*)"`).FindStringSubmatch(alice.get("cases").text)
+	require.NotNil(t, link)
+	incident := html.UnescapeString(link[1])
+	boxes := seenBox.FindAllStringSubmatch(alice.get(incident).text, -1)
+	require.Len(t, boxes, theSum.Refunds+60)
+	assert.Len(t, seenBox.FindAllString(alice.get(strings.Replace(incident, "rows=200", "rows=1000", 1)).text, -1), 50, "no other page than those that there are")
+
+	w.shop.PSPWorks.Store(true)
+	form := values("do", "requeue", "reason", "PSP is back", "back", incident)
+	for _, box := range boxes {
+		form.Add("seen", box[1])
+	}
+	confirm := alice.get("confirm?" + form.Encode())
+	require.Equal(t, 200, confirm.status)
+	has(t, confirm.text, "66 entries")
+	done := alice.post("do", form)
+	require.Equal(t, 200, done.status)
+	assert.Regexp(t, `Done\s+66\b`, plain(done.text))
+	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+66 })
+	after := plain(alice.get(incident).text)
+	has(t, after, "No open case is like that.")
+	lacks(t, after, "Nothing waits for a person", "of others some wait")
+}
+
 var tags = regexp.MustCompile(`<[^>]*>`)
 
 func plain(text string) string {
