@@ -103,6 +103,8 @@ type confirmData struct {
 	Unsure  int // may have happened
 	Again   int // have ended well, or were ended by somebody
 	Moved   int // are not any more as they were seen
+	Theirs  int // are cases of others
+	Paused  []desk.Paused
 	Sums    []string
 	Problem string // with what was filled in
 	Delays  []time.Duration
@@ -204,9 +206,19 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 	if len(data.Lines) == 0 {
 		return data, compensator.ErrNotFound
 	}
+	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
+	if err != nil {
+		return data, err
+	}
+	data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool {
+		return !rq.Delays(wi.Do) || !slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == p.Type })
+	})
 	var worth risk
 	runs := wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
 	for _, line := range data.Lines {
+		if wi.ID.IsZero() && rq.Theirs(line.Case) { // a note or a look takes nothing out of their hands
+			data.Theirs++
+		}
 		if line.Amount.Known() {
 			worth.add(desk.Group{Sums: []compensator.Amount{line.Amount}})
 		}

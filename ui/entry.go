@@ -17,7 +17,8 @@ type entryData struct {
 	Take     bool
 	GiveBack bool
 	Assign   bool
-	Unsure   bool // an attempt's effect may have happened
+	Unsure   bool         // an attempt's effect may have happened
+	Paused   *desk.Paused // its type
 	Revealed *revealed
 }
 
@@ -43,6 +44,14 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	on := desk.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
 	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
 		Reveal: content == nil && view.ContentSize > 0 && !rq.ReadOnly() && rq.May(desk.SeeContent, on), Note: rq.May(desk.NoteCase, on)}
+	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	if at := slices.IndexFunc(paused, func(p desk.Paused) bool { return p.Type == view.Entry.BusinessType }); at >= 0 {
+		data.Paused = &paused[at]
+	}
 	for _, right := range rq.actionsOn([]desk.Line{{Entry: view.Entry, Amount: view.Amount}}) {
 		if slices.Contains(allowed[right], view.Entry.State) && !view.Entry.Erased {
 			data.Actions = append(data.Actions, right)

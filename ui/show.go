@@ -144,6 +144,11 @@ func (w words) Unsure(c *desk.Case) bool { return unsure(c) }
 // UnsureGroup is Unsure of a group, as far as one of it tells.
 func (w words) UnsureGroup(g desk.Group) bool { return g.Kind == desk.CaseUnknown }
 
+// Theirs reports whether a case is in the hands of somebody else.
+func (rq *request) Theirs(c *desk.Case) bool {
+	return c != nil && c.ClosedAt.IsZero() && c.Owner != "" && c.Owner != rq.Actor.ID
+}
+
 // Key is what a handler gives to whatever it calls.
 func (w words) Key(e compensator.Entry) string { return e.Key() }
 
@@ -218,8 +223,13 @@ type (
 		R *request
 		X desk.TrailRecord
 	}
+	pausedPart struct {
+		R      *request
+		Paused desk.Paused
+	}
 )
 
 func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, g} }
 func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
 func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }
+func (rq *request) Pausing(p desk.Paused) pausedPart     { return pausedPart{rq, p} }

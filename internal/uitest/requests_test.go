@@ -416,6 +416,42 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 409, bob.post("do", resume).status)
 }
 
+// Who is asked before an action reads whose case it is, and that a paused type will not run; who has acted, that the work is
+// still to be done; who has gone wrong, the way back.
+func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice, bob := w.client("alice"), w.client("bob")
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
+	require.NoError(t, err)
+	require.NoError(t, w.desk.TakeCase(t.Context(), desk.Actor{ID: "bob"}, desk.SeenCase{EntryID: refund.ID, Version: view.Case.Version}, desk.Why{Reason: "mine"}))
+	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "mei"}, "refund", desk.Why{Reason: "paid twice"}))
+
+	const theirs, paused = "is somebody else’s case", "refund is paused by mei: nothing of it runs until it is resumed. paid twice"
+	requeue := values("do", "requeue", "seen", seen(refund), "reason", "PSP is back", "back", "/ops/entries?type=refund")
+	asked := plain(alice.get("confirm?" + requeue.Encode()).text)
+	for _, part := range []string{theirs, "Owner bob", paused, refund.BusinessID} {
+		has(t, asked, part)
+	}
+	lacks(t, plain(bob.get("confirm?"+requeue.Encode()).text), theirs, "it is his own")
+	lacks(t, plain(alice.get("confirm?do=note&id="+refund.ID.String()).text), theirs, "a note takes nothing away")
+	settle := values("do", "settle by hand", "seen", seen(refund))
+	lacks(t, plain(alice.get("confirm?"+settle.Encode()).text), paused, "nothing would run")
+	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused)
+	lacks(t, plain(alice.get("entries/"+w.entriesOf("transfer", compensator.Dead)[0].ID.String()).text), "is paused by")
+
+	done := plain(alice.post("do", requeue).text)
+	assert.Regexp(t, `Done\s+1\s+Whether it succeeds is still to come`, done)
+	has(t, done, "#"+refund.ID.String()+" requeued")
+	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused, "it waits")
+
+	wrong := alice.get("confirm?do=requeue&back=%2Fops%2Fentries%3Ftype%3Drefund")
+	assert.Equal(t, 422, wrong.status, "nothing is chosen")
+	has(t, wrong.text, `href="/ops/entries?type=refund">Back`)
+}
+
 // A page leads to older entries and back, and to the same rows while others are recorded.
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
