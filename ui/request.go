@@ -189,5 +189,10 @@ func (rq *request) May(right desk.Right, on desk.Subject) bool {
 	return rq.s.desk.May(rq.ctx, rq.Actor, right, on)
 }
 
+// MayPause reports whether somebody may pause and resume a type.
+func (rq *request) MayPause(businessType string) bool {
+	return !rq.ReadOnly() && rq.May(desk.Pause, desk.Subject{Type: businessType})
+}
+
 // redirect has the browser GET a page.
 func (rq *request) redirect(to string) { http.Redirect(rq.w, rq.r, to, http.StatusSeeOther) }

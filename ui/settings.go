@@ -10,14 +10,9 @@ import (
 
 // settingsData is the types that could be paused, and are.
 type settingsData struct {
-	Paused []pausedType
+	Paused []desk.Paused
 	Others []string // that could be paused
 	May    bool     // some type
-}
-
-type pausedType struct {
-	desk.Paused
-	May bool
 }
 
 func (s *server) settings(rq *request) {
@@ -31,12 +26,9 @@ func (s *server) settings(rq *request) {
 		rq.failed(err)
 		return
 	}
-	var data settingsData
-	for _, p := range paused {
-		data.Paused = append(data.Paused, pausedType{p, rq.May(desk.Pause, desk.Subject{Type: p.Type})})
-	}
+	data := settingsData{Paused: paused}
 	for _, t := range found.Types {
-		if rq.May(desk.Pause, desk.Subject{Type: t.Type}) {
+		if rq.MayPause(t.Type) {
 			data.May = true
 			if !slices.ContainsFunc(paused, func(p desk.Paused) bool { return p.Type == t.Type }) {
 				data.Others = append(data.Others, t.Type)

@@ -69,9 +69,17 @@ func (w words) Span(d time.Duration) (string, error) {
 	case d < time.Hour:
 		return w.T("span.m", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return w.T("span.h", int(d.Hours()), int(d.Minutes())%60)
+		return w.twoUnits("span.h", int(d.Hours()), int(d.Minutes())%60, "span.h_m")
 	}
-	return w.T("span.d", int(d.Hours())/24, int(d.Hours())%24)
+	return w.twoUnits("span.d", int(d.Hours())/24, int(d.Hours())%24, "span.d_h")
+}
+
+// twoUnits leaves out the smaller one where there is none of it.
+func (w words) twoUnits(one string, large, small int, both string) (string, error) {
+	if small == 0 {
+		return w.T(one, large)
+	}
+	return w.T(both, large, small)
 }
 
 // Number has its thousands apart.

@@ -112,6 +112,17 @@ func TestAmountsAreExact(t *testing.T) {
 	}
 }
 
+// A span has its two largest units, and no unit of which there is none.
+func TestSpansAreShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		59 * time.Second: "59 s", 10 * time.Minute: "10 min", time.Hour: "1 h", -90 * time.Minute: "1 h 30 min", 48 * time.Hour: "2 d", 49 * time.Hour: "2 d 1 h",
+	} {
+		if got, err := languages[0].Span(d); err != nil || got != want {
+			t.Errorf("%v: %q %v, want %q", d, got, err, want)
+		}
+	}
+}
+
 // Contents show as their bytes say where the view names them, and otherwise not at all.
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`

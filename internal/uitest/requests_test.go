@@ -408,6 +408,14 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", values("do", "pause", "type", "refund", "reason", "PSP down")).status)
 	assert.Equal(t, 409, bob.post("do", values("do", "pause", "type", "refund", "reason", "PSP down")).status)
 	assert.Contains(t, plain(bob.get("").text), "paused by alice PSP down")
+	has(t, bob.get("").text, "confirm?back=%2Fops%2F&amp;do=resume&amp;type=refund&amp;version=", "beside the type")
+	has(t, bob.get("").text, "confirm?back=%2Fops%2F&amp;do=pause&amp;type=transfer")
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+		return right != desk.Pause || on.Type == "transfer"
+	})
+	lacks(t, bob.get("").text, "do=resume", "it would be in vain")
+	has(t, bob.get("").text, "do=pause&amp;type=transfer")
+	w.allow(troubles.Everything)
 	paused, err := w.desk.Paused(t.Context(), desk.Actor{ID: "test"})
 	require.NoError(t, err)
 	require.Len(t, paused, 1)
