@@ -104,6 +104,7 @@ type confirmData struct {
 	Again   int // have ended well, or were ended by somebody
 	Moved   int // are not any more as they were seen
 	Theirs  int // are cases of others
+	Futile  int // ended with an error that does not go away
 	Paused  []desk.Paused
 	Sums    []string
 	Problem string // with what was filled in
@@ -232,6 +233,8 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 			data.Unsure++
 		case line.Entry.State.Terminal() && line.Entry.State != compensator.Dead:
 			data.Again++
+		case line.Entry.EndedBy == compensator.EndedByPermanent && wi.Do == string(desk.Requeue):
+			data.Futile++
 		}
 	}
 	data.Sums = worth.texts()
