@@ -168,11 +168,8 @@ func (s *server) find(rq *request) {
 func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
 	first, second, _ := strings.Cut(text, "-")
 	id, err := compensator.ParseEntryID(first)
-	if err != nil {
-		return id, false
-	}
-	epoch, err := strconv.ParseUint(second, 10, 32)
-	if err != nil {
+	epoch, wrong := strconv.ParseUint(second, 10, 32)
+	if err != nil || wrong != nil {
 		return id, false
 	}
 	if page, err := s.desk.Entries(rq.ctx, rq.Actor, compensator.Filter{BusinessID: text, Limit: 1}); err != nil || len(page.Entries) > 0 {
