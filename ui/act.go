@@ -100,11 +100,12 @@ func (wi wish) onEntries() bool { return slices.Contains(changes, desk.Right(wi.
 type confirmData struct {
 	wish
 	Lines   []desk.Line
-	Unsure  int // may have happened
-	Again   int // have ended well, or were ended by somebody
-	Moved   int // are not any more as they were seen
-	Theirs  int // are cases of others
-	Paused  []desk.Paused
+	Unsure  int           // may have happened
+	Again   int           // have ended well, or were ended by somebody
+	Moved   int           // are not any more as they were seen
+	Theirs  int           // are cases of others
+	Futile  int           // ended with an error that does not go away
+	Paused  []desk.Paused // types of which nothing would run
 	Sums    []string
 	Problem string // with what was filled in
 	Delays  []time.Duration
@@ -206,13 +207,15 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 	if len(data.Lines) == 0 {
 		return data, compensator.ErrNotFound
 	}
-	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
-	if err != nil {
-		return data, err
+	if rq.Delays(wi.Do) {
+		paused, err := s.desk.Paused(rq.ctx, rq.Actor)
+		if err != nil {
+			return data, err
+		}
+		data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool {
+			return !slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == p.Type })
+		})
 	}
-	data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool {
-		return !rq.Delays(wi.Do) || !slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == p.Type })
-	})
 	var worth risk
 	runs := wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
 	for _, line := range data.Lines {
@@ -232,6 +235,8 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 			data.Unsure++
 		case line.Entry.State.Terminal() && line.Entry.State != compensator.Dead:
 			data.Again++
+		case line.Entry.EndedBy == compensator.EndedByPermanent && wi.Do == string(desk.Requeue):
+			data.Futile++
 		}
 	}
 	data.Sums = worth.texts()

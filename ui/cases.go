@@ -37,8 +37,8 @@ type casesData struct {
 // All reports whether all cases that are open would be listed: only then does an empty list say that nothing waits.
 func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Failure == "" && d.First == "" }
 
-// manyRows is a page for an incident: what failed alike is put right at one press. An address holds as many entries, with room to
-// spare for proxies that take 8 KB.
+// manyRows is a page for an incident: what failed alike is put right at one press. The address of the page that asks names
+// as many entries in less than the 8 KB that proxies take.
 const manyRows = 200
 
 // RowChoices are how many rows a page may have.

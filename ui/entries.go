@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,7 +134,8 @@ func (s *server) entries(rq *request) {
 	rq.show(status, "entries", data)
 }
 
-// find leads to an entry by its id or idempotent id, else to the listing of a business id.
+// find leads to an entry by its id, its idempotent id, or the key that the other side knows it by, else to the listing of a
+// business id.
 func (s *server) find(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotentID(text)}
@@ -147,6 +149,25 @@ func (s *server) find(rq *request) {
 			return
 		}
 	}
+	if id, ok := s.keyed(rq, text); ok {
+		rq.redirect(rq.EntryLink(id))
+		return
+	}
 	to, _ := rq.Link("entries", "by", "business", "id", text)
 	rq.redirect(to)
+}
+
+// keyed finds the entry of which a key is, or was before a requeue. A business id that looks like a key is not one.
+func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
+	first, second, _ := strings.Cut(text, "-")
+	id, err := compensator.ParseEntryID(first)
+	epoch, wrong := strconv.ParseUint(second, 10, 32)
+	if err != nil || wrong != nil {
+		return id, false
+	}
+	if page, err := s.desk.Entries(rq.ctx, rq.Actor, compensator.Filter{BusinessID: text, Limit: 1}); err != nil || len(page.Entries) > 0 {
+		return id, false
+	}
+	view, err := s.desk.Entry(rq.ctx, rq.Actor, id)
+	return id, err == nil && epoch <= uint64(view.Entry.Epoch)
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -17,8 +18,9 @@ type entryData struct {
 	Take     bool
 	GiveBack bool
 	Assign   bool
-	Unsure   bool         // an attempt's effect may have happened
-	Paused   *desk.Paused // its type
+	Unsure   bool          // an attempt's effect may have happened
+	Paused   *desk.Paused  // why it does not run
+	Late     time.Duration // by how much it should have run
 	Revealed *revealed
 }
 
@@ -44,13 +46,9 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	on := desk.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
 	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
 		Reveal: content == nil && view.ContentSize > 0 && !rq.ReadOnly() && rq.May(desk.SeeContent, on), Note: rq.May(desk.NoteCase, on)}
-	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
-	if err != nil {
+	if err := s.waiting(rq, &data); err != nil {
 		rq.failed(err)
 		return
-	}
-	if at := slices.IndexFunc(paused, func(p desk.Paused) bool { return p.Type == view.Entry.BusinessType }); at >= 0 {
-		data.Paused = &paused[at]
 	}
 	for _, right := range rq.actionsOn([]desk.Line{{Entry: view.Entry, Amount: view.Amount}}) {
 		if slices.Contains(allowed[right], view.Entry.State) && !view.Entry.Erased {
@@ -63,6 +61,24 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 		data.Assign = rq.May(desk.AssignCase, on)
 	}
 	rq.show(http.StatusOK, "entry", data)
+}
+
+// lateAfter is how late an entry may be before a page says so: claims come in rounds.
+const lateAfter = time.Minute
+
+// waiting finds what keeps an entry that has not ended from running.
+func (s *server) waiting(rq *request, data *entryData) error {
+	if data.Entry.State.Terminal() {
+		return nil
+	}
+	if late := time.Since(data.Entry.NextAt); late > lateAfter {
+		data.Late = late
+	}
+	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
+	if at := slices.IndexFunc(paused, func(p desk.Paused) bool { return p.Type == data.Entry.BusinessType }); at >= 0 {
+		data.Paused = &paused[at]
+	}
+	return err
 }
 
 // unsure reports whether nobody knows what an entry's attempts have done.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -489,14 +490,15 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	w := newWorld(t, "/ops/")
 	w.trouble()
 	alice, bob := w.client("alice"), w.client("bob")
-	refund := w.entriesOf("refund", compensator.Dead)[0]
+	refunds := w.entriesOf("refund", compensator.Dead)
+	refund := refunds[slices.IndexFunc(refunds, func(e compensator.Entry) bool { return e.EndedBy == compensator.EndedByExhausted })]
 	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
 	require.NoError(t, err)
 	require.NoError(t, w.desk.TakeCase(t.Context(), desk.Actor{ID: "bob"}, desk.SeenCase{EntryID: refund.ID, Version: view.Case.Version}, desk.Why{Reason: "mine"}))
 	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "mei"}, "refund", desk.Why{Reason: "paid twice"}))
 
 	const theirs, paused = "is somebody else’s case", "refund is paused by mei: nothing of it runs until it is resumed. paid twice"
-	requeue := values("do", "requeue", "seen", seen(refund), "reason", "PSP is back", "back", "/ops/entries?type=refund")
+	requeue := values("do", "requeue", "seen", seen(refund), "reason", "PSP is back", "delay", "1h0m0s", "back", "/ops/entries?type=refund")
 	asked := plain(alice.get("confirm?" + requeue.Encode()).text)
 	for _, part := range []string{theirs, "Owner bob", paused, refund.BusinessID} {
 		has(t, asked, part)
@@ -505,17 +507,42 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	lacks(t, plain(alice.get("confirm?do=note&id="+refund.ID.String()).text), theirs, "a note takes nothing away")
 	settle := values("do", "settle by hand", "seen", seen(refund))
 	lacks(t, plain(alice.get("confirm?"+settle.Encode()).text), paused, "nothing would run")
-	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused)
-	lacks(t, plain(alice.get("entries/"+w.entriesOf("transfer", compensator.Dead)[0].ID.String()).text), "is paused by")
+	lacks(t, plain(alice.get("entries/"+refund.ID.String()).text), paused, "it would not run anyway")
+	const futile = "ended with a permanent error"
+	lacks(t, asked, futile)
+	mail := values("do", "requeue", "seen", seen(w.entriesOf("invoice_mail", compensator.Dead)[0]))
+	has(t, plain(alice.get("confirm?"+mail.Encode()).text), "1 of these "+futile)
 
 	done := plain(alice.post("do", requeue).text)
 	assert.Regexp(t, `Done\s+1\s+Whether it succeeds is still to come`, done)
 	has(t, done, "#"+refund.ID.String()+" requeued")
 	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused, "it waits")
+	lacks(t, plain(alice.get("entries/"+w.entriesOf("close_order", compensator.Retrying)[0].ID.String()).text), "is paused by")
 
 	wrong := alice.get("confirm?do=requeue&back=%2Fops%2Fentries%3Ftype%3Drefund")
 	assert.Equal(t, 422, wrong.status, "nothing is chosen")
 	has(t, wrong.text, `href="/ops/entries?type=refund">Back`)
+}
+
+// The other side knows an entry by its key, also by the one that it had before a requeue.
+func TestAKeyFindsItsEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice := w.client("alice")
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	id, page := refund.ID.String(), "/ops/entries/"+refund.ID.String()
+	assert.Equal(t, page, alice.get("find?q="+refund.Key()).at)
+	assert.Equal(t, "/ops/entries?by=business&id="+id+"-1", alice.get("find?q="+id+"-1").at, "it has not had this one yet")
+	require.Equal(t, 200, alice.post("do", values("do", "requeue", "seen", seen(refund), "reason", "again")).status)
+	for _, key := range []string{id + "-0", id + "-1"} {
+		assert.Equal(t, page, alice.get("find?q="+key).at)
+	}
+	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := w.c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: "like a key", BusinessID: id + "-0"}})
+		return err
+	}))
+	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")
 }
 
 // A page leads to older entries and back, and to the same rows while others are recorded.

@@ -173,6 +173,7 @@ document.addEventListener("keydown", (event) => {
 		j: () => move(1),
 		k: () => move(-1),
 		x: () => document.activeElement.closest("tr")?.querySelector('input[name="seen"]')?.click(),
+		a: () => $("form[data-lines] .bar button:enabled")?.focus(),
 	}[event.key];
 	if (does) { event.preventDefault(); does(); }
 });

@@ -39,6 +39,15 @@ func main() {
 	}
 }
 
+// beginning is what the shop begins with: some of each trouble, or those of an incident among many entries that are fine.
+func beginning(n int) troubles.Sum {
+	if n == 0 {
+		return troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+	}
+	return troubles.Sum{Refunds: n / 50, Closed: n / 500, Transfers: n / 400, Mails: n / 400,
+		Locked: n / 200, Parcels: n / 200, Shelves: n / 1000, Fine: n * 96 / 500}
+}
+
 func run(ctx context.Context, address string, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "compensator-ui-")
 	if err != nil {
@@ -100,15 +109,6 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop,
 		}
 	}
 	return err
-}
-
-// beginning is what the shop begins with: some of each trouble, or those of an incident among many entries that are fine.
-func beginning(entries int) troubles.Sum {
-	if entries == 0 {
-		return troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
-	}
-	return troubles.Sum{Refunds: entries / 50, Closed: entries / 500, Transfers: entries / 400, Mails: entries / 400,
-		Locked: entries / 200, Parcels: entries / 200, Shelves: entries / 1000, Fine: entries * 96 / 500}
 }
 
 // work goes on recording, while the payment service comes and goes.
