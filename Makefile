@@ -98,7 +98,7 @@ usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, bes
 seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other faults, beside the same by hand; SEED=1
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckill -yours -full \
 		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
-		-span 30s -window 5s -resend 1s -most 5 -abandon 5s -lease 5s $(SECKILL)
+		-span 30s -window 5s -resend 1s -most 5 -gather 200ms -abandon 5s -lease 5s $(SECKILL)
 
 .PHONY: seckillstream
 seckillstream: ## the same sale through a Redis Stream; BUYERS=5000 STOCK=500 KILLS=3 SEED=1

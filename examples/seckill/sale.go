@@ -31,7 +31,7 @@ func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 		if err := s.InsertTicket(ctx, tx, t); err != nil {
 			return err
 		}
-		if _, err := s.creating.Record(ctx, tx, t, s.together(t)); err != nil {
+		if _, err := s.creating.Record(ctx, tx, t, s.unlessGivenUp(t)); err != nil {
 			return err
 		}
 		return s.TakeStock(ctx, tx, t)

@@ -26,25 +26,27 @@ type settings struct {
 // sending is how messages are sent, and read.
 type sending struct {
 	gather  time.Duration // a ticket waits for others, to be sent with them
+	later   time.Duration // a ticket is not sent before
 	abandon time.Duration // an open ticket's process is taken for dead after this
 	workers int           // consumers in one process
 }
 
 func (p *sending) define(flags *flag.FlagSet) {
-	flags.DurationVar(&p.gather, "gather", 100*time.Millisecond, "a ticket waits so long for others, to be sent with them: in a rush batches cost less")
+	flags.DurationVar(&p.gather, "gather", 200*time.Millisecond, "a ticket waits at most so long for others, to be sent with them: in a rush batches cost less")
+	flags.DurationVar(&p.later, "later", 0, "tickets are sent so much later: when the rush is over, perhaps")
 	flags.DurationVar(&p.abandon, "abandon", 5*time.Second, "a ticket whose process tells nothing for so long is decided about by others")
 	flags.IntVar(&p.workers, "workers", 8, "messages that this process works on at once")
 }
 
 // arguments are the flags that define reads.
 func (p sending) arguments() []string {
-	return []string{"-gather", p.gather.String(), "-abandon", p.abandon.String(), "-workers", strconv.Itoa(p.workers)}
+	return []string{"-gather", p.gather.String(), "-later", p.later.String(), "-abandon", p.abandon.String(), "-workers", strconv.Itoa(p.workers)}
 }
 
 func (p sending) validate() error {
 	switch {
-	case p.abandon < 100*time.Millisecond:
-		return errors.New("-abandon wants 100ms or more")
+	case p.abandon < 100*time.Millisecond, p.gather < 0, p.later < 0:
+		return errors.New("-abandon wants 100ms or more, -gather and -later 0 or more")
 	case p.workers < 1, p.workers > shop.PoolSize/2:
 		return fmt.Errorf("-workers wants 1 to %d", shop.PoolSize/2)
 	}

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,51 +22,148 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/examples/internal/crowd"
 	"github.com/compensator-go/compensator/examples/internal/faults"
+	"github.com/compensator-go/compensator/examples/internal/servers"
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// plain is the same service without the log: ticket, stock and order in one transaction, and nothing else happens.
-type plain struct {
-	*sale
-}
-
-func (p plain) Sell(ctx context.Context, want shop.Purchase) (t shop.Ticket, err error) {
-	t = shop.NewTicket(want)
-	if err := p.counter.take(ctx, &t); err != nil {
-		return t, err
-	}
-	tx, err := p.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return t, err
-	}
-	defer tx.Rollback()
-	if err := p.InsertTicket(ctx, tx, t); err != nil {
-		return t, err
-	}
-	if err := p.InsertOrder(ctx, tx, t, p.Window); err != nil {
-		return t, err
-	}
-	if err := p.TakeStock(ctx, tx, t); err != nil {
-		return t, err
-	}
-	if err := tx.Commit(); err != nil {
-		return t, err
-	}
-	return t, p.counter.confirm(ctx, t)
-}
-
 const (
-	speedPairs   = 5
+	speedRounds  = 5
 	speedPieces  = 2000
 	speedBuyers  = 32 // at once
+	speedWorkers = 4  // consumers
 	speedRefused = 20000
 )
 
 // pace is one measurement.
 type pace struct {
-	perSecond float64
+	perSecond float64 // purchases accepted, until the last buyer has his answer
 	p99       time.Duration
+	orders    float64 // a second, from the first request until the last order is made
 }
+
+// arm is a way to sell, as it is measured.
+type arm struct {
+	name    string
+	address string
+	prepare func()
+	paces   []pace
+}
+
+// BenchmarkSale is make bench-seckill: purchases a second with the log and without it, in rounds in which each way has its
+// turn, in changing order; and how fast Redis alone refuses.
+func BenchmarkSale(b *testing.B) {
+	on, ours := openForSpeed(b)
+	serve := func(way shop.Way) string {
+		a := shop.NewAPI(ours.Counter)
+		a.Routes(way)
+		server := httptest.NewServer(a.Mux)
+		b.Cleanup(server.Close)
+		return server.URL
+	}
+	address := serve(ours)
+	later := func(d time.Duration) func() { return func() { ours.later = d } } // nobody asks now
+	arms := []*arm{
+		{name: "with the log, orders made meanwhile", address: address, prepare: later(0)},
+		{name: "with the log, orders made after the rush (`-later 3s`)", address: address, prepare: later(3 * time.Second)},
+		{name: "no log: a message after the commit", address: serve(openUnlogged(b, on, ours))},
+		{name: "no log, no message: the order in the purchase's transaction", address: serve(plain{ours})},
+	}
+	for round := range speedRounds {
+		b.Run(fmt.Sprintf("round %d", round+1), func(b *testing.B) { measure(b, ours, arms) })
+	}
+	b.Run("sold out", func(b *testing.B) {
+		require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, "nothing", 0))
+		require.NoError(b, ours.Rebuild(b.Context(), "nothing", ""))
+		for range b.N {
+			refusing := knock(b, address, "nothing", speedRefused, http.StatusConflict)
+			b.ReportMetric(refusing.perSecond, "refusals/s")
+			b.Logf("%.0f/s, p99 %v", refusing.perSecond, refusing.p99)
+		}
+	})
+	if len(arms[0].paces) > 0 { // else the sold out alone is measured
+		fmt.Println(table(arms)) // of b's own log only ten lines are shown
+	}
+}
+
+// openForSpeed is the service, running, with nothing that fails.
+func openForSpeed(b *testing.B) (servers.Servers, *sale) {
+	cfg := quick
+	cfg.Window, cfg.Fail, cfg.Hopeless, cfg.Lease = time.Hour, 0, 0, 5*time.Second
+	cfg.Resend, cfg.gather, cfg.workers = 5*time.Second, 200*time.Millisecond, speedWorkers
+	s := service{Service: shop.Service{Servers: throwAway(b)}, settings: cfg}
+	db, err := s.OpenDB(shop.PoolSize)
+	require.NoError(b, err)
+	require.NoError(b, s.prepare(b.Context(), db))
+	c := &shop.Counter{Redis: s.OpenRedis(), Name: s.Name}
+	ours, err := newSale(b.Context(), cfg, s.Servers, db, c)
+	require.NoError(b, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- ours.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		require.NoError(b, <-ran)
+		ours.End()
+		require.NoError(b, errors.Join(c.Redis.Close(), db.Close()))
+	})
+	return s.Servers, ours
+}
+
+// measure gives each arm its turn.
+func measure(b *testing.B, ours *sale, arms []*arm) {
+	first := len(arms[0].paces)
+	for i := range arms {
+		a := arms[(first+i)%len(arms)]
+		if a.prepare != nil {
+			a.prepare()
+		}
+		goods := rand.Text()
+		require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, goods, speedPieces))
+		require.NoError(b, ours.Rebuild(b.Context(), goods, ""))
+		began := time.Now()
+		p := knock(b, a.address, goods, speedPieces, http.StatusAccepted)
+		p.orders = speedPieces / awaitOrders(b, ours, goods).Sub(began).Seconds()
+		a.paces = append(a.paces, p)
+		b.Logf("%-60s %5.0f/s, p99 %5.1f ms, orders %5.0f/s", a.name, p.perSecond, milliseconds(p.p99), p.orders)
+		awaitRest(b, ours)
+	}
+}
+
+// table has the medians, and those of a round's ratios to each of the ways without the log.
+func table(arms []*arm) string {
+	var t strings.Builder
+	t.WriteString("| | accepted | 99 % within | orders made | beside a message without the log | beside no message |\n|---|---|---|---|---|---|\n")
+	unlogged, plain := arms[len(arms)-2], arms[len(arms)-1]
+	for _, a := range arms {
+		fmt.Fprintf(&t, "| %s | %.0f/s | %.0f ms | %.0f/s | %s | %s |\n", a.name,
+			median(a.paces, func(p pace) float64 { return p.perSecond }), median(a.paces, func(p pace) float64 { return milliseconds(p.p99) }),
+			median(a.paces, func(p pace) float64 { return p.orders }), beside(a, unlogged), beside(a, plain))
+	}
+	return t.String()
+}
+
+func beside(a, other *arm) string {
+	if a == other {
+		return ""
+	}
+	ratios := make([]float64, len(a.paces))
+	for i := range a.paces {
+		ratios[i] = a.paces[i].perSecond / other.paces[i].perSecond
+	}
+	slices.Sort(ratios)
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1])
+}
+
+func median(paces []pace, of func(pace) float64) float64 {
+	values := make([]float64, len(paces))
+	for i, p := range paces {
+		values[i] = of(p)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // knock has buyers ask, each once, and returns how fast all were answered with this status.
 func knock(b *testing.B, address, goods string, buyers, status int) pace {
@@ -103,84 +201,25 @@ func knock(b *testing.B, address, goods string, buyers, status int) pace {
 	return pace{perSecond: float64(buyers) / span.Seconds(), p99: crowd.Percentile(slices.Concat(took...), 0.99)}
 }
 
-// awaitDone returns when the log has nothing to do but to wait for payments.
-func awaitDone(b *testing.B, s *sale) {
+// awaitOrders returns when each piece has its order.
+func awaitOrders(b *testing.B, s *sale, goods string) time.Time {
+	return awaitCount(b, s, speedPieces, `SELECT COUNT(*) FROM seckill_orders WHERE goods = ?`, goods)
+}
+
+// awaitRest returns when the log has nothing to do but to wait for payments.
+func awaitRest(b *testing.B, s *sale) {
+	awaitCount(b, s, 0, `SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`, createType, compensator.Pending, compensator.Retrying)
+}
+
+func awaitCount(b *testing.B, s *sale, want int, query string, args ...any) time.Time {
 	b.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); faults.Pause(b.Context(), 50*time.Millisecond) {
-		var left int
-		require.NoError(b, s.DB.QueryRow(`SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`,
-			createType, compensator.Pending, compensator.Retrying).Scan(&left))
-		if left == 0 {
-			return
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); faults.Pause(b.Context(), 10*time.Millisecond) {
+		var n int
+		require.NoError(b, s.DB.QueryRow(query, args...).Scan(&n))
+		if n == want {
+			return time.Now()
 		}
 	}
 	b.Fatal("orders are still on their way")
-}
-
-// BenchmarkSale is make bench-seckill: purchases a second with the log and without it, in pairs, each beginning as often;
-// and how fast Redis alone refuses.
-func BenchmarkSale(b *testing.B) {
-	cfg := quick
-	cfg.Window, cfg.Fail, cfg.Hopeless, cfg.Resend, cfg.gather, cfg.workers = time.Hour, 0, 0, 5*time.Second, 100*time.Millisecond, 4
-	s := service{Service: shop.Service{Servers: throwAway(b)}, settings: cfg}
-	db, err := s.OpenDB(shop.PoolSize)
-	require.NoError(b, err)
-	defer db.Close()
-	require.NoError(b, s.prepare(b.Context(), db))
-	c := &shop.Counter{Redis: s.OpenRedis(), Name: s.Name}
-	defer c.Redis.Close()
-	ours, err := newSale(b.Context(), cfg, s.Servers, db, c)
-	require.NoError(b, err)
-	defer ours.End()
-	ctx, stop := context.WithCancel(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- ours.Run(ctx) }()
-	defer func() { stop(); require.NoError(b, <-ran) }()
-
-	serve := func(way shop.Way) string {
-		a := shop.NewAPI(c)
-		a.Routes(way)
-		server := httptest.NewServer(a.Mux)
-		b.Cleanup(server.Close)
-		return server.URL
-	}
-	addresses := []string{serve(ours), serve(plain{ours})}
-	for _, gather := range []time.Duration{100 * time.Millisecond, 3 * time.Second} {
-		b.Run("orders made after "+gather.String(), func(b *testing.B) {
-			ours.gather = gather // nobody asks now
-			for range b.N {
-				ratios := comparePaces(b, ours, addresses)
-				b.ReportMetric(ratios[speedPairs/2], "ratio")
-			}
-		})
-	}
-	b.Run("sold out", func(b *testing.B) {
-		require.NoError(b, tables.PutOnSale(ctx, db, "nothing", 0))
-		require.NoError(b, ours.Rebuild(ctx, "nothing", ""))
-		for range b.N {
-			refusing := knock(b, addresses[0], "nothing", speedRefused, http.StatusConflict)
-			b.ReportMetric(refusing.perSecond, "refusals/s")
-			b.Logf("%.0f/s, p99 %v", refusing.perSecond, refusing.p99)
-		}
-	})
-}
-
-// comparePaces measures both ways in turn, and returns the ratios in order.
-func comparePaces(b *testing.B, ours *sale, addresses []string) (ratios []float64) {
-	for pair := range speedPairs {
-		var both [2]pace
-		for i := range 2 {
-			way := (i + pair) % 2
-			goods := rand.Text()
-			require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, goods, speedPieces))
-			require.NoError(b, ours.Rebuild(b.Context(), goods, ""))
-			both[way] = knock(b, addresses[way], goods, speedPieces, http.StatusAccepted)
-			awaitDone(b, ours)
-		}
-		ratio := both[0].perSecond / both[1].perSecond
-		ratios = append(ratios, ratio)
-		b.Logf("with the log %.0f/s, p99 %v; without %.0f/s, p99 %v; ratio %.2f", both[0].perSecond, both[0].p99, both[1].perSecond, both[1].p99, ratio)
-	}
-	slices.Sort(ratios)
-	return ratios
+	return time.Time{}
 }

@@ -74,6 +74,7 @@ func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, 
 func (s *sale) register(on servers.Servers) (err error) {
 	s.creating, err = compensator.HandleBatch(s.Log, createType, s.send, compensator.TypeConfig{
 		MaxProcessCount: s.Most + 1, // the last one sends nothing
+		BatchWait:       s.gather,
 		Retry:           compensator.Fixed(s.Resend),
 		CompensateTx:    compensator.TypedTx(s.undo), CompensateCrashed: true,
 	})
@@ -93,10 +94,10 @@ func refused(err error) bool {
 	return errors.Is(err, shop.ErrSoldOut) || errors.Is(err, shop.ErrAgain) || errors.Is(err, shop.ErrStale)
 }
 
-// together has a ticket wait for others, to be sent with them, and refuses one that somebody has given up: see decide.
-func (s *sale) together(t shop.Ticket) compensator.Options {
+// unlessGivenUp refuses a ticket that another process has given up: see decide.
+func (s *sale) unlessGivenUp(t shop.Ticket) compensator.Options {
 	o := t.Options(createKey(t))
-	o.Delay, o.FailOnDuplicate = s.gather, true
+	o.Delay, o.FailOnDuplicate = s.later, true
 	return o
 }
 
