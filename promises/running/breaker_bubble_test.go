@@ -153,6 +153,16 @@ func (s *service) requireWhole(n int) {
 	}
 }
 
+// comesBack ends the outage, and the test once all have succeeded.
+func (s *service) comesBack(n int, stop func()) {
+	s.t.Helper()
+	s.up.Store(true)
+	time.Sleep(2 * time.Hour)
+	synctest.Wait()
+	s.requireWhole(n)
+	s.close(stop)
+}
+
 func (s *service) close(stop func()) {
 	stop()
 	require.NoError(s.t, s.c.Close())
@@ -284,11 +294,7 @@ func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 		for _, m := range s.queue.Members() {
 			assert.LessOrEqual(t, m.In, time.Duration(0), "another process need not wait for the end of a lease")
 		}
-		s.up.Store(true)
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		s.requireWhole(11)
-		s.close(stop)
+		s.comesBack(11, stop)
 	})
 }
 
@@ -317,11 +323,7 @@ func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
 			assert.Zero(t, row.DeliveryCount)
 			assert.Zero(t, row.ProcessCount)
 		}
-		s.up.Store(true)
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		s.requireWhole(30)
-		s.close(stop)
+		s.comesBack(30, stop)
 	})
 }
 

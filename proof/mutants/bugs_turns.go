@@ -9,7 +9,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "l.First == w.row.ID && !l.Taken", "l.First == w.row.ID"},
 			},
-			sees: tests("TestEntryCommittedLateRunsBesideNone").and(simulation, "4000"),
+			sees: tests("TestEntryCommittedLateRunsBesideNone").and(simulation, "4000").and(model, "m:turn-beside-a-lease"),
 		},
 		{
 			name: "turn-out-of-order", oracle: safety,
@@ -17,7 +17,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "l.First == w.row.ID && !l.Taken", "!l.Taken"},
 			},
-			sees: tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300"),
+			sees: tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300").and(model, "m:turn-out-of-order"),
 		},
 		{
 			name: "turn-not-recorded", oracle: safety,
@@ -41,7 +41,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "n.rested.Add(restedLine{turn.BusinessType, turn.Key})", "_ = s"},
 			},
-			sees: tests("TestNextOfALineIsTold"),
+			sees: tests("TestNextOfALineIsTold").and(model, "m:turn-tells-nobody"),
 		},
 		{
 			name: "turn-parked-blindly", oracle: lateness,
@@ -49,7 +49,7 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	d.saw", "woken, advanceErr := []processlog.ID(nil), ctx.Err()\n	_ = s\n	d.saw"},
 			},
-			sees: tests("TestNextOfALineIsTold"),
+			sees: tests("TestNextOfALineIsTold").and(model, "m:turn-no-second-look"),
 		},
 		{
 			name: "turn-wakes-early", oracle: safety,
@@ -58,7 +58,7 @@ func takingTurns() []mutant {
 				{"internal/sqlstore/turns.go", "CASE WHEN %[2]s.parked>0 AND %[2]s.parked=l.version AND l.lease_until=0", "CASE WHEN l.lease_until=0"},
 				{"compensatortest/memory/turns.go", "p == 0 || p != v.entry.Version || ", "p>>63 > 0 || "},
 			},
-			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/OnlyWhatIsParkedIsMadeDue", "TestMemoryStoreKeepsEveryPromise/OnlyWhatIsParkedIsMadeDue").and(simulation, "300"),
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/OnlyWhatIsParkedIsMadeDue", "TestMemoryStoreKeepsEveryPromise/OnlyWhatIsParkedIsMadeDue").and(simulation, "300").and(model, "m:turn-wakes-anybody"),
 		},
 		{
 			name: "turn-wait-counts", oracle: safety,
@@ -80,7 +80,7 @@ func meeting() []mutant {
 			edits: []edit{
 				{"internal/engine/dispatcher.go", "	a.turn = d.turns.place(&a.row) // those behind it may go on\n", ""},
 			},
-			sees: tests("TestEntryThatIsTakenOutLetsItsLineGoOn"),
+			sees: tests("TestEntryThatIsTakenOutLetsItsLineGoOn").and(model, "m:turn-out-untold"),
 		},
 		{
 			name: "put-back-leased", oracle: lateness,

@@ -1,0 +1,340 @@
+/*
+ * A line of entries of one key, of which one runs at a time, in the order of their ids: entries that are committed in any
+ * order, and two workers that claim one each, look whether it is first, and otherwise put it back until somebody tells it that
+ * its turn has come. process_log.pml is one entry's life; here is what those of one key do to each other.
+ *
+ * Every atomic{} is one statement, or one step inside a process; a worker may die between any two. A lease ends here only with
+ * its process. Versions are kept as what a comparison with them answers: see written.
+ *
+ * -D switches: how many there are (below), PASS, STRAYS, TAKEN_OUT, ONLY=n, ENDS, and mutants.
+ */
+
+#ifndef CRASH
+#define CRASH 0         /* deaths of workers */
+#endif
+#ifndef RETRIES
+#define RETRIES 1       /* failures after which an entry has asked to wait */
+#endif
+#ifndef DEATHS
+#define DEATHS 1        /* failures for good */
+#endif
+#ifndef REQUEUES
+#define REQUEUES 0      /* of dead entries, by a person */
+#endif
+#define ENTRIES 3
+#define PERSON 2        /* who ends dead entries tells of it as a worker does */
+#define NOBODY 255
+
+mtype = { absent, stands, dead, ended };
+mtype = { now, later, turn };               /* due; as it has asked; when its turn comes, or its patience ends */
+mtype = { unleased, leased, lapsed };
+mtype = { no, next, this };                 /* a turn is noted as parked: not, for the row's next version, for the one it has */
+mtype at[ENTRIES] = absent;
+mtype due[ENTRIES] = now;
+mtype lease[ENTRIES] = unleased;
+bool orphaned[ENTRIES];                     /* the process that holds the lease is dead */
+bit epoch[ENTRIES];
+bool noted[ENTRIES];
+bit noted_epoch[ENTRIES];
+mtype parked[ENTRIES] = no;
+
+byte front[3] = NOBODY;                     /* whom Advance has found first, and parked */
+bool changed[3];                            /* his row was written since */
+byte gone[3];                               /* notes that it has found in front of him: a bit each */
+byte gone_epoch[3];
+bool busy[3];
+byte crashes, retries, deaths, requeues, slept;
+
+/* What only the promises look at. */
+bool runs[ENTRIES];
+bool knew[ENTRIES];                         /* it has stood in its line since it was recorded */
+byte ahead[ENTRIES];                        /* who stood in front of it when it was claimed: a bit each */
+
+#ifdef ENDS
+#define PROMISE(n, holds) skip
+#elif defined(ONLY)
+#define PROMISE(n, holds) assert((n) != ONLY || (holds))
+#else
+#define PROMISE(n, holds) assert(holds)
+#endif
+#define ONE_RUNS 1      /* of a key at most one runs */
+#define IN_ORDER 2      /* none begins before one that has stood in front of it since before it was claimed */
+#define AS_ASKED 3      /* nobody is made due who has asked to wait */
+#define WOKEN    4      /* a line sleeps until its patience ends only where a worker has died, and once for each */
+
+#ifdef PASS             /* PassDead: a dead entry lets those behind it go on */
+#define COUNTS(i) (at[i] == stands)
+#else
+#define COUNTS(i) (at[i] == stands || at[i] == dead)
+#endif
+#define IN_LINE(i) (noted[i] && COUNTS(i))
+#define CLAIMABLE(i) (at[i] == stands && due[i] == now && lease[i] != leased)
+#define FIRST (IN_LINE(0) -> 0 : (IN_LINE(1) -> 1 : (IN_LINE(2) -> 2 : NOBODY)))
+#define HELD(k, i) (k != i && IN_LINE(k) && lease[k] == leased)
+#define TAKEN(i) (HELD(0, i) || HELD(1, i) || HELD(2, i))
+
+/* ---- the rules ---- */
+
+#ifdef EPOCH_UNASKED    /* a note of before a requeue, which whoever has read it may delete, will do */
+#define KNOWN(i) true
+#else
+#define KNOWN(i) (noted[i] && noted_epoch[i] == epoch[i])
+#endif
+#ifdef BESIDE_A_LEASE
+#define FREE(i) true
+#else
+#define FREE(i) (!TAKEN(i))
+#endif
+#ifdef UNNOTED_STARTS   /* with nobody in front of it, whether or not others can see it in the line */
+#define ITS_TURN(i) ((FIRST == i && KNOWN(i) || FIRST == NOBODY) && FREE(i))
+#elif defined(OUT_OF_ORDER)
+#define ITS_TURN(i) (FREE(i) && KNOWN(i))
+#else
+#define ITS_TURN(i) (FIRST == i && FREE(i) && KNOWN(i))
+#endif
+#ifdef WAKES_ANYBODY    /* whether parked or not */
+#define WAITS(i) (due[i] != now && lease[i] == unleased && at[i] == stands)
+#else
+#define WAITS(i) (parked[i] == this && lease[i] == unleased && at[i] == stands)
+#endif
+#ifdef WAKES_BLINDLY    /* whatever has become of it since it was read */
+#define AS_READ(w) true
+#else
+#define AS_READ(w) (!changed[w])
+#endif
+#ifdef FORGETS_BLINDLY  /* also a note that was made anew */
+#define NOTE_AS_READ(w, i) true
+#else
+#define NOTE_AS_READ(w, i) (noted_epoch[i] == (gone_epoch[w] >> i & 1))
+#endif
+
+/* A write of the row leaves the next version: whoever has read it finds another. */
+inline written(i) {
+  parked[i] = (parked[i] == next -> this : no);
+  changed[0] = changed[0] || front[0] == i;
+  changed[1] = changed[1] || front[1] == i;
+  changed[2] = changed[2] || front[2] == i
+}
+
+#define BEFORE(k, i) (k < i && knew[k] && COUNTS(k) -> 1 << k : 0)
+inline claim(i) {
+  lease[i] = leased; orphaned[i] = false; written(i);
+  ahead[i] = BEFORE(0, i) | BEFORE(1, i) | BEFORE(2, i)
+}
+#define OVERTAKEN(k, i) ((ahead[i] >> k & 1) && knew[k] && COUNTS(k))
+inline start(i) {
+  PROMISE(ONE_RUNS, !runs[0] && !runs[1] && !runs[2]);
+  PROMISE(IN_ORDER, !OVERTAKEN(0, i) && !OVERTAKEN(1, i) && !OVERTAKEN(2, i));
+  runs[i] = true
+}
+inline settle(i, to, when) {
+  at[i] = to; due[i] = when; lease[i] = unleased; runs[i] = false; ahead[i] = 0; written(i)
+}
+
+/* Store.Advance, in three steps: who is first, and waits; wake him; forget who has ended. */
+#define LEFT(k) (noted[k] && !COUNTS(k) && (FIRST == NOBODY || k < FIRST))
+inline read_front(w) {
+  gone[w] = (LEFT(0) -> 1 : 0) | (LEFT(1) -> 2 : 0) | (LEFT(2) -> 4 : 0);
+  gone_epoch[w] = gone[w] & (noted_epoch[0] | noted_epoch[1] << 1 | noted_epoch[2] << 2);
+  front[w] = FIRST; changed[w] = false;
+  if
+  :: front[w] != NOBODY ->
+     if :: WAITS(front[w]) && !TAKEN(front[w]) :: else -> front[w] = NOBODY fi
+  :: else
+  fi
+}
+inline wake(w) {
+  if
+  :: front[w] != NOBODY && AS_READ(w) && lease[front[w]] == unleased && at[front[w]] == stands ->
+     PROMISE(AS_ASKED, due[front[w]] != later);
+     due[front[w]] = now; written(front[w])
+  :: else
+  fi;
+  front[w] = NOBODY; changed[w] = false
+}
+inline forget_note(w, i) {
+  if
+  :: (gone[w] >> i & 1) && noted[i] && NOTE_AS_READ(w, i) -> noted[i] = false; noted_epoch[i] = 0; parked[i] = no
+  :: else
+  fi
+}
+inline forget(w) {
+  forget_note(w, 0); forget_note(w, 1); forget_note(w, 2);
+  gone[w] = 0; gone_epoch[w] = 0
+}
+
+#define DIES (crashes < CRASH)
+
+proctype Worker(byte w) {
+  byte i;
+  bool first;
+idle:
+  atomic { busy[w] = false; i = 0; first = false; front[w] = NOBODY; changed[w] = false; gone[w] = 0; gone_epoch[w] = 0 };
+end:
+  if                                                           /* Store.Claim */
+  :: atomic { CLAIMABLE(0) -> busy[w] = true; i = 0 }
+  :: atomic { CLAIMABLE(1) -> busy[w] = true; i = 1 }
+  :: atomic { CLAIMABLE(2) -> busy[w] = true; i = 2 }
+  fi;
+#ifdef LOOKS_FIRST
+  atomic { first = ITS_TURN(i) };
+#endif
+  atomic {
+    if
+    :: CLAIMABLE(i) -> claim(i)
+    :: else -> goto idle                                       /* somebody else was faster */
+    fi
+  };
+  if
+#ifdef TAKEN_OUT
+  :: atomic { i == 0 -> settle(i, dead, now) }; goto left      /* dispatcher.takeOut: no handler runs */
+#endif
+#ifndef LOOKS_FIRST
+  :: atomic {
+#ifdef TAKEN_OUT
+       i != 0 ->
+#endif
+       first = ITS_TURN(i) }                                   /* turns.look, Store.Lines */
+#else
+  :: skip
+#endif
+  :: atomic { DIES -> goto died }
+  fi;
+  if
+  :: atomic { first -> start(i) }
+  :: atomic { !first -> skip }; goto park
+  :: atomic { DIES -> goto died }
+  fi;
+  if                                                           /* the handler, and Store.Settle */
+  :: atomic { settle(i, ended, now) }; goto left
+  :: atomic { deaths < DEATHS -> deaths++; settle(i, dead, now) };
+#ifdef PASS
+     goto left
+#else
+     goto idle
+#endif
+  :: atomic { retries < RETRIES -> retries++; settle(i, stands, later) }; goto idle
+  :: atomic { DIES -> goto died }
+  fi;
+park:
+  if                                                           /* Store.Park */
+  :: atomic { noted[i] = true; noted_epoch[i] = epoch[i]; parked[i] = next }
+  :: atomic { DIES -> goto died }
+  fi;
+  if
+  :: atomic { settle(i, stands, turn) }
+  :: atomic { DIES -> goto died }
+  fi;
+#ifdef NO_SECOND_LOOK
+  goto idle;
+#endif
+  goto advance;
+left:
+#ifdef TELLS_NOBODY
+  goto idle;
+#endif
+#ifdef TAKEN_OUT_UNTOLD
+  if :: i == 0 -> goto idle :: else fi;
+#endif
+advance:
+  if :: atomic { read_front(w) } :: atomic { DIES -> goto quit } fi;
+  if :: atomic { wake(w) } :: atomic { DIES -> goto quit } fi;
+  if :: atomic { forget(w) } :: atomic { DIES -> goto quit } fi;
+  goto idle;
+died:
+  atomic { orphaned[i] = true; runs[i] = false };
+quit:
+  atomic { crashes++ };
+  goto idle
+}
+
+/* Record and its COMMIT: in any order, for ids are drawn before. */
+inline record(i) {
+  at[i] = stands;
+  if
+  :: noted[i] = true; knew[i] = true                           /* Store.Join, in the same transaction */
+#ifdef STRAYS
+  :: skip                                                      /* whoever has recorded it does not know the type as serial */
+#endif
+  fi;
+  if :: due[i] = later :: skip fi
+}
+proctype Recorders() {
+  do
+  :: atomic { at[0] == absent -> record(0) }
+  :: atomic { at[1] == absent -> record(1) }
+  :: atomic { at[2] == absent -> record(2) }
+  :: atomic { at[0] != absent && at[1] != absent && at[2] != absent -> break }
+  od
+}
+
+/* Delays and schedules end at any moment, and so do the leases of the dead. A patience outlasts all that goes on, and all of
+   a line have the same. */
+#define LATER(i) (at[i] == stands && due[i] == later)
+#define ORPHAN(i) (lease[i] == leased && orphaned[i])
+#define WAITING(i) (at[i] == stands && due[i] == turn)
+#ifdef PASS
+#define GOES_ON(i) (CLAIMABLE(i) || LATER(i) || ORPHAN(i))
+#else
+#define GOES_ON(i) (CLAIMABLE(i) || LATER(i) || ORPHAN(i) || at[i] == dead)
+#endif
+#define QUIET (at[0] != absent && at[1] != absent && at[2] != absent && !busy[0] && !busy[1] && !busy[2] && !GOES_ON(0) && !GOES_ON(1) && !GOES_ON(2))
+inline lose_patience(i) { if :: WAITING(i) -> due[i] = now :: else fi }
+proctype Clock() {
+end:
+  do
+  :: atomic { LATER(0) -> due[0] = now }
+  :: atomic { LATER(1) -> due[1] = now }
+  :: atomic { LATER(2) -> due[2] = now }
+  :: atomic { ORPHAN(0) -> lease[0] = lapsed }
+  :: atomic { ORPHAN(1) -> lease[1] = lapsed }
+  :: atomic { ORPHAN(2) -> lease[2] = lapsed }
+  :: atomic { QUIET && (WAITING(0) || WAITING(1) || WAITING(2)) ->
+       slept++; PROMISE(WOKEN, slept <= crashes);
+       lose_patience(0); lose_patience(1); lose_patience(2) }
+  od
+}
+
+inline requeue(i) {
+  requeues++; epoch[i] = 1; knew[i] = knew[i] && COUNTS(i); settle(i, stands, now)
+}
+
+/* A service, or a person, who has a dead entry settled or, at most REQUEUES times, run again. */
+proctype Person() {
+  byte i;
+end:
+  do
+#ifndef PASS
+  :: atomic { at[0] == dead -> busy[PERSON] = true; i = 0 }; goto settles
+  :: atomic { at[1] == dead -> busy[PERSON] = true; i = 1 }; goto settles
+  :: atomic { at[2] == dead -> busy[PERSON] = true; i = 2 }; goto settles
+#endif
+  :: atomic { requeues < REQUEUES && at[0] == dead -> requeue(0) }
+  :: atomic { requeues < REQUEUES && at[1] == dead -> requeue(1) }
+  :: atomic { requeues < REQUEUES && at[2] == dead -> requeue(2) }
+  od;
+#ifndef PASS
+settles:
+  atomic {
+    if
+    :: at[i] == dead -> settle(i, ended, now)
+    :: else
+    fi
+  };
+  atomic { read_front(PERSON) };
+  atomic { wake(PERSON) };
+  atomic { forget(PERSON); busy[PERSON] = false; i = 0 };
+  goto end
+#endif
+}
+
+init { atomic { run Recorders(); run Clock(); run Worker(0); run Worker(1); run Person() } }
+
+#ifdef PASS
+#define OVER(i) (at[i] == ended || at[i] == dead)
+#else
+#define OVER(i) (at[i] == ended)
+#endif
+#ifdef ENDS     /* no line sleeps for ever */
+ltl ends { <> [] (OVER(0) && OVER(1) && OVER(2)) }
+#endif
