@@ -16,9 +16,10 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# What make test tests: modules, the longest first. They wait much, so that two side by side are sooner done.
-tested := . examples relay/rabbitmq internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench internal/sqlitetest internal/migratetest internal/testservers/docker \
-	internal/wrappertest internal/uitest ui relay/watermill orms/gormtx compensatortest/sqlitetest
+# What make test tests: modules, the longest first. They wait much, so that two side by side are sooner done; what waits most,
+# the browser's, stands where the others still compute.
+tested := . examples relay/rabbitmq internal/uitest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
+	internal/sqlitetest internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
 

@@ -110,12 +110,46 @@ func (n *rabbitNode) prepare(dir, name string) error {
 		"RABBITMQ_ALLOW_INPUT=1", // the script becomes the broker instead of its parent
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none", // idle threads do not spin
 	)
-	for file, text := range map[string]string{"enabled_plugins": "[].\n", "env.conf": ""} {
+	home, err := n.lend(dir)
+	if err != nil {
+		return err
+	}
+	for file, text := range map[string]string{"enabled_plugins": "[].\n", "env.conf": "RABBITMQ_HOME='" + home + "'\n"} {
 		if err := os.WriteFile(place(file), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
 	return os.Mkdir(place("conf.d"), 0o700)
+}
+
+// lend makes a home for the broker, with links to its libraries and none to its plugins, which are all off. Erlang looks for
+// each of the hundreds of modules of a start in one library after the other: half of those were plugins, and a start without
+// them takes a third less of the processor.
+func (n *rabbitNode) lend(dir string) (home string, err error) {
+	home = filepath.Join(dir, "home")
+	lent := filepath.Join(home, "plugins") // RabbitMQ's name for both kinds
+	if err := os.MkdirAll(lent, 0o700); err != nil {
+		return "", err
+	}
+	libraries, err := filepath.Glob(filepath.Join(n.installed(), "plugins", "*"))
+	if err != nil {
+		return "", err
+	}
+	for _, library := range libraries {
+		if name := filepath.Base(library); !isPlugin(name) {
+			if err := os.Symlink(library, filepath.Join(lent, name)); err != nil {
+				return "", err
+			}
+		}
+	}
+	n.env = append(n.env, "RABBITMQ_PLUGINS_DIR="+lent)
+	return home, nil
+}
+
+// isPlugin tells rabbitmq_shovel-3.10.8 from ra-2.2.0, and from what a broker or its scripts start with.
+func isPlugin(library string) bool {
+	name, _, _ := strings.Cut(library, "-")
+	return strings.HasPrefix(name, "rabbitmq_") && name != "rabbitmq_prelaunch" && name != "rabbitmq_cli"
 }
 
 // argv is the broker's command line for a port; what stands in its configuration is written first.
@@ -144,12 +178,15 @@ func (n *rabbitNode) administer(args []string) (string, error) {
 	return string(output), err
 }
 
-func (n *rabbitNode) version() string {
+func (n *rabbitNode) version() string { return filepath.Base(n.installed()) }
+
+// installed is where the broker's scripts and libraries lie. It is named after the version.
+func (n *rabbitNode) installed() string {
 	target, err := filepath.EvalSymlinks(n.scripts + "/rabbitmq-server")
 	if err != nil {
 		return n.scripts
 	}
-	return filepath.Base(filepath.Dir(filepath.Dir(target)))
+	return filepath.Dir(filepath.Dir(target))
 }
 
 func (n *rabbitNode) discard() {
