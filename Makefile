@@ -21,7 +21,7 @@ modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build
 tested := . examples relay/rabbitmq internal/uitest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
 	internal/sqlitetest internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -130,6 +130,10 @@ bench-intake: ## measure the intake from a Redis Stream beside the loop by hand;
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
+
+.PHONY: bench-desk
+bench-desk: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,browser,idle,pairs,deaths
+	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestDesk$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
 .PHONY: sim
 sim: seeds := $(or $(SEEDS),10000)

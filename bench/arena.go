@@ -30,6 +30,8 @@ type arena struct {
 	postgres *postgres // nil: not here, or not asked for
 	peers    bool      // their tables are there
 	lost     int       // jobs that the running contest's peer has never run
+
+	operations *compensator.Operations // of whatever library is made
 }
 
 // newArena starts servers that keep every acknowledged commit, with memory enough that no figure measures
@@ -74,6 +76,7 @@ func (a *arena) exec(query string, args ...any) {
 func (a *arena) empty() {
 	a.Helper()
 	a.exec("TRUNCATE TABLE common_process_log")
+	a.exec("TRUNCATE TABLE common_process_log_case")
 	a.exec("TRUNCATE TABLE orders")
 	client := a.client()
 	defer client.Close()

@@ -6,6 +6,7 @@ replace (
 	github.com/compensator-go/compensator => ..
 	github.com/compensator-go/compensator/relay/rabbitmq => ../relay/rabbitmq
 	github.com/compensator-go/compensator/relay/watermill => ../relay/watermill
+	github.com/compensator-go/compensator/ui => ../ui
 )
 
 require (
@@ -13,9 +14,12 @@ require (
 	github.com/ThreeDotsLabs/watermill-amqp/v3 v3.0.2
 	github.com/ThreeDotsLabs/watermill-sql/v3 v3.1.0
 	github.com/ThreeDotsLabs/watermill-sql/v4 v4.1.2
+	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
+	github.com/chromedp/chromedp v0.14.2
 	github.com/compensator-go/compensator v0.1.0
 	github.com/compensator-go/compensator/relay/rabbitmq v0.0.0
 	github.com/compensator-go/compensator/relay/watermill v0.0.0
+	github.com/compensator-go/compensator/ui v0.0.0-00010101000000-000000000000
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/google/uuid v1.6.0
 	github.com/hibiken/asynq v0.26.0
@@ -38,7 +42,12 @@ require (
 	github.com/cenkalti/backoff/v3 v3.2.2 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/chromedp/sysutil v1.1.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
+	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2 // indirect
+	github.com/gobwas/httphead v0.1.0 // indirect
+	github.com/gobwas/pool v0.2.1 // indirect
+	github.com/gobwas/ws v1.4.0 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect

@@ -117,7 +117,7 @@ func (v victim) run() error {
 	}
 	var started sync.WaitGroup
 	started.Add(v.Entries)
-	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, func(context.Context, *compensator.Entry) error {
+	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
 		started.Done()
 		select {}
 	})
@@ -141,7 +141,7 @@ func (v victim) work() error {
 	if err != nil {
 		return err
 	}
-	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, func(context.Context, *compensator.Entry) error {
+	l, err := openLibrary(db, newClient(v.Redis), compensator.TypeConfig{Concurrency: v.Entries, Lease: v.Lease}, nil, func(context.Context, *compensator.Entry) error {
 		time.Sleep(v.Takes)
 		return nil
 	})

@@ -37,17 +37,17 @@ func (a *arena) oursWith(cfg compensator.TypeConfig, handler func(context.Contex
 
 func (a *arena) oursOn(db *sql.DB, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
-	l, err := openLibrary(db, a.client(), cfg, handler)
+	l, err := openLibrary(db, a.client(), cfg, a.operations, handler)
 	a.must(err)
 	l.a = a
 	return l
 }
 
-func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error) (*library, error) {
+func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.TypeConfig, operations *compensator.Operations, handler func(context.Context, *compensator.Entry) error) (*library, error) {
 	l := &library{db: db, client: client, stop: func() {}}
 	var err error
 	l.Compensator, err = compensator.New(context.Background(), compensator.Config{
-		DB: l.db, Redis: l.client, Logger: slog.New(slog.DiscardHandler),
+		DB: l.db, Redis: l.client, Logger: slog.New(slog.DiscardHandler), Operations: operations,
 		Observer: compensator.Observer{Settled: func(compensator.SettledEvent) { l.settled.Add(1) }},
 	})
 	if err == nil && handler != nil {

@@ -26,14 +26,15 @@ type contest struct {
 
 // row is the outcome of a contest, a line of the table and of build/bench.json.
 type row struct {
-	Work   string  `json:"work"`
-	Other  string  `json:"other"`
-	Unit   string  `json:"unit"`
-	Ours   spread  `json:"ours"`
-	Theirs spread  `json:"theirs"`
-	Ratio  spread  `json:"ratio"` // within each pair
-	Goal   float64 `json:"goal,omitempty"`
-	Pairs  int     `json:"pairs"`
+	Work   string     `json:"work"`
+	Other  string     `json:"other"`
+	Unit   string     `json:"unit"`
+	Ours   spread     `json:"ours"`
+	Theirs spread     `json:"theirs"`
+	Ratio  spread     `json:"ratio"`  // within each pair
+	Within [2]float64 `json:"within"` // the ratio's ends without the least and the greatest pair: of ten, 98 % that its median is there
+	Goal   float64    `json:"goal,omitempty"`
+	Pairs  int        `json:"pairs"`
 
 	OursCost   cost `json:"ours_cost,omitzero"` // of an entry, in the last pair
 	TheirsCost cost `json:"theirs_cost,omitzero"`
@@ -53,6 +54,12 @@ func spreadOf(figures []float64) spread {
 	sorted := slices.Sorted(slices.Values(figures))
 	n := len(sorted)
 	return spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
+}
+
+func within(figures []float64) [2]float64 {
+	sorted := slices.Sorted(slices.Values(figures))
+	cut := min(1, (len(sorted)-1)/2)
+	return [2]float64{sorted[cut], sorted[len(sorted)-1-cut]}
 }
 
 // hold runs the pairs. Who begins alternates, so that neither always runs on warmer servers.
@@ -84,7 +91,7 @@ func (c contest) hold(a *arena, pairs int) row {
 		ratios = append(ratios, ours[pair]/theirs[pair])
 		a.Logf("%-44s %-28s pair %d: ours %.0f, other %.0f %s", c.work, c.other, pair+1, ours[pair], theirs[pair], c.unit)
 	}
-	r := row{Work: c.work, Other: c.other, Unit: c.unit, Ours: spreadOf(ours), Theirs: spreadOf(theirs), Ratio: spreadOf(ratios), Goal: c.goal, Pairs: pairs, Lost: a.lost}
+	r := row{Work: c.work, Other: c.other, Unit: c.unit, Ours: spreadOf(ours), Theirs: spreadOf(theirs), Ratio: spreadOf(ratios), Goal: c.goal, Pairs: pairs, Lost: a.lost, Within: within(ratios)}
 	if c.entries > 0 {
 		r.OursCost, r.TheirsCost = oursCost, theirsCost
 	}

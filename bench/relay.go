@@ -106,7 +106,7 @@ func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, err
 	if err != nil {
 		return nil, err
 	}
-	l, err := openLibrary(db, newClient(redis), compensator.TypeConfig{}, nil)
+	l, err := openLibrary(db, newClient(redis), compensator.TypeConfig{}, nil, nil)
 	if err != nil {
 		return nil, err
 	}

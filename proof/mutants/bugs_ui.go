@@ -4,6 +4,22 @@ package main
 func showing() []mutant {
 	return []mutant{
 		{
+			name: "pages-measured-by-others", oracle: safety,
+			what: "another site has somebody's browser ask for a page that repeats what the site guesses, and it is sent compressed",
+			edits: []edit{
+				{"ui/transfer.go", "(site == \"same-origin\" || site == \"none\")", "site != \"\""},
+			},
+			sees: pageTests("TestPagesAreCompressedOnlyWhereNobodyElseHasAsked"),
+		},
+		{
+			name: "desk-shows-what-was", oracle: safety,
+			what: "who has just paused a type, or put entries right, is shown what was before",
+			edits: []edit{
+				{"desk/shared.go", " && s.acts == acts.Load()", ""},
+			},
+			sees: tests("TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone", "TestWhatWasDoneMeanwhileIsReadAnew"),
+		},
+		{
 			name: "pages-for-nobody", oracle: safety,
 			what: "the pages let in whom Identify does not know",
 			edits: []edit{
@@ -71,7 +87,7 @@ func showing() []mutant {
 			name: "pages-turn-texts-around", oracle: safety,
 			what: "characters that turn a text around reach the reader",
 			edits: []edit{
-				{"ui/request.go", "rq.w.Write(visible(html.Bytes()))", "rq.w.Write(html.Bytes())"},
+				{"ui/request.go", "rq.send(status, visible(html.Bytes()))", "rq.send(status, html.Bytes())"},
 			},
 			sees: pageTests("TestHostileTextsStayTexts"),
 		},

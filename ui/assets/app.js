@@ -27,12 +27,13 @@ const today = new Intl.DateTimeFormat(lang, clock); // made once: each takes lon
 const whole = new Intl.DateTimeFormat(lang, { ...clock, year: "numeric", month: "short", day: "numeric" });
 const local = (at) => (sameDay(at, new Date()) ? today : whole).format(at);
 const utc = (at) => at.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
-const showTimes = (within) => all("time", within).forEach((time) => {
-	const at = new Date(time.dateTime);
-	const [shown, tip] = kept("compensator-utc") === "yes" ? [utc(at), whole.format(at)] : [local(at), at.toISOString()];
-	time.textContent = shown;
-	time.title = tip;
-});
+const showTimes = (within) => {
+	const inUTC = kept("compensator-utc") === "yes";
+	all("time", within).forEach((time) => {
+		const at = new Date(time.dateTime);
+		[time.textContent, time.title] = inUTC ? [utc(at), whole.format(at)] : [local(at), at.toISOString()];
+	});
+};
 const zone = $("#zone");
 if (zone) {
 	const toggle = $("button", zone), toUTC = toggle.textContent, toLocal = toggle.dataset.utc;

@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var part = flag.String("part", "pages,viewers,browser,idle,pairs,deaths", "what TestDesk measures, of these")
+
+// TestDesk asks what the operator's pages take, on a log with -most ended entries, and what the operator's side costs the log. It takes
+// about twelve minutes with -pairs 10, and 8 GB of disk with 10 million entries.
+func TestDesk(t *testing.T) {
+	a := newArena(t, "--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000")
+	var figures []figure
+	wants := func(name string) bool { return slices.Contains(strings.Split(*part, ","), name) }
+	tell := func(name string, measure func() []figure) {
+		if wants(name) {
+			began := time.Now()
+			figures = append(figures, measure()...)
+			t.Logf("%s: %v", name, time.Since(began).Round(time.Second))
+		}
+	}
+	if slices.ContainsFunc([]string{"pages", "viewers", "browser", "idle"}, wants) {
+		began := time.Now()
+		a.deskLog(*most)
+		t.Logf("%d ended entries: %v", *most, time.Since(began).Round(time.Second))
+		h := a.deskHouse()
+		tell("pages", func() []figure { return a.deskPages(h) })
+		tell("viewers", func() []figure { return a.deskViewers(h) })
+		tell("browser", func() []figure { return a.deskBrowser(h) })
+		h.close()
+		tell("idle", a.deskIdle)
+	}
+	n := func(full int) int { return max(1, int(float64(full)**size)) }
+	tell("pairs", func() (found []figure) {
+		for _, c := range []contest{a.records(n(8000), 1), a.sustained(n(6000)), a.drain(n(40_000), 4)} {
+			found = append(found, ratios(a.operated(c).hold(a, *pairs), 0)...)
+		}
+		return append(found, ratios(a.operated(a.failing(2)).hold(a, *pairs), 0.95)...)
+	})
+	tell("deaths", func() []figure {
+		dead := n(10_000)
+		return []figure{{What: fmt.Sprintf("%d entries die at once: until all have their cases", dead), Unit: "s", Most: []float64{30}, Got: []float64{a.dieAtOnce(dead)}}}
+	})
+	fmt.Print("\n", figureHead, "\n")
+	for _, f := range figures {
+		fmt.Println(f)
+	}
+	a.must(save("../build/desk.json", figures))
+}

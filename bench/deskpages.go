@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// deskPage is a page, and what it may take.
+type deskPage struct {
+	what, path string
+	times      []float64 // ms, p50 and p95
+	statements float64
+	rows       float64
+	fresh      bool // each is of a Desk to which nobody has come before
+}
+
+func (a *arena) deskPages(h *deskHouse) (figures []figure) {
+	a.Helper()
+	listed, rows := []float64{15, 50}, 5000.0
+	cases := []float64{40, 120}
+	var dead, ended uint64
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT MAX(entry_id) FROM common_process_log_case").Scan(&dead))
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT id FROM common_process_log WHERE state=1 LIMIT 1").Scan(&ended))
+	older := "entries?state=dead&c=" + h.cursor("entries?state=dead")
+	for _, p := range []deskPage{
+		{"overview, read", "", []float64{100, 250}, 12, 200_000, true},
+		{"overview, shared", "", []float64{5, 15}, 0, 0, false},
+		{"entries, newest", "entries", listed, 2 + 4, rows, true},
+		{"entries of a type", "entries?type=" + deskType(5), listed, 3, rows, true},
+		{"entries of a type and state", "entries?state=succeeded&type=" + deskType(5), listed, 3, rows, true},
+		{"entries of a state, of all types", "entries?state=dead", listed, 2 + 1, rows, true},
+		{"the page after", older, listed, 2 + 1, rows, true},
+		{"an entry, dead", fmt.Sprintf("entries/%d", dead), listed, 7, rows, true},
+		{"an entry, succeeded", fmt.Sprintf("entries/%d", ended), listed, 7, rows, true},
+		{"cases by failure", "cases", cases, 4, rows, true},
+		{"cases by due time", "cases/due", cases, 4, rows, true},
+		{"cases of a failure", fmt.Sprintf("cases/due?failure=%016x&type=%s", 3, deskType(0)), cases, 4, rows, true},
+		{"trail", "trail", listed, 1, rows, true},
+		{"trail of somebody", "trail?actor=mei", listed, 1, rows, true},
+	} {
+		figures = append(figures, a.deskPage(h, p)...)
+	}
+	return figures
+}
+
+var nextLink = regexp.MustCompile(`[?&;]c=([^&"]+)[^"]*" rel="next"`)
+
+// cursor is where the page after one begins.
+func (h *deskHouse) cursor(path string) string {
+	found := nextLink.FindStringSubmatch(h.ask(h.pages, path, "Accept-Encoding", "identity").Body.String())
+	if found == nil {
+		h.a.Fatalf("/%s has no next page", path)
+	}
+	return found[1]
+}
+
+// deskPage is what a page takes: of the server's time, its statements, and the rows that they read, by the server's Handler_read counters.
+func (a *arena) deskPage(h *deskHouse, p deskPage) []figure {
+	pages := func() http.Handler {
+		if p.fresh {
+			return h.open()
+		}
+		return h.pages
+	}
+	for range 5 { // the server's caches are warm
+		h.ask(pages(), p.path)
+	}
+	times := make([]time.Duration, 60)
+	for i := range times {
+		serve := pages()
+		began := time.Now()
+		h.ask(serve, p.path)
+		times[i] = time.Since(began)
+	}
+	statements, rows := a.asked(func() { h.ask(pages(), p.path) })
+	return []figure{
+		{What: p.what + ": p50 / p95", Unit: "ms", Most: p.times, Got: quantiles(times)},
+		{What: p.what + ": statements / rows read", Most: []float64{p.statements, p.rows}, Got: []float64{statements, rows}},
+	}
+}
+
+// asked is what work asks of the database, where nobody else does.
+func (a *arena) asked(work func()) (statements, rows float64) {
+	own := a.between(func() {})
+	all := a.between(work)
+	return all.statements - own.statements, max(0, all.rows-own.rows)
+}
+
+func (a *arena) between(work func()) serverWork {
+	before := a.serverWork()
+	work()
+	after := a.serverWork()
+	return serverWork{after.statements - before.statements, after.rows - before.rows, after.redis - before.redis, after.cpu - before.cpu}
+}
+
+// The people who watch the overview.
+const (
+	viewers    = 50
+	viewEvery  = 5 * time.Second
+	viewRounds = 6
+)
+
+// deskViewers has people watch the overview of a log in which nothing happens, and then asks what a refresh is over the wire.
+func (a *arena) deskViewers(h *deskHouse) []figure {
+	a.Helper()
+	var group sync.WaitGroup
+	began, spent := time.Now(), processCPU()
+	work := a.between(func() {
+		for v := range viewers {
+			group.Go(func() {
+				tag := ""
+				time.Sleep(time.Duration(v) * viewEvery / viewers)
+				for range viewRounds {
+					tag = h.ask(h.pages, "", "X-Who", fmt.Sprint("viewer ", v), "If-None-Match", tag).Header().Get("ETag")
+					time.Sleep(viewEvery)
+				}
+			})
+		}
+		group.Wait()
+	})
+	spent = processCPU() - spent
+	seconds := time.Since(began).Seconds()
+	server := httptest.NewServer(h.pages)
+	defer server.Close()
+	first, all := a.wire(server, "")
+	_, unchanged := a.wire(server, "", "If-None-Match", first.Header.Get("ETag"))
+	return []figure{
+		{What: fmt.Sprintf("%d viewers of the overview, every %v: statements", viewers, viewEvery), Unit: "/s", Most: []float64{6}, Got: []float64{work.statements / seconds}},
+		{What: "their processor: the process and the database", Unit: "% of a core", Most: []float64{5}, Got: []float64{100 * (spent + work.cpu) / seconds}},
+		{What: "a refresh: unchanged / all of it", Unit: "bytes", Most: []float64{300, 12_000}, Got: []float64{float64(unchanged), float64(all)}},
+	}
+}
+
+// wire is an answer and how many bytes it is, its head included.
+func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http.Response, int) {
+	a.Helper()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(a.Context(), "tcp", strings.TrimPrefix(server.URL, "http://"))
+	a.must(err)
+	defer conn.Close()
+	r, err := http.NewRequestWithContext(a.Context(), http.MethodGet, server.URL+"/ops/"+path, nil)
+	a.must(err)
+	r.Close = true
+	r.Header.Set("Accept-Encoding", "gzip")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	r.Header.Set("X-Who", "somebody")
+	for i := 0; i < len(set); i += 2 {
+		r.Header.Set(set[i], set[i+1])
+	}
+	a.must(r.Write(conn))
+	all, err := io.ReadAll(conn)
+	a.must(err)
+	got, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(all)), r)
+	a.must(err)
+	a.must(got.Body.Close())
+	return got, len(all)
+}
+
+// deskIdle is what a process asks for that has Operations and nothing to do: what is overdue in the log is put off.
+func (a *arena) deskIdle() []figure {
+	a.Helper()
+	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", deskType(1))
+	a.operations = operations()
+	defer func() { a.operations = nil }()
+	i := a.idle(0, 1, *still)
+	return []figure{{What: "a process at rest, with Operations: statements", Unit: "/s", Most: []float64{0.25}, Got: []float64{i.Statements}}}
+}

@@ -1,0 +1,79 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Who asks while somebody reads waits for the same answer, which is good for as long as it says, and until something is done.
+func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared[int]()
+		var acts atomic.Int64
+		reads := 0
+		get := func() (n int) {
+			n, at, err := s.get(t.Context(), &acts, func(context.Context) (int, error) {
+				reads++
+				time.Sleep(time.Second)
+				return reads, nil
+			})
+			assert.NoError(t, err)
+			assert.LessOrEqual(t, time.Since(at), sharedFor)
+			return n
+		}
+		var group sync.WaitGroup
+		for range 50 {
+			group.Go(func() { assert.Equal(t, 1, get()) })
+		}
+		group.Wait()
+		acts.Add(1)
+		assert.Equal(t, 2, get(), "something was done")
+		time.Sleep(sharedFor - time.Second - time.Nanosecond)
+		assert.Equal(t, 2, get())
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, 3, get(), "it is old")
+	})
+}
+
+// What was done while somebody read is not in what he has read.
+func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
+	s := newShared[string]()
+	var acts atomic.Int64
+	first, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) {
+		acts.Add(1)
+		return "before", nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "before", first)
+	second, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "after", nil })
+	require.NoError(t, err)
+	require.Equal(t, "after", second)
+}
+
+// Nobody is shown what failed for another, or what did not answer one who had gone.
+func TestWhatFailedIsNotShared(t *testing.T) {
+	s := newShared[string]()
+	var acts atomic.Int64
+	broken := errors.New("broken")
+	_, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "half", broken })
+	require.ErrorIs(t, err, broken)
+	gone, leave := context.WithCancel(t.Context())
+	_, _, err = s.get(gone, &acts, func(context.Context) (string, error) {
+		leave()
+		return "the database is down", nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	_, _, err = s.get(gone, &acts, func(context.Context) (string, error) { return "", errors.New("he has gone") })
+	require.Error(t, err)
+	whole, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "whole", nil })
+	require.NoError(t, err)
+	require.Equal(t, "whole", whole)
+}
