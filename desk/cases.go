@@ -103,7 +103,7 @@ func (d *Desk) nameGroups(ctx context.Context, a Actor, groups []Group) error {
 		}
 		for _, c := range cases {
 			i := slices.Index(ids, c.EntryID)
-			chunk[i].Error, chunk[i].Kind = maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error, c.Kind
+			chunk[i].Error, chunk[i].Kind = d.maskedCase(c, inFull.sees(ctx, c.BusinessType)).Error, c.Kind
 		}
 	}
 	return nil
@@ -118,14 +118,12 @@ func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage,
 		return page.Cases, page.Next, err
 	}
 	may := func(c Case) bool { return sees.sees(ctx, c.BusinessType) }
-	cases, next, err := shown(filter.Cursor, list, may, func(c Case) Case { return maskedCase(c, inFull.sees(ctx, c.BusinessType)) })
+	cases, next, err := shown(filter.Cursor, list, may, func(c Case) Case { return d.maskedCase(c, inFull.sees(ctx, c.BusinessType)) })
 	return CasePage{Cases: cases, Next: next}, err
 }
 
-func maskedCase(c Case, errorInFull bool) Case {
-	if !errorInFull {
-		c.Error = shape(c.Error)
-	}
+func (d *Desk) maskedCase(c Case, errorInFull bool) Case {
+	c.Error = d.told(c.Error, errorInFull)
 	return c
 }
 
@@ -135,7 +133,7 @@ func (d *Desk) caseOf(ctx context.Context, id compensator.EntryID, inFull bool) 
 	if err != nil || len(cases) == 0 {
 		return nil, err
 	}
-	c := maskedCase(cases[0], inFull)
+	c := d.maskedCase(cases[0], inFull)
 	return &c, nil
 }
 

@@ -41,7 +41,7 @@ func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) 
 		return page.Entries, page.Next, err
 	}
 	may := func(e compensator.Entry) bool { return found(e.BusinessType) }
-	entries, next, err := shown(filter.Cursor, list, may, func(e compensator.Entry) compensator.Entry { return masked(&e, inFull.sees(ctx, e.BusinessType)) })
+	entries, next, err := shown(filter.Cursor, list, may, func(e compensator.Entry) compensator.Entry { return d.masked(&e, inFull.sees(ctx, e.BusinessType)) })
 	return EntryPage{Entries: entries, Next: next}, err
 }
 
@@ -66,12 +66,10 @@ func shown[T any](cursor string, read func(cursor string) ([]T, string, error), 
 }
 
 // masked is an entry without what is shown to few.
-func masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
+func (d *Desk) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Headers, m.UserName = nil, nil, ""
-	if !errorInFull {
-		m.LastError = shape(m.LastError)
-	}
+	m.LastError = d.told(m.LastError, errorInFull)
 	return m
 }
 
@@ -100,7 +98,7 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 		return EntryView{}, notFound(ref)
 	}
 	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
-	view := EntryView{Entry: masked(e, inFull), ContentSize: len(e.Content)}
+	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content)}
 	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // a short content can be guessed by its hash
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
@@ -156,6 +154,7 @@ func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why
 	if err != nil {
 		return compensator.Entry{}, err
 	}
+	e.LastError = d.told(e.LastError, true)
 	return *e, nil
 }
 

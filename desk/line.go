@@ -41,9 +41,9 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 			continue
 		}
 		e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
-		line := Line{Entry: masked(&e, full), Amount: amounts[id]}
+		line := Line{Entry: d.masked(&e, full), Amount: amounts[id]}
 		if i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id }); i >= 0 {
-			c := maskedCase(cases[i], full)
+			c := d.maskedCase(cases[i], full)
 			line.Case = &c
 		}
 		lines = append(lines, line)

@@ -23,16 +23,16 @@ func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPag
 		return page.Records, page.Next, err
 	}
 	may := func(r TrailRecord) bool { return sees.sees(ctx, r.BusinessType) }
-	records, next, err := shown(filter.Cursor, list, may, func(r TrailRecord) TrailRecord { return maskedRecord(r, inFull.sees(ctx, r.BusinessType)) })
+	records, next, err := shown(filter.Cursor, list, may, func(r TrailRecord) TrailRecord { return d.maskedRecord(r, inFull.sees(ctx, r.BusinessType)) })
 	return TrailPage{Records: records, Next: next}, err
 }
 
 // maskedRecord shows the entry's errors as masked does.
-func maskedRecord(r TrailRecord, errorInFull bool) TrailRecord {
+func (d *Desk) maskedRecord(r TrailRecord, errorInFull bool) TrailRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
-		if *state != nil && !errorInFull {
+		if *state != nil {
 			blank := **state
-			blank.LastError = shape(blank.LastError)
+			blank.LastError = d.told(blank.LastError, errorInFull)
 			*state = &blank
 		}
 	}
