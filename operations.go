@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/likeness"
 	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/internal/scrub"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -23,6 +25,12 @@ type Operations struct {
 
 	// Types says of a business type what its cases need.
 	Types map[string]CaseConfig
+
+	// Scrub takes out of an error's text what people must not see, before a case keeps it and before package desk shows it.
+	// Numbers of cards, tokens, passwords and whose e-mail it was are gone by then, also where Scrub is nil. It is called
+	// concurrently, often, and again with what it has returned; of one that panics nothing is shown. The log's own column
+	// keeps what the handler said.
+	Scrub func(text string) string
 }
 
 // CaseConfig says what the cases of a type need.
@@ -44,7 +52,7 @@ func (o *Operations) withDefaults() *Operations {
 	if o == nil {
 		return nil
 	}
-	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types)}
+	filled := Operations{Due: o.Due, Types: maps.Clone(o.Types), Scrub: o.Scrub}
 	setDefault(&filled.Due, defaultCaseDue)
 	for name, cfg := range filled.Types {
 		setDefault(&cfg.Due, filled.Due)
@@ -110,8 +118,13 @@ func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error
 
 // draftCase: whether the effect of an attempt that never ended, or timed out, has happened nobody knows.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
+	lastError = processlog.FitError(lastError)
+	scrubbed := c.scrub(lastError)
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
-		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), processlog.FitError(lastError))}
+		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), scrubbed)}
+	if scrubbed != lastError {
+		draft.Error = scrubbed
+	}
 	if unknown || by == EndedByCrash || timedOut(lastError) {
 		draft.Kind = processlog.CaseUnknown
 	}
@@ -119,6 +132,24 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 		draft.Due = cfg.Due
 	}
 	return draft
+}
+
+// blacked is what an error is of which nothing may be shown.
+const blacked = "…"
+
+// scrub takes out of an error's text what people must not see.
+func (c *Compensator) scrub(text string) (scrubbed string) {
+	text = scrub.Text(text)
+	if c.cfg.Operations.Scrub == nil || text == "" {
+		return text
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("compensator: Operations.Scrub panicked", "panic", p)
+			scrubbed = blacked
+		}
+	}()
+	return cmp.Or(c.cfg.Operations.Scrub(text), blacked)
 }
 
 // timedOut reports whether a stored error is of an attempt whose time had passed.
@@ -203,6 +234,9 @@ func init() {
 }
 
 func (l opsLog) Operations() processlog.Operations { return l.store }
+
+// Scrub is an error's text as people may see it.
+func (l opsLog) Scrub(text string) string { return l.scrub(text) }
 
 // ChangeAll makes a person's change of entries as they were seen.
 func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {

@@ -73,7 +73,7 @@ func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	for i, key := range order {
 		found[i] = *groups[key]
 		example := all.examples[found[i].Example]
-		found[i].Error, found[i].Kind = maskedCase(example, inFull.sees(ctx, found[i].Type)).Error, example.Kind
+		found[i].Error, found[i].Kind = d.maskedCase(example, inFull.sees(ctx, found[i].Type)).Error, example.Kind
 	}
 	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
 	return found, nil
@@ -105,26 +105,24 @@ func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage,
 	filter.BusinessTypes = types
 	page, err := read(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
 	page.Cases = shown(page.Cases, func(c *Case) bool {
-		*c = maskedCase(*c, inFull.sees(ctx, c.BusinessType))
+		*c = d.maskedCase(*c, inFull.sees(ctx, c.BusinessType))
 		return sees.sees(ctx, c.BusinessType)
 	})
 	return page, err
 }
 
-func maskedCase(c Case, errorInFull bool) Case {
-	if !errorInFull {
-		c.Error = shape(c.Error)
-	}
+func (d *Desk) maskedCase(c Case, errorInFull bool) Case {
+	c.Error = d.told(c.Error, errorInFull)
 	return c
 }
 
 // caseAmong finds an entry's case; nil: it has none.
-func caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
+func (d *Desk) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
 		return nil
 	}
-	c := maskedCase(cases[i], inFull)
+	c := d.maskedCase(cases[i], inFull)
 	return &c
 }
 

@@ -47,7 +47,7 @@ func (d *Desk) entries(ctx context.Context, a Actor, filter compensator.Filter, 
 	filter.BusinessTypes, filter.Outline = types, true
 	page, err := read(ctx, d, func(ctx context.Context) (compensator.Page, error) { return d.c.List(ctx, filter) })
 	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool {
-		*e = masked(e, inFull.sees(ctx, e.BusinessType))
+		*e = d.masked(e, inFull.sees(ctx, e.BusinessType))
 		return sees.sees(ctx, e.BusinessType)
 	})}, err
 }
@@ -64,12 +64,10 @@ func shown[T any](page []T, show func(*T) bool) []T {
 }
 
 // masked is an entry without what is shown to few.
-func masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
+func (d *Desk) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Headers, m.UserName = nil, nil, ""
-	if !errorInFull {
-		m.LastError = shape(m.LastError)
-	}
+	m.LastError = d.told(m.LastError, errorInFull)
 	return m
 }
 
@@ -98,7 +96,7 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 		return EntryView{}, notFound(ref)
 	}
 	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
-	view := EntryView{Entry: masked(e, inFull), ContentSize: len(e.Content)}
+	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content)}
 	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // a short content can be guessed by its hash
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
@@ -107,7 +105,7 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 	if err != nil {
 		return EntryView{}, err
 	}
-	view.Amount, view.Case = amounts[e.ID], caseAmong(cases, e.ID, inFull)
+	view.Amount, view.Case = amounts[e.ID], d.caseAmong(cases, e.ID, inFull)
 	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
 		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {
@@ -156,6 +154,7 @@ func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why
 	if err != nil {
 		return compensator.Entry{}, err
 	}
+	e.LastError = d.told(e.LastError, true)
 	return *e, nil
 }
 

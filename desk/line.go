@@ -36,7 +36,7 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 			continue
 		}
 		e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
-		lines = append(lines, Line{Entry: masked(&e, full), Amount: amounts[id], Case: caseAmong(cases, id, full)})
+		lines = append(lines, Line{Entry: d.masked(&e, full), Amount: amounts[id], Case: d.caseAmong(cases, id, full)})
 	}
 	return lines, nil
 }
@@ -64,7 +64,7 @@ func (d *Desk) EntryLines(ctx context.Context, a Actor, filter compensator.Filte
 	inFull := d.sight(a, SeeErrors)
 	found := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {
-		found.Lines[i] = Line{Entry: e, Amount: amounts[e.ID], Case: caseAmong(cases, e.ID, inFull.sees(ctx, e.BusinessType))}
+		found.Lines[i] = Line{Entry: e, Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, inFull.sees(ctx, e.BusinessType))}
 	}
 	return found, nil
 }

@@ -2,5 +2,11 @@ package desk
 
 import "github.com/compensator-go/compensator/internal/likeness"
 
-// shape is an error's text for who may not see it in full.
-func shape(text string) string { return likeness.Shape(text) }
+// told is an error's text as somebody sees it: scrubbed, and to who may not see it in full its shape.
+func (d *Desk) told(text string, inFull bool) string {
+	text = d.log.Scrub(text)
+	if !inFull {
+		return likeness.Shape(text)
+	}
+	return text
+}

@@ -24,18 +24,18 @@ func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPag
 	filter.BusinessTypes = types
 	page, err := read(ctx, d, func(ctx context.Context) (TrailPage, error) { return d.log.Operations().Trail(ctx, filter) })
 	page.Records = shown(page.Records, func(r *TrailRecord) bool {
-		*r = maskedRecord(*r, inFull.sees(ctx, r.BusinessType))
+		*r = d.maskedRecord(*r, inFull.sees(ctx, r.BusinessType))
 		return sees.sees(ctx, r.BusinessType)
 	})
 	return page, err
 }
 
 // maskedRecord shows the entry's errors as masked does.
-func maskedRecord(r TrailRecord, errorInFull bool) TrailRecord {
+func (d *Desk) maskedRecord(r TrailRecord, errorInFull bool) TrailRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
-		if *state != nil && !errorInFull {
+		if *state != nil {
 			blank := **state
-			blank.LastError = shape(blank.LastError)
+			blank.LastError = d.told(blank.LastError, errorInFull)
 			*state = &blank
 		}
 	}

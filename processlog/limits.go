@@ -47,11 +47,16 @@ func DueAfter(d time.Duration) int64 {
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
 // FitError makes a handler's text what the column of the last error takes: at most MaxText valid characters.
-func FitError(text string) string {
-	text = text[:min(len(text), MaxText*utf8.UTFMax)]
+func FitError(text string) string { return fit(text, MaxText) }
+
+// FitCaseError is FitError for a case's column: at most MaxCaseError.
+func FitCaseError(text string) string { return fit(text, MaxCaseError) }
+
+func fit(text string, most int) string {
+	text = text[:min(len(text), most*utf8.UTFMax)]
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) > MaxText {
-		text = string([]rune(text)[:MaxText])
+	if utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:most])
 	}
 	return text
 }

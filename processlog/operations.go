@@ -129,6 +129,7 @@ type CaseDraft struct {
 	Fingerprint Fingerprint
 	Amount      Amount
 	Due         time.Duration // from now
+	Error       string        // of which the case keeps the beginning, in the place of the entry's; empty: of that
 }
 
 // Case is an entry that waits for a person, or did.

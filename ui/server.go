@@ -48,6 +48,7 @@ var allRoutes = []route{
 	{"GET done", (*server).done},
 	{"POST do", (*server).do},
 	{"POST reveal", (*server).reveal},
+	{"POST export", (*server).export},
 	{"POST preferences", (*server).preferences},
 	{"GET assets/{name}", (*server).asset},
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
 )
 
 // schema is the version of what -o json and jsonl write. Fields may be added without a new one.
@@ -220,7 +221,7 @@ func isListing(value any) bool {
 func forCSV(value any) string {
 	switch v := value.(type) {
 	case string:
-		return unformulated(shown(v))
+		return desk.Cell(shown(v))
 	case map[string]string:
 		return forTable(v)
 	case time.Time, time.Duration:

@@ -59,19 +59,6 @@ func inASCII(text []byte) []byte {
 	return b.Bytes()
 }
 
-// unformulated is a cell that no spreadsheet takes for a formula.
-func unformulated(cell string) string {
-	if start := strings.TrimLeft(cell, " \u00a0\u3000"); start != "" && strings.ContainsRune("=+-@＝＋－＠", firstRune(start)) {
-		return "'" + cell
-	}
-	return cell
-}
-
-func firstRune(text string) rune {
-	r, _ := utf8.DecodeRuneInString(text)
-	return r
-}
-
 // width is how many columns of a terminal a text takes.
 func width(text string) (columns int) {
 	for _, r := range text {

@@ -43,10 +43,7 @@ func (s *Store) openCaseLocked(v *version, draft processlog.CaseDraft) {
 	if !again {
 		c.BusinessType, c.BusinessID = v.entry.BusinessType, v.entry.BusinessID
 	}
-	c.EndedBy, c.Error, c.Amount = v.entry.EndedBy, v.entry.LastError, processlog.Amount{}
-	if text := []rune(c.Error); len(text) > processlog.MaxCaseError {
-		c.Error = string(text[:processlog.MaxCaseError])
-	}
+	c.EndedBy, c.Error, c.Amount = v.entry.EndedBy, processlog.FitCaseError(cmp.Or(draft.Error, v.entry.LastError)), processlog.Amount{}
 	if draft.Amount.Known() {
 		c.Amount = draft.Amount
 	}

@@ -93,6 +93,9 @@ func (t *storeTest) caseOpensWithTheDeathOfItsEntry() {
 	assert.Equal(t, want, c)
 	unknown := t.openCase(t.die("refund", caseDraft(7, 0, "")).ID)
 	assert.Equal(t, processlog.Amount{}, unknown.Amount)
+	scrubbed := caseDraft(7, 0, "")
+	scrubbed.Error = "card …1111 '\\ " + strings.Repeat("超", 300)
+	assert.Equal(t, string([]rune(scrubbed.Error)[:processlog.MaxCaseError]), t.openCase(t.die("refund", scrubbed).ID).Error, "it is told apart from the entry's")
 	beyond := t.openCase(t.die("refund", caseDraft(7, processlog.MaxAmount+1, "CNY")).ID)
 	assert.Equal(t, processlog.Amount{}, beyond.Amount, "which could not be summed up")
 }

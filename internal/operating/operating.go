@@ -13,6 +13,9 @@ type Log interface {
 	// Operations is the store's part for people.
 	Operations() processlog.Operations
 
+	// Scrub is an error's text without what people must not see.
+	Scrub(text string) string
+
 	// Count is that of the store.
 	Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error)
 

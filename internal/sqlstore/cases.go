@@ -90,9 +90,15 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 		}
 		return s.d.text([]byte(d.Amount.Currency))
 	})
+	lastError := each(func(d *processlog.CaseDraft) string {
+		if d.Error == "" {
+			return "SUBSTR(last_error,1," + strconv.Itoa(processlog.MaxCaseError) + ")"
+		}
+		return s.d.text([]byte(processlog.FitCaseError(d.Error)))
+	})
 	query := "INSERT INTO " + s.table.quoted("_case") + " (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
 		" SELECT id, epoch, " + number(func(d *processlog.CaseDraft) int64 { return int64(d.Kind) }) + ", business_type, business_id, " +
-		each(func(d *processlog.CaseDraft) string { return hexLiteral(d.Fingerprint[:]) }) + ", ended_by, SUBSTR(last_error,1," + strconv.Itoa(processlog.MaxCaseError) + "), " +
+		each(func(d *processlog.CaseDraft) string { return hexLiteral(d.Fingerprint[:]) }) + ", ended_by, " + lastError + ", " +
 		amount + ", " + currency + ", " + s.d.now + ", " + s.d.now + "+" + number(func(d *processlog.CaseDraft) int64 { return processlog.DueAfter(d.Due) }) +
 		" FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") AND state+0=-2" + as + s.d.again("entry_id", "epoch", "kind", "fingerprint", "ended_by", "error", "amount", "currency", "opened_at", "due_at") +
 		", version=" + s.table.quoted("_case") + ".version+1, closed_at=0"

@@ -77,7 +77,9 @@ func calls(e compensator.Entry, c *desk.Case) map[string][]call {
 		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
 		"GET assets/{name}": {{"GET", "assets/x.css", nil, 404, 404, 404, 404}},
 		"POST preferences":  {{"POST", "preferences", of("language", "en"), 303, 303, 303, 303}},
-		"POST reveal":       {{"POST", "reveal", of("id", e.ID.String()), 200, 404, 404, 403}},
+		"POST export": {{"POST", "export", of("type", "salary"), 200, 403, 403, 403}, {"POST", "export", of("format", "jsonl"), 200, 200, 200, 403},
+			{"POST", "export", of("error", "4711", "type", "salary", "state", "dead"), 200, 403, 403, 403}},
+		"POST reveal": {{"POST", "reveal", of("id", e.ID.String()), 200, 404, 404, 403}},
 		"POST do": {
 			{"POST", "do", of("do", "note", "id", e.ID.String()), 303, 404, 404, 403},
 			{"POST", "do", of("do", "take case", "case", theCase), 303, 404, 404, 403},
@@ -283,7 +285,7 @@ func TestGETChangesNothing(t *testing.T) {
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	alice := w.client("alice")
 	form := values("do", "settle by hand", "seen", seen(refund), "reason", "because", "sure", "yes", "id", refund.ID.String(), "type", "refund", "version", "1", "language", "zh-CN").Encode()
-	for _, path := range []string{"", "entries", "entries/" + refund.ID.String(), "cases", "cases/due", "trail", "settings", "confirm", "done", "do", "reveal", "preferences", "find"} {
+	for _, path := range []string{"", "entries", "entries/" + refund.ID.String(), "cases", "cases/due", "trail", "settings", "confirm", "done", "do", "reveal", "export", "preferences", "find"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			alice.ask(method, path+"?"+form, nil)
 		}
@@ -296,6 +298,39 @@ func TestGETChangesNothing(t *testing.T) {
 	assert.Empty(t, trail.Records)
 }
 
+// What is taken away is what the filter names, of the types that somebody may take away, and on record before it goes.
+func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	e := w.secret(t)
+	alice := w.client("alice")
+	has(t, alice.get("entries?type=salary").text, "CSV")
+	got := alice.post("export", values("type", "salary", "state", "dead", "reason", "for the auditor", "ticket", "OPS-988"))
+	require.Equal(t, 200, got.status)
+	assert.Regexp(t, `^attachment; filename="entries-\d{8}T\d{6}Z\.csv"$`, got.header.Get("Content-Disposition"))
+	assert.Equal(t, "text/csv; charset=utf-8", got.header.Get("Content-Type"))
+	assert.Equal(t, 2, strings.Count(got.text, "\n"), "a head and one entry")
+	assert.Contains(t, got.text, e.ID.String()+",")
+	got = alice.post("export", values("type", "refund", "format", "jsonl", "reason", "for the auditor"))
+	assert.Contains(t, got.text, `"amount":{"minor":"`)
+	assert.Equal(t, got.text[:1], "{")
+	assert.NotContains(t, got.text, "salary")
+	assert.Equal(t, 422, alice.post("export", values("type", "salary")).status, "no reason")
+	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{Action: "export"})
+	require.NoError(t, err)
+	require.Len(t, trail.Records, 2)
+	assert.Equal(t, []string{"alice", "salary", "1 entries", "[OPS-988] for the auditor"}, []string{trail.Records[1].Actor, trail.Records[1].BusinessType, trail.Records[1].Subject, trail.Records[1].Reason})
+
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+		return right != desk.Export || on.Type == "refund"
+	})
+	assert.NotContains(t, alice.get("entries?type=salary").text, "CSV")
+	assert.Equal(t, 403, alice.post("export", values("type", "salary", "reason", "for the auditor")).status)
+	got = alice.post("export", values("reason", "for the auditor"))
+	assert.Contains(t, got.text, "refund")
+	assert.NotContains(t, got.text, "salary")
+}
+
 // A form of another site, posted by the browser of somebody who is signed in.
 func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
@@ -304,7 +339,7 @@ func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	alice := w.client("alice")
 	for _, foreign := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
-		for _, path := range []string{"do", "reveal", "preferences"} {
+		for _, path := range []string{"do", "reveal", "export", "preferences"} {
 			got := alice.post(path, values("do", "requeue", "seen", seen(refund), "reason", "because", "id", refund.ID.String()), foreign...)
 			assert.Equal(t, 403, got.status, "%s %v", path, foreign)
 		}

@@ -231,6 +231,61 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 
 // TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
 // the operator's side was turned on, within two minutes, by one of several processes.
+// TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut: a card's number, a password, and what the service's own rule knows; not in the cases of entries that
+// died before there were any, nor when the rule panics. The log keeps what the handler said.
+func TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		const said = "card 4111 1111 1111 1111 of zhang@example.com at root:hunter2@tcp(db): order 7 of Zhang San"
+		cfg = operated(cfg)
+		cfg.Operations.Scrub = func(text string) string {
+			if strings.Contains(text, "panic") {
+				panic("a bug")
+			}
+			return strings.ReplaceAll(text, "Zhang San", "somebody")
+		}
+		c := w.New(cfg)
+		typ, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+			return compensator.Permanent(errors.New(o.Note))
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		d := open(t, c)
+		for note, want := range map[string]string{said: "card …1111 of …@example.com at root:…@tcp(db): order 7 of somebody", "panic at 4111 1111 1111 1111": "…", "status 503": "status 503"} {
+			e := compensatortest.Call(t, c, typ, harness.Order{Note: note}, compensator.Options{})
+			require.Equal(t, compensator.Dead, e.State)
+			assert.Equal(t, note, w.Entry(c, e.ID).LastError, "the log is the application's")
+			require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND error=?", e.ID.Row(), want), note)
+			view, err := d.Entry(t.Context(), mei, e.ID)
+			require.NoError(t, err)
+			lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{e.ID})
+			require.NoError(t, err)
+			shown, err := d.Reveal(t.Context(), mei, e.ID, why)
+			require.NoError(t, err)
+			for _, text := range []string{view.Entry.LastError, view.Case.Error, lines[0].Entry.LastError, lines[0].Case.Error, shown.LastError} {
+				assert.Equal(t, want, text)
+			}
+		}
+		page, err := d.Cases(t.Context(), mei, desk.CaseFilter{})
+		require.NoError(t, err)
+		groups, err := d.Groups(t.Context(), mei)
+		require.NoError(t, err)
+		entries, err := d.Entries(t.Context(), mei, compensator.Filter{})
+		require.NoError(t, err)
+		_, err = d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
+		require.NoError(t, err)
+		trail, err := d.Trail(t.Context(), mei, desk.TrailFilter{})
+		require.NoError(t, err)
+		for _, secret := range []string{"4111 ", "zhang@", "hunter2", "Zhang San", "panic"} {
+			assert.NotContains(t, fmt.Sprintf("%+v", []any{page, groups, entries}), secret)
+			for _, r := range trail.Records {
+				if r.Before != nil {
+					assert.NotContains(t, r.Before.LastError+r.After.LastError, secret)
+				}
+			}
+		}
+	})
+}
+
 // TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody, not when they are named, nor one that died before the operator's side was on.
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()

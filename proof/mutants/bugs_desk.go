@@ -53,10 +53,26 @@ func operating() []mutant {
 			sees: tests("TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed").and(crash, "audit-written,staffed"),
 		},
 		{
+			name: "case-keeps-secrets", oracle: safety,
+			what: "a case keeps an error as the handler said it: whoever reads the table reads the numbers of cards",
+			edits: []edit{
+				{"operations.go", "		draft.Error = scrubbed\n", "		draft.Error = \"\"\n"},
+			},
+			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
+		},
+		{
+			name: "desk-shows-secrets", oracle: safety,
+			what: "who may see errors in full sees the passwords in them",
+			edits: []edit{
+				{"desk/shape.go", "	text = d.log.Scrub(text)\n", "	if !inFull {\n		text = d.log.Scrub(text)\n	}\n"},
+			},
+			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
+		},
+		{
 			name: "reveal-before-the-record", oracle: safety,
 			what: "content is shown although it could not be put on record who looked",
 			edits: []edit{
-				{"desk/entries.go", "	if err != nil {\n		return compensator.Entry{}, err\n	}\n	return *e, nil\n", "	return *e, err\n"},
+				{"desk/entries.go", "	if err != nil {\n		return compensator.Entry{}, err\n	}\n	e.LastError = d.told(e.LastError, true)\n	return *e, nil\n", "	return *e, err\n"},
 			},
 			sees: tests("TestWhatCannotBeRecordedIsNotDone"),
 		},

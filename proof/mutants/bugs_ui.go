@@ -36,6 +36,14 @@ func showing() []mutant {
 			sees: pageTests("TestPostFromAnotherOriginIsRefused"),
 		},
 		{
+			name: "pages-export-past-the-desk", oracle: safety,
+			what: "a listing is taken away by who may only see it, and nothing of it is on record",
+			edits: []edit{
+				{"ui/export.go", "s.desk.Export(rq.ctx, rq.Actor, filter, why)", "s.desk.Entries(rq.ctx, rq.Actor, filter)"},
+			},
+			sees: pageTests("TestListingIsTakenAwayByRightAndOnRecord", "TestEveryRouteRefusesWhoHasNoRight"),
+		},
+		{
 			name: "pages-forget-what-was-seen", oracle: safety,
 			what: "a form acts on entries as they are, and not as they were seen",
 			edits: []edit{
