@@ -157,6 +157,14 @@ func meeting() []mutant {
 			sees: tests("TestBatchThatHangsIsNotTakenForOneThatIsFull"),
 		},
 		{
+			name: "hung-batch-is-overdue", oracle: lateness,
+			what: "the reconciler takes a batch that hangs for a backlog, claims it in vain round by round, and what waits for others with it",
+			edits: []edit{
+				{"internal/engine/reconciler.go", "return held[e.ID] }", "return held[e.ID] && false }"},
+			},
+			sees: tests("TestBatchThatHangsIsNotTakenForOneThatIsFull"),
+		},
+		{
 			name: "erased-in-another-order", oracle: leak,
 			what: "an erasure locks the case before what was done, and whoever takes the case the other way round: each waits for the other",
 			edits: []edit{
