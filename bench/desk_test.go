@@ -33,7 +33,7 @@ func TestDesk(t *testing.T) {
 		tell("viewers", func() []figure { return a.deskViewers(h) })
 		tell("browser", func() []figure { return a.deskBrowser(h) })
 		h.close()
-		tell("idle", a.deskIdle)
+		tell("idle", func() []figure { return a.deskIdle(*still) })
 	}
 	n := func(full int) int { return max(1, int(float64(full)**size)) }
 	tell("pairs", func() (found []figure) {

@@ -166,11 +166,11 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 }
 
 // deskIdle is what a process asks for that has Operations and nothing to do: what is overdue in the log is put off.
-func (a *arena) deskIdle() []figure {
+func (a *arena) deskIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", deskType(1))
 	a.operations = operations()
 	defer func() { a.operations = nil }()
-	i := a.idle(0, 1, *still)
+	i := a.idle(0, 1, rest)
 	return []figure{{What: "a process at rest, with Operations: statements", Unit: "/s", Most: []float64{0.25}, Got: []float64{i.Statements}}}
 }
