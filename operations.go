@@ -186,34 +186,41 @@ func (c *Compensator) keepCases(ctx context.Context) error {
 		}})
 }
 
-// caseRound closes the cases of entries that a service has ended, opens those that are missing, and forgets old ones.
+// caseRound closes the cases of entries that a service has ended and opens those that are missing; a thorough one, since 0,
+// forgets old ones.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration, end time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	for full := true; full; {
-		n, err := store.CloseCases(ctx, caseStep)
-		if err != nil {
-			return err
-		}
-		full = n == caseStep
+	err := inSteps(func() (int, error) { return store.CloseCases(ctx, caseStep) })
+	if err == nil {
+		err = inSteps(func() (int, error) { return c.openMissing(ctx, store, since) })
 	}
-	for full := true; full; {
-		rows, err := store.DeadWithoutCase(ctx, since, caseStep)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		drafts := make([]processlog.CaseDraft, len(rows))
-		for i := range rows {
-			drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, false)
-		}
-		opened, err := store.OpenCases(ctx, rows, drafts)
-		if err != nil {
-			return err
-		}
-		full = opened == caseStep // otherwise others hold some: the next round comes
+	if err == nil && since == 0 {
+		err = inSteps(func() (int, error) { return store.ForgetCases(ctx, caseKept, caseStep) })
 	}
-	_, err := store.ForgetCases(ctx, caseKept, caseStep)
 	return err
+}
+
+// inSteps goes on while a step has found as many as it takes.
+func inSteps(step func() (int, error)) error {
+	for {
+		if n, err := step(); err != nil || n < caseStep {
+			return err
+		}
+	}
+}
+
+// openMissing opens cases of dead entries without one. Those that others hold are left to the next round.
+func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (opened int, err error) {
+	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	drafts := make([]processlog.CaseDraft, len(rows))
+	for i := range rows {
+		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, false)
+	}
+	return store.OpenCases(ctx, rows, drafts)
 }
 
 // opsLog is a Compensator as package desk sees it.

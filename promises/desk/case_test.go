@@ -205,7 +205,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			cfg = operated(cfg)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5}, func(_ *compensator.Entry, call int) error { return nil })
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // none is renewed
 		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotentID: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
@@ -229,8 +229,6 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 	require.Equal(t, said[false], said[true])
 }
 
-// TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
-// the operator's side was turned on, within two minutes, by one of several processes.
 // TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut: a card's number, a password, and what the service's own rule knows; not in the cases of entries that
 // died before there were any, nor when the rule panics. The log keeps what the handler said.
 func TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut(t *testing.T) {
@@ -318,6 +316,8 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	})
 }
 
+// TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
+// the operator's side was turned on, within two minutes, by one of several processes.
 func TestUpkeepFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

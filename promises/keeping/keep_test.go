@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -285,6 +286,32 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 type deafStore struct{ *compensatortest.MemoryStore }
 
 func (s deafStore) CloseCases(context.Context, int) (int, error) { return 0, errors.New("gone away") }
+
+// oldCases counts looks for cases that were closed long ago.
+type oldCases struct {
+	*compensatortest.MemoryStore
+	looks atomic.Int32
+}
+
+func (s *oldCases) ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error) {
+	s.looks.Add(1)
+	return s.MemoryStore.ForgetCases(ctx, age, limit)
+}
+
+// Also where no entry is dead: once for each thorough round, which comes first and with each hour.
+func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &oldCases{MemoryStore: compensatortest.NewMemoryStore()}
+		cfg := config(store, 0)
+		cfg.Operations = &compensator.Operations{}
+		_, stop := start(t, cfg, map[string]time.Duration{"usual": 0})
+		time.Sleep(2*time.Hour + time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 3, store.looks.Load())
+		stop()
+	})
+}
 
 // Keep's rounds and those of cases go on side by side, and one that works says nothing of the other.
 func TestUpkeepOfCasesThatFailsIsToldByItsName(t *testing.T) {

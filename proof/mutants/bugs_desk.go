@@ -93,10 +93,18 @@ func operating() []mutant {
 			sees: tests("TestPagesAndCursorsAreOfWhatMayBeSeenAlone", "TestWhoSeesSomeTypesFindsNoTraceOfOthers"),
 		},
 		{
+			name: "old-cases-kept-in-quiet", oracle: leak,
+			what: "closed cases are forgotten only by a round that finds something else to do",
+			edits: []edit{
+				{"operations.go", "	if err == nil && since == 0 {\n", "	if err == nil && since < 0 {\n"},
+			},
+			sees: tests("TestOldCasesAreForgottenThoughNothingElseIsToBeDone"),
+		},
+		{
 			name: "trail-stops-among-others", oracle: safety,
 			what: "a page of the trail ends where reading among records of other types did, and its cursor says so",
 			edits: []edit{
-				{"internal/sqlstore/operations.go", " && f.EntryID.IsZero() && len(f.BusinessTypes) == 0 {", " && f.EntryID.IsZero() {"},
+				{"internal/sqlstore/operations.go", "len(f.BusinessTypes) == 0 && (f.Actor", "(len(f.BusinessTypes) > 0 || f.Actor"},
 			},
 			sees: tests("TestTrailOfSomeTypesEndsWhereTheyDo"),
 		},
