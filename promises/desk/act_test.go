@@ -5,9 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"slices"
 	"testing"
 	"time"
 
