@@ -165,6 +165,14 @@ func operating() []mutant {
 			sees: tests("TestServerEndsAReadWhoseTimeIsOver"),
 		},
 		{
+			name: "stricter-bound-replaced", oracle: producers,
+			what: "what the server, or the DSN, allows a read is replaced by what the context does, also where that is more",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "	if s.bound > 0 && ", "	if s.bound < 0 && "},
+			},
+			sees: tests("TestStricterBoundOfTheSessionStays"),
+		},
+		{
 			name: "success-opens-transactions", oracle: lateness,
 			what: "with the operator's side on, each outcome is written as a death would be: three round trips more for a success",
 			edits: []edit{
