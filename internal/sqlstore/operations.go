@@ -18,7 +18,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.queryRows(ctx, s.pool(), len(ids), "SELECT "+s.outline()+" FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+")")
+	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.ended(ctx, "SELECT "+s.outline()+" FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+")"))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read %d entries: %w", len(ids), err)
 	}
