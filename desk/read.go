@@ -53,7 +53,7 @@ func (d *Desk) types(ctx context.Context) ([]string, error) {
 }
 
 // within narrows a query to the types that an actor sees, of those that were asked for or of all, so that what he does not see
-// leaves no trace in pages and cursors. No types: he sees all there are. ok: he sees some.
+// leaves no trace in pages and cursors. nil, and ok: he sees all there are. ok: he sees some.
 func (d *Desk) within(ctx context.Context, sees *sight, asked []string, more ...string) (types []string, ok bool, err error) {
 	of := asked
 	if asked == nil {

@@ -54,7 +54,8 @@ func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 }
 
 // ended is a SELECT that the server itself ends, within a second, when the context's time is over: a driver only closes its
-// connection then, and the server reads on for nobody. Said of one statement it replaces what is said of all: a stricter bound stays.
+// connection then, and the server reads on for nobody. A bound of one statement replaces the session's, so a stricter one of that
+// stays.
 func (s *Store) ended(ctx context.Context, query string) string {
 	deadline, bounded := ctx.Deadline()
 	left := time.Until(deadline)
