@@ -103,7 +103,9 @@ func TestStuckEntryOfAPausedTypeIsNotTakenOut(t *testing.T) {
 	require.Equal(t, stuck, gate.Await(t))
 	require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
 	untilUnclaimed(w, orders)
-	w.Eventually(func() bool { return w.Count("common_process_log WHERE id=? AND lease_until<"+harness.NowMillis, stuck.Row()) == 1 }, "its lease ends")
+	w.Eventually(func() bool {
+		return w.Count("common_process_log WHERE id=? AND lease_until<"+harness.NowMillis, stuck.Row()) == 1
+	}, "its lease ends")
 	was, seen := w.Entry(c, stuck).Version, rounds.Load()
 	w.Eventually(func() bool { return rounds.Load() > seen+5 }, "rounds that would claim it")
 	require.Equal(t, was, w.Entry(c, stuck).Version)
