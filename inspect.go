@@ -202,9 +202,9 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 // Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at
 // most 1,000 that no producer waits for, and returns how many; ctx ends it between steps. Without states: succeeded,
 // compensated and cancelled. Where Config.Operations is set it passes by dead ones also when they are named: their cases are
-// open until somebody settles, cancels or requeues them. Idempotent ids guard only as long as their entries are kept, so age should exceed the time
-// in which an event may come again. Below an hour the audit table gets a note, by which other processes tell it from a
-// loss.
+// open until somebody settles, cancels or requeues them. Idempotent ids guard only as long as their entries are kept, so age
+// should exceed the time in which an event may come again. Below an hour the audit table gets a note, by which other
+// processes tell it from a loss.
 func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
 	if age < time.Minute {
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
@@ -213,7 +213,9 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 		states = purged
 	}
 	if c.cfg.Operations != nil {
-		states = slices.DeleteFunc(slices.Clone(states), func(s State) bool { return s == Dead })
+		if states = slices.DeleteFunc(slices.Clone(states), func(s State) bool { return s == Dead }); len(states) == 0 {
+			return 0, nil
+		}
 	}
 	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
 	if age < engine.TestimonyLife {

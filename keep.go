@@ -73,7 +73,7 @@ func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	if c.kept.begun {
 		return nil
 	}
-	err := c.engine.Recur(ctx, engine.Period{Name: keepMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Upkeep: engine.TroublePurge,
+	err := c.engine.Recur(ctx, engine.Period{Name: keepMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Trouble: engine.TroublePurge,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			moved, err := c.atSlot(ctx, keepMark, from, slots[len(slots)-1], func(context.Context, *ScopedTx) error { return nil })
 			if err != nil || !moved {

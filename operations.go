@@ -182,7 +182,7 @@ const (
 // keepCases has this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.engine.Recur(ctx, engine.Period{Name: casesMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Upkeep: engine.TroubleCases,
+	return c.engine.Recur(ctx, engine.Period{Name: casesMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Trouble: engine.TroubleCases,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
 			moved, err := c.atSlot(ctx, casesMark, from, slot, func(context.Context, *ScopedTx) error { return nil })

@@ -38,7 +38,7 @@ type Operations interface {
 	// nil: of any.
 	CaseGroups(ctx context.Context, businessTypes []string) ([]CaseGroup, error)
 
-	// Types are the business types that occur in the log, and in the newest 10,000 operations, sorted. What it costs
+	// Types are the business types that occur in the log, and in the newest 1,000 operations, sorted. What it costs
 	// does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 

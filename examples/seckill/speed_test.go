@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	speedRounds  = 5
-	speedPieces  = 2000
+	speedRounds  = 9
+	speedPieces  = 5000
 	speedBuyers  = 32 // at once
 	speedWorkers = 4  // consumers
 	speedRefused = 20000

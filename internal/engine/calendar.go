@@ -25,19 +25,21 @@ type Period struct {
 	Schedule func(after time.Time) time.Time
 	CatchUp  int // how many slots that have passed are done, the newest ones; at least 1
 
-	// Upkeep, TroublePurge say, is what fails when Do does, of work that takes its time: it has a loop of its own, and what is
-	// skipped of it is nobody's concern. "" of a type's slots.
-	Upkeep string
+	// Trouble is what Health says when Do fails, of upkeep alone: that takes its time, so it has a loop of its own, and what is
+	// skipped of it is nobody's concern. "": the slots of a type.
+	Trouble string
 
 	// Do does slots, which ascend, and moves the mark from there to the last, all or nothing. It reports false where
 	// another process has moved the mark before. at is when the last one was, by the clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
+func (p Period) upkeep() bool { return p.Trouble != "" }
+
 // trouble is what fails when Do does.
 func (p Period) trouble() (what, businessType string) {
-	if p.Upkeep != "" {
-		return p.Upkeep, ""
+	if p.upkeep() {
+		return p.Trouble, ""
 	}
 	return troubleSlot, p.Name
 }
@@ -137,7 +139,7 @@ func (c *calendar) turn(ctx context.Context, p Period, mark, now, read time.Time
 	if err != nil || !moved { // a mark that another process holds may stay where it is
 		return min(again, c.PollInterval), err
 	}
-	if due.skipped > 0 && p.Upkeep == "" {
+	if due.skipped > 0 && !p.upkeep() {
 		c.Log.Warn("compensator: slots of a periodic type have passed while no process ran, and are not made up for",
 			"type", p.Name, "slots", due.skipped, "since", mark, "made_up_for", len(due.slots))
 	}
@@ -153,7 +155,7 @@ func (c *calendar) beginAnew(ctx context.Context, p Period) {
 	if ctx.Err() != context.Canceled {
 		c.saw(troubleMarks, err)
 	}
-	if begun && p.Upkeep == "" {
+	if begun && !p.upkeep() {
 		c.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
 			"type", p.Name)
 	}

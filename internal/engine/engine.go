@@ -89,7 +89,7 @@ func (e *Engine) Recur(ctx context.Context, p Period) error {
 	if running {
 		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
 	}
-	if p.Upkeep != "" {
+	if p.upkeep() {
 		return e.upkeep.add(ctx, p)
 	}
 	return e.calendar.add(ctx, p)

@@ -272,11 +272,15 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 func (r *reconciler) countHanging() {
 	hanging := grouped.By(r.holdings.hanging(), func(a *attempt) *Type { return a.t })
 	for _, t := range hanging.Order {
+		if t.slots.paused.Load() {
+			continue
+		}
 		var ids []processlog.ID
 		for _, a := range hanging.Groups[t] {
 			ids = append(ids, a.row.ID)
 		}
-		// No slot is asked for: the stuck handlers have them all, and no claim would ever meet their entries.
+		// No slot is asked for: nothing of it runs. Where the stuck handlers have them all no other claim would meet their entries;
+		// where they do not, overdue leaves them to us.
 		found, err := r.claims.claimOnly(t, unleased(ids), len(ids), true)
 		if err != nil {
 			continue // the next round tries again

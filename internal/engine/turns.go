@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -273,7 +272,9 @@ func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, res
 func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
 	d.agenda.free(t, calls)
 	for _, o := range list {
-		err = cmp.Or(o.write(), err)
+		if failed := o.write(); failed != nil {
+			err = failed
+		}
 		for _, w := range o.list {
 			d.holdings.leaveQuarantine(w.attempt)
 		}

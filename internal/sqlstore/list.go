@@ -22,7 +22,7 @@ const (
 //
 //   - an id: the index of that id, in the order of entry ids;
 //   - else a created range: the index on created_at;
-//   - else states or a type: the due index, one range for each state and type, in the order of next_at;
+//   - else states or types: the due index, one range for each state and type, in the order of next_at;
 //   - else the primary key.
 func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)

@@ -56,6 +56,9 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, op processlog.Ope
 // trailRead is how many rows of each table a page of the trail looks at.
 const trailRead = 10_000
 
+// typesRead is how many of the newest operations tell of types that the log has no entry of any more.
+const typesRead = 1000
+
 // trailRow is a record and the row it stands in.
 type trailRow struct {
 	processlog.TrailRecord
@@ -250,7 +253,7 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 		types[g.businessType] = true
 	}
 	rows, err := s.read(ctx, fmt.Sprintf("SELECT DISTINCT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>''",
-		s.table.quoted("_operation"), trailRead))
+		s.table.quoted("_operation"), typesRead))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find the types: %w", err)
 	}

@@ -1,6 +1,8 @@
 package desk
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,14 +62,56 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	running := w.Put(orders, 1, compensator.Options{})
 	require.Equal(t, running, gate.Await(t))
 	require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
-	var held compensator.EntryID
-	w.Eventually(func() bool { // until the process has seen it
-		held = w.Put(orders, 2, compensator.Options{})
-		claimed := w.Count("common_process_log WHERE id=? AND delivery_count>0", held.Row())
-		return claimed == 0
-	}, "no more is claimed")
+	held := untilUnclaimed(w, orders)
 	require.Equal(t, compensator.Pending, w.State(held))
 	page, err := d.Trail(t.Context(), mei, desk.TrailFilter{Action: "pause"})
 	require.NoError(t, err)
 	require.Len(t, page.Records, 1)
+}
+
+// untilUnclaimed records entries until the process has seen the pause, and returns the one that it leaves alone.
+func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (held compensator.EntryID) {
+	w.Eventually(func() bool {
+		held = w.Put(orders, 2, compensator.Options{})
+		return w.Count("common_process_log WHERE id=? AND delivery_count>0", held.Row()) == 0
+	}, "no more is claimed")
+	return held
+}
+
+// TestStuckEntryOfAPausedTypeIsNotTakenOut: a handler that never returns may be why somebody has paused its type. No lease is
+// counted against its entry until the type is resumed.
+func TestStuckEntryOfAPausedTypeIsNotTakenOut(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := operated(w.Quick())
+	cfg.Lease = time.Second
+	var rounds atomic.Int32
+	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
+	c := w.New(cfg)
+	d := open(t, c)
+	gate := harness.NewGate()
+	gate.OpenAtEnd(t)
+	orders, err := compensator.Handle(c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
+		if o.Number == 1 {
+			return gate.PassDeaf(e)
+		}
+		return nil
+	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Concurrency: 20})
+	require.NoError(t, err)
+	w.Run(c)
+	stuck := w.Put(orders, 1, compensator.Options{})
+	require.Equal(t, stuck, gate.Await(t))
+	require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
+	untilUnclaimed(w, orders)
+	w.Eventually(func() bool {
+		return w.Count("common_process_log WHERE id=? AND lease_until<"+harness.NowMillis, stuck.Row()) == 1
+	}, "its lease ends")
+	was, seen := w.Entry(c, stuck).Version, rounds.Load()
+	w.Eventually(func() bool { return rounds.Load() > seen+5 }, "rounds that would claim it")
+	require.Equal(t, was, w.Entry(c, stuck).Version)
+	paused, err := d.Paused(t.Context(), mei)
+	require.NoError(t, err)
+	require.NoError(t, d.Resume(t.Context(), mei, paused[0], why))
+	w.WaitState(stuck, compensator.Dead)
+	require.Equal(t, compensator.EndedByCrash, w.Entry(c, stuck).EndedBy)
 }

@@ -102,7 +102,7 @@ func operating() []mutant {
 		},
 		{
 			name: "old-cases-kept-in-quiet", oracle: leak,
-			what: "closed cases are forgotten only by a round that finds something else to do",
+			what: "closed cases are kept for ever",
 			edits: []edit{
 				{"operations.go", "	if err == nil && since == 0 {\n", "	if err == nil && since < 0 {\n"},
 			},

@@ -89,7 +89,7 @@ func recurring() []mutant {
 			name: "deleted-mark-unsaid", oracle: lateness,
 			what: "a mark that somebody has deleted begins anew, and nobody hears that slots may be missing",
 			edits: []edit{
-				{"internal/engine/calendar.go", "	if begun && p.Upkeep == \"\" {\n", "	if begun && p.Upkeep != \"\" {\n"},
+				{"internal/engine/calendar.go", "	if begun && !p.upkeep() {\n", "	if begun && p.upkeep() {\n"},
 			},
 			sees: tests("TestDeletedMarkBeginsAnewAndIsTold"),
 		},
@@ -97,7 +97,7 @@ func recurring() []mutant {
 			name: "cases-fail-as-purge", oracle: lateness,
 			what: "what fails of the upkeep of cases is told under another name, and taken back when a purge works",
 			edits: []edit{
-				{"operations.go", "Upkeep: engine.TroubleCases,", "Upkeep: engine.TroublePurge,"},
+				{"operations.go", "Trouble: engine.TroubleCases,", "Trouble: engine.TroublePurge,"},
 			},
 			sees: tests("TestUpkeepOfCasesThatFailsIsToldByItsName"),
 		},

@@ -75,6 +75,14 @@ func takingTurns() []mutant {
 func meeting() []mutant {
 	return []mutant{
 		{
+			name: "paused-hanging-counted", oracle: safety,
+			what: "what hangs loses its leases also while its type is paused, and is taken out",
+			edits: []edit{
+				{"internal/engine/reconciler.go", "		if t.slots.paused.Load() {\n			continue\n		}\n		var ids", "		var ids"},
+			},
+			sees: tests("TestStuckEntryOfAPausedTypeIsNotTakenOut"),
+		},
+		{
 			name: "taken-out-untold", oracle: lateness,
 			what: "who is taken out tells nobody: the next of its line waits until its patience ends",
 			edits: []edit{
