@@ -61,6 +61,22 @@ func operating() []mutant {
 			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
 		},
 		{
+			name: "card-beside-a-number", oracle: safety,
+			what: "a card's number is looked for in all the digits that stand together: one with another number beside it is kept and shown",
+			edits: []edit{
+				{"internal/scrub/scrub.go", "!joined(text, i+1) && issued", "(i+1 == len(text) || text[i+1] != ' ') && !joined(text, i+1) && issued"},
+			},
+			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone", "FuzzText"),
+		},
+		{
+			name: "secrets-of-longer-names", oracle: safety,
+			what: "token= is taken out of errors, access_token= and client_secret= are kept and shown",
+			edits: []edit{
+				{"internal/scrub/scrub.go", "= `[a-z0-9_-]*(?:passw", "= `(?:passw"},
+			},
+			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone"),
+		},
+		{
 			name: "desk-shows-secrets", oracle: safety,
 			what: "who may see errors in full sees the passwords in them",
 			edits: []edit{
