@@ -34,8 +34,10 @@ func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) err
 }
 
 // hide refuses what is done to an entry that may not be seen, or is not there: nobody can tell one from the other, by the
-// answer, by what is put on record, or by what becomes of it when that fails.
+// answer, by what is put on record, which is of no type and has the id that was named, or by what becomes of it when that fails.
 func (d *Desk) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
+	op.EntryID, _ = ref.(processlog.ID)
+	op.BusinessType = ""
 	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
 		return err
 	}

@@ -62,9 +62,9 @@ func operating() []mutant {
 		},
 		{
 			name: "card-beside-a-number", oracle: safety,
-			what: "a card's number is looked for in all the digits that stand together: one with another number beside it is kept and shown",
+			what: "a card's number is looked for where digits begin, and in all that stand together: one behind another number is kept and shown",
 			edits: []edit{
-				{"internal/scrub/scrub.go", "!joined(text, i+1) && issued", "(i+1 == len(text) || text[i+1] != ' ') && !joined(text, i+1) && issued"},
+				{"internal/scrub/scrub.go", "	if joined(text, at-1) {", "	if joined(text, at-1) || at > 1 && text[at-1] == ' ' && text[at-2] >= '0' && text[at-2] <= '9' {"},
 			},
 			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone", "FuzzText"),
 		},
@@ -136,7 +136,16 @@ func operating() []mutant {
 			name: "desk-tells-hidden-from-absent", oracle: safety,
 			what: "a refusal that cannot be put on record is told of an entry that may not be seen, and of none that is not there",
 			edits: []edit{
-				{"desk/refuse.go", "d.refuse(ctx, a, op); err != ErrNotAllowed {", "d.refuse(ctx, a, op); err != ErrNotAllowed && op.BusinessType != \"\" {"},
+				{"desk/refuse.go", "	op.BusinessType = \"\"\n", "	hidden := op.BusinessType != \"\"\n	op.BusinessType = \"\"\n"},
+				{"desk/refuse.go", "d.refuse(ctx, a, op); err != ErrNotAllowed {", "d.refuse(ctx, a, op); err != ErrNotAllowed && hidden {"},
+			},
+			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
+		},
+		{
+			name: "desk-records-what-it-hides", oracle: safety,
+			what: "a refusal is of the type of the entry that may not be seen: who sees in the trail what is of no type can tell it from one that is not there",
+			edits: []edit{
+				{"desk/change.go", "refused = append(refused, processlog.Row{ID: seen.ID})", "refused = append(refused, processlog.Row{ID: seen.ID, BusinessType: row.BusinessType})"},
 			},
 			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
 		},
