@@ -285,3 +285,26 @@ func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(lines, func(l desk.Line) bool { return l.Amount.Minor == 100 }))
 	assert.Greater(t, b.weighed.Load(), before)
 }
+
+// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: he sees that there is nothing, and the pause that he may want to end.
+func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	host, d := b.desk(desk.Options{Access: everything}), b.desk(desk.Options{Access: mailOnly})
+	answers, err := host.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
+	require.NoError(t, errors.Join(append(answers, err)...))
+	found, err := d.Overview(t.Context(), mei)
+	require.NoError(t, err)
+	assert.Empty(t, found.Types)
+	assert.Nil(t, found.Health)
+	require.NoError(t, d.Pause(t.Context(), mei, mailType, why))
+	found, err = d.Overview(t.Context(), mei)
+	require.NoError(t, err)
+	require.Len(t, found.Types, 1)
+	assert.Equal(t, mei.ID, found.Types[0].Paused.Actor)
+	nobody := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool {
+		return on.Type == "no such type"
+	})})
+	_, err = nobody.Overview(t.Context(), mei)
+	require.ErrorIs(t, err, desk.ErrNotAllowed)
+}
