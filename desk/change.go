@@ -74,6 +74,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	if err != nil {
 		return nil, err
 	}
+	ctx = acting(ctx)
 	answers := make([]error, len(ch.Entries))
 	rows, amounts, _, err := d.look(ctx, a, ch.Entries)
 	if err != nil {

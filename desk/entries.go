@@ -167,6 +167,7 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 	if err != nil {
 		return nil, "", err
 	}
+	ctx = acting(ctx)
 	e, err := d.get(ctx, ref)
 	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
 		return nil, "", err

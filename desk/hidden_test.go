@@ -197,6 +197,45 @@ func TestReadsOfADeskAreFourAtATimeForTwoSeconds(t *testing.T) {
 	})
 }
 
+// TestActionsWaitForNoReader: the brake least of all.
+func TestActionsWaitForNoReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		d := b.desk(desk.Options{Access: everything})
+		_, err := d.Cases(t.Context(), mei, desk.CaseFilter{}) // it knows the types
+		require.NoError(t, err)
+		b.store.cases = func(ctx context.Context, _ desk.CaseFilter) error { <-ctx.Done(); return ctx.Err() }
+		for range 8 {
+			go func() { _, _ = d.Cases(t.Context(), mei, desk.CaseFilter{}) }()
+		}
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, d.Pause(t.Context(), mei, refundType, why))
+		require.NoError(t, d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, why))
+		_, err = d.Reveal(t.Context(), mei, b.dead.ID, why)
+		require.NoError(t, err)
+		answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.Requeue, Entries: []desk.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})
+		require.NoError(t, errors.Join(append(answers, err)...))
+		assert.Equal(t, began, time.Now(), "of the bubble's clock")
+		time.Sleep(time.Minute) // until nobody reads
+	})
+}
+
+// TestOverviewWaitsForNoServerThatIsSilent: it says that the database is.
+func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.store.heads = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		began := time.Now()
+		found, err := b.desk(desk.Options{Access: everything}).Overview(t.Context(), mei)
+		require.NoError(t, err)
+		assert.NotEmpty(t, found.Health.Database)
+		assert.Equal(t, 2*time.Second, time.Since(began), "of the bubble's clock")
+	})
+}
+
 // TestHiddenAndAbsentAreToldApartByNothing: neither by an answer, nor by what is on record, which is shown to who may see what is
 // of no type, nor by what comes of it when that cannot be written.
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 type Overview struct {
 	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, or paused, by name
 	Health *Health        `json:"health,omitempty"` // of this process and its servers
-	At     time.Time      `json:"at"`               // when it was read, by this process's clock: up to two seconds ago
 }
 
 // TypeOverview is a type's entries that are unfinished or dead, and whether it is paused.
@@ -47,11 +46,11 @@ const overviewMost = 1000
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
 // Overview counts what is unfinished or dead, up to 1,000 of each type and state. It wants SeeOverview, asked for each type,
-// and for the Health with no type. All who ask within two seconds share what was read; what is done through this Desk shows
-// at once.
+// and for the Health with no type. All who ask within two seconds, or while it is read, share what was read; what is done through
+// this Desk shows at once.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
-	all, at, err := d.condition(ctx)
+	all, err := d.condition(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
@@ -68,7 +67,7 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 			t.Counts = append(t.Counts, Count{c.State, c.N, c.More})
 		}
 	}
-	found := Overview{At: at.UTC()}
+	var found Overview
 	health := all.health
 	for name, overdue := range health.Overdue {
 		if sees.sees(ctx, name) {

@@ -166,6 +166,38 @@ func operating() []mutant {
 			sees: tests("TestReadsOfADeskAreFourAtATimeForTwoSeconds"),
 		},
 		{
+			name: "desk-reads-slowly-for-each", oracle: producers,
+			what: "what took long to read is old before anybody who waits has seen it: each reads it anew, one after the other",
+			edits: []edit{
+				{"desk/shared.go", " || s.ended.After(asked))", " || false && s.ended.After(asked))"},
+			},
+			sees: tests("TestSlowReadIsSharedByAllWhoWaitForIt"),
+		},
+		{
+			name: "desk-shows-what-was-before", oracle: safety,
+			what: "who has waited for a read is shown it although something was done since it began",
+			edits: []edit{
+				{"desk/shared.go", "if s.acts == acts.Load() && (time.Since(s.began) < sharedFor || s.ended.After(asked)) {", "if s.acts == acts.Load() && time.Since(s.began) < sharedFor || s.ended.After(asked) {"},
+			},
+			sees: tests("TestSlowReadIsSharedByAllWhoWaitForIt"),
+		},
+		{
+			name: "overview-waits-for-health", oracle: producers,
+			what: "what the overview asks of this process's servers has no end: all who look wait for one that is silent",
+			edits: []edit{
+				{"desk/shared.go", "read(ctx, d, func(ctx context.Context) (compensator.Health, error) { return d.c.Health(ctx), nil })", "d.c.Health(ctx), nil"},
+			},
+			sees: tests("TestOverviewWaitsForNoServerThatIsSilent"),
+		},
+		{
+			name: "brake-waits-for-readers", oracle: producers,
+			what: "actions read through the room of those who look: with many of them nobody can pause a type",
+			edits: []edit{
+				{"desk/read.go", "		room = d.actions\n", "		room = d.reads\n"},
+			},
+			sees: tests("TestActionsWaitForNoReader"),
+		},
+		{
 			name: "server-reads-on", oracle: producers,
 			what: "a read whose context is over is ended by the driver alone: the server reads on for nobody",
 			edits: []edit{
