@@ -17,15 +17,15 @@ type Options struct {
 	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
 }
 
-// Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time, each for two seconds
-// at most. All of them return ErrNotAllowed to an Actor without a name or without the right, and the database's errors as they are.
+// Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time for who looks,
+// and for two for who acts, each for two seconds at most. All of them return ErrNotAllowed to an Actor without a name or without the right, and the database's errors as they are.
 type Desk struct {
 	c        *compensator.Compensator
 	log      operating.Log
 	access   Access
 	readOnly bool
 
-	reads chan struct{} // has one in it for each read under way
+	reads, actions chan struct{} // have one in them for each read under way
 
 	mu       sync.Mutex // guards what follows
 	refusals map[string]refusals
@@ -56,7 +56,7 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	if log == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, reads: make(chan struct{}, readsAtOnce),
+	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
 		refusals: make(map[string]refusals), overview: newShared[condition](), groups: newShared[failures]()}, nil
 }
 

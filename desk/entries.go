@@ -167,19 +167,16 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 	if err != nil {
 		return nil, "", err
 	}
+	ctx = acting(ctx)
 	e, err := d.get(ctx, ref)
 	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
 		return nil, "", err
 	}
 	refusal := processlog.Operation{Action: string(right), Reason: reason}
-	if err == nil {
-		refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
-	} else {
-		refusal.EntryID, _ = ref.(compensator.EntryID)
-	}
 	if err != nil || !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
 		return nil, "", d.hide(ctx, a, refusal, ref)
 	}
+	refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
 	amounts, _, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return nil, "", err
