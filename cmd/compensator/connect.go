@@ -175,7 +175,8 @@ type session struct {
 	redis redis.UniversalClient // nil: none
 	actor desk.Actor
 
-	policy *policy // nil: there is none
+	policy  *policy            // nil: there is none
+	setting processlog.Setting // that holds it, as it was when the session began
 }
 
 // open connects. Only what changes something has the server tried, for that takes rights that a reader does not have.
@@ -211,7 +212,7 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 		s.store = nil // New has closed it
 		return err
 	}
-	if s.policy, _, err = s.store.readPolicy(ctx); err != nil {
+	if s.policy, s.setting, err = s.store.readPolicy(ctx); err != nil {
 		return err
 	}
 	access := func(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool { // beside the database's grants

@@ -156,17 +156,13 @@ func (s *session) allow(ctx context.Context, right desk.Right, reason string) er
 }
 
 func (p *program) policy() *cobra.Command {
-	cmd := p.onLog("policy", "Who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(ctx context.Context, s *session, _ []string) error {
-		_, setting, err := s.store.readPolicy(ctx)
-		if err != nil {
-			return err
-		}
-		if setting.Value == "" {
+	cmd := p.onLog("policy", "Who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(_ context.Context, s *session, _ []string) error {
+		if s.setting.Value == "" {
 			p.say("there is none: everybody may do what the database's grants let him")
 			return nil
 		}
-		p.say("set by %s at %s: %s", setting.Actor, forTable(setting.At), setting.Reason)
-		_, err = fmt.Fprintln(p.out, shown(setting.Value))
+		p.say("set by %s at %s: %s", s.setting.Actor, forTable(s.setting.At), s.setting.Reason)
+		_, err := fmt.Fprintln(p.out, shown(s.setting.Value))
 		return err
 	})
 	cmd.AddCommand(p.setPolicy())
@@ -203,10 +199,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
 			return err
 		}
-		_, setting, err := s.store.readPolicy(ctx)
-		if err != nil {
-			return err
-		}
+		setting := s.setting // with its version: what somebody else has set since is not overwritten
 		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
 		var answers results
 		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -107,6 +109,27 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			assert.Contains(t, b.refused(codeNotAllowed, "list"), "cannot be read")
 			b.exec("DELETE FROM common_process_log_setting")
 			b.ok("requeue", id, reason, "--yes", "--delay", "1h")
+		})
+	}
+}
+
+// TestPolicySetMeanwhileIsNotOverwritten: who is asked whether he is sure has not seen what somebody else sets before he answers.
+func TestPolicySetMeanwhileIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t)
+			file := filepath.Join(t.TempDir(), "policy.json")
+			require.NoError(t, os.WriteFile(file, []byte(policyFor(`{"rights": ["*"]}`)), 0o600))
+			theirs := policyFor(`{"rights": ["set policy"]}`)
+			said, code := onTerminal(t, b.program("policy", "set", file, reason), "type policy to set", func(type_ func(string)) {
+				b.setPolicy(theirs)
+				type_("policy\n")
+			})
+			assert.Equal(t, codeChanged, code, said)
+			assert.JSONEq(t, theirs, b.ok("policy"))
+			assert.Zero(t, b.count("common_process_log_operation"))
 		})
 	}
 }
