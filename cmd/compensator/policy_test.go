@@ -99,6 +99,10 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			assert.Empty(t, b.ok(list...))
 			assert.NotContains(t, b.ok("types"), "refund")
 			assert.NotContains(t, b.ok("cases", "list"), id)
+			b.exec("DELETE FROM common_process_log_case")
+			none := b.do("cases", "list")
+			assert.Equal(t, codeDone, none.code)
+			assert.NotContains(t, none.errs, "dead without a case", "which would name one")
 			for _, args := range [][]string{{"get", id}, {"history", id}, {"requeue", id, reason, "--yes"}} {
 				b.refused(codeNotFound, args...)
 			}
