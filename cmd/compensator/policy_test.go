@@ -95,6 +95,12 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			assert.Equal(t, 7, b.count("common_process_log_operation WHERE refused=1 AND actor='"+actor().ID+"'"))
 			assert.Equal(t, compensator.Dead, b.entry("d0").State)
 
+			b.setPolicy(policyFor(`{"rights": ["*"], "entries": 1}`))
+			one, other := b.entry("d1").ID.String(), b.entry("d2").ID.String()
+			b.refused(codeNotAllowed, "cases", "take", one, other, reason)
+			assert.Equal(t, 1, b.count("common_process_log_case WHERE owner<>''"))
+			b.ok("cases", "take", one, reason)
+
 			b.setPolicy(policyFor(`{"rights": ["*"], "types": ["mail"]}`))
 			assert.Empty(t, b.ok(list...))
 			assert.NotContains(t, b.ok("types"), "refund")
