@@ -11,7 +11,7 @@ import (
 // What a Desk asks of the log at a time, and for how long: people must not hold up the service whose database it is.
 const (
 	readsAtOnce = 4
-	readTime    = 2 * time.Second
+	readTime    = 2 * time.Second // unless Options say otherwise
 )
 
 // read asks the log once the Desk's other reads leave room.
@@ -22,7 +22,7 @@ func read[T any](ctx context.Context, d *Desk, ask func(ctx context.Context) (T,
 	case <-ctx.Done():
 		return answer, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	ctx, cancel := context.WithTimeout(ctx, d.readTime)
 	defer cancel()
 	return ask(ctx)
 }

@@ -222,7 +222,7 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 		}
 		return (right != desk.RequeueSucceeded || p.again) && s.rules.May(ctx, a, right, on)
 	}
-	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly})
+	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly, ReadTime: p.readTime})
 	return err
 }
 
