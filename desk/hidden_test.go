@@ -194,6 +194,11 @@ func TestReadsOfADeskAreFourAtATimeForTwoSeconds(t *testing.T) {
 		}
 		assert.Equal(t, 4*time.Second, time.Since(began), "of the bubble's clock")
 		assert.Len(t, asked, 6)
+
+		began = time.Now()
+		_, err = b.desk(desk.Options{Access: everything, ReadTime: time.Minute}).Cases(t.Context(), mei, desk.CaseFilter{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Minute, time.Since(began), "of a program for one person, who waits")
 	})
 }
 

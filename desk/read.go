@@ -10,9 +10,9 @@ import (
 
 // What a Desk asks of the log at a time, and for how long: people must not hold up the service whose database it is.
 const (
-	readsAtOnce = 4 // for who looks
-	actsAtOnce  = 2 // for who acts: the brake does not wait for readers
-	readTime    = 2 * time.Second
+	readsAtOnce = 4               // for who looks
+	actsAtOnce  = 2               // for who acts: the brake does not wait for readers
+	readTime    = 2 * time.Second // unless Options say otherwise
 )
 
 type action struct{}
@@ -32,7 +32,7 @@ func read[T any](ctx context.Context, d *Desk, ask func(ctx context.Context) (T,
 	case <-ctx.Done():
 		return answer, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	ctx, cancel := context.WithTimeout(ctx, d.readTime)
 	defer cancel()
 	return ask(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -116,6 +117,32 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 			assert.Equal(t, codeDone, ended.code, ended.errs)
 		})
 	}
+}
+
+// TestPagesGoByThePolicyAsItIsNow: what is taken from somebody who has them open is gone in a few seconds, and what he is given there.
+func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
+	t.Parallel()
+	b := inMariaDB(t).dead(1)
+	e := b.entry("d0")
+	does := b.serving("--write")
+	status, _ := does.enter()
+	require.Equal(t, http.StatusOK, status)
+	answers := func(wanted int) {
+		for deadline := time.Now().Add(harness.Patience); status != wanted && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			status, _ = does.ask("/", nil)
+		}
+		require.Equal(t, wanted, status)
+	}
+	b.setPolicy(policyFor(`{"rights": ["see entries"]}`))
+	answers(http.StatusForbidden)
+	status, _ = does.ask("/do", url.Values{"do": {"requeue"}, "seen": {fmt.Sprintf("%s:%d", e.ID, e.Version)}, "reason": {"PSP is back"}})
+	assert.Equal(t, http.StatusOK, status, "which says that it was not allowed")
+	assert.Equal(t, compensator.Dead, b.entry("d0").State)
+	b.setPolicy(policyFor(`{"rights": ["*"]}`))
+	answers(http.StatusOK)
+	b.setPolicy(`{"roles": {}}`)
+	answers(http.StatusForbidden)
+	does.stop(os.Interrupt)
 }
 
 // TestPagesAreServedOnLoopbackAlone, on which a port may be taken; and only of a log that there is.
