@@ -48,10 +48,8 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c.engine = c.newEngine(ctx, queueAnswers)
-	if cfg.Keep > 0 {
-		if err := c.keepHouse(ctx); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
+	if err := c.keepHouse(ctx, cfg.Keep); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	if cfg.Operations != nil {
 		if err := c.keepCases(ctx); err != nil {

@@ -253,7 +253,8 @@ func Must[T any](v T, err error) T {
 }
 
 // Declare returns the handle to record entries of a type whose handler runs in another process, or that needs none: see
-// Type.Once. Of cfg only Codec, RefuseOtherContent, Serial, PassDead and Keep are used; Config.Keep is not.
+// Type.Once. Of cfg only Codec, RefuseOtherContent, Serial, PassDead and Keep are used; Config.Keep is not. With a Keep it is
+// called before Run, or returns ErrRunning where nothing else is kept for a while; of several for one type the shortest counts.
 func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
 	if err := validateType(businessType); err != nil {
 		return nil, err
@@ -261,13 +262,15 @@ func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[
 	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
 		return nil, &FieldError{Field: "Keep", Reason: reason}
 	}
-	if err := c.keep(businessType, cfg.Keep); err != nil {
+	keep := cfg.Keep
+	if err := c.keepHouse(context.Background(), keep); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(c.cfg)
 	if err := c.serialize(businessType, cfg); err != nil {
 		return nil, err
 	}
+	c.shelve(businessType, keep)
 	return newType[T](c, businessType, cfg), nil
 }
 
@@ -369,7 +372,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	t.Timeout, t.Lease, t.Concurrency, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry
 	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
 	t.Breaker = engine.Breaker(cfg.Breaker)
-	if err := c.keep(businessType, cfg.Keep); err != nil {
+	if err := c.keepHouse(context.Background(), cfg.Keep); err != nil {
 		return nil, err
 	}
 	if err := c.serialize(businessType, cfg); err != nil {
@@ -378,6 +381,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	if err := c.engine.Register(t); err != nil {
 		return nil, err
 	}
+	c.shelve(businessType, cfg.Keep)
 	c.types.handles(businessType, cfg.Codec)
 	return newType[T](c, businessType, cfg), nil
 }

@@ -34,7 +34,7 @@ func badKeep(keep time.Duration) string {
 type kept struct {
 	mu    sync.Mutex // guards the fields below
 	begun bool
-	shelf []shelf
+	shelf []shelf // one of each type and state
 }
 
 // shelf holds the ended entries of a type and state.
@@ -44,26 +44,30 @@ type shelf struct {
 	keep         time.Duration
 }
 
-// keep has a type's ended entries purged once they are older than that.
-func (c *Compensator) keep(businessType string, keep time.Duration) error {
+// shelve has a type's ended entries purged once they are older than that, or than what was said before, whichever is shorter.
+func (c *Compensator) shelve(businessType string, keep time.Duration) {
 	if keep <= 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), slotTimeout)
-	defer cancel()
-	if err := c.keepHouse(ctx); err != nil {
-		return err
+		return
 	}
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	for _, state := range purged {
-		c.kept.shelf = append(c.kept.shelf, shelf{businessType, state, keep})
+		i := slices.IndexFunc(c.kept.shelf, func(s shelf) bool { return s.businessType == businessType && s.state == state })
+		if i < 0 {
+			c.kept.shelf = append(c.kept.shelf, shelf{businessType, state, keep})
+		} else {
+			c.kept.shelf[i].keep = min(c.kept.shelf[i].keep, keep)
+		}
 	}
-	return nil
 }
 
-// keepHouse has this process take part in the rounds.
-func (c *Compensator) keepHouse(ctx context.Context) error {
+// keepHouse has this process take part in the rounds, if something is kept for a while only.
+func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
+	if keep <= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
+	defer cancel()
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	if c.kept.begun {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/likeness"
@@ -118,11 +119,10 @@ func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error
 
 // draftCase: whether the effect of an attempt that never ended, or timed out, has happened nobody knows.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
-	lastError = processlog.FitError(lastError)
-	scrubbed := c.scrub(lastError)
+	scrubbed := processlog.FitError(c.scrub(lastError)) // before it is cut
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
 		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), scrubbed)}
-	if scrubbed != lastError {
+	if scrubbed != processlog.FitError(lastError) {
 		draft.Error = scrubbed
 	}
 	if unknown || by == EndedByCrash || timedOut(lastError) {
@@ -134,11 +134,25 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 	return draft
 }
 
-// blacked is what an error is of which nothing may be shown.
+// blacked stands for what may not be shown of an error.
 const blacked = "…"
 
+// torn is how much of a text that the log has cut is shown to nobody at its end, in characters: half a card's number, or half a
+// token, is known for none.
+const torn = 64
+
 // scrub takes out of an error's text what people must not see.
-func (c *Compensator) scrub(text string) (scrubbed string) {
+func (c *Compensator) scrub(text string) string {
+	scrubbed := c.byRules(text)
+	if utf8.RuneCountInString(text) != processlog.MaxText {
+		return scrubbed // whole
+	}
+	runes := []rune(scrubbed)
+	return string(runes[:max(0, len(runes)-torn)]) + blacked
+}
+
+// byRules is a text without what the library's rules and the service's find.
+func (c *Compensator) byRules(text string) (scrubbed string) {
 	text = scrub.Text(text)
 	if c.cfg.Operations.Scrub == nil || text == "" {
 		return text

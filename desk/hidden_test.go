@@ -160,6 +160,14 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 		require.NoError(t, errors.Join(err1, err2))
 		assert.Equal(t, []int{of.n, of.n}, []int{len(entries.Entries), len(cases.Cases)}, of.asked)
 	}
+	d, none := b.desk(desk.Options{Access: everything}), []string{}
+	entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: none})
+	cases, err2 := d.Cases(t.Context(), mei, desk.CaseFilter{BusinessTypes: none})
+	trail, err3 := d.Trail(t.Context(), mei, desk.TrailFilter{BusinessTypes: none})
+	require.NoError(t, errors.Join(err1, err2, err3))
+	assert.Empty(t, entries.Entries, "who asks for no types")
+	assert.Empty(t, cases.Cases)
+	assert.Empty(t, trail.Records)
 }
 
 // TestReadsOfADeskAreFourAtATimeForTwoSeconds: people who look do not hold up the service.

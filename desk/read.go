@@ -66,7 +66,7 @@ func (d *Desk) types(ctx context.Context) ([]string, error) {
 // leaves no trace in pages and cursors. No types: he sees all there are. ok: he sees some.
 func (d *Desk) within(ctx context.Context, sees *sight, asked []string, more ...string) (types []string, ok bool, err error) {
 	of := asked
-	if len(asked) == 0 {
+	if asked == nil {
 		if of, err = d.types(ctx); err != nil {
 			return nil, false, err
 		}
@@ -77,7 +77,7 @@ func (d *Desk) within(ctx context.Context, sees *sight, asked []string, more ...
 			types = append(types, name)
 		}
 	}
-	if len(asked) == 0 && len(types) == len(of) {
+	if asked == nil && len(types) == len(of) {
 		return nil, true, nil
 	}
 	return types, len(types) > 0, nil

@@ -14,7 +14,7 @@ import (
 type Filter struct {
 	States        []State // any, when empty
 	BusinessType  string
-	BusinessTypes []string // any, when empty. By an id or a created range, rows of others are passed over, however many: bound ctx
+	BusinessTypes []string // nil: any; empty: none. By an id or a created range, rows of others are passed over, however many: bound ctx
 	BatchID       string
 	BusinessID    string
 	BusinessExtID string
@@ -60,7 +60,7 @@ func (f Filter) Narrowed() (bool, error) {
 // Admits reports whether a row is what f asks for.
 func (f Filter) Admits(r *Row) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
-		(len(f.BusinessTypes) == 0 || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
+		(f.BusinessTypes == nil || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
 		anyOr(f.BusinessType, r.BusinessType) && anyOr(f.BatchID, r.BatchID) &&
 		anyOr(f.BusinessID, r.BusinessID) && anyOr(f.BusinessExtID, r.BusinessExtID) &&
 		(f.CreatedFrom.IsZero() || !r.CreatedAt.Before(f.CreatedFrom)) &&

@@ -35,7 +35,7 @@ type Operations interface {
 	CasesOf(ctx context.Context, ids []ID) ([]Case, error)
 
 	// CaseGroups sums up the open cases by type, fingerprint and currency: the 1,000 groups with most cases, of these types;
-	// of any, when there are none.
+	// nil: of any.
 	CaseGroups(ctx context.Context, businessTypes []string) ([]CaseGroup, error)
 
 	// Types are the business types that occur in the log, and in the newest 1,000 operations, sorted. What it costs
@@ -153,7 +153,7 @@ type Case struct {
 // CaseFilter selects open cases for Cases, the one due earliest first.
 type CaseFilter struct {
 	BusinessType  string
-	BusinessTypes []string    // any, when empty
+	BusinessTypes []string    // nil: any; empty: none
 	Fingerprint   Fingerprint // zero: any
 	Owner         string
 	Unowned       bool
@@ -194,7 +194,7 @@ type Operation struct {
 // with BusinessTypes at as many as it takes to fill it: bound ctx.
 type TrailFilter struct {
 	EntryID       ID       // zero: any
-	BusinessTypes []string // any, when empty; "" is one of them
+	BusinessTypes []string // nil: any; empty: none; "" is one of them
 	Actor         string
 	Action        string
 	From, To      time.Time // inclusive, exclusive; zero: open

@@ -103,7 +103,7 @@ func listOrder(filter processlog.Filter) string {
 		return "id"
 	case !filter.CreatedFrom.IsZero() || !filter.CreatedTo.IsZero():
 		return "created"
-	case len(filter.States) > 0 || filter.BusinessType != "" || len(filter.BusinessTypes) > 0:
+	case len(filter.States) > 0 || filter.BusinessType != "" || filter.BusinessTypes != nil:
 		return "due"
 	}
 	return "id"

@@ -224,9 +224,9 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 	return page, nil
 }
 
-// ofTypes reports whether a type is one of these, or these are none.
+// ofTypes reports whether a type is one of these; of nil any is.
 func ofTypes(types []string, businessType string) bool {
-	return len(types) == 0 || slices.Contains(types, businessType)
+	return types == nil || slices.Contains(types, businessType)
 }
 
 func opsLimit(ctx context.Context, limit int) (int, error) {

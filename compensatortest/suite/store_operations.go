@@ -321,6 +321,7 @@ func (t *storeTest) casesAreListedAsTheyAreDue() {
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessType: "mail"}))
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessTypes: []string{"mail", "gone"}}))
 	assert.Empty(t, list(processlog.CaseFilter{BusinessType: "mail", BusinessTypes: []string{"refund"}}))
+	assert.Empty(t, list(processlog.CaseFilter{BusinessTypes: []string{}}), "no types")
 	page, err := t.ops().Cases(t.ctx, processlog.CaseFilter{BusinessTypes: []string{"mail"}, Limit: 3})
 	require.NoError(t, err)
 	assert.Empty(t, page.Next, "what is behind is another type's")
@@ -389,6 +390,9 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	require.NoError(t, err)
 	require.Len(t, groups, 1)
 	assert.Equal(t, rare.ID, groups[0].Example)
+	groups, err = t.ops().CaseGroups(t.ctx, []string{})
+	require.NoError(t, err)
+	assert.Empty(t, groups, "no types")
 }
 
 // typesAreThoseOfLogAndOperations, each once.
@@ -463,6 +467,8 @@ func (t *storeTest) trailTellsAllNewestFirst() {
 	assert.Equal(t, []string{"mei pause", "ann requeue", "bob requeue", "mei note"}, list(processlog.TrailFilter{BusinessTypes: []string{"states"}}))
 	assert.Equal(t, []string{"Purge purge"}, list(processlog.TrailFilter{BusinessTypes: []string{"", "refund"}}))
 	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{"refund"}}))
+	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{}}), "no types")
+	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{}, Actor: "mei"}), "no types")
 	last, err := t.ops().Trail(t.ctx, processlog.TrailFilter{BusinessTypes: []string{""}, Limit: 1})
 	require.NoError(t, err)
 	assert.Empty(t, last.Next, "what is behind is another type's")

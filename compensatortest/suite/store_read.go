@@ -206,6 +206,10 @@ func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
 	}
 	assert.Empty(t, t.pages(processlog.Filter{BusinessType: "theirs", BusinessTypes: []string{"mine"}}))
 	older := time.Now().Add(-time.Hour)
+	for _, f := range []processlog.Filter{{}, {States: []processlog.State{processlog.Pending}}, {BatchID: "batch"}, {CreatedFrom: older}, {BatchID: "batch", UserID: "u"}} {
+		f.BusinessTypes = []string{}
+		assert.Empty(t, t.pages(f), "no types, %+v", f)
+	}
 	for name, f := range map[string]processlog.Filter{
 		"all": {}, "a state": {States: []processlog.State{processlog.Pending}}, "a batch": {BatchID: "batch"}, "an id and a state": {BusinessID: "order", States: []processlog.State{processlog.Pending}},
 		"created": {CreatedFrom: older}, "created, in a state": {CreatedFrom: older, States: []processlog.State{processlog.Pending, processlog.Dead}}, "of a type": {BatchID: "batch", BusinessType: "also mine"},

@@ -309,7 +309,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 	if f.BusinessType != "" {
 		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
 	}
-	if len(f.BusinessTypes) > 0 {
+	if f.BusinessTypes != nil {
 		where += " AND business_type" + s.among(f.BusinessTypes)
 	}
 	if f.Fingerprint != (processlog.Fingerprint{}) {
@@ -365,7 +365,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]proce
 	if s.d.name == "mysql" {
 		hint = " FORCE INDEX (k_group)"
 	}
-	if len(businessTypes) > 0 {
+	if businessTypes != nil {
 		of = " AND business_type" + s.among(businessTypes)
 	}
 	rows, err := s.read(ctx, "SELECT business_type, fingerprint, currency, COUNT(*), COALESCE(SUM(amount),0), MIN(opened_at), MAX(opened_at), MAX(entry_id) FROM "+

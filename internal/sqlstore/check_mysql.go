@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
@@ -17,7 +18,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
-	s.version, s.maxContent = session.version, session.contentLimit()
+	s.version, s.maxContent, s.bound = session.version, session.contentLimit(), session.bound
 	s.d.snapshots, s.d.galera, s.d.foldsNames = session.snapshots, session.galera, session.foldsNames
 	if session.galera {
 		s.notes = append(s.notes, "a Galera node does not see what is in flight on another: ErrNotFound of Resolve is final only on the node the transaction ran on, or when that node is gone; send this service's connections to one node at a time")
@@ -78,6 +79,7 @@ type mysqlSession struct {
 	galera       bool
 	snapshots    bool // innodb_snapshot_isolation
 	foldsNames   bool // lower_case_table_names=2
+	bound        time.Duration
 }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
@@ -87,7 +89,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	if err != nil {
 		return m, err
 	}
-	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation','lower_case_table_names')")
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation','lower_case_table_names','max_statement_time','max_execution_time')")
 	if err != nil {
 		return m, err
 	}
@@ -112,11 +114,21 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 			m.foldsNames = value == "2"
 		case "read_only":
 			m.readOnly = value
+		case "max_statement_time": // MariaDB's, s
+			m.bound = boundOf(value, time.Second)
+		case "max_execution_time": // MySQL's, ms
+			m.bound = boundOf(value, time.Millisecond)
 		case "completion_type":
 			m.chains = strings.EqualFold(value, "CHAIN") || value == "1"
 		}
 	}
 	return m, rows.Err()
+}
+
+// boundOf is a variable's number of units; 0 where it is none.
+func boundOf(value string, unit time.Duration) time.Duration {
+	n, _ := strconv.ParseFloat(value, 64)
+	return time.Duration(n * float64(unit))
 }
 
 func isOn(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -42,4 +43,25 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "the server reads on")
 	assert.Equal(t, forever, s.ended(t.Context(), forever), "what nobody bounds is sent as it is")
 	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
+}
+
+// TestStricterBoundOfTheSessionStays: one that is said of a statement replaces it. A laxer one keeps ours from nothing.
+func TestStricterBoundOfTheSessionStays(t *testing.T) {
+	server := testservers.SharedSQL(t)
+	settings := map[string]bool{"autocommit=1": true, "max_execution_time=600000": true, "max_execution_time=1500": false}
+	if server.Flavor == "mariadb" {
+		settings = map[string]bool{"autocommit=1": true, "max_statement_time=600": true, "max_statement_time=1.5": false}
+	}
+	for setting, bounded := range settings {
+		db, err := sql.Open("mysql", server.Database(t, setting))
+		require.NoError(t, err)
+		require.NoError(t, Migrate(t.Context(), db, DefaultTable))
+		s, err := Open(t.Context(), db, DefaultTable)
+		require.NoError(t, err)
+		require.NoError(t, s.Check(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		assert.Equal(t, bounded, s.ended(ctx, "SELECT 1") != "SELECT 1", setting)
+		cancel()
+		require.NoError(t, errors.Join(s.Close(), db.Close()))
+	}
 }

@@ -102,7 +102,7 @@ func (l *listing) chooseOrder() error {
 		l.order = orderID
 	case !l.f.CreatedFrom.IsZero() || !l.f.CreatedTo.IsZero():
 		l.order = orderCreated
-	case len(l.f.States) > 0 || l.f.BusinessType != "" || len(l.f.BusinessTypes) > 0:
+	case len(l.f.States) > 0 || l.f.BusinessType != "" || l.f.BusinessTypes != nil:
 		l.order = orderDue
 	default:
 		l.order = orderID
@@ -163,7 +163,7 @@ func (l *listing) reach() string {
 	default:
 		all = append(all, "id"+l.direction()+l.after.id.String())
 	}
-	if len(l.f.BusinessTypes) > 0 {
+	if l.f.BusinessTypes != nil {
 		all = append(all, "business_type"+l.s.among(l.f.BusinessTypes))
 	}
 	if len(all) == 0 {
@@ -235,7 +235,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 func (l *listing) groups(ctx context.Context) ([]group, error) {
 	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
 	return slices.DeleteFunc(groups, func(g group) bool {
-		return len(l.f.BusinessTypes) > 0 && !slices.Contains(l.f.BusinessTypes, g.businessType)
+		return l.f.BusinessTypes != nil && !slices.Contains(l.f.BusinessTypes, g.businessType)
 	}), err
 }
 
@@ -327,8 +327,11 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// among is the condition that a text is one of these.
+// among is the condition that a text is one of these; of none, that it never is.
 func (s *Store) among(texts []string) string {
+	if len(texts) == 0 {
+		return " IN (NULL)"
+	}
 	literals := make([]string, len(texts))
 	for i, text := range texts {
 		literals[i] = s.d.text([]byte(text))

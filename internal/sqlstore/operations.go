@@ -95,7 +95,7 @@ func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (processlog
 // trailSide reads one table's rows before a row, newest first. Where few of them may be wanted, it looks at so many and no more.
 func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table string, before uint64, follows bool, limit int, read func(context.Context, processlog.TrailFilter, string, int) ([]trailRow, error)) (side trailSide, err error) {
 	// An entry's have an index. Who may see some types is not told where reading stops among others.
-	few := f.EntryID.IsZero() && len(f.BusinessTypes) == 0 && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
+	few := f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	switch {
 	case follows:
 	case few:
@@ -158,7 +158,7 @@ func mergeTrail(sides [2]trailSide, limit int) (page processlog.TrailPage) {
 // narrow is what of a filter both tables are asked for.
 func (s *Store) narrow(f processlog.TrailFilter, at, businessType string) string {
 	where := ""
-	if len(f.BusinessTypes) > 0 {
+	if f.BusinessTypes != nil {
 		where += " AND " + businessType + s.among(f.BusinessTypes)
 	}
 	if !f.EntryID.IsZero() {

@@ -46,11 +46,12 @@ type Store struct {
 	connector *txwatch.Connector // that db was opened on, or nil
 
 	// Check finds these out.
-	home       string       // the database that the table's unqualified name means; empty: not known, or qualified
-	version    string       // the server's
-	maxContent int          // what a packet of the server leaves room for; 0: no limit
-	notes      []string     // what a person should know about this server
-	opened     atomic.Int64 // connections of own so far
+	home       string        // the database that the table's unqualified name means; empty: not known, or qualified
+	version    string        // the server's
+	maxContent int           // what a packet of the server leaves room for; 0: no limit
+	bound      time.Duration // when the server ends any read, in sessions like the user's; 0: never
+	notes      []string      // what a person should know about this server
+	opened     atomic.Int64  // connections of own so far
 }
 
 // Open tells the database apart and takes connections of its own where it can.

@@ -263,6 +263,9 @@ func TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut(t *testing.T) {
 				assert.Equal(t, want, text)
 			}
 		}
+		cut := compensatortest.Call(t, c, typ, harness.Order{Note: "password=" + strings.Repeat("x", 970) + " card 4111 1111 1111 1111"}, compensator.Options{})
+		require.True(t, strings.HasSuffix(w.Entry(c, cut.ID).LastError, " 4111 1111 1111 "), "the column cuts the number in two, and no rule knows such a part")
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND error='password=… card …1111'", cut.ID.Row()), "the case is made of the whole")
 		page, err := d.Cases(t.Context(), mei, desk.CaseFilter{})
 		require.NoError(t, err)
 		groups, err := d.Groups(t.Context(), mei)

@@ -173,24 +173,104 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newPurgeStore()
-		c, stop := start(t, config(store, time.Hour), nil)
+		c, err := compensator.New(t.Context(), config(store, time.Hour))
+		require.NoError(t, err)
 		for name, keep := range map[string]time.Duration{"inbox": 2 * time.Hour, "other": 0} {
-			declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
-			require.NoError(t, err)
-			require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-				_, err := declared.Once(ctx, tx, name, "")
-				return err
-			}))
+			once(t, c, name, keep)
 		}
+		stop := compensatortest.Run(t, c)
 		time.Sleep(119 * time.Minute)
 		require.Equal(t, []string{"inbox", "other"}, left(store))
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, []string{"other"}, left(store))
 		time.Sleep(24 * time.Hour)
 		require.Equal(t, []string{"other"}, left(store))
-		_, err := compensator.Declare[string](c, "short", compensator.TypeConfig{Keep: time.Minute})
+		_, err = compensator.Declare[string](c, "short", compensator.TypeConfig{Keep: time.Minute})
 		require.ErrorAs(t, err, new(*compensator.FieldError))
 		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// once declares a type and records a message of it as done.
+func once(t *testing.T, c *compensator.Compensator, name string, keep time.Duration) {
+	t.Helper()
+	declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
+	require.NoError(t, err)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := declared.Once(ctx, tx, name, "")
+		return err
+	}))
+}
+
+// A service may declare a type with each message. It is one to the rounds, and of what is said of it the shortest counts.
+func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, err := compensator.New(t.Context(), config(store, 0))
+		require.NoError(t, err)
+		for _, keep := range []time.Duration{3 * time.Hour, 2 * time.Hour, 5 * time.Hour} {
+			once(t, c, "inbox", keep)
+		}
+		stop := compensatortest.Run(t, c)
+		once(t, c, "inbox", 4*time.Hour)
+		time.Sleep(119 * time.Minute)
+		require.Equal(t, []string{"inbox"}, left(store))
+		looks := make(map[time.Time]int)
+		for _, at := range store.begins {
+			looks[at.Truncate(time.Minute)]++
+		}
+		require.NotEmpty(t, looks)
+		for minute, n := range looks {
+			require.Equal(t, 3, n, "%v: one of each state", minute)
+		}
+		time.Sleep(3 * time.Minute)
+		require.Empty(t, left(store))
+		stop()
+		require.NoError(t, c.Close())
+	})
+}
+
+// noLines knows no serial types.
+type noLines struct{ *purgeStore }
+
+func (noLines) Lines(context.Context, string, []processlog.Turn, processlog.Token, bool) (map[string]processlog.Line, error) {
+	return nil, errors.New("gone away")
+}
+
+// What was refused purges nothing, and takes nothing off what others keep: a type that cannot be serial, one that is there, and
+// one that comes during Run.
+func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, err := compensator.New(t.Context(), config(noLines{store}, 0))
+		require.NoError(t, err)
+		once(t, c, "inbox", 0)
+		_, err = compensator.Declare[string](c, "inbox", compensator.TypeConfig{Keep: time.Hour, Serial: func(*compensator.Entry) string { return "one" }})
+		require.ErrorContains(t, err, "gone away")
+		handle := func(keep time.Duration) error {
+			_, err := compensator.Handle(c, "usual", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{Keep: keep})
+			return err
+		}
+		require.NoError(t, handle(5*time.Hour))
+		require.Error(t, handle(time.Hour))
+		record(t, c, store, "usual", "succeeded", 0)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(4 * time.Hour)
+		require.Equal(t, []string{"inbox", "usual succeeded"}, left(store))
+		stop()
+		require.NoError(t, c.Close())
+
+		c, err = compensator.New(t.Context(), config(store, 0))
+		require.NoError(t, err)
+		stop = compensatortest.Run(t, c)
+		synctest.Wait()
+		_, err = compensator.Declare[string](c, "late", compensator.TypeConfig{Keep: time.Hour})
+		require.ErrorIs(t, err, compensator.ErrRunning)
+		stop()
+		require.NoError(t, c.Close())
 	})
 }
 

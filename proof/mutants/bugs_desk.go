@@ -77,6 +77,14 @@ func operating() []mutant {
 			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone"),
 		},
 		{
+			name: "torn-secrets-shown", oracle: safety,
+			what: "of an error that the log has cut in the middle of a card's number, the first half is kept and shown",
+			edits: []edit{
+				{"operations.go", "!= processlog.MaxText {\n", "!= 0 {\n"},
+			},
+			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
+		},
+		{
 			name: "desk-shows-secrets", oracle: safety,
 			what: "who may see errors in full sees the passwords in them",
 			edits: []edit{
@@ -104,7 +112,7 @@ func operating() []mutant {
 			name: "desk-drops-what-it-has-read", oracle: safety,
 			what: "rows of types that may not be seen are dropped from a page that was read: short pages and cursors tell that they are there",
 			edits: []edit{
-				{"desk/read.go", "	if len(asked) == 0 && len(types) == len(of) {", "	if len(asked) == 0 {"},
+				{"desk/read.go", "	if asked == nil && len(types) == len(of) {", "	if asked == nil {"},
 			},
 			sees: tests("TestPagesAndCursorsAreOfWhatMayBeSeenAlone", "TestWhoSeesSomeTypesFindsNoTraceOfOthers"),
 		},
@@ -117,10 +125,18 @@ func operating() []mutant {
 			sees: tests("TestOldCasesAreForgottenThoughNothingElseIsToBeDone"),
 		},
 		{
+			name: "no-types-are-any", oracle: safety,
+			what: "who lists the cases of the types that somebody may see, of which there are none, is shown all",
+			edits: []edit{
+				{"internal/sqlstore/cases.go", "	if f.BusinessTypes != nil {\n", "	if len(f.BusinessTypes) > 0 {\n"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CasesAreListedAsTheyAreDue"),
+		},
+		{
 			name: "trail-stops-among-others", oracle: safety,
 			what: "a page of the trail ends where reading among records of other types did, and its cursor says so",
 			edits: []edit{
-				{"internal/sqlstore/operations.go", "len(f.BusinessTypes) == 0 && (f.Actor", "(len(f.BusinessTypes) > 0 || f.Actor"},
+				{"internal/sqlstore/operations.go", "f.BusinessTypes == nil && (f.Actor", "(f.BusinessTypes != nil || f.Actor"},
 			},
 			sees: tests("TestTrailOfSomeTypesEndsWhereTheyDo"),
 		},
@@ -204,6 +220,14 @@ func operating() []mutant {
 				{"internal/sqlstore/rows.go", "	if !bounded || left > time.Hour || s.d.ended == nil {", "	if !bounded || left > 0 || s.d.ended == nil {"},
 			},
 			sees: tests("TestServerEndsAReadWhoseTimeIsOver"),
+		},
+		{
+			name: "stricter-bound-replaced", oracle: producers,
+			what: "what the server, or the DSN, allows a read is replaced by what the context does, also where that is more",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "	if s.bound > 0 && ", "	if s.bound < 0 && "},
+			},
+			sees: tests("TestStricterBoundOfTheSessionStays"),
 		},
 		{
 			name: "success-opens-transactions", oracle: lateness,

@@ -126,6 +126,14 @@ func recurring() []mutant {
 			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept", "TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest"),
 		},
 		{
+			name: "shelf-a-declaration", oracle: producers,
+			what: "a type is purged once a round for each time that it was declared: with each message, in a service that does so",
+			edits: []edit{
+				{"keep.go", "		if i < 0 {\n", "		if i < 0 || len(c.kept.shelf) > 0 {\n"},
+			},
+			sees: tests("TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared"),
+		},
+		{
 			name: "keep-by-everybody", oracle: producers,
 			what: "each process purges, all at once",
 			edits: []edit{
