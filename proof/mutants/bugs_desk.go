@@ -190,7 +190,7 @@ func operating() []mutant {
 			sees: tests("TestSlowReadIsSharedByAllWhoWaitForIt"),
 		},
 		{
-			name: "desk-shows-what-was-before", oracle: safety,
+			name: "desk-shows-waiters-what-was", oracle: safety,
 			what: "who has waited for a read is shown it although something was done since it began",
 			edits: []edit{
 				{"desk/shared.go", "if s.acts == acts.Load() && (time.Since(s.began) < sharedFor || s.ended.After(asked)) {", "if s.acts == acts.Load() && time.Since(s.began) < sharedFor || s.ended.After(asked) {"},

@@ -15,7 +15,7 @@ func showing() []mutant {
 			name: "desk-shows-what-was", oracle: safety,
 			what: "who has just paused a type, or put entries right, is shown what was before",
 			edits: []edit{
-				{"desk/shared.go", " && s.acts == acts.Load()", ""},
+				{"desk/shared.go", "s.acts == acts.Load() && (", "s.acts >= 0 && ("},
 			},
 			sees: tests("TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone", "TestWhatWasDoneMeanwhileIsReadAnew"),
 		},
