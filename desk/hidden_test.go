@@ -39,8 +39,13 @@ var lists = map[string]func(ctx context.Context, d *desk.Desk, cursor string) (p
 	"created lately":    entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), MaxRead: 1}),
 	"mail of a range":   entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), BusinessType: mailType, MaxRead: 1}),
 	"ended by a person": entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), EndedBy: compensator.EndedByPermanent, MaxRead: 1}),
-	"an export": func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
-		return ofEntries(d.Export(ctx, mei, compensator.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why))
+	"an export": func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
+		found, err := d.Export(ctx, mei, compensator.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why)
+		for _, l := range found.Lines {
+			p.types = append(p.types, l.Entry.BusinessType)
+		}
+		p.next = found.Next
+		return p, err
 	},
 	"cases": func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
 		found, err := d.Cases(ctx, mei, desk.CaseFilter{Limit: 1, Cursor: cursor})
@@ -61,18 +66,15 @@ var lists = map[string]func(ctx context.Context, d *desk.Desk, cursor string) (p
 }
 
 func entriesBy(f compensator.Filter) func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
-	return func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
+	return func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
 		f.Limit, f.Cursor = 1, cursor
-		return ofEntries(d.Entries(ctx, mei, f))
+		found, err := d.Entries(ctx, mei, f)
+		for _, e := range found.Entries {
+			p.types = append(p.types, e.BusinessType)
+		}
+		p.next = found.Next
+		return p, err
 	}
-}
-
-func ofEntries(found desk.EntryPage, err error) (p page, _ error) {
-	for _, e := range found.Entries {
-		p.types = append(p.types, e.BusinessType)
-	}
-	p.next = found.Next
-	return p, err
 }
 
 // crowded is a bed with as many dead refunds as mails, in turns, of one batch and one business id, each with a note.

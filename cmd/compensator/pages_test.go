@@ -70,11 +70,16 @@ func (b *browser) ask(path string, form url.Values) (int, string) {
 	return got.StatusCode, string(text)
 }
 
-// enter opens the link that was printed.
+// enter opens the link that was printed, and goes on to where it leads.
 func (b *browser) enter() (int, string) {
 	at, err := url.Parse(b.link)
 	require.NoError(b, err)
-	return b.ask(at.RequestURI(), nil)
+	status, text := b.ask(at.RequestURI(), nil)
+	if status != http.StatusOK {
+		return status, text
+	}
+	require.Contains(b, text, `content="0;url=/"`)
+	return b.ask("/", nil)
 }
 
 // TestPagesAreServedToOneBrowserAndOnlyShow: nobody gets in without the token, which serves once; without --write nothing is done, and what is asked
@@ -96,6 +101,10 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 			}
 			status, _ := shows.ask("/enter?token=guess", nil)
 			assert.Equal(t, http.StatusForbidden, status)
+			preview, err := shows.http.Head(shows.link)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusMethodNotAllowed, preview.StatusCode, "it does not use the token up")
+			require.NoError(t, preview.Body.Close())
 			status, text := shows.enter()
 			assert.Equal(t, http.StatusOK, status)
 			assert.Contains(t, text, failure)
