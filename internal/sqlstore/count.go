@@ -86,7 +86,7 @@ func (s *Store) countBatch(ctx context.Context, f processlog.CountFilter) ([]pro
 	if f.BusinessType != "" {
 		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
 	}
-	rows, err := s.pool().QueryContext(ctx, fmt.Sprintf(
+	rows, err := s.read(ctx, fmt.Sprintf(
 		"SELECT state, business_type, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type",
 		s.table.quoted(""), s.d.hint("batch_id"), where, f.AtMost+1))
 	if err != nil {

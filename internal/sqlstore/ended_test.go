@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // TestServerEndsAReadWhoseTimeIsOver: the driver has gone by then, and nothing else would tell the server.
@@ -63,5 +64,27 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 		assert.Equal(t, bounded, s.ended(ctx, "SELECT 1") != "SELECT 1", setting)
 		cancel()
 		require.NoError(t, errors.Join(s.Close(), db.Close()))
+	}
+}
+
+// TestListsSumsAndCountsAreEndedByTheServer: what a desk reads, but for rows that it names by key.
+func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
+	b := openLogbook(t)
+	b.fill(100)
+	statements := b.written(func(ctx context.Context, s *Store) {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		page, err1 := s.List(ctx, processlog.Filter{States: []processlog.State{processlog.Pending}, Outline: true})
+		_, err2 := s.Outlines(ctx, []processlog.ID{page.Rows[0].ID})
+		_, err3 := s.Count(ctx, processlog.CountFilter{})
+		_, err4 := s.Count(ctx, processlog.CountFilter{BatchID: "batch"})
+		_, err5 := s.Cases(ctx, processlog.CaseFilter{})
+		_, err6 := s.CaseGroups(ctx, nil)
+		_, err7 := s.Trail(ctx, processlog.TrailFilter{})
+		_, err8 := s.Types(ctx)
+		require.NoError(t, errors.Join(err1, err2, err3, err4, err5, err6, err7, err8))
+	})
+	for _, statement := range statements {
+		assert.Regexp(t, `^(SET STATEMENT max_statement_time=\d+ FOR SELECT|SELECT /\*\+ MAX_EXECUTION_TIME\(\d+000\) \*/) `, statement)
 	}
 }

@@ -18,7 +18,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.queryRows(ctx, s.pool(), len(ids), "SELECT "+s.outline()+" FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+")")
+	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.ended(ctx, "SELECT "+s.outline()+" FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+")"))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read %d entries: %w", len(ids), err)
 	}
@@ -65,7 +65,17 @@ type trailRow struct {
 	row uint64
 }
 
-// trailSide is one of the two tables that a trail is merged of.
+// trailTable is one of the two tables that a trail is merged of.
+type trailTable struct {
+	suffix string
+	before uint64 // where the page before has ended; of no meaning on the first
+	read   trailReader
+}
+
+// trailReader reads the newest rows of a table, within a window of row numbers.
+type trailReader func(ctx context.Context, f processlog.TrailFilter, window string, limit int) ([]trailRow, error)
+
+// trailSide is what was read of one of them.
 type trailSide struct {
 	rows []trailRow
 	end  uint64 // what stands before it was not looked at; 0: nothing
@@ -77,29 +87,30 @@ func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (processlog
 	if err != nil {
 		return processlog.TrailPage{}, err
 	}
-	var before [2]uint64
+	tables := [2]trailTable{{suffix: "_audit", read: s.changesDone}, {suffix: "_operation", read: s.operationsDone}}
 	if f.Cursor != "" {
-		if before[0], before[1], err = parsePair(f.Cursor); err != nil {
+		if tables[0].before, tables[1].before, err = parsePair(f.Cursor); err != nil {
 			return processlog.TrailPage{}, err
 		}
 	}
 	var sides [2]trailSide
-	for i, read := range []func(context.Context, processlog.TrailFilter, string, int) ([]trailRow, error){s.changesDone, s.operationsDone} {
-		if sides[i], err = s.trailSide(ctx, f, []string{"_audit", "_operation"}[i], before[i], f.Cursor != "", limit, read); err != nil {
+	for i, table := range tables {
+		if sides[i], err = s.trailSide(ctx, f, table, limit); err != nil {
 			return processlog.TrailPage{}, fmt.Errorf("compensator: read the trail: %w", err)
 		}
 	}
 	return mergeTrail(sides, limit), nil
 }
 
-// trailSide reads one table's rows before a row, newest first. Where few of them may be wanted, it looks at so many and no more.
-func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table string, before uint64, follows bool, limit int, read func(context.Context, processlog.TrailFilter, string, int) ([]trailRow, error)) (side trailSide, err error) {
+// trailSide reads one table's rows, newest first. Where few of them may be wanted, it looks at so many and no more.
+func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table trailTable, limit int) (side trailSide, err error) {
 	// An entry's have an index. Who may see some types is not told where reading stops among others.
 	few := f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
+	before := table.before
 	switch {
-	case follows:
+	case f.Cursor != "":
 	case few:
-		if before, err = s.newestIn(ctx, table); err != nil {
+		if before, err = s.newestIn(ctx, table.suffix); err != nil {
 			return side, err
 		}
 		before++
@@ -111,7 +122,7 @@ func (s *Store) trailSide(ctx context.Context, f processlog.TrailFilter, table s
 		from = before - trailRead
 	}
 	side.end = from
-	side.rows, err = read(ctx, f, fmt.Sprintf("t.id<%d AND t.id>=%d", before, from), limit+1)
+	side.rows, err = table.read(ctx, f, fmt.Sprintf("t.id<%d AND t.id>=%d", before, from), limit+1)
 	return side, err
 }
 
