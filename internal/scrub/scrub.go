@@ -19,7 +19,7 @@ var rules = []struct {
 	to string
 }{
 	// scheme://user:password@host; digits up to a slash are a port, and what follows is a path
-	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]+|[0-9]*[^\s"'/0-9][^\s"']*)@`), "${1}:" + gone + "@"},
+	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]*[^\s"'/0-9][^\s"']*|[0-9]+)@`), "${1}:" + gone + "@"},
 	// user:password@tcp(host), which does not stand behind //
 	{regexp.MustCompile(`((?:^/?|[^/]/|[^A-Za-z0-9._%+/-])[A-Za-z0-9._%+-]+):(?:[^\s"'/@]|/[^\s"'/@])[^\s"']*@`), "${1}:" + gone + "@"},
 	{regexp.MustCompile(`(?is)\b(` + secret + `)=(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}=" + gone},
