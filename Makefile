@@ -132,7 +132,7 @@ bench-scale: ## measure what growth to MOST waiting entries costs (10000000), an
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
 
 .PHONY: bench-desk
-bench-desk: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,browser,idle,pairs,deaths
+bench-desk: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestDesk$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
 .PHONY: sim

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var part = flag.String("part", "pages,viewers,browser,idle,pairs,deaths", "what TestDesk measures, of these")
+var part = flag.String("part", "pages,viewers,producers,browser,idle,pairs,deaths", "what TestDesk measures, of these")
 
 // TestDesk asks what the operator's pages take, on a log with -most ended entries, and what the operator's side costs the log. It takes
 // about twelve minutes with -pairs 10, and 8 GB of disk with 10 million entries.
@@ -24,18 +24,19 @@ func TestDesk(t *testing.T) {
 			t.Logf("%s: %v", name, time.Since(began).Round(time.Second))
 		}
 	}
-	if slices.ContainsFunc([]string{"pages", "viewers", "browser", "idle"}, wants) {
+	n := func(full int) int { return max(1, int(float64(full)**size)) }
+	if slices.ContainsFunc([]string{"pages", "viewers", "producers", "browser", "idle"}, wants) {
 		began := time.Now()
 		a.deskLog(*most)
 		t.Logf("%d ended entries: %v", *most, time.Since(began).Round(time.Second))
 		h := a.deskHouse()
 		tell("pages", func() []figure { return a.deskPages(h) })
 		tell("viewers", func() []figure { return a.deskViewers(h) })
+		tell("producers", func() []figure { return a.deskBeside(h, *pairs, n(20_000)) })
 		tell("browser", func() []figure { return a.deskBrowser(h) })
 		h.close()
 		tell("idle", func() []figure { return a.deskIdle(*still) })
 	}
-	n := func(full int) int { return max(1, int(float64(full)**size)) }
 	tell("pairs", func() (found []figure) {
 		for _, c := range []contest{a.records(n(8000), 1), a.sustained(n(6000)), a.drain(n(40_000), 4)} {
 			found = append(found, ratios(a.operated(c).hold(a, *pairs), 0)...)

@@ -3,15 +3,19 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator"
 )
 
 // deskPage is a page, and what it may take.
@@ -104,29 +108,36 @@ func (a *arena) between(work func()) serverWork {
 
 // The people who watch the overview.
 const (
-	viewers    = 50
-	viewEvery  = 5 * time.Second
-	viewRounds = 6
+	viewers   = 50
+	viewEvery = 5 * time.Second
+	viewFor   = 6 * viewEvery
 )
+
+// watch has them watch until ctx ends, and returns once all have gone.
+func (h *deskHouse) watch(ctx context.Context) {
+	var group sync.WaitGroup
+	for v := range viewers {
+		group.Go(func() {
+			for tag, wait := "", time.Duration(v)*viewEvery/viewers; ; wait = viewEvery {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(wait):
+				}
+				tag = h.ask(h.pages, "", "X-Who", fmt.Sprint("viewer ", v), "If-None-Match", tag).Header().Get("ETag")
+			}
+		})
+	}
+	group.Wait()
+}
 
 // deskViewers has people watch the overview of a log in which nothing happens, and then asks what a refresh is over the wire.
 func (a *arena) deskViewers(h *deskHouse) []figure {
 	a.Helper()
-	var group sync.WaitGroup
+	ctx, cancel := context.WithTimeout(a.Context(), viewFor)
+	defer cancel()
 	began, spent := time.Now(), processCPU()
-	work := a.between(func() {
-		for v := range viewers {
-			group.Go(func() {
-				tag := ""
-				time.Sleep(time.Duration(v) * viewEvery / viewers)
-				for range viewRounds {
-					tag = h.ask(h.pages, "", "X-Who", fmt.Sprint("viewer ", v), "If-None-Match", tag).Header().Get("ETag")
-					time.Sleep(viewEvery)
-				}
-			})
-		}
-		group.Wait()
-	})
+	work := a.between(func() { h.watch(ctx) })
 	spent = processCPU() - spent
 	seconds := time.Since(began).Seconds()
 	server := httptest.NewServer(h.pages)
@@ -138,6 +149,50 @@ func (a *arena) deskViewers(h *deskHouse) []figure {
 		{What: "their processor: the process and the database", Unit: "% of a core", Most: []float64{5}, Got: []float64{100 * (spent + work.cpu) / seconds}},
 		{What: "a refresh: unchanged / all of it", Unit: "bytes", Most: []float64{300, 12_000}, Got: []float64{float64(unchanged), float64(all)}},
 	}
+}
+
+// deskBeside has producers record as fast as they can, beside those people and without them in turns, and compares what the
+// slowest hundredth of them takes.
+func (a *arena) deskBeside(h *deskHouse, pairs, n int) []figure {
+	a.Helper()
+	ratios := make([]float64, pairs)
+	for pair := range ratios {
+		var slowest [2]float64
+		for turn := range slowest {
+			watched := (pair + turn) % 2
+			ctx, cancel := context.WithCancel(a.Context())
+			var people sync.WaitGroup
+			if watched == 1 {
+				people.Go(func() { h.watch(ctx) })
+			}
+			slowest[watched] = a.slowestHundredth(h.library, n)
+			cancel()
+			people.Wait()
+		}
+		ratios[pair] = slowest[1] / slowest[0]
+		a.Logf("producers beside viewers, pair %d: %.1f ms, without %.1f ms", pair+1, slowest[1], slowest[0])
+	}
+	s := spreadOf(ratios)
+	return []figure{{What: fmt.Sprintf("producers at full load beside %d viewers: the 99th percentile ÷ that without: median, least, most", viewers),
+		Most: []float64{1.05}, Got: []float64{s.Median, s.Min, s.Max}}}
+}
+
+// slowestHundredth is the 99th percentile, in ms, of n business transactions whose entries are due another day.
+func (a *arena) slowestHundredth(l *library, n int) float64 {
+	a.Helper()
+	var mu sync.Mutex
+	took := make([]time.Duration, 0, n)
+	_, err := share(n, producers, func(int) error {
+		began := time.Now()
+		_, err := l.record(a.Context(), 1, compensator.Options{Delay: 48 * time.Hour})
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, time.Since(began))
+		return err
+	})
+	a.must(err)
+	slices.Sort(took)
+	return took[len(took)*99/100].Seconds() * 1000
 }
 
 // wire is an answer and how many bytes it is, its head included.

@@ -49,6 +49,7 @@ type watched struct {
 	*compensatortest.MemoryStore
 	entries  func(f compensator.Filter)                         // before List, if it is set
 	cases    func(ctx context.Context, f desk.CaseFilter) error // before Cases
+	heads    func(ctx context.Context) error                    // before Heads
 	operates func(op processlog.Operation) error                // before Operate
 	groups   func(businessTypes []string)                       // before CaseGroups
 	trails   func(f desk.TrailFilter)                           // before Trail
@@ -69,6 +70,15 @@ func (w *watched) Cases(ctx context.Context, f desk.CaseFilter) (desk.CasePage, 
 		}
 	}
 	return w.MemoryStore.Cases(ctx, f)
+}
+
+func (w *watched) Heads(ctx context.Context) ([]processlog.Head, error) {
+	if w.heads != nil {
+		if err := w.heads(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return w.MemoryStore.Heads(ctx)
 }
 
 func (w *watched) Operate(ctx context.Context, op processlog.Operation) error {

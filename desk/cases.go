@@ -38,8 +38,8 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // one of them
 }
 
-// Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. It is shared as
-// Overview is.
+// Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. All who may see every
+// type share what was read, as of Overview; for anybody else it is read each time.
 func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, nil)
@@ -155,6 +155,7 @@ func (d *Desk) assign(ctx context.Context, a Actor, seen SeenCase, owner string,
 	if owner != "" && (Actor{owner}).invalid() {
 		return &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
 	}
+	ctx = acting(ctx)
 	cases, err := d.casesOf(ctx, []compensator.EntryID{seen.EntryID})
 	if err != nil {
 		return err

@@ -74,6 +74,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	if err != nil {
 		return nil, err
 	}
+	ctx = acting(ctx)
 	answers := make([]error, len(ch.Entries))
 	rows, amounts, _, err := d.look(ctx, a, ch.Entries)
 	if err != nil {
@@ -81,30 +82,29 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	}
 	var versions []processlog.Version
 	var places []int
-	var refused []int
+	var refused []processlog.Row // of those that may not be seen the id alone, as hide does
 	for i, seen := range ch.Entries {
 		row, found := rows[seen.ID]
 		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
-		case !found || !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}): // as hide does
+		case !found || !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}):
 			answers[i] = notFound(seen.ID)
-			refused = append(refused, i)
+			refused = append(refused, processlog.Row{ID: seen.ID})
 		case !d.may(ctx, a, ch.Action, on):
 			answers[i] = ErrNotAllowed
-			refused = append(refused, i)
+			refused = append(refused, row)
 		case row.Version != seen.Version:
 			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, compensator.ErrChanged)
 		case again(ch.Action, row.State) && !d.may(ctx, a, RequeueSucceeded, on):
 			answers[i] = ErrNotAllowed
-			refused = append(refused, i)
+			refused = append(refused, row)
 		default:
 			versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			places = append(places, i)
 		}
 	}
 	if len(refused) > 0 {
-		first := ch.Entries[refused[0]].ID
-		err := d.refuse(ctx, a, processlog.Operation{Action: string(ch.Action), EntryID: first, BusinessType: rows[first].BusinessType,
+		err := d.refuse(ctx, a, processlog.Operation{Action: string(ch.Action), EntryID: refused[0].ID, BusinessType: refused[0].BusinessType,
 			Subject: fmt.Sprintf("%d of %d entries", len(refused), len(ch.Entries)), Reason: change.Reason})
 		if err != ErrNotAllowed { // the record was not written: nor is anything else done
 			return nil, err

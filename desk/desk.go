@@ -1,8 +1,10 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,17 +17,21 @@ import (
 type Options struct {
 	Access   Access // required
 	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
+
+	ReadTime time.Duration // how long one question to the log may take; 0: two seconds, which many who look leave the service
 }
 
-// Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time, each for two seconds
-// at most. All of them return ErrNotAllowed to an Actor without a name or without the right, and the database's errors as they are.
+// Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time for who looks, and
+// for two for who acts, each for Options.ReadTime at most. All of them return ErrNotAllowed to an Actor without a name or
+// without the right, and the database's errors as they are.
 type Desk struct {
 	c        *compensator.Compensator
 	log      operating.Log
 	access   Access
 	readOnly bool
+	readTime time.Duration
 
-	reads chan struct{} // has one in it for each read under way
+	reads, actions chan struct{} // have one in them for each read under way
 
 	mu       sync.Mutex // guards what follows
 	refusals map[string]refusals
@@ -52,11 +58,15 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "Compensator", Reason: "is nil"}
 	}
+	if opts.ReadTime < 0 {
+		return nil, &compensator.FieldError{Field: "ReadTime", Reason: fmt.Sprintf("%v: want 0 or more", opts.ReadTime)}
+	}
 	log := operating.Of(c)
 	if log == nil {
 		return nil, &compensator.FieldError{Field: "Operations", Reason: "is not set in the Compensator's Config"}
 	}
-	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, reads: make(chan struct{}, readsAtOnce),
+	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, readTime: cmp.Or(opts.ReadTime, readTime),
+		reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
 		refusals: make(map[string]refusals), overview: newShared[condition](), groups: newShared[failures]()}, nil
 }
 

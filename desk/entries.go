@@ -167,19 +167,16 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 	if err != nil {
 		return nil, "", err
 	}
+	ctx = acting(ctx)
 	e, err := d.get(ctx, ref)
 	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
 		return nil, "", err
 	}
 	refusal := processlog.Operation{Action: string(right), Reason: reason}
-	if err == nil {
-		refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
-	} else {
-		refusal.EntryID, _ = ref.(compensator.EntryID)
-	}
 	if err != nil || !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
 		return nil, "", d.hide(ctx, a, refusal, ref)
 	}
+	refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
 	amounts, _, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return nil, "", err
@@ -190,27 +187,31 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 	return e, reason, nil
 }
 
-// Export is Entries for a listing that is taken away, each page of which is put on record with why. It wants Export of each
+// Export is EntryLines for a listing that is taken away, each page of which is put on record with why. It wants Export of each
 // type beside SeeEntries; types without are left out. Nothing is exported where ReadOnly is set.
-func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (EntryPage, error) {
+func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (LinePage, error) {
 	if d.readOnly {
-		return EntryPage{}, ErrReadOnly
+		return LinePage{}, ErrReadOnly
 	}
 	reason, err := why.text()
 	if err != nil {
-		return EntryPage{}, err
+		return LinePage{}, err
 	}
 	if filter.BusinessType != "" && !d.may(ctx, a, Export, Subject{Type: filter.BusinessType}) {
-		return EntryPage{}, d.refuse(ctx, a, processlog.Operation{Action: string(Export), BusinessType: filter.BusinessType, Reason: reason})
+		return LinePage{}, d.refuse(ctx, a, processlog.Operation{Action: string(Export), BusinessType: filter.BusinessType, Reason: reason})
 	}
-	page, err := d.entries(ctx, a, filter, SeeEntries, Export)
-	if err != nil || len(page.Entries) == 0 {
-		return page, err
+	found, err := d.entries(ctx, a, filter, SeeEntries, Export)
+	if err != nil || len(found.Entries) == 0 {
+		return LinePage{Next: found.Next}, err
+	}
+	page, err := d.lined(ctx, a, found)
+	if err != nil {
+		return LinePage{}, err
 	}
 	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(Export),
-		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Entries)), Reason: reason})
+		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Lines)), Reason: reason})
 	if err != nil {
-		return EntryPage{}, err
+		return LinePage{}, err
 	}
 	return page, nil
 }

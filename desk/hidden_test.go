@@ -39,8 +39,13 @@ var lists = map[string]func(ctx context.Context, d *desk.Desk, cursor string) (p
 	"created lately":    entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), MaxRead: 1}),
 	"mail of a range":   entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), BusinessType: mailType, MaxRead: 1}),
 	"ended by a person": entriesBy(compensator.Filter{CreatedFrom: time.Unix(1, 0), EndedBy: compensator.EndedByPermanent, MaxRead: 1}),
-	"an export": func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
-		return ofEntries(d.Export(ctx, mei, compensator.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why))
+	"an export": func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
+		found, err := d.Export(ctx, mei, compensator.Filter{BatchID: "b-1", Limit: 1, Cursor: cursor}, why)
+		for _, l := range found.Lines {
+			p.types = append(p.types, l.Entry.BusinessType)
+		}
+		p.next = found.Next
+		return p, err
 	},
 	"cases": func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
 		found, err := d.Cases(ctx, mei, desk.CaseFilter{Limit: 1, Cursor: cursor})
@@ -61,18 +66,15 @@ var lists = map[string]func(ctx context.Context, d *desk.Desk, cursor string) (p
 }
 
 func entriesBy(f compensator.Filter) func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
-	return func(ctx context.Context, d *desk.Desk, cursor string) (page, error) {
+	return func(ctx context.Context, d *desk.Desk, cursor string) (p page, err error) {
 		f.Limit, f.Cursor = 1, cursor
-		return ofEntries(d.Entries(ctx, mei, f))
+		found, err := d.Entries(ctx, mei, f)
+		for _, e := range found.Entries {
+			p.types = append(p.types, e.BusinessType)
+		}
+		p.next = found.Next
+		return p, err
 	}
-}
-
-func ofEntries(found desk.EntryPage, err error) (p page, _ error) {
-	for _, e := range found.Entries {
-		p.types = append(p.types, e.BusinessType)
-	}
-	p.next = found.Next
-	return p, err
 }
 
 // crowded is a bed with as many dead refunds as mails, in turns, of one batch and one business id, each with a note.
@@ -202,21 +204,68 @@ func TestReadsOfADeskAreFourAtATimeForTwoSeconds(t *testing.T) {
 		}
 		assert.Equal(t, 4*time.Second, time.Since(began), "of the bubble's clock")
 		assert.Len(t, asked, 6)
+
+		began = time.Now()
+		_, err = b.desk(desk.Options{Access: everything, ReadTime: time.Minute}).Cases(t.Context(), mei, desk.CaseFilter{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Minute, time.Since(began), "of a program for one person, who waits")
 	})
 }
 
-// TestHiddenAndAbsentAreToldApartByNothing: neither by an answer, nor by what is on record, nor by what comes of it when that
-// cannot be written.
+// TestActionsWaitForNoReader: the brake least of all.
+func TestActionsWaitForNoReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		d := b.desk(desk.Options{Access: everything})
+		_, err := d.Cases(t.Context(), mei, desk.CaseFilter{}) // it knows the types
+		require.NoError(t, err)
+		b.store.cases = func(ctx context.Context, _ desk.CaseFilter) error { <-ctx.Done(); return ctx.Err() }
+		for range 8 {
+			go func() { _, _ = d.Cases(t.Context(), mei, desk.CaseFilter{}) }()
+		}
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, d.Pause(t.Context(), mei, refundType, why))
+		require.NoError(t, d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, why))
+		_, err = d.Reveal(t.Context(), mei, b.dead.ID, why)
+		require.NoError(t, err)
+		answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.Requeue, Entries: []desk.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})
+		require.NoError(t, errors.Join(append(answers, err)...))
+		assert.Equal(t, began, time.Now(), "of the bubble's clock")
+		time.Sleep(time.Minute) // until nobody reads
+	})
+}
+
+// TestOverviewWaitsForNoServerThatIsSilent: it says that the database is.
+func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.store.heads = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		began := time.Now()
+		found, err := b.desk(desk.Options{Access: everything}).Overview(t.Context(), mei)
+		require.NoError(t, err)
+		assert.NotEmpty(t, found.Health.Database)
+		assert.Equal(t, 2*time.Second, time.Since(began), "of the bubble's clock")
+	})
+}
+
+// TestHiddenAndAbsentAreToldApartByNothing: neither by an answer, nor by what is on record, which is shown to who may see what is
+// of no type, nor by what comes of it when that cannot be written.
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []bool{false, true} {
 		var told [2][]string
 		for i := range told { // the refund that is hidden, and one that is not there
 			b := newBed(t)
-			d := b.desk(desk.Options{Access: mailOnly})
-			id := b.dead.ID
+			d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+				return on.Type == mailType || on.Type == "" && right == desk.SeeTrail
+			})})
+			id, key := b.dead.ID, compensator.IdempotentID(b.dead.IdempotentID)
 			if i == 1 {
 				var err error
+				key = "nobody"
 				id, err = compensator.ParseEntryID("987654")
 				require.NoError(t, err)
 			}
@@ -224,13 +273,14 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 				b.store.operates = func(processlog.Operation) error { return errors.New("no such table") }
 			}
 			tell := func(what string, err error) {
-				told[i] = append(told[i], what+": "+strings.ReplaceAll(fmt.Sprintf("%T %v", err, err), id.String(), "#"))
+				told[i] = append(told[i], what+": "+strings.NewReplacer(id.String(), "#", string(key), "#").Replace(fmt.Sprintf("%T %v", err, err)))
 			}
 			_, err := d.Entry(t.Context(), mei, id)
 			tell("entry", err)
 			_, err = d.Reveal(t.Context(), mei, id, why)
 			tell("reveal", err)
 			tell("note", d.Note(t.Context(), mei, id, why))
+			tell("note by its key", d.Note(t.Context(), mei, key, why))
 			tell("take", d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: id}, why))
 			tell("assign", d.AssignCase(t.Context(), mei, desk.SeenCase{EntryID: id}, "bob", why))
 			answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: id}, {ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
@@ -241,12 +291,12 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
 			tell(fmt.Sprint(len(lines), " lines"), err)
 			for _, r := range b.trail(true) {
-				assert.Equal(t, id, r.EntryID)
-				told[i] = append(told[i], strings.Join([]string{r.Actor, r.Action, r.Subject, r.Reason}, " "))
+				told[i] = append(told[i], strings.Join([]string{r.Actor, r.Action, strings.ReplaceAll(r.EntryID.String(), id.String(), "#"), r.BusinessType, r.Subject, r.Reason}, " "))
 			}
 			page, err := d.Trail(t.Context(), mei, desk.TrailFilter{})
 			require.NoError(t, err)
 			told[i] = append(told[i], fmt.Sprint(len(page.Records), " on record that he sees"))
+			assert.Equal(t, broken, len(page.Records) == 0)
 		}
 		assert.Equal(t, told[1], told[0], "broken: %v", broken)
 		assert.Greater(t, len(told[0]), 7)
@@ -288,4 +338,27 @@ func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, slices.ContainsFunc(lines, func(l desk.Line) bool { return l.Amount.Minor == 100 }))
 	assert.Greater(t, b.weighed.Load(), before)
+}
+
+// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: he sees that there is nothing, and the pause that he may want to end.
+func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	host, d := b.desk(desk.Options{Access: everything}), b.desk(desk.Options{Access: mailOnly})
+	answers, err := host.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
+	require.NoError(t, errors.Join(append(answers, err)...))
+	found, err := d.Overview(t.Context(), mei)
+	require.NoError(t, err)
+	assert.Empty(t, found.Types)
+	assert.Nil(t, found.Health)
+	require.NoError(t, d.Pause(t.Context(), mei, mailType, why))
+	found, err = d.Overview(t.Context(), mei)
+	require.NoError(t, err)
+	require.Len(t, found.Types, 1)
+	assert.Equal(t, mei.ID, found.Types[0].Paused.Actor)
+	nobody := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool {
+		return on.Type == "no such type"
+	})})
+	_, err = nobody.Overview(t.Context(), mei)
+	require.ErrorIs(t, err, desk.ErrNotAllowed)
 }

@@ -53,6 +53,11 @@ func (d *Desk) EntryLines(ctx context.Context, a Actor, filter compensator.Filte
 	if err != nil {
 		return LinePage{}, err
 	}
+	return d.lined(ctx, a, page)
+}
+
+// lined is a page of entries with what Line has beside.
+func (d *Desk) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, error) {
 	rows := make([]processlog.Row, len(page.Entries))
 	for i, e := range page.Entries {
 		rows[i] = processlog.Row{ID: e.ID, BusinessType: e.BusinessType}

@@ -225,6 +225,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 				if !deed.writes {
 					return
 				}
+				recorded := refundType
 				switch {
 				case name == "read only":
 					require.ErrorIs(t, err, desk.ErrReadOnly)
@@ -235,13 +236,14 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 				case slices.Contains(deed.with, desk.SeeEntries) && deed.method != "Export":
 					require.ErrorIs(t, err, compensator.ErrNotFound, "as if it were not there")
 					require.NotErrorIs(t, err, desk.ErrNotAllowed)
+					recorded = "" // its type would tell that it is there
 				default:
 					require.ErrorIs(t, err, desk.ErrNotAllowed)
 				}
 				if name != "read only" && deed.name != "export" {
 					refused := b.trail(true)
 					require.Len(t, refused, 1, "the refusal is on record")
-					assert.Equal(t, []any{"mei", refundType, "[OPS-988] PSP is back"}, []any{refused[0].Actor, refused[0].BusinessType, refused[0].Reason})
+					assert.Equal(t, []any{"mei", recorded, "[OPS-988] PSP is back"}, []any{refused[0].Actor, refused[0].BusinessType, refused[0].Reason})
 				}
 			})
 		}

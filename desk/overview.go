@@ -11,12 +11,11 @@ import (
 
 // Overview is what needs looking at, of the types that the actor may see.
 type Overview struct {
-	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, by name
+	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, or paused, by name
 	Health *Health        `json:"health,omitempty"` // of this process and its servers
-	At     time.Time      `json:"at"`               // when it was read, by this process's clock: up to two seconds ago
 }
 
-// TypeOverview is a type's entries that are unfinished or dead.
+// TypeOverview is a type's entries that are unfinished or dead, and whether it is paused.
 type TypeOverview struct {
 	Type    string        `json:"type"`
 	Counts  []Count       `json:"counts"`            // those that are not 0, pending first
@@ -47,11 +46,11 @@ const overviewMost = 1000
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
 // Overview counts what is unfinished or dead, up to 1,000 of each type and state. It wants SeeOverview, asked for each type,
-// and for the Health with no type. All who ask within two seconds share what was read; what is done through this Desk shows
-// at once.
+// and for the Health with no type. All who ask within two seconds, or while it is read, share what was read; what is done through
+// this Desk shows at once.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
-	all, at, err := d.condition(ctx)
+	all, err := d.condition(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
@@ -68,21 +67,27 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 			t.Counts = append(t.Counts, Count{c.State, c.N, c.More})
 		}
 	}
-	found := Overview{At: at.UTC()}
+	var found Overview
 	health := all.health
 	for name, overdue := range health.Overdue {
 		if sees.sees(ctx, name) {
 			of(name).Overdue, of(name).Unknown = overdue, slices.Contains(health.UnknownTypes, name)
 		}
 	}
-	if sees.sees(ctx, "") {
-		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
-	} else if len(types) == 0 {
-		return Overview{}, ErrNotAllowed
-	}
 	paused := pausedAmong(ctx, all.settings, sees)
 	for i := range paused {
 		of(paused[i].Type).Paused = &paused[i]
+	}
+	if sees.sees(ctx, "") {
+		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
+	} else if len(types) == 0 {
+		known, err := d.types(ctx)
+		if err != nil {
+			return Overview{}, err
+		}
+		if !slices.ContainsFunc(known, func(name string) bool { return sees.sees(ctx, name) }) {
+			return Overview{}, ErrNotAllowed
+		}
 	}
 	for _, t := range types {
 		slices.SortFunc(t.Counts, func(a, b Count) int { return slices.Index(unfinished, a.State) - slices.Index(unfinished, b.State) })

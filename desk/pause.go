@@ -46,7 +46,7 @@ func (d *Desk) Pause(ctx context.Context, a Actor, businessType string, why Why)
 	if err != nil {
 		return err
 	}
-	settings, err := read(ctx, d, d.log.Operations().Settings)
+	settings, err := read(acting(ctx), d, d.log.Operations().Settings)
 	if err != nil {
 		return err
 	}

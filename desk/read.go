@@ -10,19 +10,29 @@ import (
 
 // What a Desk asks of the log at a time, and for how long: people must not hold up the service whose database it is.
 const (
-	readsAtOnce = 4
-	readTime    = 2 * time.Second
+	readsAtOnce = 4               // for who looks
+	actsAtOnce  = 2               // for who acts: the brake does not wait for readers
+	readTime    = 2 * time.Second // unless Options say otherwise
 )
 
-// read asks the log once the Desk's other reads leave room.
+type action struct{}
+
+// acting marks what is read for an action.
+func acting(ctx context.Context) context.Context { return context.WithValue(ctx, action{}, true) }
+
+// read asks the log once the Desk's other reads, or those of other actions, leave room.
 func read[T any](ctx context.Context, d *Desk, ask func(ctx context.Context) (T, error)) (answer T, err error) {
+	room := d.reads
+	if ctx.Value(action{}) != nil {
+		room = d.actions
+	}
 	select {
-	case d.reads <- struct{}{}:
-		defer func() { <-d.reads }()
+	case room <- struct{}{}:
+		defer func() { <-room }()
 	case <-ctx.Done():
 		return answer, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	ctx, cancel := context.WithTimeout(ctx, d.readTime)
 	defer cancel()
 	return ask(ctx)
 }

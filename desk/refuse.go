@@ -3,9 +3,7 @@ package desk
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -26,7 +24,7 @@ func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) err
 	if !d.countRefusal(a, time.Now()) {
 		return ErrNotAllowed
 	}
-	op.Actor, op.Refused = fit(a.ID, processlog.MaxIdempotentID), true
+	op.Actor, op.Refused = processlog.FitActor(a.ID), true
 	if err := d.log.Operations().Operate(ctx, op); err != nil {
 		return errors.Join(ErrNotAllowed, err)
 	}
@@ -34,8 +32,10 @@ func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) err
 }
 
 // hide refuses what is done to an entry that may not be seen, or is not there: nobody can tell one from the other, by the
-// answer, by what is put on record, or by what becomes of it when that fails.
+// answer, by what is put on record, which is of no type and has the id that was named, or by what becomes of it when that fails.
 func (d *Desk) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
+	op.EntryID, _ = ref.(processlog.ID)
+	op.BusinessType = ""
 	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
 		return err
 	}
@@ -56,13 +56,4 @@ func (d *Desk) countRefusal(a Actor, now time.Time) bool {
 	r.n++
 	d.refusals[a.ID] = r
 	return r.n <= refusalsKept
-}
-
-// fit makes a text what a column takes.
-func fit(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if utf8.RuneCountInString(text) > most {
-		text = string([]rune(text)[:most])
-	}
-	return text
 }

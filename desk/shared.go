@@ -13,38 +13,41 @@ import (
 const sharedFor = 2 * time.Second
 
 // shared is something read of all types, from which each actor is shown what he may see: fifty people who watch cost the
-// database what one does.
+// database what one does, also when it is slow.
 type shared[T any] struct {
-	turn chan struct{} // held by who looks at what follows, and by who reads it anew
-	last T
-	at   time.Time // when reading it began; zero: never
-	acts int64     // what had been done through the Desk by then
+	turn  chan struct{} // held by who looks at what follows, and by who reads it anew
+	last  T
+	began time.Time // reading it
+	ended time.Time
+	acts  int64 // what had been done through the Desk when it began
 }
 
 func newShared[T any]() *shared[T] { return &shared[T]{turn: make(chan struct{}, 1)} }
 
-// get is what was read last, and when, or reads it anew once it is old or something was done since.
-func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (T, time.Time, error) {
+// get is what was read last, or reads it anew once something was done since, or it is old: what comes while somebody waits is
+// not, however long reading it took.
+func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (T, error) {
 	var none T
+	asked := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return none, time.Time{}, ctx.Err()
+		return none, ctx.Err()
 	}
-	if !s.at.IsZero() && s.acts == acts.Load() && time.Since(s.at) < sharedFor {
-		return s.last, s.at, nil
+	if s.acts == acts.Load() && (time.Since(s.began) < sharedFor || s.ended.After(asked)) {
+		return s.last, nil
 	}
-	at, done := time.Now(), acts.Load()
+	began, done := time.Now(), acts.Load()
 	fresh, err := read(ctx)
 	if err == nil {
 		err = ctx.Err() // what did not answer somebody who has gone may be well
 	}
 	if err != nil {
-		return none, time.Time{}, err
+		return none, err
 	}
-	s.last, s.at, s.acts = fresh, at, done
-	return fresh, at, nil
+	s.last, s.began, s.ended, s.acts = fresh, began, time.Now(), done
+	return fresh, nil
 }
 
 // condition is what the overview is made of.
@@ -54,7 +57,7 @@ type condition struct {
 	settings []processlog.Setting
 }
 
-func (d *Desk) condition(ctx context.Context) (condition, time.Time, error) {
+func (d *Desk) condition(ctx context.Context) (condition, error) {
 	return d.overview.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
 		c.counts, err = read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
 			return d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
@@ -62,7 +65,10 @@ func (d *Desk) condition(ctx context.Context) (condition, time.Time, error) {
 		if err != nil {
 			return c, err
 		}
-		c.health = d.c.Health(ctx)
+		c.health, err = read(ctx, d, func(ctx context.Context) (compensator.Health, error) { return d.c.Health(ctx), nil })
+		if err != nil {
+			return c, err
+		}
 		c.settings, err = read(ctx, d, d.log.Operations().Settings)
 		return c, err
 	})
@@ -80,8 +86,7 @@ func (d *Desk) failures(ctx context.Context, types []string) (failures, error) {
 	if types != nil {
 		return d.readFailures(ctx, types)
 	}
-	f, _, err := d.groups.get(ctx, &d.acts, func(ctx context.Context) (failures, error) { return d.readFailures(ctx, nil) })
-	return f, err
+	return d.groups.get(ctx, &d.acts, func(ctx context.Context) (failures, error) { return d.readFailures(ctx, nil) })
 }
 
 func (d *Desk) readFailures(ctx context.Context, types []string) (f failures, err error) {

@@ -14,7 +14,7 @@ type (
 )
 
 // Trail reads what people did: changes of entries, and operations, refused ones too. It wants SeeTrail, asked for each
-// type; for what is of no type, or of an entry that was purged, with none.
+// type; for what is of no type, or of an entry that was purged, or was not to be seen by whom it was refused, with none.
 func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPage, error) {
 	sees, inFull := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, filter.BusinessTypes, "")

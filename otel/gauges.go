@@ -124,16 +124,19 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 		overdue[businessType] = d.Seconds()
 	}
 	found = append(found, g.byType(g.overdue, g.t.stored, overdue, larger, labels{})...)
+	found = append(found, g.countWaiting(ctx)...) // cases, of which there may be many, have what time it leaves
 	if time.Since(g.casesAt) >= casesEvery {
-		g.open, g.casesAt = g.sumCases(ctx), time.Now()
+		g.open = nil
+		if standing, err := desk.StandingOf(ctx, g.c); err == nil { // otherwise the next look asks again
+			g.open, g.casesAt = g.tellCases(standing), time.Now()
+		}
 	}
-	return append(append(found, g.countWaiting(ctx)...), g.open...)
+	return append(found, g.open...)
 }
 
-// sumCases tells what of the operator's side is open, where it is on.
-func (g *gauges) sumCases(ctx context.Context) (found []reading) {
-	standing, err := desk.StandingOf(ctx, g.c)
-	if err != nil || standing == nil {
+// tellCases tells what of the operator's side is open, where it is on.
+func (g *gauges) tellCases(standing *desk.Standing) (found []reading) {
+	if standing == nil {
 		return nil
 	}
 	open := make(map[string]float64)

@@ -52,6 +52,9 @@ func FitError(text string) string { return fit(text, MaxText) }
 // FitCaseError is FitError for a case's column: at most MaxCaseError.
 func FitCaseError(text string) string { return fit(text, MaxCaseError) }
 
+// FitActor is FitError for the name of a person: at most MaxIdempotentID.
+func FitActor(text string) string { return fit(text, MaxIdempotentID) }
+
 func fit(text string, most int) string {
 	text = text[:min(len(text), most*utf8.UTFMax)]
 	text = strings.ToValidUTF8(text, "\uFFFD")

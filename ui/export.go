@@ -2,7 +2,6 @@ package ui
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,9 +38,10 @@ func (s *server) export(rq *request) {
 		if err != nil {
 			break
 		}
-		var page []desk.Line
-		page, filter.Cursor, err = s.exported(rq, filter, why)
-		if lines = append(lines, page...); filter.Cursor == "" {
+		var page desk.LinePage
+		page, err = s.desk.Export(rq.ctx, rq.Actor, filter, why)
+		lines, filter.Cursor = append(lines, page.Lines...), page.Next
+		if filter.Cursor == "" {
 			break
 		}
 	}
@@ -54,20 +54,6 @@ func (s *server) export(rq *request) {
 		name += fmt.Sprintf("-first-%d", len(lines))
 	}
 	rq.file(name, form.Get("format"), lines)
-}
-
-// exported reads a page, with what its entries are worth and their cases.
-func (s *server) exported(rq *request, filter compensator.Filter, why desk.Why) (lines []desk.Line, next string, err error) {
-	page, err := s.desk.Export(rq.ctx, rq.Actor, filter, why)
-	for some := range slices.Chunk(page.Entries, desk.MaxEntries) {
-		ids := make([]compensator.EntryID, len(some))
-		for i := range some {
-			ids[i] = some[i].ID
-		}
-		more, failed := s.desk.Lines(rq.ctx, rq.Actor, ids)
-		lines, err = append(lines, more...), errors.Join(err, failed)
-	}
-	return lines, page.Next, err
 }
 
 // file answers with lines as a file to be kept.

@@ -16,7 +16,7 @@ func (rq *request) send(status int, html []byte) {
 	h := rq.w.Header()
 	if status == http.StatusOK && reads(rq.r) {
 		h.Set("ETag", rq.tag(html))
-		if rq.r.Header.Get("If-None-Match") == h.Get("ETag") {
+		if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") == h.Get("ETag") { // weak: a proxy has compressed it
 			for _, ofPages := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy"} {
 				h.Del(ofPages) // here is none, nor does a browser keep one that these would change
 			}

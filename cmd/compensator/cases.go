@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func (p *program) cases() *cobra.Command {
@@ -94,11 +96,14 @@ func (p *program) caseList() *cobra.Command {
 	return cmd
 }
 
-// whyNone says so where entries are dead without a case.
+// whyNone says so where entries are dead without a case, among the first of them one that the person may see.
 func (p *program) whyNone(ctx context.Context, s *session) error {
-	dead, err := s.store.DeadWithoutCase(ctx, 0, 1)
-	if len(dead) > 0 {
-		p.say("entries are dead without a case (entry %s, for one): the services open cases where Config.Operations is set; \"compensator list --where state=dead\" has them", dead[0].ID)
+	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
+	i := slices.IndexFunc(dead, func(r processlog.Row) bool {
+		return s.May(ctx, s.actor, desk.SeeEntries, desk.Subject{Type: r.BusinessType})
+	})
+	if i >= 0 {
+		p.say("entries are dead without a case (entry %s, for one): the services open cases where Config.Operations is set; \"compensator list --where state=dead\" has them", dead[i].ID)
 	}
 	return err
 }
@@ -143,6 +148,7 @@ func (p *program) caseTake() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			s.atOnce = len(names)
 			var answers results
 			for _, name := range names {
 				err := p.take(ctx, s, name, why.Why)

@@ -318,10 +318,11 @@ func (s *session) do(ctx context.Context, ch desk.Change, entries []picked, answ
 	if err != nil {
 		return err
 	}
+	policy, unread := s.rules.now(ctx)
 	for i, e := range entries {
 		switch {
 		case !errors.Is(said[i], desk.ErrNotAllowed):
-		case s.policy == nil:
+		case policy == nil && unread == nil:
 			said[i] = fmt.Errorf("%w: it was done, and --again does it again", said[i])
 		default:
 			said[i] = fmt.Errorf("%w: the policy, or it was done and there is no --again", said[i])

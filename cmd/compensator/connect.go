@@ -175,7 +175,9 @@ type session struct {
 	redis redis.UniversalClient // nil: none
 	actor desk.Actor
 
-	policy *policy // nil: there is none
+	rules   *rules
+	setting processlog.Setting // that holds the policy, as it was when the session began
+	atOnce  int                // how many the command names, though it does one after the other
 }
 
 // open connects. Only what changes something has the server tried, for that takes rights that a reader does not have.
@@ -211,13 +213,16 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 		s.store = nil // New has closed it
 		return err
 	}
-	if s.policy, _, err = s.store.readPolicy(ctx); err != nil {
+	if s.rules, s.setting, err = openRules(ctx, s.store); err != nil {
 		return err
 	}
 	access := func(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool { // beside the database's grants
-		return (right != desk.RequeueSucceeded || p.again) && s.policy.May(ctx, a, right, on)
+		if on.Count > 0 {
+			on.Count = max(on.Count, s.atOnce)
+		}
+		return (right != desk.RequeueSucceeded || p.again) && s.rules.May(ctx, a, right, on)
 	}
-	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly})
+	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly, ReadTime: p.readTime})
 	return err
 }
 

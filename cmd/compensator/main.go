@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ func run(args []string, in *os.File, out, errs *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	quietDrivers()
-	p := &program{in: in, out: out, errs: errs, colour: colourful(out)}
+	p := &program{in: in, out: out, errs: errs, colour: colourful(out), readTime: readLimit}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -65,8 +66,9 @@ func run(args []string, in *os.File, out, errs *os.File) int {
 type program struct {
 	in, out, errs *os.File
 	colour        bool
-	again         bool // what has succeeded may be done again
-	readOnly      bool // nothing is to be changed
+	again         bool          // what has succeeded may be done again
+	readOnly      bool          // nothing is to be changed
+	readTime      time.Duration // of the desk; 0: its own
 	flags         flags
 }
 

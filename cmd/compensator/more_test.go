@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
@@ -144,6 +145,28 @@ func TestInterrupted(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	a := wait()
 	assert.Equal(t, codeInterrupted, a.code, a.errs)
+}
+
+// TestACommandWaitsForASlowDatabase longer than a desk at which many look.
+func TestACommandWaitsForASlowDatabase(t *testing.T) {
+	t.Parallel()
+	b := inMariaDB(t).dead(1)
+	said, code := onTerminal(t, b.program("requeue", "--where", "type=refund,state=dead", reason, "--delay", "1h"), "type 1 to requeue", func(type_ func(string)) {
+		beside, err := b.db.Conn(t.Context())
+		require.NoError(t, err)
+		defer beside.Close()
+		_, err = beside.ExecContext(t.Context(), "LOCK TABLES common_process_log WRITE")
+		require.NoError(t, err)
+		type_("1\n")
+		for deadline := time.Now().Add(harness.Patience / 4); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			if b.count("information_schema.processlist WHERE time>2 AND state LIKE '%lock%' AND db=DATABASE()") > 0 {
+				break
+			}
+		}
+		_, err = beside.ExecContext(t.Context(), "UNLOCK TABLES")
+		require.NoError(t, err)
+	})
+	assert.Equal(t, codeDone, code, said)
 }
 
 // TestNothingIsDoneUntilTheNumberIsTyped on a terminal.

@@ -27,6 +27,7 @@ func (p *program) pages() *cobra.Command {
 			need = toChange
 		}
 		p.again, p.readOnly = write, !write // the pages ask again before what was done is done again
+		p.readTime = 0                      // they ask every few seconds
 		s, err := p.open(ctx, need)
 		if err != nil {
 			return errors.Join(err, listener.Close())

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,11 +70,16 @@ func (b *browser) ask(path string, form url.Values) (int, string) {
 	return got.StatusCode, string(text)
 }
 
-// enter opens the link that was printed.
+// enter opens the link that was printed, and goes on to where it leads.
 func (b *browser) enter() (int, string) {
 	at, err := url.Parse(b.link)
 	require.NoError(b, err)
-	return b.ask(at.RequestURI(), nil)
+	status, text := b.ask(at.RequestURI(), nil)
+	if status != http.StatusOK {
+		return status, text
+	}
+	require.Contains(b, text, `content="0;url=/"`)
+	return b.ask("/", nil)
 }
 
 // TestPagesAreServedToOneBrowserAndOnlyShow: nobody gets in without the token, which serves once; without --write nothing is done, and what is asked
@@ -95,6 +101,10 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 			}
 			status, _ := shows.ask("/enter?token=guess", nil)
 			assert.Equal(t, http.StatusForbidden, status)
+			preview, err := shows.http.Head(shows.link)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusMethodNotAllowed, preview.StatusCode, "it does not use the token up")
+			require.NoError(t, preview.Body.Close())
 			status, text := shows.enter()
 			assert.Equal(t, http.StatusOK, status)
 			assert.Contains(t, text, failure)
@@ -116,6 +126,32 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 			assert.Equal(t, codeDone, ended.code, ended.errs)
 		})
 	}
+}
+
+// TestPagesGoByThePolicyAsItIsNow: what is taken from somebody who has them open is gone in a few seconds, and what he is given there.
+func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
+	t.Parallel()
+	b := inMariaDB(t).dead(1)
+	e := b.entry("d0")
+	does := b.serving("--write")
+	status, _ := does.enter()
+	require.Equal(t, http.StatusOK, status)
+	answers := func(wanted int) {
+		for deadline := time.Now().Add(harness.Patience); status != wanted && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			status, _ = does.ask("/", nil)
+		}
+		require.Equal(t, wanted, status)
+	}
+	b.setPolicy(policyFor(`{"rights": ["see entries"]}`))
+	answers(http.StatusForbidden)
+	status, _ = does.ask("/do", url.Values{"do": {"requeue"}, "seen": {fmt.Sprintf("%s:%d", e.ID, e.Version)}, "reason": {"PSP is back"}})
+	assert.Equal(t, http.StatusOK, status, "which says that it was not allowed")
+	assert.Equal(t, compensator.Dead, b.entry("d0").State)
+	b.setPolicy(policyFor(`{"rights": ["*"]}`))
+	answers(http.StatusOK)
+	b.setPolicy(`{"roles": {}}`)
+	answers(http.StatusForbidden)
+	does.stop(os.Interrupt)
 }
 
 // TestPagesAreServedOnLoopbackAlone, on which a port may be taken; and only of a log that there is.

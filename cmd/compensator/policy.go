@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -147,26 +149,61 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 	return p, settings[i], err
 }
 
+// rules are the policy as it is now: pages stay open for days. They may be asked concurrently.
+type rules struct {
+	store *console
+
+	mu     sync.Mutex // guards what follows
+	policy *policy    // nil: there is none
+	err    error      // why it could not be read
+	at     time.Time
+}
+
+const (
+	policyKept = 3 * time.Second // until it is read anew
+	policyRead = 2 * time.Second // how long that may take
+)
+
+func openRules(ctx context.Context, store *console) (*rules, processlog.Setting, error) {
+	p, setting, err := store.readPolicy(ctx)
+	return &rules{store: store, policy: p, at: time.Now()}, setting, err
+}
+
+// May implements desk.Access.
+func (r *rules) May(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+	p, err := r.now(ctx)
+	return err == nil && p.May(ctx, a, right, on)
+}
+
+// now is the policy of a few seconds ago at most.
+func (r *rules) now(ctx context.Context) (*policy, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) >= policyKept {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // for all who ask, also when this one has gone
+		defer cancel()
+		r.policy, _, r.err = r.store.readPolicy(ctx)
+		r.at = time.Now()
+	}
+	return r.policy, r.err
+}
+
 // allow asks for what is no right of the desk. A refusal is put on record, as the desk's are.
 func (s *session) allow(ctx context.Context, right desk.Right, reason string) error {
-	if s.policy.May(ctx, s.actor, right, desk.Subject{}) {
+	if s.rules.May(ctx, s.actor, right, desk.Subject{}) {
 		return nil
 	}
 	return errors.Join(desk.ErrNotAllowed, s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(right), Refused: true, Reason: reason}))
 }
 
 func (p *program) policy() *cobra.Command {
-	cmd := p.onLog("policy", "Who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(ctx context.Context, s *session, _ []string) error {
-		_, setting, err := s.store.readPolicy(ctx)
-		if err != nil {
-			return err
-		}
-		if setting.Value == "" {
+	cmd := p.onLog("policy", "Who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(_ context.Context, s *session, _ []string) error {
+		if s.setting.Value == "" {
 			p.say("there is none: everybody may do what the database's grants let him")
 			return nil
 		}
-		p.say("set by %s at %s: %s", setting.Actor, forTable(setting.At), setting.Reason)
-		_, err = fmt.Fprintln(p.out, shown(setting.Value))
+		p.say("set by %s at %s: %s", s.setting.Actor, forTable(s.setting.At), s.setting.Reason)
+		_, err := fmt.Fprintln(p.out, shown(s.setting.Value))
 		return err
 	})
 	cmd.AddCommand(p.setPolicy())
@@ -203,10 +240,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
 			return err
 		}
-		_, setting, err := s.store.readPolicy(ctx)
-		if err != nil {
-			return err
-		}
+		setting := s.setting // with its version: what somebody else has set since is not overwritten
 		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
 		var answers results
 		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))

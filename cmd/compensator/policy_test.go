@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -93,10 +95,20 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			assert.Equal(t, 7, b.count("common_process_log_operation WHERE refused=1 AND actor='"+actor().ID+"'"))
 			assert.Equal(t, compensator.Dead, b.entry("d0").State)
 
+			b.setPolicy(policyFor(`{"rights": ["*"], "entries": 1}`))
+			one, other := b.entry("d1").ID.String(), b.entry("d2").ID.String()
+			b.refused(codeNotAllowed, "cases", "take", one, other, reason)
+			assert.Equal(t, 1, b.count("common_process_log_case WHERE owner<>''"))
+			b.ok("cases", "take", one, reason)
+
 			b.setPolicy(policyFor(`{"rights": ["*"], "types": ["mail"]}`))
 			assert.Empty(t, b.ok(list...))
 			assert.NotContains(t, b.ok("types"), "refund")
 			assert.NotContains(t, b.ok("cases", "list"), id)
+			b.exec("DELETE FROM common_process_log_case")
+			none := b.do("cases", "list")
+			assert.Equal(t, codeDone, none.code)
+			assert.NotContains(t, none.errs, "dead without a case", "which would name one")
 			for _, args := range [][]string{{"get", id}, {"history", id}, {"requeue", id, reason, "--yes"}} {
 				b.refused(codeNotFound, args...)
 			}
@@ -107,6 +119,27 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			assert.Contains(t, b.refused(codeNotAllowed, "list"), "cannot be read")
 			b.exec("DELETE FROM common_process_log_setting")
 			b.ok("requeue", id, reason, "--yes", "--delay", "1h")
+		})
+	}
+}
+
+// TestPolicySetMeanwhileIsNotOverwritten: who is asked whether he is sure has not seen what somebody else sets before he answers.
+func TestPolicySetMeanwhileIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t)
+			file := filepath.Join(t.TempDir(), "policy.json")
+			require.NoError(t, os.WriteFile(file, []byte(policyFor(`{"rights": ["*"]}`)), 0o600))
+			theirs := policyFor(`{"rights": ["set policy"]}`)
+			said, code := onTerminal(t, b.program("policy", "set", file, reason), "type policy to set", func(type_ func(string)) {
+				b.setPolicy(theirs)
+				type_("policy\n")
+			})
+			assert.Equal(t, codeChanged, code, said)
+			assert.JSONEq(t, theirs, b.ok("policy"))
+			assert.Zero(t, b.count("common_process_log_operation"))
 		})
 	}
 }

@@ -73,11 +73,9 @@ func (w *world) openOther(on servers.Servers) {
 func (w *world) awaitStock(pieces int) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
-		n, err := w.other.counter.Read(w.T.Context(), "phone")
-		require.NoError(w.T, err)
+		n, failed := w.other.counter.Read(w.T.Context(), "phone")
 		open, err := w.other.counter.open(w.T.Context(), "phone")
-		require.NoError(w.T, err)
-		return n.Stock == pieces && open == 0 && w.Count(`SELECT stock FROM seckill_goods`) == pieces &&
+		return assert.NoError(w.T, errors.Join(failed, err)) && n.Stock == pieces && open == 0 && w.Count(`SELECT stock FROM seckill_goods`) == pieces &&
 			len(n.Buyers) == w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)
 	}, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
 }

@@ -211,8 +211,8 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		var left int
-		require.NoError(t, member.QueryRow("SELECT COUNT(*) FROM "+log+" WHERE state<>1").Scan(&left))
-		return left == 0
+		err := member.QueryRow("SELECT COUNT(*) FROM " + log + " WHERE state<>1").Scan(&left)
+		return assert.NoError(t, err) && left == 0
 	}, time.Minute, 50*time.Millisecond)
 	stop()
 	require.NoError(t, <-done)

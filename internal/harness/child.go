@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
@@ -278,7 +279,7 @@ func (w *World) Supervise(p Program) (crashes int) {
 	w.Eventually(func() bool {
 		select {
 		case <-child.done:
-			require.Equal(w.T, killed, child.cmd.ProcessState.ExitCode())
+			assert.Equal(w.T, killed, child.cmd.ProcessState.ExitCode())
 			crashes++
 			child = w.StartChild(p)
 		default:

@@ -125,8 +125,8 @@ func rows() [][]panel {
 		{
 			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand.", "short", 1,
 				q{`sum(max by (messaging_destination_name) (compensator_entry_waiting{compensator_state="dead", ` + typed + `})) or vector(0)`, ""}),
-			light("Case past due", "How long the open case that was due first has been due. The desk's pages have it on top.", "s", 1,
-				q{`max(compensator_case_past_due_seconds{` + job + `}) or vector(0)`, ""}),
+			light("Case past due", "How long the open case that was due first has been due. The desk's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
+				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
 			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed.", "s", 60,
 				q{`max(compensator_entry_oldest_overdue_seconds{` + typed + `}) or vector(0)`, ""}),
 			light("Stuck", "Handlers that run on after their timeout.", "short", 1,

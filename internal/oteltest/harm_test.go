@@ -131,10 +131,15 @@ type counted struct {
 	looks  atomic.Int64
 	cases  atomic.Int64
 	silent atomic.Bool
+	slow   atomic.Bool // what is asked of cases, beyond any time
 }
 
 func (s *counted) CaseGroups(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	s.cases.Add(1)
+	if s.slow.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return s.MemoryStore.CaseGroups(ctx, types)
 }
 
@@ -190,6 +195,35 @@ func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
 		assert.Zero(t, series["compensator.ready{}"], "%v", series)
 		require.NoError(t, detach())
 		assert.NotContains(t, collect(t, reader), "compensator.ready{}")
+	})
+}
+
+// TestSlowCasesTakeNoOtherGaugeWithThem: what waits is told, and cases again as soon as the database tells them.
+func TestSlowCasesTakeNoOtherGaugeWithThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, reader := &counted{MemoryStore: compensatortest.NewMemoryStore()}, sdkmetric.NewManualReader()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Operations: &compensator.Operations{}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		mails, err := compensator.Handle(c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := mails.Record(ctx, tx, "hello", compensator.Options{})
+			return err
+		}))
+		telemetry, err := otel.New(otel.Options{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+		require.NoError(t, err)
+		_, err = telemetry.Attach(c)
+		require.NoError(t, err)
+		const waiting, pastDue = "compensator.entry.waiting{compensator.state=pending,messaging.destination.name=mail}", "compensator.case.past_due{}"
+		store.slow.Store(true)
+		series := collect(t, reader)
+		assert.EqualValues(t, 1, series[waiting], "%v", series)
+		assert.NotContains(t, series, pastDue)
+		store.slow.Store(false)
+		time.Sleep(15 * time.Second)
+		assert.Contains(t, collect(t, reader), pastDue)
 	})
 }
 

@@ -12,27 +12,41 @@ import (
 
 func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 	for text, want := range map[string]string{
-		"card 4111111111111111 declined":                                     "card …1111 declined",
-		"card 4111 1111 1111 1111, 3782-822463-10005":                        "card …1111, …0005",
-		"银行卡6222021234567890127余额不足":                                         "银行卡6222021234567890127余额不足", // it does not add up
-		"银行卡6200000000000005余额不足":                                            "银行卡…0005余额不足",
-		"dial root:s3cr:e@t/@tcp(db:3306)/shop: refused":                     "dial root:…@tcp(db:3306)/shop: refused",
-		"redis://:hunter2@cache:6379/0: EOF":                                 "redis://:…@cache:6379/0: EOF",
-		"postgres://app:p%40ss@db/shop sslmode":                              "postgres://app:…@db/shop sslmode",
-		"host=db password=hunter2 user=app":                                  "host=db password=… user=app",
-		"GET /pay?order=7&sign=abc123&token=xyz: 403":                        "GET /pay?order=7&sign=…&token=… 403",
-		`body {"access_token":"a\"b","order":7}`:                             `body {"access_token":"…","order":7}`,
-		"Authorization: Bearer abcdef0123456789abcdef==: 401":                "Authorization: Bearer …: 401",
-		"jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln expired":              "jwt … expired",
-		"no mailbox zhang.san+x@mail.example.com":                            "no mailbox …@mail.example.com",
-		"用户zhang@example.cn不存在":                                              "用户…@example.cn不存在",
-		"":                                                                   "",
-		"POST /refund: status 503 for order 88123":                           "POST /refund: status 503 for order 88123",
-		"order 1234567890123456 and id 550e8400-e29b-41d4-a716-446655440000": "order 1234567890123456 and id 550e8400-e29b-41d4-a716-446655440000",
-		"Access denied for user 'root'@'10.0.0.1' (using password: YES)":     "Access denied for user 'root'@'10.0.0.1' (using password: YES)",
-		"basic authentication required; invalid token: expired":              "basic authentication required; invalid token: expired",
-		"dial tcp 10.0.0.1:3306: connect: connection refused at 12:03":       "dial tcp 10.0.0.1:3306: connect: connection refused at 12:03",
-		"41111111111111111111 and x4111111111111111":                         "41111111111111111111 and x4111111111111111",
+		"card 4111111111111111 declined":                                                         "card …1111 declined",
+		"card 4111 1111 1111 1111, 3782-822463-10005":                                            "card …1111, …0005",
+		"银行卡6222021234567890127余额不足":                                                             "银行卡6222021234567890127余额不足", // it does not add up
+		"银行卡6200000000000005余额不足":                                                                "银行卡…0005余额不足",
+		"dial root:s3cr:e@t/@tcp(db:3306)/shop: refused":                                         "dial root:…@tcp(db:3306)/shop: refused",
+		"redis://:hunter2@cache:6379/0: EOF":                                                     "redis://:…@cache:6379/0: EOF",
+		"postgres://app:p%40ss@db/shop sslmode":                                                  "postgres://app:…@db/shop sslmode",
+		"host=db password=hunter2 user=app":                                                      "host=db password=… user=app",
+		"GET /pay?order=7&sign=abc123&token=xyz: 403":                                            "GET /pay?order=7&sign=…&token=… 403",
+		`body {"access_token":"a\"b","order":7}`:                                                 `body {"access_token":"…","order":7}`,
+		"Authorization: Bearer abcdef0123456789abcdef==: 401":                                    "Authorization: Bearer …: 401",
+		"jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln expired":                                  "jwt … expired",
+		"no mailbox zhang.san+x@mail.example.com":                                                "no mailbox …@mail.example.com",
+		"用户zhang@example.cn不存在":                                                                  "用户…@example.cn不存在",
+		"":                                                                                       "",
+		"POST /refund: status 503 for order 88123":                                               "POST /refund: status 503 for order 88123",
+		"order 1234567890123456 and id 550e8400-e29b-41d4-a716-446655440000":                     "order 1234567890123456 and id 550e8400-e29b-41d4-a716-446655440000",
+		"Access denied for user 'root'@'10.0.0.1' (using password: YES)":                         "Access denied for user 'root'@'10.0.0.1' (using password: YES)",
+		"basic authentication required; invalid token: expired":                                  "basic authentication required; invalid token: expired",
+		"dial tcp 10.0.0.1:3306: connect: connection refused at 12:03":                           "dial tcp 10.0.0.1:3306: connect: connection refused at 12:03",
+		"card 4111111111111111 12/27 declined":                                                   "card …1111 12/27 declined",
+		"card 4111111111111111 503":                                                              "card …1111 503",
+		"2026-11-23 4111111111111111 declined":                                                   "2026-11-23 …1111 declined",
+		"12:03:04 4111 1111 1111 1111":                                                           "12:03:04 …1111",
+		"order 7 4111111111111111":                                                               "order 7 …1111",
+		"card 4111 1111 1111 1111 123":                                                           "card …1111 123",
+		"4242 4242 4242 4242 4242 4242 4242":                                                     "……4242", // the last four of one begin another
+		"/cb?access_token=ABC&client_secret=DEF&refresh_token=GHI":                               "/cb?access_token=…&client_secret=…&refresh_token=…",
+		"db_password=a MYSQL_PWD=b accessToken=c appsecret=d secret_key=e":                       "db_password=… MYSQL_PWD=… accessToken=… appsecret=… secret_key=…",
+		"password='hunter 2', password=\"x y\" design=new":                                       "password=…, password=… design=new",
+		`{"client_secret":"a","db_password" : "b","password":123456.7,"a":1}`:                    `{"client_secret":"…","db_password":"…","password":"…","a":1}`,
+		`body "{\"password\":\"x\\\"y\\n\",\"order\":7}": 400`:                                   `body "{\"password\":\"…\",\"order\":7}": 400`,
+		"Post http://pay:8080/v1/88123/notify/zhang@example.com: status 503":                     "Post http://pay:8080/v1/88123/notify/…@example.com: status 503",
+		"redis://:123@cache redis://:1@2@cache amqp://a:1/2x@mq amqp://a:x/2@mq root:1/2@tcp(d)": "redis://:…@cache redis://:…@cache amqp://a:1/2x@mq amqp://a:…@mq root:…@tcp(d)",
+		"41111111111111111111 and x4111111111111111":                                             "41111111111111111111 and x4111111111111111",
 	} {
 		assert.Equal(t, want, scrub.Text(text))
 	}
@@ -40,15 +54,15 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 
 // FuzzText: scrubbed is scrubbed, whatever stands around it, and what is a text stays one.
 func FuzzText(f *testing.F) {
-	for _, seed := range []string{"", "card 4111111111111111", "root:s@tcp(x)", "用户a@b.cn", "eyJ", "\xff4", "password=\"", "4111-1111 1111-1111@x.y:1"} {
+	for _, seed := range []string{"", "card 4111111111111111", "root:s@tcp(x)", "用户a@b.cn", "eyJ", "\xff4", "password=\"", "4111-1111 1111-1111@x.y:1", "a:4111 1111 1111 1111@", "7", "4242 4242"} {
 		f.Add(seed, "x")
 	}
 	f.Fuzz(func(t *testing.T, before, after string) {
 		text := before + " 4111 1111 1111 1111; hunter2, postgres://app:hunter3@db zhang@example.com " + after
 		once := scrub.Text(text)
 		assert.Equal(t, once, scrub.Text(once), "%q", text)
-		assert.Equal(t, utf8.ValidString(text), utf8.ValidString(once))
-		for _, word := range []string{"app:hunter3@", " zhang@example"} {
+		assert.True(t, utf8.ValidString(once) || !utf8.ValidString(text), "%q", text)
+		for _, word := range []string{"4111 1111 1111 1111", "app:hunter3@", " zhang@example"} {
 			if !strings.Contains(before+after, word) {
 				assert.NotContains(t, once, word, "%q", text)
 			}

@@ -33,6 +33,10 @@ func TestPagesCostAFewStatements(t *testing.T) {
 	groups, err := shop.desk.Groups(t.Context(), alice)
 	require.NoError(t, err)
 	client := w.client("alice")
+	take := values("type", "refund", "state", "dead", "reason", "for the auditor")
+	before := sent.Load()
+	require.Equal(t, 200, client.post("export", take).status)
+	assert.LessOrEqual(t, sent.Load()-before, int64(6), "an export: what is read, once, and its record")
 	cost := func(path string) int64 {
 		before := sent.Load()
 		require.Equal(t, 200, client.get(path).status, path)

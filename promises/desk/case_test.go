@@ -272,10 +272,12 @@ func TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut(t *testing.T) {
 		require.NoError(t, err)
 		entries, err := d.Entries(t.Context(), mei, compensator.Filter{})
 		require.NoError(t, err)
-		_, err = d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
+		answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
 		require.NoError(t, err)
+		require.Equal(t, []error{nil}, answers)
 		trail, err := d.Trail(t.Context(), mei, desk.TrailFilter{})
 		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(trail.Records, func(r desk.TrailRecord) bool { return r.Before != nil }), "the change is told")
 		for _, secret := range []string{"4111 ", "zhang@", "hunter2", "Zhang San", "panic"} {
 			assert.NotContains(t, fmt.Sprintf("%+v", []any{page, groups, entries}), secret)
 			for _, r := range trail.Records {

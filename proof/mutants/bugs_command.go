@@ -37,6 +37,14 @@ func commanding() []mutant {
 			sees: commandTests("TestPolicyIsHeededByEveryCommand", "TestPolicyDecidesByRoleTypeAndAmount"),
 		},
 		{
+			name: "command-pages-go-by-old-policy", oracle: safety,
+			what: "who has the pages open keeps the rights that the policy has taken from him",
+			edits: []edit{
+				{"cmd/compensator/policy.go", "	if time.Since(r.at) >= policyKept {", "	if time.Since(r.at) >= policyKept && r.at.IsZero() {"},
+			},
+			sees: commandTests("TestPagesGoByThePolicyAsItIsNow"),
+		},
+		{
 			name: "command-pages-for-all", oracle: safety,
 			what: "the pages on loopback open to any browser that asks, with a wrong token or none",
 			edits: []edit{

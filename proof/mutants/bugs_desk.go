@@ -61,6 +61,22 @@ func operating() []mutant {
 			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
 		},
 		{
+			name: "card-beside-a-number", oracle: safety,
+			what: "a card's number is looked for where digits begin, and in all that stand together: one behind another number is kept and shown",
+			edits: []edit{
+				{"internal/scrub/scrub.go", "	if joined(text, at-1) {", "	if joined(text, at-1) || at > 1 && text[at-1] == ' ' && text[at-2] >= '0' && text[at-2] <= '9' {"},
+			},
+			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone", "FuzzText"),
+		},
+		{
+			name: "secrets-of-longer-names", oracle: safety,
+			what: "token= is taken out of errors, access_token= and client_secret= are kept and shown",
+			edits: []edit{
+				{"internal/scrub/scrub.go", "= `[a-z0-9_-]*(?:passw", "= `(?:passw"},
+			},
+			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone"),
+		},
+		{
 			name: "torn-secrets-shown", oracle: safety,
 			what: "of an error that the log has cut in the middle of a card's number, the first half is kept and shown",
 			edits: []edit{
@@ -136,7 +152,16 @@ func operating() []mutant {
 			name: "desk-tells-hidden-from-absent", oracle: safety,
 			what: "a refusal that cannot be put on record is told of an entry that may not be seen, and of none that is not there",
 			edits: []edit{
-				{"desk/refuse.go", "d.refuse(ctx, a, op); err != ErrNotAllowed {", "d.refuse(ctx, a, op); err != ErrNotAllowed && op.BusinessType != \"\" {"},
+				{"desk/refuse.go", "	op.BusinessType = \"\"\n", "	hidden := op.BusinessType != \"\"\n	op.BusinessType = \"\"\n"},
+				{"desk/refuse.go", "d.refuse(ctx, a, op); err != ErrNotAllowed {", "d.refuse(ctx, a, op); err != ErrNotAllowed && hidden {"},
+			},
+			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
+		},
+		{
+			name: "desk-records-what-it-hides", oracle: safety,
+			what: "a refusal is of the type of the entry that may not be seen: who sees in the trail what is of no type can tell it from one that is not there",
+			edits: []edit{
+				{"desk/change.go", "refused = append(refused, processlog.Row{ID: seen.ID})", "refused = append(refused, processlog.Row{ID: seen.ID, BusinessType: row.BusinessType})"},
 			},
 			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
 		},
@@ -155,6 +180,38 @@ func operating() []mutant {
 				{"desk/read.go", "readsAtOnce = 4", "readsAtOnce = 4000"},
 			},
 			sees: tests("TestReadsOfADeskAreFourAtATimeForTwoSeconds"),
+		},
+		{
+			name: "desk-reads-slowly-for-each", oracle: producers,
+			what: "what took long to read is old before anybody who waits has seen it: each reads it anew, one after the other",
+			edits: []edit{
+				{"desk/shared.go", " || s.ended.After(asked))", " || false && s.ended.After(asked))"},
+			},
+			sees: tests("TestSlowReadIsSharedByAllWhoWaitForIt"),
+		},
+		{
+			name: "desk-shows-waiters-what-was", oracle: safety,
+			what: "who has waited for a read is shown it although something was done since it began",
+			edits: []edit{
+				{"desk/shared.go", "if s.acts == acts.Load() && (time.Since(s.began) < sharedFor || s.ended.After(asked)) {", "if s.acts == acts.Load() && time.Since(s.began) < sharedFor || s.ended.After(asked) {"},
+			},
+			sees: tests("TestSlowReadIsSharedByAllWhoWaitForIt"),
+		},
+		{
+			name: "overview-waits-for-health", oracle: producers,
+			what: "what the overview asks of this process's servers has no end: all who look wait for one that is silent",
+			edits: []edit{
+				{"desk/shared.go", "read(ctx, d, func(ctx context.Context) (compensator.Health, error) { return d.c.Health(ctx), nil })", "d.c.Health(ctx), nil"},
+			},
+			sees: tests("TestOverviewWaitsForNoServerThatIsSilent"),
+		},
+		{
+			name: "brake-waits-for-readers", oracle: producers,
+			what: "actions read through the room of those who look: with many of them nobody can pause a type",
+			edits: []edit{
+				{"desk/read.go", "		room = d.actions\n", "		room = d.reads\n"},
+			},
+			sees: tests("TestActionsWaitForNoReader"),
 		},
 		{
 			name: "server-reads-on", oracle: producers,

@@ -15,7 +15,7 @@ func showing() []mutant {
 			name: "desk-shows-what-was", oracle: safety,
 			what: "who has just paused a type, or put entries right, is shown what was before",
 			edits: []edit{
-				{"desk/shared.go", " && s.acts == acts.Load()", ""},
+				{"desk/shared.go", "s.acts == acts.Load() && (", "s.acts >= 0 && ("},
 			},
 			sees: tests("TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone", "TestWhatWasDoneMeanwhileIsReadAnew"),
 		},
@@ -39,7 +39,7 @@ func showing() []mutant {
 			name: "pages-export-past-the-desk", oracle: safety,
 			what: "a listing is taken away by who may only see it, and nothing of it is on record",
 			edits: []edit{
-				{"ui/export.go", "s.desk.Export(rq.ctx, rq.Actor, filter, why)", "s.desk.Entries(rq.ctx, rq.Actor, filter)"},
+				{"ui/export.go", "page, err = s.desk.Export(rq.ctx, rq.Actor, filter, why)", "_ = why\n		page, err = s.desk.EntryLines(rq.ctx, rq.Actor, filter)"},
 			},
 			sees: pageTests("TestListingIsTakenAwayByRightAndOnRecord", "TestEveryRouteRefusesWhoHasNoRight"),
 		},

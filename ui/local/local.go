@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"html"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -77,7 +78,16 @@ type door struct {
 	used           atomic.Bool
 }
 
+// onward leads to the pages by itself. It is no redirect: after one that began at another site's link a browser sends no cookie.
+const onward = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
+	`<meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">to the pages</a></html>`
+
 func (d *door) enter(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet { // HEAD, which a pattern of GET matches as well: a preview of the link does not use it up
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "want GET", http.StatusMethodNotAllowed)
+		return
+	}
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
 	if !same(r.URL.Query().Get("token"), d.token) || !d.used.CompareAndSwap(false, true) {
@@ -85,7 +95,8 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: d.base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	http.Redirect(w, r, d.base, http.StatusSeeOther)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = fmt.Fprintf(w, onward, html.EscapeString(d.base))
 }
 
 func (d *door) identify(r *http.Request) (desk.Actor, bool) {
