@@ -216,6 +216,7 @@ func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 		stop := compensatortest.Run(t, c)
 		once(t, c, "inbox", 4*time.Hour)
 		time.Sleep(119 * time.Minute)
+		synctest.Wait()
 		require.Equal(t, []string{"inbox"}, left(store))
 		looks := make(map[time.Time]int)
 		for _, at := range store.begins {
