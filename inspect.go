@@ -110,6 +110,14 @@ func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progre
 // ended, at first 20 ms apart and at last a second; ctx bounds it. ErrNotFound: nothing is recorded with that id. What must
 // follow a batch even if this process dies is an entry of its own: see TypeConfig.AfterBatch.
 func (c *Compensator) WaitBatch(ctx context.Context, batchID string) (Progress, error) {
+	p, err := c.waitBatch(ctx, batchID)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // also where it has ended a statement
+	}
+	return p, err
+}
+
+func (c *Compensator) waitBatch(ctx context.Context, batchID string) (Progress, error) {
 	for pause, cursor := 20*time.Millisecond, ""; ; {
 		open, next, err := c.firstOpen(ctx, batchID, cursor)
 		if err != nil {
