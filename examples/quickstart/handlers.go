@@ -37,7 +37,7 @@ func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compen
 	if err != nil {
 		return err
 	}
-	return takeTime(ctx, 100*time.Millisecond) // so that the kill falls between effect and commit
+	return takeTime(ctx, 200*time.Millisecond) // so that the kill falls between effect and commit
 }
 
 // refusals is how often the warehouse refuses the call about a difficult order.

@@ -188,10 +188,11 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 
 	b.publish(queue, numbered(20)...) // the same ids: recorded, and done
 	again()
-	stop = consume(t, k)
-	eventually(t, func() bool { return b.depth(queue) == 0 }, "they are acknowledged")
-	require.NoError(t, stop())
-	assert.Zero(t, b.depth(queue))
+	for left := 20; left > 0; left = b.depth(queue) { // one that stops leaves what it holds and has not begun with
+		stop = consume(t, k)
+		eventually(t, func() bool { return b.depth(queue) == 0 }, "it has them")
+		require.NoError(t, stop())
+	}
 	assert.Equal(t, 20, w.Count("common_process_log"))
 	for id, times := range calls.all() {
 		assert.Equal(t, 1, times, id)
