@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -160,10 +161,17 @@ func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
 	}
 	ids, err := t.Store.IDs(t.ctx, nil, keys)
 	require.NoError(t, err)
+	loaded, err := t.Store.Load(t.ctx, slices.Collect(maps.Values(ids)))
+	require.NoError(t, err)
+	byKey := make(map[string]processlog.Row, len(loaded))
+	for _, row := range loaded {
+		byKey[row.IdempotentID] = row
+	}
 	rows := make([]processlog.Row, len(drafts))
 	for i, key := range keys {
-		require.False(t, ids[key].IsZero(), "entry %q exists", key)
-		rows[i] = t.load(ids[key])
+		row, exists := byKey[key]
+		require.True(t, exists, "entry %q", key)
+		rows[i] = row
 	}
 	return rows
 }
@@ -193,10 +201,20 @@ func token(b byte) (token processlog.Token) {
 // claim claims one entry, which must be free.
 func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
 	t.Helper()
-	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: id}}, by, lease, all)
+	return t.claimAll(by, lease, id)[0]
+}
+
+// claimAll claims entries that must be free, and returns them in any order.
+func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...processlog.ID) []processlog.Row {
+	t.Helper()
+	wanted := make([]processlog.Wanted, len(ids))
+	for i, id := range ids {
+		wanted[i].ID = id
+	}
+	found, err := t.Store.Claim(t.ctx, wanted, by, lease, all)
 	require.NoError(t, err)
-	require.Len(t, found.Mine, 1, "entry %s is claimed: %+v", id, found)
-	return found.Mine[0]
+	require.Len(t, found.Mine, len(ids), "all are claimed: %+v", found)
+	return found.Mine
 }
 
 // outcome is an outcome of a claimed row, fenced by its version.

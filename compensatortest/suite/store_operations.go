@@ -370,10 +370,17 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 // groupsAreCutAmongTheirTypesAlone: groups of types that were not asked for leave no less room for the others.
 func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	rare := t.die("rare", caseDraft(0, 1, "CNY"))
+	drafts := make([]processlog.Draft, 1001)
+	for i := range drafts {
+		drafts[i] = t.draft("many")
+	}
+	var ids []processlog.ID
+	for _, row := range t.insert(drafts...) {
+		ids = append(ids, row.ID)
+	}
 	var many []processlog.Outcome
-	for i := range 1001 {
-		row := t.insertOne("many")
-		o := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
+	for i, row := range t.claimAll(token(9), time.Minute, ids...) {
+		o := outcome(row, processlog.Dead)
 		o.Case = caseDraft(0, 1, "CNY")
 		o.Case.Fingerprint = processlog.Fingerprint{1, byte(i), byte(i >> 8)}
 		many = append(many, o)

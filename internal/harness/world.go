@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -98,8 +97,10 @@ func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 	require.NoError(w.T, tx.Commit())
 }
 
-// Eventually waits until check holds.
+// Eventually waits until check holds. It runs check in the test's goroutine, so that check may fail the test, too.
 func (w *World) Eventually(check func() bool, what string, args ...any) {
 	w.T.Helper()
-	require.Eventually(w.T, check, Patience, 5*time.Millisecond, fmt.Sprintf(what, args...))
+	for deadline := time.Now().Add(Patience); !check(); time.Sleep(5 * time.Millisecond) {
+		require.True(w.T, time.Now().Before(deadline), append([]any{what}, args...)...)
+	}
 }
