@@ -189,6 +189,25 @@ func (t *storeTest) load(id processlog.ID) processlog.Row {
 	return rows[0]
 }
 
+func idsOf(rows []processlog.Row) []processlog.ID {
+	ids := make([]processlog.ID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return ids
+}
+
+func (t *storeTest) statesOf(ids []processlog.ID) map[processlog.ID]processlog.State {
+	t.Helper()
+	rows, err := t.Store.Load(t.ctx, ids)
+	require.NoError(t, err)
+	states := make(map[processlog.ID]processlog.State)
+	for _, row := range rows {
+		states[row.ID] = row.State
+	}
+	return states
+}
+
 func all(*processlog.Row) bool { return true }
 
 func token(b byte) (token processlog.Token) {

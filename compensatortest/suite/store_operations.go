@@ -65,13 +65,23 @@ func (t *storeTest) dieAgain(row processlog.Row, draft *processlog.CaseDraft) pr
 // caseOf reads an entry's case, and whether it has one.
 func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
 	t.Helper()
-	cases, err := t.ops().CasesOf(t.ctx, []processlog.ID{id, processlog.RowID(id.Row() + 100_000)})
+	cases := t.casesOf([]processlog.ID{id, processlog.RowID(id.Row() + 100_000)})
+	c, found := cases[id]
+	require.Len(t, cases, map[bool]int{true: 1}[found])
+	return c, found
+}
+
+// casesOf are the cases of those that have one, which is no more than one each.
+func (t *storeTest) casesOf(ids []processlog.ID) map[processlog.ID]processlog.Case {
+	t.Helper()
+	cases, err := t.ops().CasesOf(t.ctx, ids)
 	require.NoError(t, err)
-	if len(cases) == 0 {
-		return processlog.Case{}, false
+	found := make(map[processlog.ID]processlog.Case)
+	for _, c := range cases {
+		found[c.EntryID] = c
 	}
-	require.Len(t, cases, 1)
-	return cases[0], true
+	require.Len(t, found, len(cases))
+	return found
 }
 
 func (t *storeTest) openCase(id processlog.ID) processlog.Case {
@@ -120,9 +130,13 @@ func (t *storeTest) caseOpensWithNothingElse() {
 }
 
 func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
+	drafts := make([]processlog.Draft, 240) // several statements' worth
+	for i := range drafts {
+		drafts[i] = t.draft("refund")
+	}
+	ids := idsOf(t.insert(drafts...))
 	var outcomes []processlog.Outcome
-	for i := range 240 { // several statements' worth
-		claimed := t.claim(t.insertOne("refund").ID, token(9), time.Minute)
+	for i, claimed := range t.claimAll(token(9), time.Minute, ids...) {
 		o := outcome(claimed, []processlog.State{processlog.Dead, processlog.Succeeded, processlog.Retrying}[i%3])
 		if o.Absorb = o.To == processlog.Succeeded; o.To == processlog.Dead {
 			o.Case = caseDraft(byte(i), int64(i), []string{"CNY", "USD", ""}[i/3%3])
@@ -133,10 +147,11 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 	for range 2 { // the second time as if the answer had been lost
 		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
 		require.NoError(t, err)
+		states, cases := t.statesOf(ids), t.casesOf(ids)
 		for i, o := range outcomes {
 			require.True(t, answers[i].Applied)
-			require.Equal(t, o.To, t.load(o.ID).State)
-			c, found := t.caseOf(o.ID)
+			require.Equal(t, o.To, states[o.ID])
+			c, found := cases[o.ID]
 			require.Equal(t, o.To == processlog.Dead, found)
 			if found {
 				want := o.Case.Amount
@@ -374,12 +389,8 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	for i := range drafts {
 		drafts[i] = t.draft("many")
 	}
-	var ids []processlog.ID
-	for _, row := range t.insert(drafts...) {
-		ids = append(ids, row.ID)
-	}
 	var many []processlog.Outcome
-	for i, row := range t.claimAll(token(9), time.Minute, ids...) {
+	for i, row := range t.claimAll(token(9), time.Minute, idsOf(t.insert(drafts...))...) {
 		o := outcome(row, processlog.Dead)
 		o.Case = caseDraft(0, 1, "CNY")
 		o.Case.Fingerprint = processlog.Fingerprint{1, byte(i), byte(i >> 8)}
