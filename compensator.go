@@ -36,7 +36,7 @@ type Compensator struct {
 }
 
 // New checks configuration, server and table, and reports all that is wrong at once. Who only records needs no Run;
-// every process should Close.
+// every process should Close. Of ctx nothing lives on, here as in Periodic.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

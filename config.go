@@ -131,6 +131,7 @@ func (cfg Config) validate() error {
 	}
 	refuse(cfg.DB == nil && cfg.Store == nil, "DB", "is missing")
 	refuse(cfg.DB != nil && cfg.Store != nil, "Store", "replaces DB: give one of them")
+	refuse(isNilPointer(cfg.Redis), "Redis", fmt.Sprintf("is a %T that points to nothing; leave the field out to have none", cfg.Redis))
 	refuse(cfg.Redis != nil && cfg.Queue != nil, "Queue", "replaces Redis: give one of them")
 	badPrefix := redisqueue.PrefixProblem(cfg.Prefix)
 	refuse(badPrefix != "", "Prefix", badPrefix)

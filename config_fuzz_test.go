@@ -61,6 +61,9 @@ func FuzzConfig(f *testing.F) {
 	f.Add(strings.Repeat("x", 58), strings.Repeat("y", 64), int64(time.Millisecond), int64(100*time.Millisecond), 1<<62, 100, byte(3))
 	f.Add("log", "p", int64(1<<63-1), int64(time.Hour), 1000, 1, byte(1))
 	f.Add(".log", "ключ", int64(1), int64(1), 1, 1, byte(1))
+	f.Add("log", "p", int64(1<<63-1), int64(time.Hour), 1000, 1, byte(17))
+	elsewhere := redis.NewClient(&redis.Options{})
+	f.Cleanup(func() { _ = elsewhere.Close() })
 	f.Fuzz(func(t *testing.T, table, prefix string, a, b int64, limit, content int, given byte) {
 		cfg := Config{
 			Table: table, Prefix: prefix, QueueLimit: limit, MaxContent: content,
@@ -71,6 +74,9 @@ func FuzzConfig(f *testing.F) {
 			cfg.DB = new(sql.DB)
 		}
 		if given&2 != 0 {
+			cfg.Redis = elsewhere
+		}
+		if given&16 != 0 {
 			cfg.Redis = (*redis.Client)(nil)
 		}
 		if given&4 != 0 {
@@ -82,6 +88,7 @@ func FuzzConfig(f *testing.F) {
 		cfg = cfg.withDefaults()
 		err := cfg.validate()
 		requireFieldsOf(t, cfg, err)
+		require.Equal(t, given&16 != 0, refuses(err, "Redis"), "a pointer to nothing is no Redis")
 		require.Equal(t, (given&1 != 0) == (given&8 != 0), refuses(err, "DB") || refuses(err, "Store"))
 		if err == nil {
 			require.Positive(t, min(cfg.Horizon+cfg.ReconcileInterval, 4*cfg.ReconcileInterval, 2*cfg.Lease), "what is computed from spans overflows")

@@ -34,7 +34,7 @@ var (
 var (
 	ErrLeaseLost = processlog.ErrLeaseLost // it may run elsewhere; a failure or a transactional success is dropped now
 	ErrCancelled = processlog.ErrCancelled // somebody cancelled, completed or requeued the entry
-	ErrStopping  = processlog.ErrStopping  // Run is ending. An attempt that returns with it spends nothing
+	ErrStopping  = processlog.ErrStopping  // Run is ending. An attempt that returns with it, or with context.Canceled, spends nothing
 	ErrTimeout   = processlog.ErrTimeout   // the type's Timeout passed
 )
 

@@ -123,7 +123,7 @@ func ExampleHandle() {
 
 var (
 	errNoSuchAddress = errors.New("no such address")
-	errPaidBefore    = errors.New("paid before")
+	errNotUnpaid     = errors.New("paid before, or closed")
 	errTooMany       = errors.New("too many messages")
 )
 
@@ -223,14 +223,20 @@ func ExampleType_CancelTx() {
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42); err != nil {
+		paid, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42)
+		if err != nil {
 			return err
+		}
+		if n, err := paid.RowsAffected(); err != nil {
+			return err
+		} else if n == 0 {
+			return errNotUnpaid // paid before, or closed: what a payment starts is started once
 		}
 		found, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
 		var late *compensator.StateError
 		switch {
 		case found.WasAlready:
-			return errPaidBefore // whatever a payment starts has been started then
+			return nil // by an operator: that the order was unpaid the UPDATE has seen
 		case errors.As(err, &late):
 			return fmt.Errorf("too late: the closing is %v", late.State) // succeeded: closed. Otherwise a person's
 		case errors.Is(err, compensator.ErrNotFound):
@@ -238,6 +244,21 @@ func ExampleType_CancelTx() {
 		}
 		return err // nil commits: it runs no more, whether it waited, ran or was dead. Any other error: roll back, and again
 	})
+	if err != nil {
+		log.Print(err)
+	}
+}
+
+// A transaction that lost against others, by a deadlock say, is run again from its beginning, a few times.
+func ExampleRetryable() {
+	var c *compensator.Compensator                                    // made by New
+	var pay func(ctx context.Context, tx *compensator.ScopedTx) error // all of it, so that it may run again
+	ctx := context.Background()
+	err := c.InTx(ctx, pay)
+	for try := 1; try < 5 && compensator.Retryable(err); try++ {
+		time.Sleep(time.Duration(try) * 10 * time.Millisecond)
+		err = c.InTx(ctx, pay)
+	}
 	if err != nil {
 		log.Print(err)
 	}

@@ -22,7 +22,8 @@ func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, 
 // schedule, which does not grow: as after the last failure, or as after a first one.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
-// Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least.
+// Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least. Like Snooze it
+// never ends by itself: a handler that is not to wait for ever returns err, or Permanent, once Entry.CreatedAt is long enough ago.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
 // VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of

@@ -174,6 +174,12 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 	return tx.commit()
 }
 
+// Retryable reports whether the transaction that ended with err, from any of its statements or its commit, may be run
+// again from its beginning and may well get through: it lost against others, by a deadlock, a lock that was not to be had
+// in time, a row that had changed, a SQLite file that was busy; or by ErrTxAborted, ErrBusy. Roll back first, and wait a little. Not after
+// ErrCommitUnknown, of which Resolve knows more, nor when a connection broke: the transaction may have committed.
+func Retryable(err error) bool { return txwatch.Retryable(err) }
+
 // transactionEnd sees the end of a transaction.
 type transactionEnd interface {
 	Err() error                  // nil while statements join the transaction
@@ -230,10 +236,16 @@ func (u *unwatched) tell(outcome txwatch.Outcome) {
 	}
 }
 
+// isNilPointer reports whether an interface holds a pointer to nothing, which is not nil.
+func isNilPointer(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
+}
+
 // enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil). An error says
 // that nothing of c's can join it.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
-	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
 	}
 	switch tx := tx.(type) {

@@ -55,7 +55,8 @@ var (
 	// ErrCancelled: somebody cancelled, completed or requeued the entry while it ran.
 	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
 
-	// ErrStopping: Run is ending. An attempt that returns with it spends nothing.
+	// ErrStopping: Run is ending. An attempt that returns with it, or with context.Canceled, as HTTP clients and drivers do,
+	// spends nothing.
 	ErrStopping = errors.New("compensator: stopping")
 
 	// ErrTimeout: the type's Timeout passed.

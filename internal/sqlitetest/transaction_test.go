@@ -82,6 +82,7 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Begin(ctx)
 	require.ErrorContains(t, err, "locked")
+	require.True(t, compensator.Retryable(err), "whoever has the lock will let go")
 	_, err = s.Resolve(ctx, compensator.IdempotentID("a"))
 	require.ErrorIs(t, err, compensator.ErrBusy)
 	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: compensator.ActionCancel})

@@ -3,8 +3,10 @@ package txwatch
 import (
 	"database/sql/driver"
 	"errors"
+	"strings"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Outcome is how a transaction ended.
@@ -66,6 +68,38 @@ func Classify(err error) Outcome {
 		return RolledBack // by its contract: nothing was sent
 	}
 	return Unknown
+}
+
+// lostAgainstOthers are the errors of a transaction that was in the way of others, or they in its: the same one, begun
+// again, may well get through.
+var lostAgainstOthers = map[uint16]string{
+	1020: "record changed since the snapshot (MariaDB)",
+	1205: "lock wait timeout",
+	1213: "deadlock; failed certification (Galera)",
+	1614: "transaction branch was rolled back: deadlock",
+	3101: "failed certification (Group Replication)",
+	3572: "NOWAIT found a lock",
+	8002: "write conflict, cannot retry by itself (TiDB)",
+	8005: "write conflict (TiDB)",
+	8022: "commit failed, safe to retry (TiDB)",
+	8028: "schema changed (TiDB)",
+	9004: "lock of a transaction in flight (TiDB)",
+	9007: "write conflict (TiDB)",
+}
+
+// Retryable tells whether the transaction that err has ended may be begun again as a whole; see the root's. SQLite's
+// drivers agree on the words alone.
+func Retryable(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, processlog.ErrCommitUnknown):
+		return false
+	case errors.Is(err, processlog.ErrTxAborted), errors.Is(err, processlog.ErrBusy):
+		return true
+	}
+	if number := mysqlerr.Number(err); number != 0 {
+		return lostAgainstOthers[number] != ""
+	}
+	return strings.Contains(err.Error(), "database is locked") || strings.Contains(err.Error(), "table is locked")
 }
 
 // statementAborts are the errors of a statement after which the server has rolled the whole transaction

@@ -249,6 +249,38 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
+// TestTransactionThatLostAgainstOthersIsRunAgain: who runs it again while Retryable says so does the business once.
+func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		for _, swallowed := range []bool{false, true} {
+			tries, err := 0, compensator.ErrBusy
+			for ; tries < 5 && compensator.Retryable(err); tries++ {
+				err = c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					var told error
+					if tries == 0 {
+						w.DeadlockIn(tx, func() error {
+							_, told = tx.ExecContext(ctx, "UPDATE accounts SET n=1 WHERE id=2")
+							return told
+						})
+					}
+					if told != nil && !swallowed {
+						return fmt.Errorf("take from the account: %w", told)
+					}
+					_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+					return err
+				})
+			}
+			require.NoError(t, err, "swallowed: %t", swallowed)
+			assert.Equal(t, 2, tries, "swallowed: %t", swallowed)
+		}
+		assert.Equal(t, 2, w.Count("common_process_log"))
+	})
+}
+
 // unwritten are errors of Record that leave the transaction open and an entry unwritten.
 var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
 	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {

@@ -85,6 +85,14 @@ func recording() []mutant {
 			sees: tests("TestTaintEndsWithTheSavepointItHappenedIn"),
 		},
 		{
+			name: "unknown-commit-is-run-again", oracle: safety,
+			what: "a transaction of which nobody knows whether it has committed is said to be fit to run again: the business is done twice",
+			edits: []edit{
+				{"internal/txwatch/outcome.go", "	case err == nil, errors.Is(err, processlog.ErrCommitUnknown):\n", "	case err == nil:\n"},
+			},
+			sees: tests("TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown"),
+		},
+		{
 			name: "statements-after-a-rollback", oracle: safety,
 			what: "a transaction of ours that the server has rolled back takes further statements, which commit by themselves",
 			edits: []edit{
