@@ -18,7 +18,6 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/examples/internal/instance"
 	"github.com/compensator-go/compensator/internal/faultproxy"
-	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // world is a service in this process, with a client.
