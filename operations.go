@@ -169,10 +169,12 @@ func (c *Compensator) byRules(text string) (scrubbed string) {
 // timedOut reports whether a stored error is of an attempt whose time had passed.
 func timedOut(lastError string) bool { return strings.HasPrefix(lastError, ErrTimeout.Error()) }
 
-// Rounds of the cases' upkeep begin every keepEvery, in one process at a time, and take caseStep cases of each kind. All dead
-// entries are looked at once an hour, and with a process's first round; in between those that died a while ago.
+// Rounds of the cases' upkeep begin every caseEvery, in one process at a time, and take caseStep cases of each kind. All dead
+// entries are looked at once an hour, and with a process's first round; in between those that died a while ago. Nothing waits
+// for a round but what has passed the desk by: more of them would be most of what a process at rest asks for.
 const (
 	casesMark    = " cases" // no business type is called that
+	caseEvery    = 3 * time.Minute
 	caseStep     = 500
 	caseRecent   = 30 * time.Minute
 	caseThorough = time.Hour
@@ -182,7 +184,7 @@ const (
 // keepCases has this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.engine.Recur(ctx, engine.Period{Name: casesMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Trouble: engine.TroubleCases,
+	return c.engine.Recur(ctx, engine.Period{Name: casesMark, Schedule: Every(caseEvery).Next, CatchUp: 1, Trouble: engine.TroubleCases,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
 			moved, err := c.atSlot(ctx, casesMark, from, slot, func(context.Context, *ScopedTx) error { return nil })

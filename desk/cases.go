@@ -42,7 +42,7 @@ type Group struct {
 // type share what was read, as of Overview; for anybody else it is read each time.
 func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, nil)
+	types, some, err := d.within(ctx, sees, "", nil)
 	if err != nil || !some {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 	for i, key := range order {
 		found[i] = *groups[key]
 		example := all.examples[found[i].Example]
-		found[i].Error, found[i].Kind = d.maskedCase(example, inFull.sees(ctx, found[i].Type)).Error, example.Kind
+		found[i].Error, found[i].Kind = shape(example.Error, inFull.sees(ctx, found[i].Type)), example.Kind
 	}
 	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
 	return found, nil
@@ -98,7 +98,7 @@ func (g *Group) add(sum processlog.CaseGroup) {
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
 func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, filter.BusinessTypes)
+	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
 	if err != nil || !some {
 		return CasePage{}, err
 	}

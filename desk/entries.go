@@ -40,7 +40,7 @@ func (d *Desk) entries(ctx context.Context, a Actor, filter compensator.Filter, 
 		return EntryPage{}, ErrNotAllowed
 	}
 	sees, inFull := d.sight(a, append(rights, searches...)...), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, filter.BusinessTypes)
+	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
 	if err != nil || !some {
 		return EntryPage{}, err
 	}

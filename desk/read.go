@@ -63,8 +63,12 @@ func (d *Desk) types(ctx context.Context) ([]string, error) {
 }
 
 // within narrows a query to the types that an actor sees, of those that were asked for or of all, so that what he does not see
-// leaves no trace in pages and cursors. nil, and ok: he sees all there are. ok: he sees some.
-func (d *Desk) within(ctx context.Context, sees *sight, asked []string, more ...string) (types []string, ok bool, err error) {
+// leaves no trace in pages and cursors. nil, and ok: he sees all there are. ok: he sees some. A query that names its type is
+// within that.
+func (d *Desk) within(ctx context.Context, sees *sight, named string, asked []string, more ...string) (types []string, ok bool, err error) {
+	if asked == nil && named != "" {
+		asked = []string{named}
+	}
 	of := asked
 	if asked == nil {
 		if of, err = d.types(ctx); err != nil {

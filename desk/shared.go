@@ -74,7 +74,7 @@ func (d *Desk) condition(ctx context.Context) (condition, error) {
 	})
 }
 
-// failures are the open cases by failure and currency, and a case of each, which has its error.
+// failures are the open cases by failure and currency, and a case of each, whose error is scrubbed: once for all who look.
 type failures struct {
 	sums     []processlog.CaseGroup
 	examples map[compensator.EntryID]Case
@@ -103,6 +103,7 @@ func (d *Desk) readFailures(ctx context.Context, types []string) (f failures, er
 	cases, err := d.casesOf(ctx, ids)
 	f.examples = make(map[compensator.EntryID]Case, len(cases))
 	for _, c := range cases {
+		c.Error = d.log.Scrub(c.Error)
 		f.examples[c.EntryID] = c
 	}
 	return f, err

@@ -17,7 +17,7 @@ type (
 // type; for what is of no type, or of an entry that was purged, or was not to be seen by whom it was refused, with none.
 func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPage, error) {
 	sees, inFull := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, filter.BusinessTypes, "")
+	types, some, err := d.within(ctx, sees, "", filter.BusinessTypes, "")
 	if err != nil || !some {
 		return TrailPage{}, err
 	}

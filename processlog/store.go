@@ -333,5 +333,6 @@ type Window struct {
 type Scheduled struct {
 	ID     ID
 	In     time.Duration // until due, or until its lease ends when that is later; ≤ 0: now
+	DueIn  time.Duration // until due, of what Scan has read
 	NextAt int64         // as stored, unix ms of the database's clock; a position in the index, not a time
 }

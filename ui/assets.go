@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"strings"
 )
 
@@ -40,6 +43,24 @@ func loadAssets() (map[string]asset, error) {
 		assets[name], assets[f.Name()] = a, a
 	}
 	return assets, nil
+}
+
+// makings is the same for all whose pages say the same in the same way: handlers of one program, with files and options alike.
+func makings(options ...any) (string, error) {
+	hash := sha256.New()
+	if built, ok := debug.ReadBuildInfo(); ok {
+		fmt.Fprintln(hash, built)
+	}
+	fmt.Fprintln(hash, options...)
+	err := fs.WalkDir(files, ".", func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		data, err := files.ReadFile(path)
+		fmt.Fprintf(hash, "%s %d %s", path, len(data), data)
+		return err
+	})
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 func (s *server) asset(rq *request) {

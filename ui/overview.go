@@ -12,7 +12,7 @@ import (
 
 // overviewData is what the first page shows.
 type overviewData struct {
-	desk.Overview
+	Health *desk.Health
 	Rows   []typeRow
 	Groups []desk.Group // those with most cases
 	Others int          // groups that are not among them
@@ -21,8 +21,12 @@ type overviewData struct {
 
 // typeRow is a type with its counts by state.
 type typeRow struct {
-	desk.TypeOverview
-	Cells []cell // of atAGlance
+	Type     string
+	Cells    []cell // of atAGlance
+	Overdue  string // how long; empty: nothing is
+	Unknown  bool
+	Paused   *desk.Paused
+	MayPause bool
 }
 
 // atAGlance are the states that the overview has columns for, the worst first.
@@ -89,7 +93,7 @@ func (s *server) overview(rq *request) {
 		rq.failed(err)
 		return
 	}
-	data := overviewData{Overview: found}
+	data := overviewData{Health: found.Health}
 	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
@@ -98,15 +102,26 @@ func (s *server) overview(rq *request) {
 	data.Risk = riskOf(groups)
 	data.Groups = groups[:min(len(groups), groupsAtAGlance)]
 	data.Others = len(groups) - len(data.Groups)
-	data.Rows = typeRows(found.Types)
-	rq.show(http.StatusOK, "overview", data)
+	if data.Rows, err = rq.typeRows(found.Types); err != nil {
+		rq.failed(err)
+		return
+	}
+	if !rq.unchanged("overview", data) {
+		rq.show(http.StatusOK, "overview", data)
+	}
 }
 
 // typeRows has the types with most dead first. The longest bar is that of the type with most entries.
-func typeRows(types []desk.TypeOverview) []typeRow {
-	rows, most := make([]typeRow, len(types)), 1
+func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err error) {
+	rows = make([]typeRow, len(types))
+	most := 1
 	for i, t := range types {
-		rows[i] = typeRow{TypeOverview: t, Cells: make([]cell, len(atAGlance))}
+		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, MayPause: rq.MayPause(t.Type)}
+		if t.Overdue > 0 {
+			if rows[i].Overdue, err = rq.Span(t.Overdue); err != nil {
+				return nil, err
+			}
+		}
 		sum := 0
 		for j, state := range atAGlance {
 			c := &rows[i].Cells[j]
@@ -127,5 +142,5 @@ func typeRows(types []desk.TypeOverview) []typeRow {
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b typeRow) int { return cmp.Compare(b.Cells[0].N, a.Cells[0].N) })
-	return rows
+	return rows, nil
 }

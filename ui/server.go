@@ -16,6 +16,7 @@ type server struct {
 	desk           *desk.Desk
 	opts           Options
 	pages          map[string]*template.Template
+	made           string // stands for all that pages of this handler are made of, besides what they say
 	assets         map[string]asset
 	reads, actions *limiter
 }

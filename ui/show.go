@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"fmt"
 	"html/template"
 	"math/big"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -94,7 +96,10 @@ func (w words) Number(n int) string {
 // visible shows, between tags, the characters that would turn or hide a text as their numbers. The templates have none, so
 // that all there are come from outside; in an attribute they confine themselves to it.
 func visible(html []byte) []byte {
-	var out strings.Builder
+	if !bytes.ContainsFunc(html, unseen) {
+		return html
+	}
+	var out bytes.Buffer
 	inTag := false
 	for _, r := range string(html) {
 		switch {
@@ -103,13 +108,21 @@ func visible(html []byte) []byte {
 		case r == '>':
 			inTag = false
 		}
-		if r != '\n' && r != '\t' && !inTag && (unicode.Is(unicode.Cf, r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029') {
+		if !inTag && unseen(r) {
 			fmt.Fprintf(&out, "[U+%04X]", r)
 			continue
 		}
 		out.WriteRune(r)
 	}
-	return []byte(out.String())
+	return out.Bytes()
+}
+
+// unseen reports whether a character turns or hides a text.
+func unseen(r rune) bool {
+	if r < utf8.RuneSelf {
+		return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t'
+	}
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Cf, r)
 }
 
 // Badge is a word with its icon and colour: never the colour alone.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,15 +15,8 @@ import (
 // send answers with a page. A page that refreshes itself, and has it already, is told so in a few bytes.
 func (rq *request) send(status int, html []byte) {
 	h := rq.w.Header()
-	if status == http.StatusOK && reads(rq.r) {
-		h.Set("ETag", rq.tag(html))
-		if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") == h.Get("ETag") { // weak: a proxy has compressed it
-			for _, ofPages := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy"} {
-				h.Del(ofPages) // here is none, nor does a browser keep one that these would change
-			}
-			rq.w.WriteHeader(http.StatusNotModified)
-			return
-		}
+	if status == http.StatusOK && reads(rq.r) && h.Get("ETag") == "" && rq.has(rq.tag(html)) {
+		return
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	if rq.compresses() {
@@ -36,13 +30,38 @@ func (rq *request) send(status int, html []byte) {
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
+// has gives the answer its tag, and reports whether the browser has what bears it: then it is told so, and that is all.
+func (rq *request) has(tag string) bool {
+	h := rq.w.Header()
+	h.Set("ETag", tag)
+	if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") != tag { // weak: a proxy has compressed it
+		return false
+	}
+	for _, ofPages := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy"} {
+		h.Del(ofPages) // here is none, nor does a browser keep one that these would change
+	}
+	rq.w.WriteHeader(http.StatusNotModified)
+	return true
+}
+
 // tag is of all that a page says, but for its nonce and the time that it was made at.
 func (rq *request) tag(html []byte) string {
 	for _, own := range []string{rq.Nonce, string(rq.Time(rq.Now))} {
 		html = bytes.ReplaceAll(html, []byte(own), nil)
 	}
-	hash := sha256.Sum256(html)
+	return tagOf(html)
+}
+
+func tagOf(of []byte) string {
+	hash := sha256.Sum256(of)
 	return `"` + hex.EncodeToString(hash[:12]) + `"`
+}
+
+// unchanged answers a browser that has a page of just this, without making it: fifty who watch cost no more than their requests
+// do. The template may use nothing else of a request: what somebody may do is in the data, and so are spans of time as they are shown.
+func (rq *request) unchanged(page string, data any) bool {
+	made, err := json.Marshal([]any{rq.s.made, page, rq.Lang, rq.Theme(), rq.Actor.ID, rq.Here(), data})
+	return err == nil && rq.has(tagOf(made))
 }
 
 // compresses reports whether a page goes out compressed: where the browser takes that, and says that the request is one of these

@@ -75,5 +75,8 @@ func New(d *desk.Desk, opts Options) (http.Handler, error) {
 	if s.pages, err = parsePages(); err != nil {
 		return nil, err
 	}
+	if s.made, err = makings(opts.Title, d.ReadOnly()); err != nil {
+		return nil, err
+	}
 	return s.secured(origins.Handler(s.identified(s.routes()))), nil
 }

@@ -65,6 +65,9 @@ func (w words) T(key string, args ...any) (string, error) {
 	if !found {
 		return "", fmt.Errorf("ui: no text %q in %s", key, w.Lang)
 	}
+	if len(args) == 0 {
+		return text, nil
+	}
 	pairs := make([]string, 0, 2*len(args))
 	for i, arg := range args {
 		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", fmt.Sprint(arg))

@@ -215,7 +215,7 @@ func (v *version) leased(now int64) bool { return v.leaseUntil > now }
 
 // scheduled says when the entry wants attention.
 func (v *version) scheduled(now int64) processlog.Scheduled {
-	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), NextAt: v.nextAt}
+	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), DueIn: duration(v.nextAt - now), NextAt: v.nextAt}
 }
 
 // place compares rows by their place in the schedule.

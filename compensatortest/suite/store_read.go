@@ -81,6 +81,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	require.NoError(t, err)
 	require.Len(t, page, 2)
 	assert.Greater(t, page[0].In, 30*time.Second, "a leased entry wants attention when its lease ends")
+	assert.LessOrEqual(t, page[0].DueIn, time.Duration(0), "and has been due all the same")
 	everything.Free = true
 	page, err = t.Store.Scan(t.ctx, everything)
 	require.NoError(t, err)

@@ -42,14 +42,7 @@ func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head process
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
-	rows, err := e.Store.Load(ctx, []processlog.ID{oldest[0].ID})
-	if err != nil {
-		return err
-	}
-	overdue := -oldest[0].In
-	if len(rows) > 0 {
-		overdue = -rows[0].DueIn
-	}
+	overdue := -oldest[0].DueIn
 	if overdue > h.Overdue[head.BusinessType] {
 		setIn(&h.Overdue, head.BusinessType, overdue)
 	}

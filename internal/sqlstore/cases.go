@@ -143,20 +143,15 @@ func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []chang
 	return err
 }
 
-// DeadWithoutCase implements Operations: along the due index, a type after the other.
+// DeadWithoutCase implements Operations: along the due index, a type after the other, a hundred of them in a statement.
 func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
 	groups, err := s.groups(ctx, []processlog.State{processlog.Dead}, "")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: look for dead entries without a case: %w", err)
 	}
-	recent := ""
-	if since > 0 {
-		recent = fmt.Sprintf(" AND l.next_at>%s-%d", s.d.now, processlog.Millis(since))
-	}
 	var ids []processlog.ID
-	for _, g := range groups {
-		found, err := queryIDs(ctx, s.pool(), "SELECT l.id FROM "+s.table.quoted("")+" AS l"+s.d.dueIndex+" LEFT JOIN "+s.table.quoted("_case")+" AS c ON c.entry_id=l.id AND c.closed_at=0"+
-			" WHERE l.state=-2 AND l.business_type="+s.d.text([]byte(g.businessType))+recent+" AND c.entry_id IS NULL LIMIT "+strconv.Itoa(limit-len(ids)))
+	for some := range slices.Chunk(groups, 100) {
+		found, err := queryIDs(ctx, s.pool(), s.withoutCase(some, since, limit-len(ids)))
 		if err != nil {
 			return nil, fmt.Errorf("compensator: look for dead entries without a case: %w", err)
 		}
@@ -166,6 +161,20 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
 	return s.Load(ctx, ids)
+}
+
+func (s *Store) withoutCase(groups []group, since time.Duration, limit int) string {
+	recent := ""
+	if since > 0 {
+		recent = fmt.Sprintf(" AND l.next_at>%s-%d", s.d.now, processlog.Millis(since))
+	}
+	parts := make([]string, len(groups))
+	for i, g := range groups {
+		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT l.id FROM %s AS l%s LEFT JOIN %s AS c ON c.entry_id=l.id AND c.closed_at=0"+
+			" WHERE l.state=-2 AND l.business_type=%s%s AND c.entry_id IS NULL LIMIT %d) AS t%d",
+			s.table.quoted(""), s.d.dueIndex, s.table.quoted("_case"), s.d.text([]byte(g.businessType)), recent, limit, i)
+	}
+	return strings.Join(parts, " UNION ALL ") + " LIMIT " + strconv.Itoa(limit)
 }
 
 // OpenCases implements Operations. The rows are locked first, as everybody does: whoever makes one of them alive again closes

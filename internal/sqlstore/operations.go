@@ -3,9 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -244,28 +242,21 @@ func (s *Store) operationsDone(ctx context.Context, f processlog.TrailFilter, wi
 
 // Types implements Operations.
 func (s *Store) Types(ctx context.Context) ([]string, error) {
-	groups, err := s.occurring(ctx, processlog.States[:])
-	if err != nil {
-		return nil, fmt.Errorf("compensator: find the types: %w", err)
-	}
-	types := make(map[string]bool)
-	for _, g := range groups {
-		types[g.businessType] = true
-	}
-	rows, err := s.read(ctx, fmt.Sprintf("SELECT DISTINCT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>''",
-		s.table.quoted("_operation"), typesRead))
+	rows, err := s.read(ctx, fmt.Sprintf("SELECT business_type FROM (%s) AS g UNION SELECT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>'' ORDER BY 1",
+		s.groupsQuery(processlog.States[:]), s.table.quoted("_operation"), typesRead))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find the types: %w", err)
 	}
 	defer rows.Close()
+	var types []string
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
 			return nil, fmt.Errorf("compensator: find the types: %w", err)
 		}
-		types[name] = true
+		types = append(types, name)
 	}
-	return slices.Sorted(maps.Keys(types)), rows.Err()
+	return types, rows.Err()
 }
 
 // Settings implements Operations.

@@ -115,7 +115,7 @@ func (s *Store) scheduled(ctx context.Context, query string, args ...any) (found
 				return err
 			}
 			d.ID = processlog.RowID(id)
-			d.In = remaining(max(d.NextAt, free), now)
+			d.In, d.DueIn = remaining(max(d.NextAt, free), now), remaining(d.NextAt, now)
 			found = append(found, d)
 		}
 		return rows.Err()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
 )
 
@@ -73,6 +75,62 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "alice"}, "refund", desk.Why{Reason: "PSP down"}))
 	changed, _ := w.overTheWire("alice", "", "If-None-Match", overview.Header.Get("ETag"))
 	assert.Equal(t, 200, changed.StatusCode)
+}
+
+// ownOfAnswer is what no two answers share: the nonce, and when it was made.
+var ownOfAnswer = regexp.MustCompile(`nonce="[^"]*"|<p class="live"><span>.*?</time></span>`)
+
+// The overview is known to be the same without being made: its tag must tell apart whatever makes it another page, for
+// whomever, and not tell apart what does not.
+func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	w.allow(func(_ context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+		switch a.ID {
+		case "half":
+			return on.Type != "refund"
+		case "watcher":
+			return right != desk.Pause
+		case "blind":
+			return right != desk.SeeErrors
+		case "narrow":
+			return right == desk.SeeOverview && on.Type == "refund"
+		}
+		return true
+	})
+	pages := make(map[string]string) // by tag
+	look := func() {
+		for _, who := range []string{"alice", "half", "watcher", "blind", "narrow"} {
+			for _, how := range [][]string{{}, {"Accept-Language", "zh-CN"}, {"Cookie", "compensator_theme=dark"}, {"Cookie", "compensator_theme=light; compensator_language=zh-CN"}} {
+				for _, path := range []string{"", "?from=elsewhere"} {
+					got := w.client(who).get(path, how...)
+					require.Equal(t, 200, got.status, got.text)
+					page, tag := ownOfAnswer.ReplaceAllString(got.text, ""), got.header.Get("ETag")
+					require.NotEmpty(t, tag)
+					if before, known := pages[tag]; known {
+						require.Equal(t, before, page, "two pages have one tag")
+					}
+					pages[tag] = page
+				}
+			}
+		}
+	}
+	look()
+	require.Len(t, pages, 5*4*2, "whoever looks, in every way, sees another page")
+	alice, why := desk.Actor{ID: "alice"}, desk.Why{Reason: "PSP down"}
+	require.NoError(t, w.desk.Pause(t.Context(), alice, "refund", why))
+	look()
+	e := w.entriesOf("refund", compensator.Dead)[0]
+	answers, err := w.desk.Change(t.Context(), alice, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+	require.NoError(t, err)
+	require.NoError(t, answers[0])
+	look()
+	require.Greater(t, len(pages), 5*4*2, "what was done shows")
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
+		return right != desk.Pause
+	})
+	look()
 }
 
 // Pages are compressed for who is on them, or goes there by himself. How long a compressed page is, is no measure for other

@@ -324,7 +324,7 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 }
 
 // TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
-// the operator's side was turned on, within two minutes, by one of several processes.
+// the operator's side was turned on, within four minutes, by one of several processes.
 func TestUpkeepFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,14 +347,14 @@ func TestUpkeepFindsWhatIsMissing(t *testing.T) {
 		c, orders, stop = die(operated(compensator.Config{}).Operations)
 		_, _, stopOther := die(operated(compensator.Config{}).Operations)
 		id := record(t, c, store, orders, "new")
-		time.Sleep(2 * time.Minute)
+		time.Sleep(4 * time.Minute)
 		require.True(t, cases(t, store, old)[0].ClosedAt.IsZero(), "the first round finds all")
 		require.Equal(t, compensator.Amount{Minor: 100, Currency: "CNY"}, cases(t, store, old)[0].Amount)
 		require.True(t, cases(t, store, id)[0].ClosedAt.IsZero())
 		_, err := c.Cancel(t.Context(), id)
 		require.NoError(t, err)
 		require.True(t, cases(t, store, id)[0].ClosedAt.IsZero(), "a service's cancellation writes nothing to it")
-		time.Sleep(2 * time.Minute)
+		time.Sleep(4 * time.Minute)
 		require.False(t, cases(t, store, id)[0].ClosedAt.IsZero())
 		require.True(t, cases(t, store, old)[0].ClosedAt.IsZero())
 		stop()

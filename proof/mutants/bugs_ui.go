@@ -12,6 +12,22 @@ func showing() []mutant {
 			sees: pageTests("TestPagesAreCompressedOnlyWhereNobodyElseHasAsked"),
 		},
 		{
+			name: "page-of-another-taken-for-ones-own", oracle: safety,
+			what: "who comes with the tag of a page that somebody else saw is told that it has not changed",
+			edits: []edit{
+				{"ui/transfer.go", "rq.Theme(), rq.Actor.ID, rq.Here(), data}", "rq.Theme(), rq.Here(), data}"},
+			},
+			sees: pageTests("TestTagOfTheOverviewStandsForAllThatItSays"),
+		},
+		{
+			name: "rights-missing-in-the-tag", oracle: safety,
+			what: "a page goes on to offer what its reader may not do any more, for its tag says nothing of rights",
+			edits: []edit{
+				{"ui/overview.go", "	MayPause bool\n", "	MayPause bool `json:\"-\"`\n"},
+			},
+			sees: pageTests("TestTagOfTheOverviewStandsForAllThatItSays"),
+		},
+		{
 			name: "desk-shows-what-was", oracle: safety,
 			what: "who has just paused a type, or put entries right, is shown what was before",
 			edits: []edit{
