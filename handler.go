@@ -72,7 +72,7 @@ type TypeConfig struct {
 	AfterBatch func(e *Entry) (batchID string)
 
 	// Serial has entries of one key run one at a time, in the order of their ids, beside those of other keys: the key of an
-	// account, say. "" is no key. It reads what the entry was recorded with, but headers; it runs in Record and before each
+	// account, say, of any length. "" is no key. It reads what the entry was recorded with, but headers; it runs in Record and before each
 	// attempt, concurrently, must answer the same each time, and a panic of it refuses the Record. What is first in its line
 	// holds the turn until it has ended: retrying, snoozed, compensating or not due yet it keeps the others waiting, and so it
 	// does dead, unless PassDead is true. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.

@@ -12,7 +12,8 @@ import (
 
 // Options say who gets in, and how things look.
 type Options struct {
-	// Identify says who a request is from; false: nobody, who is answered 401. Required. It is called for each request,
+	// Identify says who a request is from; false: nobody, who is answered 401, without a challenge: where the browser is to
+	// ask for a password, the service's own handler stands around this one. Required. It is called for each request,
 	// concurrently, and must not read the body.
 	Identify func(r *http.Request) (desk.Actor, bool)
 
