@@ -108,11 +108,11 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 			rest = min(rest, c.PollInterval)
 			continue
 		}
-		again, err := c.turn(ctx, p, mark, now, read)
+		again, done, err := c.turn(ctx, p, mark, now, read)
 		what, businessType := p.trouble()
 		if err != nil && ctx.Err() == nil {
 			c.troubles.failed(what, businessType, err)
-		} else if err == nil {
+		} else if err == nil && (done || !p.upkeep()) { // upkeep moves its mark first: that nothing is due says nothing of it
 			c.troubles.passed(what, businessType)
 		}
 		rest = min(rest, again)
@@ -120,30 +120,30 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	return max(0, rest-time.Since(read))
 }
 
-// turn does a period's slots up to the database's now, which was read then, if there are any, and returns when it is to be
-// looked at again.
-func (c *calendar) turn(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, err error) {
+// turn does a period's slots up to the database's now, which was read then, and returns when it is to be looked at again, and
+// whether there were any, and were done here.
+func (c *calendar) turn(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
 	due, err := p.since(ctx, mark, now)
 	if err != nil {
-		return c.PollInterval, err
+		return c.PollInterval, false, err
 	}
 	again = longestRest
 	if !due.next.IsZero() {
 		again = due.next.Sub(now)
 	}
 	if len(due.slots) == 0 {
-		return again, nil
+		return again, false, nil
 	}
 	last := due.slots[len(due.slots)-1]
 	moved, err := p.Do(ctx, mark, due.slots, read.Add(last.Sub(now)))
 	if err != nil || !moved { // a mark that another process holds may stay where it is
-		return min(again, c.PollInterval), err
+		return min(again, c.PollInterval), false, err
 	}
 	if due.skipped > 0 && !p.upkeep() {
 		c.Log.Warn("compensator: slots of a periodic type have passed while no process ran, and are not made up for",
 			"type", p.Name, "slots", due.skipped, "since", mark, "made_up_for", len(due.slots))
 	}
-	return again, nil
+	return again, true, nil
 }
 
 // beginAnew gives a period a mark that has had one since add: somebody has deleted it. How far the period had come is gone

@@ -403,7 +403,7 @@ func TestUpkeepOfCasesThatFailsIsToldByItsName(t *testing.T) {
 		cfg := config(deafStore{compensatortest.NewMemoryStore()}, time.Hour)
 		cfg.Operations = &compensator.Operations{}
 		c, stop := start(t, cfg, map[string]time.Duration{"usual": 0})
-		time.Sleep(5 * time.Minute)
+		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		troubles := c.Health(t.Context()).Troubles
 		require.Len(t, troubles, 1)

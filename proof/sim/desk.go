@@ -150,7 +150,7 @@ func (w *world) everyCase() {
 		}
 		return wrong == ""
 	}
-	if !w.await(5*time.Minute, right) {
+	if !w.await(15*time.Minute, right) { // a round that fails, or dies behind its mark, and the next ones
 		w.oracle.fail("G31: entry %s, and its case tells otherwise", wrong)
 	}
 }
