@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-PACKAGES_AT_ONCE ?= 3 # test packages; each has servers of its own, and waits most of the time
+PACKAGES_AT_ONCE ?= 2 # test packages; each has servers of its own, and waits most of the time
 
 # Without what a debugger needs, which takes as long to link as the rest; make check vets. Memory is there to be used.
 # Where it has room, memory stands in for the disk: what a server has acknowledged outlives its being killed there as well.
@@ -20,10 +20,10 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# What make test tests: modules, the longest first. They wait much, so that two side by side are sooner done; what waits most,
-# the browser's, stands where the others still compute.
-tested := . examples relay/rabbitmq internal/uitest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
-	internal/sqlitetest internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
+# What make test tests: modules, the longest first, and the browser's, which waits most. They wait much, so that three side by side
+# are sooner done.
+tested := . internal/uitest examples relay/rabbitmq internal/sqlitetest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
+	internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk)$$' ./...
 
@@ -41,7 +41,7 @@ tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum
 
 .PHONY: test
 test: ## run all tests against real servers, with the race detector
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(tested))
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 $(addprefix test/,$(tested))
 
 .PHONY: $(addprefix test/,$(tested))
 $(addprefix test/,$(tested)): test/%:
