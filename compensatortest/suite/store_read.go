@@ -81,7 +81,10 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	require.NoError(t, err)
 	require.Len(t, page, 2)
 	assert.Greater(t, page[0].In, 30*time.Second, "a leased entry wants attention when its lease ends")
-	assert.LessOrEqual(t, page[0].DueIn, time.Duration(0), "and has been due all the same")
+	assert.Less(t, page[0].DueIn, page[0].In, "and has been due all the same")
+	later, err := t.Store.Scan(t.ctx, processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 90 * time.Second, Limit: 1})
+	require.NoError(t, err)
+	assert.InDelta(t, time.Minute, later[0].DueIn, float64(30*time.Second))
 	everything.Free = true
 	page, err = t.Store.Scan(t.ctx, everything)
 	require.NoError(t, err)

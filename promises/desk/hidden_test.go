@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -147,4 +148,29 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 		}
 		assert.True(t, visible[string(decoded[strings.LastIndex(string(decoded), ".")+1:])], "%s: %s", what, decoded)
 	}
+}
+
+// TestNameThatTheDatabaseTakesForAnotherShowsNothing: to MySQL "refund " is "refund", and to who may see all but that it is another.
+func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c, orders, _, _ := dying(t, w, w.Quick())
+	for range 2 {
+		w.Put(orders, 1, compensator.Options{})
+	}
+	stop := w.Run(c)
+	w.Eventually(func() bool { return w.Count("common_process_log WHERE state=-2") == 2 }, "both are dead")
+	require.NoError(t, stop())
+	d, err := desk.New(c, desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type != "refund" })})
+	require.NoError(t, err)
+	for _, name := range []string{"refund", "refund ", "refund  "} {
+		entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessType: name, Limit: 1})
+		among, err2 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: []string{name, "mail"}, Limit: 1})
+		cases, err3 := d.Cases(t.Context(), mei, desk.CaseFilter{BusinessType: name, Limit: 1})
+		trail, err4 := d.Trail(t.Context(), mei, desk.TrailFilter{BusinessTypes: []string{name}, Limit: 1})
+		require.NoError(t, errors.Join(err1, err2, err3, err4))
+		require.Equal(t, []any{desk.EntryPage{}, desk.EntryPage{}, desk.CasePage{}, desk.TrailPage{}}, []any{entries, among, cases, trail}, "%q", name)
+		require.ErrorIs(t, d.Pause(t.Context(), mei, name, why), desk.ErrNotAllowed)
+	}
+	require.Zero(t, w.Count("common_process_log_setting"))
 }

@@ -88,9 +88,18 @@ func operating() []mutant {
 			name: "desk-shows-secrets", oracle: safety,
 			what: "who may see errors in full sees the passwords in them",
 			edits: []edit{
-				{"desk/shape.go", "	text = d.log.Scrub(text)\n", "	if !inFull {\n		text = d.log.Scrub(text)\n	}\n"},
+				{"desk/shape.go", "return shape(d.log.Scrub(text), inFull) }", "if inFull {\n		return text\n	}\n	return shape(d.log.Scrub(text), inFull)\n}"},
 			},
 			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
+		},
+		{
+			name: "name-of-a-hidden-type-with-a-space", oracle: safety,
+			what: "a hidden type is shown to who writes a space behind its name, which MySQL takes for it",
+			edits: []edit{
+				{"desk/desk.go", " || strings.HasSuffix(on.Type, \" \")", ""},
+				{"desk/desk.go", "	\"strings\"\n", ""},
+			},
+			sees: tests("TestNameThatTheDatabaseTakesForAnotherShowsNothing"),
 		},
 		{
 			name: "reveal-before-the-record", oracle: safety,

@@ -65,7 +65,7 @@ func recurring() []mutant {
 			name: "held-mark-forgotten", oracle: lateness,
 			what: "a slot that another process was about to make, and did not, waits for the next one",
 			edits: []edit{
-				{"internal/engine/calendar.go", "		return min(again, c.PollInterval), err\n", "		return again, err\n"},
+				{"internal/engine/calendar.go", "		return min(again, c.PollInterval), false, err\n", "		return again, false, err\n"},
 			},
 			sees: tests("TestSlotThatAnotherProcessDidNotMakeIsMadeSoon"),
 		},
