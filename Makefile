@@ -5,14 +5,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-PACKAGES_AT_ONCE ?= 2 # test packages; each has servers of its own, and waits most of the time
+PACKAGES_AT_ONCE ?= 2 # test packages of a module; each has servers of its own, and waits most of the time
 
 # Without what a debugger needs, which takes as long to link as the rest; make check vets. Memory is there to be used.
 # Where it has room, memory stands in for the disk: what a server has acknowledged outlives its being killed there as well.
 in_memory := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 # SQLite is C made Go: to watch its every access takes three times what it does, and says nothing of the code here.
-go_test := $(if $(TMPDIR),,$(in_memory)) GOGC=400 $(GO) test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -shuffle=on -count=1 -timeout 30m -vet=off \
-	-ldflags=-w -p $(strip $(PACKAGES_AT_ONCE))
+go_test = $(if $(TMPDIR),,$(in_memory)) GOGC=400 $(GO) test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -shuffle=on -count=1 -timeout 30m -vet=off \
+	-ldflags=-w -p $(strip $(or $(at_once/$*),$(PACKAGES_AT_ONCE)))
 build := $(CURDIR)/build
 # Its path, as a workspace takes no -modfile.
 staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
@@ -24,6 +24,7 @@ modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build
 # are sooner done.
 tested := . internal/uitest examples relay/rabbitmq internal/sqlitetest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
 	internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
+at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk)$$' ./...
 

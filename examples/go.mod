@@ -17,7 +17,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	gorm.io/driver/mysql v1.6.0
 	gorm.io/gorm v1.31.1
-	modernc.org/sqlite v1.40.0
+	modernc.org/sqlite v1.42.2
 )
 
 require (

@@ -11,7 +11,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.10.0
 	golang.org/x/sys v0.36.0
-	modernc.org/sqlite v1.40.0
+	modernc.org/sqlite v1.42.2
 )
 
 require (

@@ -6,7 +6,7 @@ require (
 	github.com/compensator-go/compensator v0.1.0
 	github.com/stretchr/testify v1.10.0
 	go.uber.org/goleak v1.3.0
-	modernc.org/sqlite v1.40.0
+	modernc.org/sqlite v1.42.2
 )
 
 require (

@@ -31,6 +31,7 @@ type reconciler struct {
 
 	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
 	rebuild bool      // everything within the horizon is to be announced
+	asked   time.Time // when the heads of the log were last asked for
 	looked  time.Time // when the log was last looked through for misfits
 	checked time.Time // when the queue was last known to be this database's
 }
@@ -46,6 +47,7 @@ const scanTimeout = time.Minute
 func (r *reconciler) heads(ctx context.Context) ([]processlog.Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
+	r.asked = time.Now()
 	heads, err := r.Store.Heads(ctx)
 	r.saw(ctx, err)
 	return heads, err
@@ -290,7 +292,7 @@ func (r *reconciler) countHanging() {
 	}
 }
 
-// announce tells the queue of one state and type: what is overdue, which it may have lost, and what is near; when it
+// announce tells the queue of one state and type: what is near, and what is overdue, which it may have lost; when it
 // is rebuilt, everything within the horizon.
 func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild bool) (announced int, complete bool) {
 	edge := r.near()
@@ -304,16 +306,16 @@ func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild
 	if rebuild {
 		return r.announceWindow(ctx, window, r.QueueLimit)
 	}
-	if head.DueIn < -r.grace() {
-		overdue := window
-		// What is leased runs, or comes due again when its lease ends: the queue has forgotten nothing.
-		overdue.To, overdue.Free = -r.grace(), true
-		if announced, complete = r.announceWindow(ctx, overdue, scanPage); !complete {
-			return announced, false
-		}
+	near := window
+	near.From = 0
+	announced, complete = r.announceWindow(ctx, near, math.MaxInt)
+	// Overdue after near, and also what has come due since the heads were read: between the two nothing is missed.
+	if !complete || head.DueIn > time.Since(r.asked)+time.Millisecond-r.grace() {
+		return announced, complete
 	}
-	window.From = 0
-	n, complete := r.announceWindow(ctx, window, math.MaxInt)
+	// What is leased runs, or comes due again when its lease ends: the queue has forgotten nothing.
+	window.To, window.Free = -r.grace(), true
+	n, complete := r.announceWindow(ctx, window, scanPage)
 	return announced + n, complete
 }
 

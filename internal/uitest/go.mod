@@ -11,7 +11,7 @@ require (
 	github.com/go-sql-driver/mysql v1.8.1
 	github.com/stretchr/testify v1.10.0
 	go.uber.org/goleak v1.3.0
-	modernc.org/sqlite v1.40.0
+	modernc.org/sqlite v1.42.2
 )
 
 require (

@@ -70,6 +70,44 @@ func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
 	})
 }
 
+// slowStore takes its time to look through the log, and to answer.
+type slowStore struct{ processlog.Store }
+
+func (s slowStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	time.Sleep(time.Second)
+	page, err := s.Store.Scan(ctx, w)
+	time.Sleep(time.Second)
+	return page, err
+}
+
+func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
+	heads, err := s.Store.Heads(ctx)
+	time.Sleep(time.Second)
+	return heads, err
+}
+
+// What comes due while the log is looked through is neither overdue nor ahead, and a wheel knows nothing of what was recorded before Run.
+func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
+	t.Parallel()
+	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := compensator.New(t.Context(), compensator.Config{Store: slowStore{compensatortest.NewMemoryStore()}, PollInterval: time.Hour,
+				Logger: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			ran := make(chan struct{}, 1)
+			_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+				ran <- struct{}{}
+				return nil
+			}, compensator.TypeConfig{})
+			require.NoError(t, err)
+			harness.RecordLater(t, c, delay)
+			compensatortest.Run(t, c)
+			time.Sleep(time.Minute) // less than any interval
+			require.Len(t, ran, 1, "due in %v", delay)
+		})
+	}
+}
+
 // A queue that several processes share is not told everything again and again: what a process did not come to
 // announce is announced when it is near.
 func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {

@@ -401,51 +401,6 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	w.Eventually(func() bool { return losses.Load() == 1 }, "it is noticed")
 }
 
-// lateStore purges cancelled entries when it is told to.
-type lateStore struct {
-	processlog.Store
-	asked chan struct{}
-	goOn  chan struct{}
-}
-
-func (s lateStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (int, error) {
-	if state == compensator.Cancelled {
-		s.asked <- struct{}{}
-		<-s.goOn
-	}
-	return s.Store.Purge(ctx, businessType, state, age, limit)
-}
-
-// A purge may take longer than the age it is given: what has ended since its note is left to the next one.
-func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
-	t.Parallel()
-	w := harness.NewWorld(t)
-	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
-	require.NoError(t, err)
-	late := lateStore{store, make(chan struct{}), make(chan struct{})}
-	cfg := w.Quick()
-	cfg.DB, cfg.Store = nil, late
-	purger, c := w.New(cfg), w.New(w.Quick())
-	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-	w.Run(c)
-	before := w.Put(orders, 1, compensator.Options{})
-	w.WaitState(before, compensator.Succeeded)
-	w.Exec("UPDATE common_process_log SET next_at=next_at-60001")
-	purged := make(chan int, 1)
-	go func() {
-		n, err := purger.Purge(t.Context(), time.Minute, compensator.Cancelled, compensator.Succeeded)
-		assert.NoError(t, err)
-		purged <- n
-	}()
-	harness.Next(t, late.asked)
-	after := w.Put(orders, 2, compensator.Options{})
-	w.WaitState(after, compensator.Succeeded)
-	w.Exec("UPDATE common_process_log SET next_at=next_at-60000 WHERE id=?", after.Row()) // as if it took a minute
-	close(late.goOn)
-	assert.Equal(t, 1, harness.Next(t, purged))
-	assert.Equal(t, compensator.Succeeded, w.State(after))
-}
-
 // staleStore answers plain reads of versions as a replica that lags.
 type staleStore struct{ processlog.Store }
 

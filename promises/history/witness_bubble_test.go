@@ -181,3 +181,40 @@ func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 		require.NoError(t, other.Close())
 	})
 }
+
+// lateStore takes two minutes to purge cancelled entries.
+type lateStore struct{ processlog.Store }
+
+func (s lateStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (int, error) {
+	if state == compensator.Cancelled {
+		time.Sleep(2 * time.Minute)
+	}
+	return s.Store.Purge(ctx, businessType, state, age, limit)
+}
+
+// A purge may take longer than the age it is given: what has ended since its note is left to the next one.
+func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
+	t.Parallel()
+	harness.InBubble(t, func(c *compensator.Compensator) {
+		_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		purger, err := compensator.New(t.Context(), compensator.Config{Store: lateStore{store}, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		harness.RecordLater(t, c, 0)
+		time.Sleep(time.Minute + time.Second)
+		purged := make(chan int, 1)
+		go func() {
+			n, err := purger.Purge(t.Context(), time.Minute, compensator.Cancelled, compensator.Succeeded)
+			assert.NoError(t, err)
+			purged <- n
+		}()
+		synctest.Wait() // its note is written
+		harness.RecordLater(t, c, time.Millisecond)
+		assert.Equal(t, 1, <-purged)
+		rows := store.Rows()
+		require.Len(t, rows, 1)
+		assert.Equal(t, compensator.Succeeded, rows[0].State)
+		require.NoError(t, purger.Close())
+	})
+}

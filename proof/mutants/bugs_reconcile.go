@@ -167,6 +167,23 @@ func reconciling() []mutant {
 			sees: tests("TestPurgeDeletesNothingThatEndsAfterItsNote"),
 		},
 		{
+			name: "due-while-looked-through", oracle: lateness,
+			what: "what comes due while a process without Redis looks through its log waits for the next round",
+			edits: []edit{
+				{"internal/engine/reconciler.go", "time.Since(r.asked)+time.Millisecond-r.grace()", "-r.grace()"},
+				{"internal/engine/reconciler.go", "	r.asked = time.Now()\n", ""},
+			},
+			sees: tests("TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed"),
+		},
+		{
+			name: "overdue-read-before-near", oracle: lateness,
+			what: "what comes due between two readings of a process without Redis waits for the next round",
+			edits: []edit{
+				{"internal/engine/reconciler.go", "	announced, complete = r.announceWindow(ctx, near, math.MaxInt)\n", "	overdue := window\n	overdue.To, overdue.Free = -r.grace(), true\n	_, _ = r.announceWindow(ctx, overdue, scanPage)\n	return r.announceWindow(ctx, near, math.MaxInt)\n"},
+			},
+			sees: tests("TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed"),
+		},
+		{
 			name: "reconciler-off", oracle: safety,
 			what: "nothing looks for entries that the queue does not know: one that nobody announced never runs",
 			edits: []edit{
@@ -204,7 +221,7 @@ func reconciling() []mutant {
 			what: "a queue that has forgotten everything is not filled again",
 			edits: []edit{
 				{"internal/engine/reconciler.go", "	if rebuild {\n		return r.announceWindow", "	if false {\n		return r.announceWindow"},
-				{"internal/engine/reconciler.go", "	window.From = 0\n", "	window.From, window.To = 0, 0\n"},
+				{"internal/engine/reconciler.go", "	near.From = 0\n", "	near.From, near.To = 0, 0\n"},
 			},
 			sees: tests("TestEntryTheQueueForgotIsAnnouncedAgain"),
 		},
