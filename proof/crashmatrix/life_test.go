@@ -88,8 +88,12 @@ func (l *life) live(ctx context.Context) error {
 
 // work starts and stops Run, again and again.
 func (l *life) work(ctx context.Context) error {
+	longest := 600 * time.Millisecond
+	if l.In == keeping {
+		longest = 10 * time.Second // what a Run that is stopped leaves of its round of purging waits for the next minute
+	}
 	for {
-		running, stop := context.WithTimeout(ctx, 200*time.Millisecond+rand.N(400*time.Millisecond))
+		running, stop := context.WithTimeout(ctx, longest/3+rand.N(2*longest/3))
 		err := l.p.Run(running)
 		stop()
 		l.mu.Lock()

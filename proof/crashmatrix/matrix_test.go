@@ -33,8 +33,9 @@ var (
 	seed  = flag.Uint64("seed", 0, "decides at which time a point kills; 0 draws one")
 )
 
-// patience is how long a life may take to its end, and the healthy process to its. Neither is a measure of speed.
-const patience = time.Minute
+// patience is how long a life may take to its end, and the healthy process to its. Neither is a measure of speed; rounds of
+// purging are a minute apart.
+const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(lifeEnv); text != "" {
