@@ -249,16 +249,22 @@ func ExampleType_CancelTx() {
 	}
 }
 
-// A transaction that lost against others, by a deadlock say, is run again from its beginning, a few times.
-func ExampleRetryable() {
-	var c *compensator.Compensator                                    // made by New
-	var pay func(ctx context.Context, tx *compensator.ScopedTx) error // all of it, so that it may run again
+// A transaction is run again when it lost against others, by a deadlock say, and when its COMMIT was lost and did not happen.
+// Any ORM's will do.
+func ExampleCompensator_RetryTx() {
+	var c *compensator.Compensator               // made by New
+	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
-	err := c.InTx(ctx, pay)
-	for try := 1; try < 5 && compensator.Retryable(err); try++ {
-		time.Sleep(time.Duration(try) * 10 * time.Millisecond)
-		err = c.InTx(ctx, pay)
-	}
+	err := c.RetryTx(ctx, "close-42", func(ctx context.Context) error {
+		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42"})
+			if err != nil || receipt.Entries[0].Duplicate {
+				return err // or the order has been placed before: the same request, come again
+			}
+			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", 42)
+			return err
+		})
+	})
 	if err != nil {
 		log.Print(err)
 	}

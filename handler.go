@@ -20,7 +20,7 @@ type HandlerFunc func(ctx context.Context, e *Entry) error
 type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error (or nil) for
-// each, in their order.
+// each, in their order; slices.Repeat([]error{err}, len(entries)) when all failed alike.
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
 // Middleware wraps a handler, as in net/http. Those of a type run inside Use's.

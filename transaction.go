@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
@@ -177,8 +178,65 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 // Retryable reports whether the transaction that ended with err, from any of its statements or its commit, may be run
 // again from its beginning and may well get through: it lost against others, by a deadlock, a lock that was not to be had
 // in time, a row that had changed, a SQLite file that was busy; or by ErrTxAborted, ErrBusy. Roll back first, and wait a little. Not after
-// ErrCommitUnknown, of which Resolve knows more, nor when a connection broke: the transaction may have committed.
+// ErrCommitUnknown, of which Resolve knows more, nor when a connection broke: the transaction may have committed. RetryTx
+// does all that.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
+
+// How often RetryTx runs a transaction, and how long it rests after each run at most, for each there was.
+const (
+	retryTries = 5
+	retryPause = 20 * time.Millisecond
+)
+
+// RetryTx runs do, which runs a transaction of any kind from its beginning to its end, InTx or an ORM's, and runs it again, up
+// to five times in all and some milliseconds apart, where Retryable says so, and where the answer to COMMIT was lost and
+// Resolve says that it did not happen. nil: it happened. An ErrCommitUnknown, with what Resolve said: nobody could tell. Any
+// other error: it did not happen. That an answer was lost is known of InTx, and on a Connector.
+//
+// proof is the idempotent id of an entry that do records, by which Resolve tells; where its receipt says Duplicate the
+// transaction has happened before, and do writes nothing. do runs in the caller's goroutine, and begins anew each time: what
+// it sets outside the transaction is of its last run.
+func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
+	if proof == "" {
+		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
+	}
+	for try := 1; ; try++ {
+		err := c.certain(ctx, proof, do(ctx))
+		if !Retryable(err) || try == retryTries {
+			return err
+		}
+		if !restTry(ctx, try) {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// certain asks what came of the transaction that ended with err, if that is unknown: nil, or ErrTxAborted where it did not happen.
+func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error) error {
+	if !errors.Is(err, ErrCommitUnknown) {
+		return err
+	}
+	switch _, asked := c.Resolve(ctx, proof); {
+	case asked == nil:
+		return nil
+	case errors.Is(asked, ErrNotFound):
+		return fmt.Errorf("%w: %v", ErrTxAborted, err)
+	default:
+		return errors.Join(err, asked)
+	}
+}
+
+// restTry rests before the next try, and reports whether ctx still lasts.
+func restTry(ctx context.Context, tries int) bool {
+	timer := time.NewTimer(jitter.N(time.Duration(tries) * retryPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // transactionEnd sees the end of a transaction.
 type transactionEnd interface {

@@ -13,7 +13,7 @@ type Order struct{ ID string }
 
 func main() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-	db := compensator.Must(compensator.Open("sqlite", "file:shop.db?_pragma=busy_timeout(10000)"))
+	db := compensator.Must(compensator.Open("sqlite", "file:shop.db?_txlock=immediate&_pragma=busy_timeout(10000)"))
 	check(compensator.Migrate(ctx, db))
 	compensator.Must(db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id TEXT, state TEXT)"))
 

@@ -106,6 +106,59 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
+// TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen: RetryTx does the business once whatever becomes of COMMIT, or
+// says that nobody can tell.
+func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		rule faultproxy.Rule
+		runs int
+		err  error
+	}{
+		"request lost":      {faultproxy.Rule{Nth: 1, Fault: faultproxy.DropRequest}, 2, nil},
+		"reply lost":        {faultproxy.Rule{Nth: 1, Fault: faultproxy.DropReply}, 1, nil},
+		"each request lost": {faultproxy.Rule{Fault: faultproxy.DropRequest}, 5, compensator.ErrTxAborted},
+		"request held back": {faultproxy.Rule{Nth: 1, Fault: faultproxy.DropRequest, Hang: true}, 1, compensator.ErrCommitUnknown},
+	} {
+		for way, committer := range committers {
+			if way == "plain" || name == "request held back" && way != "closure" {
+				continue // it cannot know that an answer was lost; and ten seconds of asking, once, are enough
+			}
+			t.Run(name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(time.Second))
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				rule := test.rule
+				rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
+				proxy.Arm(rule)
+				runs := 0
+				err := c.RetryTx(t.Context(), "key-001", func(context.Context) error {
+					runs++
+					return committer.commit(c, db, func(tx compensator.Tx) error {
+						receipt, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)...)
+						if err != nil || receipt.Entries[0].Duplicate {
+							return err
+						}
+						w.Effect(tx, "business")
+						return nil
+					})
+				})
+				require.ErrorIs(t, err, test.err)
+				assert.Equal(t, test.runs, runs)
+				proxy.Cut()
+				if test.err == nil {
+					assert.Equal(t, 1, w.Count("effects"), "the business happened once")
+				} else {
+					w.Eventually(func() bool { return w.Count("effects")+w.Count("common_process_log") == 0 }, "nothing happened")
+				}
+			})
+		}
+	}
+}
+
 func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 	t.Parallel()
 	for way, committer := range committers {

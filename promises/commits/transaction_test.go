@@ -249,19 +249,20 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain: who runs it again while Retryable says so does the business once.
+// TestTransactionThatLostAgainstOthersIsRunAgain: RetryTx runs it again while Retryable says so, and the business is done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		for _, swallowed := range []bool{false, true} {
-			tries, err := 0, compensator.ErrBusy
-			for ; tries < 5 && compensator.Retryable(err); tries++ {
-				err = c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for prefix, swallowed := range map[string]bool{"told": false, "swallowed": true} {
+			tries, entry := 0, harness.Keyed(prefix, 1)[0]
+			err := c.RetryTx(t.Context(), compensator.IdempotentID(entry.IdempotentID), func(ctx context.Context) error {
+				tries++
+				return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 					var told error
-					if tries == 0 {
+					if tries == 1 {
 						w.DeadlockIn(tx, func() error {
 							_, told = tx.ExecContext(ctx, "UPDATE accounts SET n=1 WHERE id=2")
 							return told
@@ -270,15 +271,37 @@ func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 					if told != nil && !swallowed {
 						return fmt.Errorf("take from the account: %w", told)
 					}
-					_, err := c.Record(ctx, tx, harness.Untyped(1)...)
+					_, err := c.Record(ctx, tx, entry)
 					return err
 				})
-			}
-			require.NoError(t, err, "swallowed: %t", swallowed)
-			assert.Equal(t, 2, tries, "swallowed: %t", swallowed)
+			})
+			require.NoError(t, err, prefix)
+			assert.Equal(t, 2, tries, prefix)
 		}
 		assert.Equal(t, 2, w.Count("common_process_log"))
 	})
+}
+
+func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	for reason, tries := range map[error]int{nil: 1, errors.New("sold out"): 1, compensator.ErrNotFound: 1, compensator.ErrBusy: 5, compensator.ErrTxAborted: 5} {
+		ran := 0
+		err := c.RetryTx(t.Context(), "close-42", func(context.Context) error { ran++; return reason })
+		require.ErrorIs(t, err, reason)
+		assert.Equal(t, tries, ran, "%v", reason)
+	}
+	ended, end := context.WithCancelCause(t.Context())
+	ran, gone := 0, errors.New("the caller has gone")
+	err := c.RetryTx(ended, "close-42", func(context.Context) error { ran++; end(gone); return compensator.ErrBusy })
+	require.ErrorIs(t, err, compensator.ErrBusy)
+	require.ErrorIs(t, err, gone)
+	assert.Equal(t, 1, ran)
+	err = c.RetryTx(t.Context(), "", func(context.Context) error { panic("runs") })
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	assert.Equal(t, "proof", field.Field)
 }
 
 // unwritten are errors of Record that leave the transaction open and an entry unwritten.

@@ -93,6 +93,30 @@ func recording() []mutant {
 			sees: tests("TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown"),
 		},
 		{
+			name: "lost-commit-is-run-again-unasked", oracle: safety,
+			what: "RetryTx takes a COMMIT whose answer was lost for one that did not happen: the business is done twice, unless it looks",
+			edits: []edit{
+				{"transaction.go", "	switch _, asked := c.Resolve(ctx, proof); {\n", "	switch asked := ErrNotFound; {\n"},
+			},
+			sees: tests("TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen"),
+		},
+		{
+			name: "lost-commit-is-taken-for-done", oracle: safety,
+			what: "RetryTx says that a transaction happened of which Resolve found nothing",
+			edits: []edit{
+				{"transaction.go", "	case asked == nil:\n		return nil\n	case errors.Is(asked, ErrNotFound):\n", "	case asked == nil, errors.Is(asked, ErrNotFound):\n		return nil\n	case false:\n"},
+			},
+			sees: tests("TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen"),
+		},
+		{
+			name: "refusal-is-run-again", oracle: duplicates,
+			what: "RetryTx runs a transaction again that its own business has refused",
+			edits: []edit{
+				{"transaction.go", "		if !Retryable(err) || try == retryTries {\n", "		if err == nil || try == retryTries {\n"},
+			},
+			sees: tests("TestTransactionIsRunAgainOnlyWhereThatMayHelp"),
+		},
+		{
 			name: "statements-after-a-rollback", oracle: safety,
 			what: "a transaction of ours that the server has rolled back takes further statements, which commit by themselves",
 			edits: []edit{

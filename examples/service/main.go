@@ -1,0 +1,199 @@
+// Command service is what a program around the log is made of, and no more: what starts, in which order, what is asked from
+// outside, and how it stops. It closes an order that nobody has paid in ten seconds. SQLite in service.db, unless MYSQL_DSN
+// names a MySQL or MariaDB; REDIS_ADDR, if there is one.
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/observe/probe"
+	"github.com/compensator-go/compensator/ui"
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		slog.Error("ended", "err", err)
+		os.Exit(1)
+	}
+	slog.Info("stopped in good order")
+}
+
+// run is the program's life; what it opens it closes, last first.
+func run(ctx context.Context) (err error) {
+	db, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	cfg := compensator.Config{DB: db, Keep: 90 * 24 * time.Hour, StopTimeout: 15 * time.Second, Operations: &compensator.Operations{}}
+	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		defer func() { err = errors.Join(err, rdb.Close()) }()
+		cfg.Redis = rdb
+	}
+	log, err := compensator.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	orders, err := newShop(log)
+	if err != nil {
+		return err
+	}
+	pages, err := operatorPages(log)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, log, orders, pages)
+}
+
+func open(ctx context.Context) (*sql.DB, error) {
+	driver, dsn := "sqlite", "file:service.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"
+	if given := os.Getenv("MYSQL_DSN"); given != "" {
+		driver, dsn = "mysql", given
+	}
+	db, err := compensator.Open(driver, dsn)
+	if err != nil {
+		return nil, err
+	}
+	err = compensator.Migrate(ctx, db) // where many processes start at once all may: one does it
+	if err == nil {
+		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id VARCHAR(64) PRIMARY KEY, state VARCHAR(16) NOT NULL)")
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// shop is the business.
+type shop struct {
+	log   *compensator.Compensator
+	close *compensator.Type[order]
+}
+
+type order struct{ ID string }
+
+func newShop(log *compensator.Compensator) (http.Handler, error) {
+	s := &shop{log: log}
+	var err error
+	s.close, err = compensator.HandleTx(log, "close_order", s.closeUnpaid, compensator.TypeConfig{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /orders/{id}", s.place)
+	return mux, err
+}
+
+func (s *shop) closeUnpaid(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o order) error {
+	_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
+	return err
+}
+
+// place may come twice: the second time changes nothing.
+func (s *shop) place(w http.ResponseWriter, r *http.Request) {
+	o := order{ID: r.PathValue("id")}
+	closing := "close-" + o.ID
+	err := s.log.RetryTx(r.Context(), compensator.IdempotentID(closing), func(ctx context.Context) error {
+		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := s.close.Record(ctx, tx, o, compensator.Options{IdempotentID: closing, BusinessID: o.ID, Delay: 10 * time.Second})
+			if err != nil || receipt.Entries[0].Duplicate {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", o.ID)
+			return err
+		})
+	})
+	var wrong *compensator.FieldError
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.As(err, &wrong):
+		http.Error(w, wrong.Error(), http.StatusBadRequest)
+	default:
+		slog.ErrorContext(r.Context(), "place an order", "err", err)
+		http.Error(w, "try again", http.StatusServiceUnavailable)
+	}
+}
+
+// operatorPages are for operators and machines, at an address that the public does not reach.
+func operatorPages(log *compensator.Compensator) (http.Handler, error) {
+	may := desk.AccessFunc(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
+		return right != desk.SeeContent && right != desk.Export // who may do what, the service says here
+	})
+	d, err := desk.New(log, desk.Options{Access: may})
+	if err != nil {
+		return nil, err
+	}
+	pages, err := ui.New(d, ui.Options{Base: "/log/", Identify: func(r *http.Request) (desk.Actor, bool) {
+		name, ok := identify(r)
+		return desk.Actor{ID: name}, ok
+	}})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /readyz", probe.Ready(log, 0))
+	mux.HandleFunc("/log/", func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := identify(r); !ok { // the pages answer 401, and leave it to the service how the browser asks
+			w.Header().Set("WWW-Authenticate", `Basic realm="operators", charset="UTF-8"`)
+		}
+		pages.ServeHTTP(w, r)
+	})
+	return mux, nil
+}
+
+// identify stands for the company's own login.
+func identify(r *http.Request) (name string, ok bool) {
+	name, password, _ := r.BasicAuth()
+	return name, name != "" && password == cmp.Or(os.Getenv("OPERATOR_PASSWORD"), "try")
+}
+
+// serve works until ctx ends or an address cannot be had, and stops from the outside in: first nothing is recorded any more,
+// then handlers end, and last, while they can be watched, the operators' pages. Run returns only when it is told to.
+func serve(ctx context.Context, log *compensator.Compensator, public, operators http.Handler) error {
+	outside := &http.Server{Handler: public, ReadHeaderTimeout: 5 * time.Second}
+	inside := &http.Server{Handler: operators, ReadHeaderTimeout: 5 * time.Second}
+	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorking()
+	worked, failed := make(chan error, 1), make(chan error, 2)
+	go func() { worked <- log.Run(working) }()
+	go func() { failed <- listen(outside, cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"), "orders") }()
+	go func() { failed <- listen(inside, cmp.Or(os.Getenv("OPERATORS_ADDR"), "127.0.0.1:8081"), "operators") }()
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err = errors.Join(err, outside.Shutdown(closing))
+	stopWorking()
+	return errors.Join(err, <-worked, inside.Close())
+}
+
+func listen(server *http.Server, addr, what string) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	slog.Info("open", "what", what, "addr", listener.Addr())
+	return server.Serve(listener)
+}
