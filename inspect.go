@@ -65,7 +65,7 @@ func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 
 // Count counts entries by state and type, each only up to CountFilter.AtMost.
 func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
-	return c.store.Count(ctx, filter)
+	return c.store.Count(ctx, nil, filter)
 }
 
 // History lists what people did to an entry, oldest first; of the zero EntryID, what they and Purge did to the log.
@@ -86,13 +86,26 @@ type Progress struct {
 // Finished reports whether all entries of the batch are in a terminal state.
 func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
 
-// BatchProgress counts the entries recorded with a batch id, up to 1,000,000.
+// BatchProgress counts the entries recorded with a batch id, up to 1,000,000, as they are committed.
 func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progress, error) {
+	return c.batchProgress(ctx, nil, batchID)
+}
+
+// BatchProgressTx is BatchProgress as tx sees it, for a transactional handler: SQLite may let nobody else read while it
+// lasts, and a pool may have no second connection.
+func (c *Compensator) BatchProgressTx(ctx context.Context, tx Tx, batchID string) (Progress, error) {
+	if tx == nil {
+		return Progress{}, ErrNoTransaction
+	}
+	return c.batchProgress(ctx, tx, batchID)
+}
+
+func (c *Compensator) batchProgress(ctx context.Context, tx Tx, batchID string) (Progress, error) {
 	p := Progress{ByState: make(map[State]int)}
 	if batchID == "" {
 		return p, &FieldError{Field: "batch id", Reason: "is empty"}
 	}
-	counts, err := c.store.Count(ctx, CountFilter{BatchID: batchID, AtMost: 1_000_000})
+	counts, err := c.store.Count(ctx, tx, CountFilter{BatchID: batchID, AtMost: 1_000_000})
 	for _, count := range counts {
 		p.Total += count.N
 		p.ByState[count.State] += count.N

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-	"github.com/compensator-go/compensator/internal/oneattempt"
+	"github.com/compensator-go/compensator/internal/testkit"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -50,11 +50,14 @@ func (c *Compensator) Run(ctx context.Context) error {
 }
 
 func init() {
-	oneattempt.Make = func(ctx context.Context, of any, id processlog.ID) error {
+	testkit.Attempt = func(ctx context.Context, of any, id processlog.ID) error {
 		c := of.(*Compensator)
 		if c.closed() {
 			return ErrClosed
 		}
 		return c.engine.Attempt(ctx, id)
+	}
+	testkit.MoveLinesOn = func(ctx context.Context, of any, ids []processlog.ID) (bool, error) {
+		return of.(*Compensator).engine.MoveLinesOn(ctx, ids)
 	}
 }

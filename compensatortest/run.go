@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/internal/oneattempt"
+	"github.com/compensator-go/compensator/internal/testkit"
 )
 
 // Run runs c for the rest of the test and returns a function that stops it earlier and waits; both require
@@ -55,7 +55,7 @@ func Attempt(tb testing.TB, c *compensator.Compensator, ref compensator.Ref) com
 	tb.Helper()
 	entry, err := c.Get(tb.Context(), ref)
 	require.NoError(tb, err)
-	require.NoError(tb, oneattempt.Make(tb.Context(), c, entry.ID), "attempt of %v", ref)
+	require.NoError(tb, testkit.Attempt(tb.Context(), c, entry.ID), "attempt of %v", ref)
 	entry, err = c.Get(tb.Context(), entry.ID)
 	require.NoError(tb, err)
 	return *entry

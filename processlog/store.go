@@ -131,9 +131,10 @@ type Keeper interface {
 	// ErrNotFound means it was rolled back, or never was. It returns ErrBusy when that takes too long.
 	Resolve(ctx context.Context, ref Ref) (Row, error)
 
-	// List, Count and History serve people; see Compensator.List.
+	// List, Count and History serve people; see Compensator.List. Count sees what is committed, or what tx sees, if one is
+	// given.
 	List(ctx context.Context, filter Filter) (Page, error)
-	Count(ctx context.Context, filter CountFilter) ([]Count, error)
+	Count(ctx context.Context, tx Tx, filter CountFilter) ([]Count, error)
 	History(ctx context.Context, id ID) ([]AuditRecord, error)
 
 	// Note keeps an action on the log as a whole. History tells it under the zero ID.

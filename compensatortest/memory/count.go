@@ -10,8 +10,9 @@ import (
 )
 
 // Count implements processlog.Store.
-func (s *Store) Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error) {
-	if err := ctx.Err(); err != nil {
+func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.CountFilter) ([]processlog.Count, error) {
+	own, err := s.unwrapOptional(ctx, tx)
+	if err != nil {
 		return nil, err
 	}
 	const most = 1 << 30
@@ -21,8 +22,11 @@ func (s *Store) Count(ctx context.Context, filter processlog.CountFilter) ([]pro
 	atMost := cmp.Or(filter.AtMost, 10_000)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.matchingLocked(func(v *version) bool {
-		return processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
+	if err := own.refusalLocked(); err != nil {
+		return nil, err
+	}
+	found := slices.DeleteFunc(s.seenLocked(own), func(v *version) bool {
+		return !processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
 	})
 	more := false
 	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole

@@ -163,11 +163,14 @@ func (s *Store) Fingerprint(ctx context.Context) (string, error) { return s.name
 func (s *Store) Close() error { return nil }
 
 // committedLocked lists the committed version of every row, by ascending id.
-func (s *Store) committedLocked() []*version {
+func (s *Store) committedLocked() []*version { return s.seenLocked(nil) }
+
+// seenLocked is what tx sees: of the rows that it has written its own version.
+func (s *Store) seenLocked(tx *Tx) []*version {
 	versions := make([]*version, 0, len(s.rows))
 	for _, id := range slices.SortedFunc(maps.Keys(s.rows), processlog.ID.Compare) {
-		if committed := s.rows[id].committed; committed != nil {
-			versions = append(versions, committed)
+		if seen := s.rows[id].seenBy(tx); seen != nil {
+			versions = append(versions, seen)
 		}
 	}
 	return versions

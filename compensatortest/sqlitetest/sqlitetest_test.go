@@ -85,6 +85,70 @@ func TestManyRunBesideEachOther(t *testing.T) {
 	assert.Equal(t, all, read[int](t, db, "SELECT COUNT(*) FROM effects"))
 }
 
+// Who stands in a line is not due before his turn has come, and WaitIdle waits for him all the same.
+func TestIdleIsWhenLinesHaveBeenWorkedOff(t *testing.T) {
+	t.Parallel()
+	c, _ := sqlitetest.New(t)
+	var order []int
+	tell, err := compensator.Handle(c, "tell", func(_ context.Context, _ *compensator.Entry, n int) error { order = append(order, n); return nil },
+		compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }})
+	require.NoError(t, err)
+	compensatortest.Run(t, c)
+	var want []int
+	for n := range 20 {
+		want = append(want, n)
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := tell.Record(ctx, tx, n, compensator.Options{UserID: "ann"})
+			return err
+		}))
+		if n%5 == 4 {
+			compensatortest.WaitIdle(t, c)
+			require.Equal(t, want, order)
+		}
+	}
+}
+
+// The report of a batch is made in one transaction with what it counts.
+func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t)
+	_, err := db.Exec("CREATE TABLE reports (told INTEGER)")
+	require.NoError(t, err)
+	line, err := compensator.Handle(c, "line", func(_ context.Context, _ *compensator.Entry, n int) error {
+		if n == 0 {
+			return compensator.Permanent(errors.New("no such article"))
+		}
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, batch string) error {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES (0)"); err != nil {
+			return err
+		}
+		progress, err := c.BatchProgressTx(ctx, tx, batch)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE reports SET told=?", 10*progress.Succeeded+progress.Dead)
+		return err
+	}, compensator.TypeConfig{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
+	require.NoError(t, err)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for n := range 3 {
+			if _, err := line.Record(ctx, tx, n, compensator.Options{BatchID: "b"}); err != nil {
+				return err
+			}
+		}
+		_, err := report.Record(ctx, tx, "b", compensator.Options{BusinessID: "b"})
+		return err
+	}))
+	compensatortest.Run(t, c)
+	compensatortest.WaitIdle(t, c)
+	compensatortest.Elapse(t, c, time.Hour)
+	compensatortest.WaitIdle(t, c)
+	assert.Equal(t, 21, read[int](t, db, "SELECT told FROM reports"))
+}
+
 // What is recorded in the test's own transaction is announced by its commit, as on a Connector.
 func TestCommitIsSeen(t *testing.T) {
 	t.Parallel()

@@ -253,8 +253,9 @@ func (t *storeTest) countsAreRightUpToTheirBound() {
 		t.insert(d)
 	}
 	t.inState(processlog.Dead)
+	var tx processlog.Tx
 	counts := func(filter processlog.CountFilter) map[string]processlog.Count {
-		list, err := t.Store.Count(t.ctx, filter)
+		list, err := t.Store.Count(t.ctx, tx, filter)
 		require.NoError(t, err)
 		found := make(map[string]processlog.Count)
 		for _, c := range list {
@@ -270,7 +271,21 @@ func (t *storeTest) countsAreRightUpToTheirBound() {
 	assert.Equal(t, 3, bounded["counted pending"].N)
 	assert.True(t, bounded["counted pending"].More)
 	assert.NotContains(t, bounded, "states dead")
-	assert.Equal(t, 5, counts(processlog.CountFilter{BatchID: "batch"})["counted pending"].N)
+	batch := processlog.CountFilter{BatchID: "batch"}
+	assert.Equal(t, 5, counts(batch)["counted pending"].N)
+	own := t.begin()
+	d := t.draft("counted")
+	d.BatchID = "batch"
+	_, err := t.Store.Insert(t.ctx, own, []processlog.Draft{d}, false)
+	require.NoError(t, err)
+	tx = own
+	assert.Equal(t, 6, counts(batch)["counted pending"].N, "what the transaction has written")
+	assert.Equal(t, 6, counts(processlog.CountFilter{BusinessType: "counted"})["counted pending"].N)
+	require.NoError(t, own.Rollback())
+	_, err = t.Store.Count(t.ctx, own, batch)
+	require.ErrorIs(t, err, processlog.ErrNoTransaction)
+	tx = nil
+	assert.Equal(t, 5, counts(batch)["counted pending"].N)
 }
 
 func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {

@@ -215,7 +215,7 @@ func (t *storeTest) uncommittedWritesAreInvisibleToEveryRead() {
 	page, err := t.Store.List(t.ctx, processlog.Filter{})
 	require.NoError(t, err)
 	assert.Len(t, page.Rows, 1)
-	counts, err := t.Store.Count(t.ctx, processlog.CountFilter{})
+	counts, err := t.Store.Count(t.ctx, nil, processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.Count{{BusinessType: "seen", State: processlog.Pending, N: 1}}, counts)
 	require.NoError(t, tx.Commit())

@@ -102,12 +102,12 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return nil
 	},
 	"counts": func(t *testing.T, s processlog.Store) error {
-		counts, err := s.Count(t.Context(), compensator.CountFilter{})
+		counts, err := s.Count(t.Context(), nil, compensator.CountFilter{})
 		assert.GreaterOrEqual(t, len(counts), 4)
 		return err
 	},
 	"count of a batch": func(t *testing.T, s processlog.Store) error {
-		counts, err := s.Count(t.Context(), compensator.CountFilter{BatchID: "b"})
+		counts, err := s.Count(t.Context(), nil, compensator.CountFilter{BatchID: "b"})
 		assert.NotEmpty(t, counts)
 		return err
 	},
@@ -190,7 +190,7 @@ func TestListPagesHoldEveryEntryOnce(t *testing.T) {
 			assert.Len(t, seen, len(drafts), "%+v", f)
 		}
 	}
-	counts, err := s.Count(t.Context(), compensator.CountFilter{AtMost: 1})
+	counts, err := s.Count(t.Context(), nil, compensator.CountFilter{AtMost: 1})
 	require.NoError(t, err)
 	assert.Len(t, counts, 130)
 	more := 0

@@ -15,7 +15,7 @@ const defaultAtMost = 10_000
 // Count implements Store. Each group is counted along the due index and no further than AtMost, so the cost
 // is bounded whatever the table holds. A batch is counted as a whole: once AtMost of its entries were seen,
 // every one of its groups may hold more.
-func (s *Store) Count(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
+func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost
 	}
@@ -29,21 +29,21 @@ func (s *Store) Count(ctx context.Context, f processlog.CountFilter) ([]processl
 	if f.BatchID != "" {
 		count = s.countBatch
 	}
-	counts, err := count(ctx, f)
+	counts, err := count(ctx, tx, f)
 	if err != nil {
-		return nil, fmt.Errorf("compensator: count entries: %w", err)
+		return nil, fmt.Errorf("compensator: count entries: %w", finished(err))
 	}
 	return counts, nil
 }
 
-func (s *Store) countGroups(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
-	groups, err := s.groups(ctx, f.States, f.BusinessType)
+func (s *Store) countGroups(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
+	groups, err := s.groups(ctx, tx, f.States, f.BusinessType)
 	if err != nil {
 		return nil, err
 	}
 	var counts []processlog.Count
 	for chunk := range slices.Chunk(groups, rangesPerStatement) {
-		counted, err := s.countChunk(ctx, chunk, f.AtMost)
+		counted, err := s.countChunk(ctx, tx, chunk, f.AtMost)
 		if err != nil {
 			return nil, err
 		}
@@ -52,8 +52,8 @@ func (s *Store) countGroups(ctx context.Context, f processlog.CountFilter) ([]pr
 	return counts, nil
 }
 
-func (s *Store) countChunk(ctx context.Context, groups []group, atMost int) ([]processlog.Count, error) {
-	rows, err := s.read(ctx, s.countQuery(groups, atMost))
+func (s *Store) countChunk(ctx context.Context, tx processlog.Tx, groups []group, atMost int) ([]processlog.Count, error) {
+	rows, err := s.readIn(ctx, tx, s.countQuery(groups, atMost))
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +81,12 @@ func (s *Store) countQuery(groups []group, atMost int) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-func (s *Store) countBatch(ctx context.Context, f processlog.CountFilter) ([]processlog.Count, error) {
+func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	where := "batch_id=" + s.d.text([]byte(f.BatchID))
 	if f.BusinessType != "" {
 		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
 	}
-	rows, err := s.read(ctx, fmt.Sprintf(
+	rows, err := s.readIn(ctx, tx, fmt.Sprintf(
 		"SELECT state, business_type, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type",
 		s.table.quoted(""), s.d.hint("batch_id"), where, f.AtMost+1))
 	if err != nil {
@@ -122,13 +122,13 @@ func (g group) where(s *Store) string {
 
 // groups lists every group of the given states, or of all; of one type, if it is not empty, or of all that
 // occur. Its cost grows with the number of groups, not of entries.
-func (s *Store) groups(ctx context.Context, states []processlog.State, businessType string) ([]group, error) {
+func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, businessType string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]
 	}
 	states = slices.Compact(slices.Sorted(slices.Values(states)))
 	if businessType == "" {
-		return s.occurring(ctx, states)
+		return s.occurring(ctx, tx, states)
 	}
 	groups := make([]group, len(states))
 	for i, state := range states {
@@ -137,8 +137,8 @@ func (s *Store) groups(ctx context.Context, states []processlog.State, businessT
 	return groups, nil
 }
 
-func (s *Store) occurring(ctx context.Context, states []processlog.State) ([]group, error) {
-	rows, err := s.read(ctx, s.groupsQuery(states))
+func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []processlog.State) ([]group, error) {
+	rows, err := s.readIn(ctx, tx, s.groupsQuery(states))
 	if err != nil {
 		return nil, err
 	}

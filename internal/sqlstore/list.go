@@ -233,7 +233,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 
 // groups are those of the states and types that the filter names.
 func (l *listing) groups(ctx context.Context) ([]group, error) {
-	groups, err := l.s.groups(ctx, l.f.States, l.f.BusinessType)
+	groups, err := l.s.groups(ctx, nil, l.f.States, l.f.BusinessType)
 	return slices.DeleteFunc(groups, func(g group) bool {
 		return l.f.BusinessTypes != nil && !slices.Contains(l.f.BusinessTypes, g.businessType)
 	}), err

@@ -334,7 +334,7 @@ func TestGroupsAreFoundByJumping(t *testing.T) {
 	for _, states := range [][]processlog.State{{processlog.Pending}, {processlog.Pending, processlog.Dead}, processlog.States[:]} {
 		assert.Contains(t, s.plan(t, s.groupsQuery(states))[0], "Using index for group-by")
 		cost := s.cost(t, func() {
-			groups, err := s.groups(t.Context(), states, "")
+			groups, err := s.groups(t.Context(), nil, states, "")
 			require.NoError(t, err)
 			want := 0
 			for _, state := range states {
@@ -356,7 +356,7 @@ func TestListOfAnEmptyLogIsOneEmptyPage(t *testing.T) {
 		require.NoError(t, err, tc.name)
 		assert.Equal(t, processlog.Page{}, page, tc.name)
 	}
-	counts, err := s.Count(t.Context(), processlog.CountFilter{})
+	counts, err := s.Count(t.Context(), nil, processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Empty(t, counts)
 	purged, err := s.Purge(t.Context(), "", processlog.Succeeded, 0, 100)
@@ -391,7 +391,7 @@ func TestListRefusesWhatItCannotServe(t *testing.T) {
 			}
 		}
 	}
-	_, err = s.Count(t.Context(), processlog.CountFilter{AtMost: -1})
+	_, err = s.Count(t.Context(), nil, processlog.CountFilter{AtMost: -1})
 	assert.ErrorAs(t, err, new(*processlog.FieldError))
 }
 
@@ -424,7 +424,7 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 			}
 		}
 	}
-	counts, err := s.Count(t.Context(), processlog.CountFilter{})
+	counts, err := s.Count(t.Context(), nil, processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Len(t, counts, len(names))
 }
@@ -448,7 +448,7 @@ func TestListMergesMoreGroupsThanOneStatementHolds(t *testing.T) {
 		}
 		assert.Equal(t, listed(rows, f, "k_due"), got, "newest %v", newest)
 	}
-	counts, err := s.Count(t.Context(), processlog.CountFilter{})
+	counts, err := s.Count(t.Context(), nil, processlog.CountFilter{})
 	require.NoError(t, err)
 	assert.Len(t, counts, len(rows))
 }
@@ -464,7 +464,7 @@ func TestCountStopsAtMost(t *testing.T) {
 		var counts []processlog.Count
 		cost := s.cost(t, func() {
 			var err error
-			counts, err = s.Count(t.Context(), processlog.CountFilter{AtMost: atMost})
+			counts, err = s.Count(t.Context(), nil, processlog.CountFilter{AtMost: atMost})
 			require.NoError(t, err)
 		})
 		require.Len(t, counts, len(want))
@@ -478,7 +478,7 @@ func TestCountStopsAtMost(t *testing.T) {
 		}
 	}
 	s.plan(t, s.countQuery([]group{{processlog.Pending, "type 0"}, {processlog.Dead, "type 1"}}, 10))
-	one, err := s.Count(t.Context(), processlog.CountFilter{BusinessType: "type 1"})
+	one, err := s.Count(t.Context(), nil, processlog.CountFilter{BusinessType: "type 1"})
 	require.NoError(t, err)
 	for _, c := range one {
 		assert.Equal(t, "type 1", c.BusinessType)
@@ -496,19 +496,19 @@ func TestCountOfABatchGroupsItsEntries(t *testing.T) {
 			total++
 		}
 	}
-	counts, err := s.Count(t.Context(), processlog.CountFilter{BatchID: "b3", AtMost: total})
+	counts, err := s.Count(t.Context(), nil, processlog.CountFilter{BatchID: "b3", AtMost: total})
 	require.NoError(t, err)
 	require.Len(t, counts, len(want))
 	for _, c := range counts {
 		assert.Equal(t, processlog.Count{BusinessType: c.BusinessType, State: c.State, N: want[group{c.State, c.BusinessType}]}, c)
 	}
-	counts, err = s.Count(t.Context(), processlog.CountFilter{BatchID: "b3", AtMost: total - 1})
+	counts, err = s.Count(t.Context(), nil, processlog.CountFilter{BatchID: "b3", AtMost: total - 1})
 	require.NoError(t, err)
 	for _, c := range counts {
 		assert.True(t, c.More)
 		assert.LessOrEqual(t, c.N, want[group{c.State, c.BusinessType}])
 	}
-	typed, err := s.Count(t.Context(), processlog.CountFilter{BatchID: "b3", BusinessType: "type 1"})
+	typed, err := s.Count(t.Context(), nil, processlog.CountFilter{BatchID: "b3", BusinessType: "type 1"})
 	require.NoError(t, err)
 	for _, c := range typed {
 		assert.Equal(t, "type 1", c.BusinessType)
@@ -536,7 +536,7 @@ func TestPurgeDeletesOnlyWhatIsOldAndTerminal(t *testing.T) {
 	purged, err = s.Purge(ctx, "", processlog.Succeeded, time.Hour, 1000)
 	require.NoError(t, err)
 	assert.Equal(t, old-10, purged)
-	left, err := s.Count(ctx, processlog.CountFilter{})
+	left, err := s.Count(ctx, nil, processlog.CountFilter{})
 	require.NoError(t, err)
 	got := make(map[processlog.State]int)
 	for _, c := range left {

@@ -611,16 +611,19 @@ func (c listCommand) run(m *storeTwins) {
 	})
 }
 
-// countCommand counts.
-type countCommand struct{ Filter compensator.CountFilter }
+// countCommand counts what is committed, or what a slot's transaction sees.
+type countCommand struct {
+	Slot   int
+	Filter compensator.CountFilter
+}
 
 func drawCount(t *rapid.T) countCommand {
-	return countCommand{compensator.CountFilter{BatchID: pick(t, "batch", "", "b1"), BusinessType: pick(t, "type", "", drawType(t)), AtMost: pick(t, "at most", 0, 1, 2, -1)}}
+	return countCommand{rapid.IntRange(-1, 2).Draw(t, "slot"), compensator.CountFilter{BatchID: pick(t, "batch", "", "b1"), BusinessType: pick(t, "type", "", drawType(t)), AtMost: pick(t, "at most", 0, 1, 2, -1)}}
 }
 
 func (c countCommand) run(m *storeTwins) {
 	m.same("count", func(s twinSide) any {
-		counts, err := s.store.Count(m.ctx, c.Filter)
+		counts, err := s.store.Count(m.ctx, m.in(s, c.Slot), c.Filter)
 		lines := []string{}
 		for _, count := range counts {
 			lines = append(lines, fmt.Sprintf("%+v", count))
@@ -645,11 +648,7 @@ func (c lookUpCommand) run(m *storeTwins) {
 		keys = append(keys, keyName(key))
 	}
 	m.same("ids", func(s twinSide) any {
-		var tx compensator.Tx
-		if c.Slot >= 0 && m.slots[c.Slot] != nil {
-			tx = m.slots[c.Slot].sides[s.n]
-		}
-		ids, err := s.store.IDs(m.ctx, tx, keys)
+		ids, err := s.store.IDs(m.ctx, m.in(s, c.Slot), keys)
 		numbers := make(map[string]int)
 		for key, id := range ids {
 			numbers[key] = s.ours(id)
@@ -661,6 +660,14 @@ func (c lookUpCommand) run(m *storeTwins) {
 		row, err := s.store.Resolve(m.ctx, m.ref(s, n, c.ByKey))
 		return []any{s.row(row), s.err(err)}
 	})
+}
+
+// in is a side's transaction of a slot; nil: none is there.
+func (m *storeTwins) in(s twinSide, slot int) compensator.Tx {
+	if slot < 0 || m.slots[slot] == nil {
+		return nil
+	}
+	return m.slots[slot].sides[s.n]
 }
 
 // purgeCommand purges.

@@ -50,7 +50,15 @@ func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query st
 
 // read asks our pool, as ended does.
 func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
-	return s.pool().QueryContext(ctx, s.ended(ctx, query))
+	return s.readIn(ctx, nil, query)
+}
+
+// readIn is read in tx, if one is given.
+func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sql.Rows, error) {
+	if tx == nil {
+		tx = s.pool()
+	}
+	return tx.QueryContext(ctx, s.ended(ctx, query))
 }
 
 // ended is a SELECT that the server itself ends, within a second, when the context's time is over: a driver only closes its

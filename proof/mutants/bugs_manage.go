@@ -52,6 +52,14 @@ func managing() []mutant {
 			sees: tests("TestCrashedEntryIsTakenOutUncounted", "TestCompensationThatCrashedHasBegun").and(model, "m:undo-crash-uncounted"),
 		},
 		{
+			name: "counted-beside-its-transaction", oracle: safety,
+			what: "what a handler counts in its transaction is read beside it: on SQLite it waits for itself, elsewhere it misses what it has written",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "	if tx == nil {\n		tx = s.pool()\n	}\n	return tx.QueryContext(ctx, s.ended(ctx, query))\n", "	return s.pool().QueryContext(ctx, s.ended(ctx, query))\n"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CountsAreRightUpToTheirBound"),
+		},
+		{
 			name: "already-succeeded-is-nil", oracle: duplicates,
 			what: "to complete what has succeeded is no error: a consumer that reads a message twice does the work twice",
 			edits: []edit{

@@ -319,8 +319,8 @@ func (s *gatedStore) List(ctx context.Context, filter processlog.Filter) (proces
 	return page, err
 }
 
-func (s *gatedStore) Count(ctx context.Context, filter compensator.CountFilter) ([]compensator.Count, error) {
-	return s.store.Count(ctx, filter)
+func (s *gatedStore) Count(ctx context.Context, tx compensator.Tx, filter compensator.CountFilter) ([]compensator.Count, error) {
+	return s.store.Count(ctx, tx, filter)
 }
 
 func (s *gatedStore) History(ctx context.Context, id compensator.EntryID) (history []compensator.AuditRecord, err error) {
