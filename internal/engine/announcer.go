@@ -63,26 +63,28 @@ func (n *announcer) move(businessType string, id processlog.ID, in time.Duration
 }
 
 func (n *announcer) handOver(lane *groupcommit.Batcher[processlog.Announcement], items []processlog.Announcement) {
-	if len(items) == 0 || !n.health.up() {
-		return // the database is polled, and the queue is rebuilt when it is back
-	}
-	if !lane.Add(items...) {
+	if len(items) > 0 && !lane.Add(items...) {
 		n.health.forgot() // too many to keep in memory
 	}
 }
 
 func (n *announcer) announceBatch(batch []processlog.Announcement) {
-	ctx, cancel := n.queueCall()
-	defer cancel()
-	_ = n.announceNow(ctx, batch, n.types.leaseRange().longest) // the queue's health has been told
+	n.flush(batch, n.types.leaseRange().longest)
 }
 
 // moveBatch tells of entries whose due moment somebody has moved: the place the queue knows, which may be a
 // lease's end, is no longer worth keeping. A new entry's is: whoever has leased it since runs it.
-func (n *announcer) moveBatch(batch []processlog.Announcement) {
+func (n *announcer) moveBatch(batch []processlog.Announcement) { n.flush(batch, 0) }
+
+// flush tells the queue of what has gathered, unless it is not relied on: the database is polled then, and the queue is rebuilt
+// when it is back.
+func (n *announcer) flush(batch []processlog.Announcement, maxLease time.Duration) {
+	if !n.health.tries() {
+		return
+	}
 	ctx, cancel := n.queueCall()
 	defer cancel()
-	_ = n.announceNow(ctx, batch, 0)
+	_ = n.announceNow(ctx, batch, maxLease) // the queue's health has been told
 }
 
 // announceNow tells the queue, and whoever sleeps for these entries.

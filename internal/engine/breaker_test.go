@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -333,5 +334,27 @@ func TestScannerSleepsUntilThePauseEnds(t *testing.T) {
 		<-time.After(time.Until(b.current().ProbeAt))
 		b.call(t, nil)
 		require.True(t, woken(b.e.agenda), "what is due waits no longer")
+	})
+}
+
+// What hangs is found by looking through a map, and all entries of a batch hang together.
+func TestBatchThatHangsIsItsFirstEntrysWord(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broken) {
+		var want []word
+		for range b.Of - 1 {
+			batch := make([]*attempt, 8)
+			for i := range batch {
+				batch[i] = b.begin()
+				batch[i].ctx, batch[i].cancel = context.WithCancelCause(t.Context())
+				batch[i].leaseEnd = time.Now().Add(time.Hour)
+				batch[i].started = time.Now()
+				b.e.holdings.held[batch[i].holding()] = batch[i]
+			}
+			b.join(batch)
+			want = append(want, word{batch[0].row.ID, true})
+			time.Sleep(b.t.Timeout + stuckAfter + time.Second)
+			b.e.renewer.needRenewal()
+		}
+		require.Equal(t, want, b.latest)
 	})
 }

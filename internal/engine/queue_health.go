@@ -28,9 +28,16 @@ func newQueueHealth(b *base, t *types) *queueHealth {
 	return &queueHealth{base: b, types: t, down: b.QueueDown, gaps: b.QueueDown}
 }
 
-// up reports whether to rely on the queue. In a process that only records, a call now and then finds out
-// whether it is back.
+// up reports whether the queue is relied on.
 func (h *queueHealth) up() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.down
+}
+
+// tries reports whether to tell the queue something: where it is relied on, and, in a process that only records, now and
+// then to find out whether it is back. Whoever asks makes the call.
+func (h *queueHealth) tries() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// No reconciler probes there, and nothing else would ever find out.

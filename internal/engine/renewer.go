@@ -66,6 +66,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	}
 	due = newest(due)
 	r.holdings.mu.Unlock()
+	slices.SortFunc(stuck, inOrder) // a breaker takes a hanging batch's call for its first entry's, as it does when that returns
 	for _, a := range stuck {
 		a.t.breaker.hung(a)
 		r.holdings.leaveQuarantine(a) // it has not killed the process, and may never return
@@ -76,13 +77,16 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	return grouped.By(due, func(a *attempt) time.Duration { return a.t.Lease })
 }
 
+// inOrder compares attempts by id, and of one entry the last claimed comes first.
+func inOrder(a, b *attempt) int {
+	return cmp.Or(a.row.ID.Compare(b.row.ID), cmp.Compare(b.row.Version, a.row.Version))
+}
+
 // newest sorts attempts by id and keeps the last claimed of each entry. Where there are several, a person has
 // requeued the entry while the others ran on: their leases have gone, and what the store tells of lost ones, by id, must
 // not be taken for news of the new one.
 func newest(due []*attempt) []*attempt {
-	slices.SortFunc(due, func(a, b *attempt) int {
-		return cmp.Or(a.row.ID.Compare(b.row.ID), cmp.Compare(b.row.Version, a.row.Version))
-	})
+	slices.SortFunc(due, inOrder)
 	kept := due[:0]
 	for _, a := range due {
 		if n := len(kept); n > 0 && kept[n-1].row.ID == a.row.ID {

@@ -28,6 +28,23 @@ func announcing() []mutant {
 			sees: tests("TestAnnouncedEntryWakesAnotherProcess"),
 		},
 		{
+			name: "who-asks-spends-the-try", oracle: lateness,
+			what: "in a process that only records, whoever asks whether the queue is relied on spends the try that was to find it back",
+			edits: []edit{
+				{"internal/engine/queue_health.go", "func (h *queueHealth) up() bool {\n	h.mu.Lock()\n	defer h.mu.Unlock()\n	return !h.down\n", "func (h *queueHealth) up() bool {\n	return h.tries()\n"},
+			},
+			sees: tests("TestCallThatFindsTheQueueBackTellsAllThatHasGathered"),
+		},
+		{
+			name: "first-alone-finds-the-queue-back", oracle: lateness,
+			what: "of what a process that stops has to tell a silent queue one entry is told, which finds it back, and the others are not",
+			edits: []edit{
+				{"internal/engine/announcer.go", "	if len(items) > 0 && !lane.Add(items...) {\n", "	if len(items) > 0 && n.health.tries() && !lane.Add(items...) {\n"},
+				{"internal/engine/announcer.go", "	if !n.health.tries() {\n		return\n	}\n", ""},
+			},
+			sees: tests("TestCallThatFindsTheQueueBackTellsAllThatHasGathered"),
+		},
+		{
 			name: "peeks-rarer-than-leases", oracle: lateness,
 			what: "a lease of the queue that is shorter than the time between two looks at it ends unheard, and hides what is announced behind it",
 			edits: []edit{

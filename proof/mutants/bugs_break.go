@@ -52,6 +52,14 @@ func breaking() []mutant {
 			sees: tests("TestProbeThatHangsDoesNotEndTheProbing"),
 		},
 		{
+			name: "breaker-hears-any-of-a-batch", oracle: lateness,
+			what: "a batch that hangs is the word of any one of its entries, and not of its first, as it is when it returns",
+			edits: []edit{
+				{"internal/engine/renewer.go", "	slices.SortFunc(stuck, inOrder) //", "	//"},
+			},
+			sees: tests("TestBatchThatHangsIsItsFirstEntrysWord"),
+		},
+		{
 			name: "breaker-void-probe-kept", oracle: lateness,
 			what: "a probe that was let in and could not start is waited for, and the type never tried again",
 			edits: []edit{

@@ -228,16 +228,21 @@ func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()
 
 // step is one statement or script: it waits for its turn, is done or not, and answers or not, as the seed says.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
-	_, err := n.judged(ctx, c, op, args, func(verdict) error { return do() })
+	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
+}
+
+// stepUnder is step for what is asked under a claim's token.
+func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c class, op, args string, do func() error) error {
+	_, err := n.judged(ctx, &request{from: n, class: c, op: op, args: args, claim: n.w.oracle.claimOf(token)}, func(verdict) error { return do() })
 	return err
 }
 
 // judged is step for those who want to know the verdict.
-func (n *instance) judged(ctx context.Context, c class, op, args string, do func(verdict) error) (verdict, error) {
+func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
 	}
-	v := n.w.gate.pass(&request{from: n, class: c, op: op, args: args})
+	v := n.w.gate.pass(r)
 	if v.fault == hangBefore || v.fault == hangAfter { // counted before it is done: a row that is locked may hold that up
 		n.w.hanging.Add(1)
 		defer n.w.hanging.Add(-1)
@@ -251,7 +256,7 @@ func (n *instance) judged(ctx context.Context, c class, op, args string, do func
 	case v.fault == hangBefore:
 		return v, n.hang(ctx, v)
 	}
-	if c != classQueue {
+	if r.class != classQueue {
 		n.connect()
 	}
 	err := do(v)
@@ -283,7 +288,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 	if tx.first == "" {
 		tx.first = op + " " + key
 	}
-	v, err := n.judged(ctx, classInTx, op, key, func(v verdict) error {
+	v, err := n.judged(ctx, &request{from: n, class: classInTx, op: op, args: key}, func(v verdict) error {
 		if v.fault == txAborted {
 			return tx.abort()
 		}

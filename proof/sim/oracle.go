@@ -24,6 +24,7 @@ type oracle struct {
 	verdict string     // the first violation
 	at      int        // how many steps the walk had then
 	ops     map[processlog.Token]*operation
+	claimed int // how many claims were done
 	lives   map[compensator.EntryID]*life
 	keys    map[string]*life // retained rows by idempotent id
 	orders  map[string]*keyFate
@@ -70,6 +71,7 @@ type operation struct {
 	unknown  bool                           // an insert whose COMMIT was not answered
 	failed   bool                           // a claim that was answered with an error
 	released bool                           // and was given back
+	number   int                            // of a claim that was done
 }
 
 // life is all that ever happened to one row.
@@ -162,6 +164,24 @@ func (o *oracle) operation(token processlog.Token, op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ops[token] = op
+}
+
+// claims numbers a claim that is done.
+func (o *oracle) claims(op *operation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.claimed++
+	op.number = o.claimed
+}
+
+// claimOf is the number of the claim that was done under a token; 0: none was.
+func (o *oracle) claimOf(token processlog.Token) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if op := o.ops[token]; op != nil {
+		return op.number
+	}
+	return 0
 }
 
 // effects takes the effects of a transaction that has committed. G5: at most one of each.

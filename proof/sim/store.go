@@ -184,6 +184,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 	var done time.Time
 	err = s.from.step(ctx, classOnce, "claim", key, func() (err error) {
 		done = time.Now()
+		s.from.w.oracle.claims(op)
 		found, err = s.store.Claim(ctx, want, token, lease, func(row *processlog.Row) bool { return s.from.w.oracle.accepted(s.from, row, accept(row)) })
 		return err
 	})
@@ -198,7 +199,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 
 func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token processlog.Token) error {
 	s.from.w.oracle.givenBack(token)
-	return s.from.step(ctx, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
+	return s.from.stepUnder(ctx, token, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
 		return s.store.Release(ctx, ids, token)
 	})
 }

@@ -20,7 +20,7 @@ func (s *gatedStore) Lines(ctx context.Context, businessType string, turns []pro
 	if len(turns) == 0 {
 		return s.store.Lines(ctx, businessType, turns, token, dead)
 	}
-	err = s.from.step(ctx, classRead, "lines", turnArgs(turns), func() (err error) {
+	err = s.from.stepUnder(ctx, token, classRead, "lines", turnArgs(turns), func() (err error) {
 		lines, err = s.store.Lines(ctx, businessType, turns, token, dead)
 		return err
 	})
@@ -32,7 +32,7 @@ func (s *gatedStore) Lines(ctx context.Context, businessType string, turns []pro
 
 func (s *gatedStore) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
 	s.from.w.oracle.givenBack(token)
-	return s.from.step(ctx, classWrite, "park", idsOf(parked, func(p processlog.Parked) compensator.EntryID { return p.ID }), func() error {
+	return s.from.stepUnder(ctx, token, classWrite, "park", idsOf(parked, func(p processlog.Parked) compensator.EntryID { return p.ID }), func() error {
 		return s.store.Park(ctx, parked, token)
 	})
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// request is a step that waits for its turn. What orders requests is what they are about and where in the code they
-// come from, never who came first or a token: the scheduler of goroutines is not seeded.
+// request is a step that waits for its turn. What orders requests is what they are about, under which claim, and where in
+// the code they come from, never who came first or a token: the scheduler of goroutines is not seeded.
 type request struct {
 	from   *instance
 	class  class
 	op     string
 	args   string
+	claim  int                  // under the how manieth claim that was done; 0: under none
 	origin [originDepth]uintptr // the innermost callers
 	answer chan verdict
 
@@ -41,10 +42,10 @@ type turnstile struct {
 }
 
 // The innermost callers, without Callers and pass itself, tell two claims of one entry apart of which the queue has named
-// one and the database the other.
+// one and the database the other, also when both are given back, which is ten calls deep.
 const (
 	originSkip  = 2
-	originDepth = 8
+	originDepth = 12
 )
 
 func newTurnstile() *turnstile { return &turnstile{arrived: make(chan struct{}, 1)} }
@@ -84,7 +85,7 @@ func (t *turnstile) take() []*request {
 
 func compareRequests(a, b *request) int {
 	return cmp.Or(cmp.Compare(a.from.number, b.from.number), cmp.Compare(a.op, b.op), cmp.Compare(a.args, b.args),
-		slices.Compare(a.origin[:], b.origin[:]))
+		cmp.Compare(a.claim, b.claim), slices.Compare(a.origin[:], b.origin[:]))
 }
 
 // first is the pending request whose turn comes next, and its place.

@@ -64,7 +64,7 @@ func (tx *gatedTx) Commit() error {
 	}
 	defer tx.from.disown(tx)
 	w, applied := tx.from.w, false
-	_, err := tx.from.judged(context.Background(), classCommit, "commit", tx.first, func(v verdict) error {
+	_, err := tx.from.judged(context.Background(), &request{from: tx.from, class: classCommit, op: "commit", args: tx.first}, func(v verdict) error {
 		if v.fault == txAborted {
 			tx.Abort()
 			return errRefused

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// attentive is a queue that keeps what it is told.
+type attentive struct {
+	processlog.Queue
+	told []processlog.Announcement
+}
+
+func (q *attentive) Announce(_ context.Context, batch []processlog.Announcement, _ processlog.AnnounceRules) (heads, lost []string, err error) {
+	q.told = append(q.told, batch...)
+	return nil, nil, nil
+}
+
+// A process that stops, or only records, has nobody who looks whether the queue is back: what it has to tell finds out.
+func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &attentive{}
+		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Queue: q, Lease: time.Hour,
+			PollInterval: time.Second, ReconcileInterval: 10 * time.Second, Horizon: time.Hour})
+		tell := func(ids ...uint64) (all []processlog.Announcement) {
+			for _, id := range ids {
+				e.announcer.move("refund", processlog.RowID(id), 0)
+				all = append(all, processlog.Announcement{BusinessType: "refund", ID: processlog.RowID(id)})
+			}
+			synctest.Wait()
+			return all
+		}
+		e.announcer.health.saw(errors.New("no route"))
+		tell(1, 2)
+		require.Empty(t, q.told, "it has just failed")
+
+		time.Sleep(2 * time.Second)
+		require.False(t, e.announcer.health.up(), "whoever asks, and calls nothing, finds out nothing")
+		want := tell(3, 4, 5)
+		require.Equal(t, want, q.told)
+		require.True(t, e.announcer.health.up())
+		require.Equal(t, slices.Concat(want, tell(6)), q.told)
+	})
+}
