@@ -90,11 +90,11 @@ func (w *watched) Operate(ctx context.Context, op processlog.Operation) error {
 	return w.MemoryStore.Operate(ctx, op)
 }
 
-func (w *watched) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
+func (w *watched) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	if w.groups != nil {
 		w.groups(businessTypes)
 	}
-	return w.MemoryStore.CaseGroups(ctx, businessTypes)
+	return w.MemoryStore.CaseGroups(ctx, businessTypes, failure)
 }
 
 func (w *watched) Trail(ctx context.Context, f desk.TrailFilter) (desk.TrailPage, error) {

@@ -41,12 +41,24 @@ type Group struct {
 // Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. All who may see every
 // type share what was read, as of Overview; for anybody else it is read each time.
 func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
+	return d.sumUp(ctx, a, "", d.failures)
+}
+
+// GroupsOf is Groups of one failure, of one type or, where that is empty, of each that has it. It is read each time.
+func (d *Desk) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) ([]Group, error) {
+	return d.sumUp(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
+		return d.readFailures(ctx, types, failure)
+	})
+}
+
+// sumUp makes groups of sums, which are by currency as well, of the types that an actor may see.
+func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, read func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) ([]Group, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
-	types, some, err := d.within(ctx, sees, "", nil)
+	types, some, err := d.within(ctx, sees, businessType, nil)
 	if err != nil || !some {
 		return nil, err
 	}
-	all, err := d.failures(ctx, types)
+	sums, err := read(ctx, types)
 	if err != nil {
 		return nil, err
 	}
@@ -54,26 +66,21 @@ func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
 		businessType string
 		fingerprint  Fingerprint
 	}
-	var order []alike
-	groups := make(map[alike]*Group)
-	for _, sum := range all.sums {
+	places := make(map[alike]int)
+	found := make([]Group, 0, len(sums))
+	for _, sum := range sums {
 		if !sees.sees(ctx, sum.BusinessType) { // of a type that the Desk has not known of
 			continue
 		}
 		key := alike{sum.BusinessType, sum.Fingerprint}
-		g := groups[key]
-		if g == nil {
-			g = &Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, First: sum.First, Last: sum.Last, Example: sum.Example}
-			groups[key] = g
-			order = append(order, key)
+		place, known := places[key]
+		if !known {
+			place = len(found)
+			places[key] = place
+			found = append(found, Group{Type: sum.BusinessType, Fingerprint: sum.Fingerprint, Error: shape(sum.Error, inFull.sees(ctx, sum.BusinessType)),
+				Kind: sum.Kind, First: sum.First, Last: sum.Last, Example: sum.Example})
 		}
-		g.add(sum)
-	}
-	found := make([]Group, len(order))
-	for i, key := range order {
-		found[i] = *groups[key]
-		example := all.examples[found[i].Example]
-		found[i].Error, found[i].Kind = shape(example.Error, inFull.sees(ctx, found[i].Type)), example.Kind
+		found[place].add(sum)
 	}
 	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
 	return found, nil
@@ -97,17 +104,24 @@ func (g *Group) add(sum processlog.CaseGroup) {
 
 // Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
 func (d *Desk) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
-	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	page, err := d.cases(ctx, a, filter)
+	inFull := d.sight(a, SeeErrors)
+	for i, c := range page.Cases {
+		page.Cases[i] = d.maskedCase(c, inFull.sees(ctx, c.BusinessType))
+	}
+	return page, err
+}
+
+// cases are Cases with their errors as they are.
+func (d *Desk) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
+	sees := d.sight(a, SeeEntries)
 	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
 	if err != nil || !some {
 		return CasePage{}, err
 	}
 	filter.BusinessTypes = types
 	page, err := read(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
-	page.Cases = shown(page.Cases, func(c *Case) bool {
-		*c = d.maskedCase(*c, inFull.sees(ctx, c.BusinessType))
-		return sees.sees(ctx, c.BusinessType)
-	})
+	page.Cases = shown(page.Cases, func(c *Case) bool { return sees.sees(ctx, c.BusinessType) })
 	return page, err
 }
 

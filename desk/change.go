@@ -76,10 +76,19 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	}
 	ctx = acting(ctx)
 	answers := make([]error, len(ch.Entries))
-	rows, amounts, _, err := d.look(ctx, a, ch.Entries)
+	ids := make([]compensator.EntryID, len(ch.Entries))
+	for i, seen := range ch.Entries {
+		ids[i] = seen.ID
+	}
+	outlines, err := d.outlines(ctx, a, ids)
 	if err != nil {
 		return nil, err
 	}
+	amounts, _, err := d.worth(ctx, outlines)
+	if err != nil {
+		return nil, err
+	}
+	rows := byID(outlines)
 	var versions []processlog.Version
 	var places []int
 	var refused []processlog.Row // of those that may not be seen the id alone, as hide does
@@ -87,7 +96,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		row, found := rows[seen.ID]
 		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
-		case !found || !d.may(ctx, a, SeeEntries, Subject{Type: row.BusinessType}):
+		case !found: // or not to be seen
 			answers[i] = notFound(seen.ID)
 			refused = append(refused, processlog.Row{ID: seen.ID})
 		case !d.may(ctx, a, ch.Action, on):
@@ -169,29 +178,16 @@ func (ch Change) change(a Actor) (processlog.Change, error) {
 	return change, err
 }
 
-// look reads entries as they are, what they are worth, and the cases of those that may be seen.
-func (d *Desk) look(ctx context.Context, a Actor, entries []Seen) (map[compensator.EntryID]processlog.Row, map[compensator.EntryID]compensator.Amount, []Case, error) {
-	ids := make([]compensator.EntryID, len(entries))
-	for i, seen := range entries {
-		ids[i] = seen.ID
-	}
-	slices.SortFunc(ids, compensator.EntryID.Compare)
-	found, err := read(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	rows := make(map[compensator.EntryID]processlog.Row, len(found))
-	for _, row := range found {
-		rows[row.ID] = row
-	}
+// outlines reads entries as they are, of those that an actor may see, in the order of their ids.
+func (d *Desk) outlines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]processlog.Row, error) {
+	ids = slices.SortedFunc(slices.Values(ids), compensator.EntryID.Compare)
+	rows, err := read(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
 	sees := d.sight(a, SeeEntries) // contents are read for amounts, and the service's own functions called
-	found = slices.DeleteFunc(found, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) })
-	amounts, cases, err := d.amounts(ctx, found)
-	return rows, amounts, cases, err
+	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) }), err
 }
 
-// amounts is what entries are worth: their cases tell, which it returns as well, or the functions of their types.
-func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
+// worth is what entries are worth, and their cases.
+func (d *Desk) worth(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
@@ -200,6 +196,12 @@ func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensa
 	if err != nil {
 		return nil, nil, err
 	}
+	amounts, err := d.amounts(ctx, rows, cases)
+	return amounts, cases, err
+}
+
+// amounts is what entries are worth: their cases tell, or the functions of their types.
+func (d *Desk) amounts(ctx context.Context, rows []processlog.Row, cases []Case) (map[compensator.EntryID]compensator.Amount, error) {
 	known := make(map[compensator.EntryID]compensator.Amount, len(rows))
 	for _, c := range cases {
 		if c.Amount.Known() {
@@ -212,11 +214,11 @@ func (d *Desk) amounts(ctx context.Context, rows []processlog.Row) (map[compensa
 			return d.log.Amounts(ctx, chunk)
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		maps.Copy(known, more)
 	}
-	return known, cases, nil
+	return known, nil
 }
 
 // contentsAtOnce bounds what of the entries of a request is in memory.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/operating"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Options say who may what.
@@ -40,7 +41,7 @@ type Desk struct {
 	foundAt  time.Time
 
 	overview *shared[condition]
-	groups   *shared[failures]
+	groups   *shared[[]processlog.CaseGroup]
 	acts     atomic.Int64 // that may have changed what is shared
 }
 
@@ -68,7 +69,7 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	}
 	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, readTime: cmp.Or(opts.ReadTime, readTime),
 		reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
-		refusals: make(map[string]refusals), overview: newShared[condition](), groups: newShared[failures]()}, nil
+		refusals: make(map[string]refusals), overview: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
 }
 
 // may asks Access. Nobody without a name, and nothing on a panic; nor of a type whose name ends with spaces, which no type's does:

@@ -101,7 +101,7 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
 	}
-	amounts, cases, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	amounts, cases, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return EntryView{}, err
 	}
@@ -177,7 +177,7 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 		return nil, "", d.hide(ctx, a, refusal, ref)
 	}
 	refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
-	amounts, _, err := d.amounts(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	amounts, _, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
 		return nil, "", err
 	}

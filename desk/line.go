@@ -20,25 +20,57 @@ func (d *Desk) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([
 	if len(ids) > MaxEntries {
 		return nil, &compensator.FieldError{Field: "entries", Reason: "more than 500"}
 	}
-	seen := make([]Seen, len(ids))
-	for i, id := range ids {
-		seen[i].ID = id
-	}
-	rows, amounts, cases, err := d.look(ctx, a, seen)
+	rows, err := d.outlines(ctx, a, ids)
 	if err != nil {
 		return nil, err
 	}
-	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
+	amounts, cases, err := d.worth(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	return d.lines(ctx, a, ids, rows, amounts, cases), nil
+}
+
+// CaseLines is Cases as lines, each case with its entry; cases whose entry has gone are left out. It wants what Cases wants.
+func (d *Desk) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (LinePage, error) {
+	page, err := d.cases(ctx, a, filter)
+	if err != nil {
+		return LinePage{}, err
+	}
+	ids := make([]compensator.EntryID, len(page.Cases))
+	for i := range page.Cases {
+		ids[i] = page.Cases[i].EntryID
+	}
+	rows, err := d.outlines(ctx, a, ids)
+	if err != nil {
+		return LinePage{}, err
+	}
+	amounts, err := d.amounts(ctx, rows, page.Cases)
+	if err != nil {
+		return LinePage{}, err
+	}
+	return LinePage{d.lines(ctx, a, ids, rows, amounts, page.Cases), page.Next}, nil
+}
+
+// lines are those of rows, in the order of ids.
+func (d *Desk) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) []Line {
+	rows, inFull := byID(outlines), d.sight(a, SeeErrors)
 	lines := make([]Line, 0, len(ids))
 	for _, id := range ids {
-		row, found := rows[id]
-		if !found || !sees.sees(ctx, row.BusinessType) {
-			continue
+		if row, found := rows[id]; found {
+			e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
+			lines = append(lines, Line{Entry: d.masked(&e, full), Amount: amounts[id], Case: d.caseAmong(cases, id, full)})
 		}
-		e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
-		lines = append(lines, Line{Entry: d.masked(&e, full), Amount: amounts[id], Case: d.caseAmong(cases, id, full)})
 	}
-	return lines, nil
+	return lines
+}
+
+func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
+	rows := make(map[compensator.EntryID]processlog.Row, len(outlines))
+	for _, row := range outlines {
+		rows[row.ID] = row
+	}
+	return rows
 }
 
 // LinePage is one page of a listing. It may be short, or empty, and not the last: Next tells.
@@ -62,7 +94,7 @@ func (d *Desk) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, er
 	for i, e := range page.Entries {
 		rows[i] = processlog.Row{ID: e.ID, BusinessType: e.BusinessType}
 	}
-	amounts, cases, err := d.amounts(ctx, rows)
+	amounts, cases, err := d.worth(ctx, rows)
 	if err != nil {
 		return LinePage{}, err
 	}

@@ -112,6 +112,18 @@ func deeds() []deed {
 		{"cases' errors", "Cases", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Cases(ctx, a, desk.CaseFilter{}))
 		}},
+		{"groups of a failure", "GroupsOf", desk.SeeEntries, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.GroupsOf(ctx, a, "", b.caseOf().Fingerprint))
+		}},
+		{"errors of a failure", "GroupsOf", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.GroupsOf(ctx, a, refundType, b.caseOf().Fingerprint))
+		}},
+		{"cases' lines", "CaseLines", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.CaseLines(ctx, a, desk.CaseFilter{}))
+		}},
+		{"cases' lines' errors", "CaseLines", desk.SeeErrors, sees, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.CaseLines(ctx, a, desk.CaseFilter{}))
+		}},
 		{"trail", "Trail", desk.SeeTrail, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Trail(ctx, a, desk.TrailFilter{}))
 		}},

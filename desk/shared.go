@@ -74,37 +74,24 @@ func (d *Desk) condition(ctx context.Context) (condition, error) {
 	})
 }
 
-// failures are the open cases by failure and currency, and a case of each, whose error is scrubbed: once for all who look.
-type failures struct {
-	sums     []processlog.CaseGroup
-	examples map[compensator.EntryID]Case
-}
-
-// failures are shared by all who see every type; of some types they are read for who sees those, because there may be more of
-// them than what is read of all.
-func (d *Desk) failures(ctx context.Context, types []string) (failures, error) {
+// failures are the open cases by failure and currency, shared by all who see every type; of some types they are read for who
+// sees those, because there may be more of them than what is read of all.
+func (d *Desk) failures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
-		return d.readFailures(ctx, types)
+		return d.readFailures(ctx, types, Fingerprint{})
 	}
-	return d.groups.get(ctx, &d.acts, func(ctx context.Context) (failures, error) { return d.readFailures(ctx, nil) })
+	return d.groups.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+		return d.readFailures(ctx, nil, Fingerprint{})
+	})
 }
 
-func (d *Desk) readFailures(ctx context.Context, types []string) (f failures, err error) {
-	f.sums, err = read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
-		return d.log.Operations().CaseGroups(ctx, types)
+// readFailures scrubs their errors, once for all who look.
+func (d *Desk) readFailures(ctx context.Context, types []string, failure Fingerprint) ([]processlog.CaseGroup, error) {
+	sums, err := read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+		return d.log.Operations().CaseGroups(ctx, types, failure)
 	})
-	if err != nil {
-		return f, err
+	for i := range sums {
+		sums[i].Error = d.log.Scrub(sums[i].Error)
 	}
-	ids := make([]compensator.EntryID, len(f.sums))
-	for i := range f.sums {
-		ids[i] = f.sums[i].Example
-	}
-	cases, err := d.casesOf(ctx, ids)
-	f.examples = make(map[compensator.EntryID]Case, len(cases))
-	for _, c := range cases {
-		c.Error = d.log.Scrub(c.Error)
-		f.examples[c.EntryID] = c
-	}
-	return f, err
+	return sums, err
 }

@@ -24,7 +24,7 @@ func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, err
 	if log == nil {
 		return nil, nil
 	}
-	groups, err := log.Operations().CaseGroups(ctx, nil)
+	groups, err := log.Operations().CaseGroups(ctx, nil, Fingerprint{})
 	if err != nil {
 		return nil, err
 	}

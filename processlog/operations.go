@@ -35,8 +35,8 @@ type Operations interface {
 	CasesOf(ctx context.Context, ids []ID) ([]Case, error)
 
 	// CaseGroups sums up the open cases by type, fingerprint and currency: the 1,000 groups with most cases, of these types;
-	// nil: of any.
-	CaseGroups(ctx context.Context, businessTypes []string) ([]CaseGroup, error)
+	// nil: of any; and of one failure; zero: of any.
+	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
 	// Types are the business types that occur in the log, and in the newest 1,000 operations, sorted. What it costs
 	// does not grow with the log.
@@ -174,9 +174,11 @@ type CaseGroup struct {
 	Fingerprint  Fingerprint
 	Currency     string // empty: those whose amount is not known
 	N            int
-	Sum          int64 // minor units
-	First, Last  time.Time
-	Example      ID
+	Sum          int64     // minor units
+	First, Last  time.Time // opened
+	Example      ID        // the newest of them
+	Error        string    // the example's
+	Kind         CaseKind  // the example's
 }
 
 // Operation is what a person did, or was refused, that is no change of an entry.

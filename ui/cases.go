@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
 )
 
@@ -69,25 +68,15 @@ func (s *server) cases(rq *request) {
 			return
 		}
 	}
-	page, err := s.desk.Cases(rq.ctx, rq.Actor, filter)
+	page, err := s.desk.CaseLines(rq.ctx, rq.Actor, filter)
+	if err == nil && data.Failure != "" {
+		err = s.groupOf(rq, &data, filter.Fingerprint)
+	}
 	if err != nil {
 		rq.failed(err)
 		return
 	}
-	ids := make([]compensator.EntryID, len(page.Cases))
-	for i := range page.Cases {
-		ids[i] = page.Cases[i].EntryID
-	}
-	if data.Lines, err = s.desk.Lines(rq.ctx, rq.Actor, ids); err != nil {
-		rq.failed(err)
-		return
-	}
-	if data.Failure != "" {
-		if err := s.groupOf(rq, &data, filter.Fingerprint); err != nil {
-			rq.failed(err)
-			return
-		}
-	}
+	data.Lines = page.Lines
 	data.pager = pages(rq.r.URL, page.Next)
 	data.Actions = rq.actionsOn(data.Lines)
 	rq.show(http.StatusOK, "cases", data)
@@ -95,13 +84,10 @@ func (s *server) cases(rq *request) {
 
 // groupOf finds the sums of the failure that a page is about.
 func (s *server) groupOf(rq *request, data *casesData, failure desk.Fingerprint) error {
-	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
-	for i, g := range groups {
-		if g.Fingerprint == failure && (data.Type == "" || g.Type == data.Type) {
-			data.Group = &groups[i]
-			data.GroupSums = riskOf(groups[i : i+1]).Sums
-			break
-		}
+	groups, err := s.desk.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
+	if len(groups) > 0 {
+		data.Group = &groups[0]
+		data.GroupSums = riskOf(groups[:1]).Sums
 	}
 	return err
 }

@@ -237,7 +237,7 @@ func opsLimit(ctx context.Context, limit int) (int, error) {
 }
 
 // CaseGroups implements processlog.Operations.
-func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
+func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]proce
 	}
 	groups := make(map[key]processlog.CaseGroup)
 	for _, c := range s.openLocked() {
-		if !ofTypes(businessTypes, c.BusinessType) {
+		if !ofTypes(businessTypes, c.BusinessType) || failure != (processlog.Fingerprint{}) && c.Fingerprint != failure {
 			continue
 		}
 		k := key{c.BusinessType, c.Fingerprint, c.Amount.Currency}
@@ -267,7 +267,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]proce
 			g.Last = c.OpenedAt
 		}
 		if c.EntryID.Compare(g.Example) > 0 {
-			g.Example = c.EntryID
+			g.Example, g.Error, g.Kind = c.EntryID, c.Error, c.Kind
 		}
 		groups[k] = g
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -357,7 +358,9 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	for i := range 24 {
 		businessType, print, currency := []string{"refund", "mail"}[i%2], byte(1+i%3), []string{"CNY", "USD", ""}[i%3]
 		minor := int64(i) * 33
-		t.die(businessType, caseDraft(print, minor, currency))
+		draft := caseDraft(print, minor, currency)
+		draft.Kind = []processlog.CaseKind{processlog.CaseDead, processlog.CaseUnknown}[i/12]
+		t.die(businessType, draft)
 		key := fmt.Sprint(businessType, processlog.Fingerprint{print}, currency)
 		n[key]++
 		if currency != "" {
@@ -370,14 +373,21 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	t.change(closed.ID, processlog.ActionCancel)
 	_, err := t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
-	groups, err := t.ops().CaseGroups(t.ctx, nil)
+	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)
 	require.Len(t, groups, len(want))
+	one, err := t.ops().CaseGroups(t.ctx, []string{"mail"}, processlog.Fingerprint{2})
+	require.NoError(t, err)
+	require.NotEmpty(t, one)
+	assert.ElementsMatch(t, slices.DeleteFunc(slices.Clone(groups), func(g processlog.CaseGroup) bool {
+		return g.BusinessType != "mail" || g.Fingerprint != processlog.Fingerprint{2}
+	}), one, "of one failure")
 	for _, g := range groups {
 		key := fmt.Sprint(g.BusinessType, g.Fingerprint, g.Currency)
 		assert.Equal(t, []any{n[key], want[key]}, []any{g.N, g.Sum}, key)
 		example := t.openCase(g.Example)
 		assert.Equal(t, []any{g.BusinessType, g.Fingerprint, g.Currency}, []any{example.BusinessType, example.Fingerprint, example.Amount.Currency})
+		assert.Equal(t, []any{g.Error, g.Kind}, []any{example.Error, example.Kind})
 		assert.False(t, g.Last.Before(g.First) || g.First.IsZero())
 	}
 }
@@ -400,15 +410,15 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	require.NoError(t, err)
 	more := t.die("many", caseDraft(0, 1, "CNY")) // of which there are two then
 	t.die("many", caseDraft(0, 1, "CNY"))
-	groups, err := t.ops().CaseGroups(t.ctx, nil)
+	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)
 	require.Len(t, groups, 1000)
 	assert.Equal(t, []any{"many", 2}, []any{groups[0].BusinessType, groups[0].N}, "%s", more.ID)
-	groups, err = t.ops().CaseGroups(t.ctx, []string{"rare", "nobody's"})
+	groups, err = t.ops().CaseGroups(t.ctx, []string{"rare", "nobody's"}, processlog.Fingerprint{})
 	require.NoError(t, err)
 	require.Len(t, groups, 1)
 	assert.Equal(t, rare.ID, groups[0].Example)
-	groups, err = t.ops().CaseGroups(t.ctx, []string{})
+	groups, err = t.ops().CaseGroups(t.ctx, []string{}, processlog.Fingerprint{})
 	require.NoError(t, err)
 	assert.Empty(t, groups, "no types")
 }

@@ -134,13 +134,13 @@ type counted struct {
 	slow   atomic.Bool // what is asked of cases, beyond any time
 }
 
-func (s *counted) CaseGroups(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
+func (s *counted) CaseGroups(ctx context.Context, types []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	s.cases.Add(1)
 	if s.slow.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return s.MemoryStore.CaseGroups(ctx, types)
+	return s.MemoryStore.CaseGroups(ctx, types, failure)
 }
 
 func (s *counted) Heads(ctx context.Context) ([]processlog.Head, error) {

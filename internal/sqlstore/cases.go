@@ -368,8 +368,8 @@ func parsePair(cursor string) (a, b uint64, err error) {
 	return a, b, nil
 }
 
-// CaseGroups implements Operations, out of an index alone.
-func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
+// CaseGroups implements Operations: sums out of an index alone, and one row of each.
+func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	hint, of := "", ""
 	if s.d.name == "mysql" {
 		hint = " FORCE INDEX (k_group)"
@@ -377,8 +377,13 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]proce
 	if businessTypes != nil {
 		of = " AND business_type" + s.among(businessTypes)
 	}
-	rows, err := s.read(ctx, "SELECT business_type, fingerprint, currency, COUNT(*), COALESCE(SUM(amount),0), MIN(opened_at), MAX(opened_at), MAX(entry_id) FROM "+
-		s.table.quoted("_case")+hint+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage))
+	if failure != (processlog.Fingerprint{}) {
+		of += " AND fingerprint=" + hexLiteral(failure[:])
+	}
+	rows, err := s.read(ctx, "SELECT g.business_type, g.fingerprint, g.currency, g.n, g.total, g.earliest, g.latest, g.example, e.error, e.kind FROM "+
+		"(SELECT business_type, fingerprint, currency, COUNT(*) AS n, COALESCE(SUM(amount),0) AS total, MIN(opened_at) AS earliest, MAX(opened_at) AS latest, MAX(entry_id) AS example FROM "+
+		s.table.quoted("_case")+hint+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage)+") AS g JOIN "+
+		s.table.quoted("_case")+" AS e ON e.entry_id=g.example ORDER BY g.n DESC, g.example")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: sum up cases: %w", err)
 	}
@@ -389,7 +394,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string) ([]proce
 		var print sql.RawBytes
 		var first, last int64
 		var example uint64
-		if err := rows.Scan(&g.BusinessType, &print, &g.Currency, &g.N, &g.Sum, &first, &last, &example); err != nil {
+		if err := rows.Scan(&g.BusinessType, &print, &g.Currency, &g.N, &g.Sum, &first, &last, &example, &g.Error, &g.Kind); err != nil {
 			return nil, fmt.Errorf("compensator: sum up cases: %w", err)
 		}
 		copy(g.Fingerprint[:], print)

@@ -203,8 +203,8 @@ func (s *gatedStore) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]
 	return s.store.CasesOf(ctx, ids)
 }
 
-func (s *gatedStore) CaseGroups(ctx context.Context, businessTypes []string) ([]processlog.CaseGroup, error) {
-	return s.store.CaseGroups(ctx, businessTypes)
+func (s *gatedStore) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
+	return s.store.CaseGroups(ctx, businessTypes, failure)
 }
 
 func (s *gatedStore) Types(ctx context.Context) ([]string, error) { return s.store.Types(ctx) }
