@@ -170,7 +170,7 @@ func TestEntryRecordedThroughTheHandleIsAnnounced(t *testing.T) {
 		}, compensator.TypeConfig{})
 		require.NoError(t, err)
 		record := func(db *gorm.DB, note string) error {
-			_, err := next.Record(t.Context(), db.Statement.ConnPool, note, compensator.Options{})
+			_, err := next.Record(t.Context(), gormtx.Tx(db), note, compensator.Options{})
 			return err
 		}
 		compensatortest.Run(t, w.Compensator)
@@ -197,7 +197,7 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 		err := w.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 			db := gormtx.Use(ctx, w.db, tx)
 			assert.NoError(t, db.Create(&order{Note: "a"}).Error)
-			_, err := w.Record(ctx, db.Statement.ConnPool, compensator.NewEntry{})
+			_, err := w.Record(ctx, gormtx.Tx(db), compensator.NewEntry{})
 			assert.Error(t, err) // and swallowed
 			return nil
 		})
