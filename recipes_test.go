@@ -180,13 +180,16 @@ func ExampleType_Once() {
 		log.Fatal(err)
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
-		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			first, err := inbox.Once(ctx, tx, "orders:"+messageID, order)
-			if err != nil || !first {
-				return err
-			}
-			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
-			return nil
+		id := compensator.IdempotentID("orders:" + messageID)
+		return c.RetryTx(ctx, id, func(ctx context.Context) error {
+			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				first, err := inbox.Once(ctx, tx, string(id), order)
+				if err != nil || !first {
+					return err
+				}
+				fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
+				return nil
+			})
 		})
 	}
 	for _, messageID := range []string{"m1", "m2", "m1"} {
