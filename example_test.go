@@ -247,7 +247,7 @@ func ExampleType_CancelTx() {
 	case errors.Is(err, errNotUnpaid): // the order's row says which: this payment come again, or one that is too late
 	case errors.As(err, &late): // too late: succeeded is closed, any other late.State a person's
 	case errors.Is(err, compensator.ErrNotFound): // no closing of this id: recorded under another, or purged
-	case errors.Is(err, compensator.ErrCommitUnknown): // nobody could tell: ask the payer to come again
+	case errors.Is(err, compensator.ErrCommitUnknown): // nobody could tell: the same request may come again
 	default:
 		log.Print(err) // nothing has happened
 	}

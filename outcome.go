@@ -24,7 +24,7 @@ func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
 // Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least. Like Snooze it
 // never ends by itself: a handler that is not to wait for ever returns err, whose bound is attempts and schedule, or Permanent, once
-// Entry.CreatedAt is long enough ago.
+// Entry.CreatedAt is long enough ago: docs/recipes.md, calling something over HTTP.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
 // VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of
