@@ -1,6 +1,7 @@
 package compensator_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -217,35 +218,38 @@ func ExampleCompensator_Record() {
 	}
 }
 
-// The order was paid: the transaction that says so also says that it need not be closed any more.
+// The order was paid: the transaction that says so also says that it need not be closed any more, and that it is to be shipped.
+// That last entry is the proof by which a lost COMMIT is known.
 func ExampleType_CancelTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
+	var ship *compensator.Type[int]
 	ctx := context.Background()
-	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		paid, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42)
-		if err != nil {
+	err := c.RetryTx(ctx, "ship-42", func(ctx context.Context) error {
+		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			paid, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", 42)
+			if err != nil {
+				return err
+			}
+			if n, err := paid.RowsAffected(); err != nil || n == 0 {
+				return cmp.Or(err, errNotUnpaid) // paid before, or closed: what a payment starts is started once
+			}
+			if _, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42")); err != nil {
+				return err // nil: it runs no more, whether it waited, ran, was dead, or somebody had cancelled it
+			}
+			_, err = ship.Record(ctx, tx, 42, compensator.Options{IdempotentID: "ship-42", FailOnDuplicate: true})
 			return err
-		}
-		if n, err := paid.RowsAffected(); err != nil {
-			return err
-		} else if n == 0 {
-			return errNotUnpaid // paid before, or closed: what a payment starts is started once
-		}
-		found, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42"))
-		var late *compensator.StateError
-		switch {
-		case found.WasAlready:
-			return nil // by an operator: that the order was unpaid the UPDATE has seen
-		case errors.As(err, &late):
-			return fmt.Errorf("too late: the closing is %v", late.State) // succeeded: closed. Otherwise a person's
-		case errors.Is(err, compensator.ErrNotFound):
-			return fmt.Errorf("order 42 has no closing: %w", err) // of this id: recorded under another, or purged
-		}
-		return err // nil commits: it runs no more, whether it waited, ran or was dead. Any other error: roll back, and again
+		})
 	})
-	if err != nil {
-		log.Print(err)
+	var late *compensator.StateError
+	switch {
+	case err == nil: // paid, once
+	case errors.Is(err, errNotUnpaid): // the order's row says which: this payment come again, or one that is too late
+	case errors.As(err, &late): // too late: succeeded is closed, any other late.State a person's
+	case errors.Is(err, compensator.ErrNotFound): // no closing of this id: recorded under another, or purged
+	case errors.Is(err, compensator.ErrCommitUnknown): // nobody could tell: the same request may come again
+	default:
+		log.Print(err) // nothing has happened
 	}
 }
 

@@ -98,8 +98,8 @@ const batchConcurrency = 4
 // Breaker opens when too many of a type's entries were last answered with Unavailable, or not within TypeConfig.Timeout, by
 // the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
 // a pause the one that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
-// call, failed if it timed out or every entry's error is Unavailable. It is in memory: each Run begins with it closed. The
-// zero value is none; one field that is set is enough, the others have defaults.
+// call, failed if it timed out or every entry's error is Unavailable. It bounds no waiting: that is Unavailable's. It is in memory:
+// each Run begins with it closed. The zero value is none; one field that is set is enough, the others have defaults.
 type Breaker struct {
 	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000
 	Share float64       // of them whose last call failed so, from more than 0 to 1. Default 0.5

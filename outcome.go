@@ -19,11 +19,12 @@ func Permanent(err error) error { return engine.Permanent(err) }
 func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }
 
 // Snooze is no failure, and spends no attempt: call again after d, kept as RetryAfter's. Nothing or less is the type's
-// schedule, which does not grow: as after the last failure, or as after a first one.
+// schedule, which does not grow: as after the last failure, or as after a first one. It never ends by itself: see Unavailable.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
 // Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least. Like Snooze it
-// never ends by itself: a handler that is not to wait for ever returns err, or Permanent, once Entry.CreatedAt is long enough ago.
+// never ends by itself: a handler that is not to wait for ever returns err, whose bound is attempts and schedule, or Permanent, once
+// Entry.CreatedAt is long enough ago: docs/recipes.md, calling something over HTTP.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
 // VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of

@@ -7,7 +7,13 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
@@ -180,13 +186,16 @@ func ExampleType_Once() {
 		log.Fatal(err)
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
-		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			first, err := inbox.Once(ctx, tx, "orders:"+messageID, order)
-			if err != nil || !first {
-				return err
-			}
-			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
-			return nil
+		id := compensator.IdempotentID("orders:" + messageID)
+		return c.RetryTx(ctx, id, func(ctx context.Context) error {
+			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				first, err := inbox.Once(ctx, tx, string(id), order)
+				if err != nil || !first {
+					return err
+				}
+				fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
+				return nil
+			})
 		})
 	}
 	for _, messageID := range []string{"m1", "m2", "m1"} {
@@ -251,6 +260,112 @@ func ExampleEntry_Key() {
 	// Output:
 	// pay-42 1-0
 	// pay-42 1-0
+}
+
+// What a handler calls over HTTP is given the entry's Key, and its answer becomes the entry's outcome.
+func ExampleUnavailable() {
+	c, runUntil := recipe()
+	answers := []int{http.StatusConflict, http.StatusOK} // of the bank
+	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Header.Get("Idempotency-Key"), answers[0])
+		w.WriteHeader(answers[0])
+		answers = answers[1:]
+	}))
+	defer bank.Close()
+	pay, err := compensator.Handle(c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, bank.URL, strings.NewReader(strconv.Itoa(cents)))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Idempotency-Key", e.Key())
+		answer, err := bank.Client().Do(request)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return err // its time is over, or the process stops
+		case err != nil:
+			return down(e, err) // nobody there, or no answer
+		}
+		defer answer.Body.Close()
+		return outcome(e, answer)
+	}, compensator.TypeConfig{Retry: compensator.Fixed(100 * time.Millisecond), Breaker: compensator.Breaker{Of: 20}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	record(c, pay, 100, compensator.Options{})
+	runUntil(1)
+	// Output:
+	// 1-0 409
+	// 1-0 200
+}
+
+// outcome is what an answer means for the entry that asked.
+func outcome(e *compensator.Entry, answer *http.Response) error {
+	err := errors.New(answer.Status)
+	wait := retryAfter(answer.Header.Get("Retry-After"))
+	switch code := answer.StatusCode; {
+	case code/100 == 2:
+		return nil
+	case wait > 0 && (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable):
+		return compensator.RetryAfter(min(wait, time.Hour), err) // counts
+	case code == http.StatusUnprocessableEntity: // or what its body calls final, by its contract
+		return compensator.Permanent(err) // this very content will never do
+	}
+	switch answer.StatusCode {
+	case 502, 503, 504, // it is down
+		401, 403, 404, 405, 407: // or a secret or an address is wrong, for all entries alike
+		return down(e, err)
+	}
+	return err // 408, 409, 425, 429, 500, another 4xx: again by the schedule, and counts
+}
+
+// down waits at no cost, for a day; from then on each time counts.
+func down(e *compensator.Entry, err error) error {
+	if time.Since(e.CreatedAt) > 24*time.Hour { // and the Delay it was recorded with, if any
+		return err
+	}
+	return compensator.Unavailable(err)
+}
+
+// retryAfter reads a header's seconds, or its date by this process's clock. 0 or less: there is nothing to wait for.
+func retryAfter(header string) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return time.Until(at)
+}
+func TestAnswerOverHTTPBecomesAnOutcome(t *testing.T) {
+	fresh, old := &compensator.Entry{CreatedAt: time.Now()}, &compensator.Entry{CreatedAt: time.Now().Add(-25 * time.Hour)}
+	for verdict, codes := range map[compensator.Verdict][]int{
+		compensator.VerdictSuccess:     {200, 201, 202, 204},
+		compensator.VerdictPermanent:   {422},
+		compensator.VerdictUnavailable: {401, 403, 404, 405, 407, 502, 503, 504},
+		compensator.VerdictFailure:     {302, 400, 402, 408, 409, 410, 413, 425, 429, 451, 500, 501},
+	} {
+		for _, code := range codes {
+			answer := &http.Response{StatusCode: code, Status: http.StatusText(code)}
+			assert.Equal(t, verdict, compensator.VerdictOf(outcome(fresh, answer)), "%d", code)
+			if verdict == compensator.VerdictUnavailable {
+				assert.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(outcome(old, answer)), "%d", code)
+			}
+		}
+	}
+	for header, bounds := range map[string][2]time.Duration{
+		"": {}, "soon": {}, "-1": {}, "0": {}, "120": {120 * time.Second, 120 * time.Second},
+		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat): {50 * time.Minute, time.Hour},
+	} {
+		wait := retryAfter(header)
+		assert.GreaterOrEqual(t, wait, bounds[0], header)
+		assert.LessOrEqual(t, wait, bounds[1], header)
+	}
+	assert.Negative(t, retryAfter(time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)))
+	for _, code := range []int{429, 503} {
+		answer := &http.Response{StatusCode: code, Status: "busy", Header: http.Header{"Retry-After": {"120"}}}
+		assert.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(outcome(fresh, answer)), "it is tried again then, and counts")
+	}
 }
 
 // The report of an upload comes once all its rows have ended, and once only: it is recorded with them, and names the batch it

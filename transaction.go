@@ -193,9 +193,11 @@ const (
 // Resolve says that it did not happen. nil: it happened. An ErrCommitUnknown, with what Resolve said: nobody could tell. Any
 // other error: it did not happen. That an answer was lost is known of InTx, and on a Connector.
 //
-// proof is the idempotent id of an entry that do records, by which Resolve tells; where its receipt says Duplicate the
-// transaction has happened before, and do writes nothing. do runs in the caller's goroutine, and begins anew each time: what
-// it sets outside the transaction is of its last run.
+// proof is the idempotent id of an entry that each run which writes anything records in its transaction, or asks Once for, and by
+// which Resolve tells. Where the receipt says Duplicate, or Once false, the transaction has happened before: do has written nothing, or
+// returns an error, as FailOnDuplicate has it, that rolls back. A run that writes nothing may return nil without its proof; what
+// is written without it may happen twice. do runs in the caller's goroutine, and begins anew each time: what it sets outside the
+// transaction is of its last run.
 func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}

@@ -99,11 +99,17 @@ func (s *server) secured(next http.Handler) http.Handler {
 
 type actorKey struct{}
 
+// inHeader makes a text the inside of a header's quoted string (RFC 9110, 5.6.4).
+var inHeader = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // identified lets nobody pass whom Identify does not know, nor who is in too much of a hurry.
 func (s *server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := s.opts.Identify(r)
 		if !ok || actor.ID == "" {
+			if s.opts.Realm != "" {
+				w.Header().Set("WWW-Authenticate", `Basic realm="`+inHeader.Replace(s.opts.Realm)+`", charset="UTF-8"`)
+			}
 			http.Error(w, "not signed in", http.StatusUnauthorized)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
@@ -12,10 +13,13 @@ import (
 
 // Options say who gets in, and how things look.
 type Options struct {
-	// Identify says who a request is from; false: nobody, who is answered 401, without a challenge: where the browser is to
-	// ask for a password, the service's own handler stands around this one. Required. It is called for each request,
+	// Identify says who a request is from; false: nobody, who is answered 401. Required. It is called for each request,
 	// concurrently, and must not read the body.
 	Identify func(r *http.Request) (desk.Actor, bool)
+
+	// Realm has the browser ask for a name and a password, for an Identify that reads r.BasicAuth: a 401 carries
+	// WWW-Authenticate: Basic, with this realm, of printable ASCII. Default: no challenge, for a login of your own.
+	Realm string
 
 	// Base is the path under which the handler is mounted, which it is given whole, with no StripPrefix: "/ops/log/".
 	// Default "/".
@@ -59,6 +63,8 @@ func New(d *desk.Desk, opts Options) (http.Handler, error) {
 		return nil, &compensator.FieldError{Field: "Desk", Reason: "is nil"}
 	case opts.Identify == nil:
 		return nil, &compensator.FieldError{Field: "Identify", Reason: "is nil: nobody gets in without"}
+	case strings.ContainsFunc(opts.Realm, func(c rune) bool { return c < ' ' || c > '~' }):
+		return nil, &compensator.FieldError{Field: "Realm", Reason: fmt.Sprintf("%q: want printable ASCII, which a header can hold", opts.Realm)}
 	case !bases.MatchString(opts.Base):
 		return nil, &compensator.FieldError{Field: "Base", Reason: fmt.Sprintf("%q: want a path that begins and ends with /, of letters, digits and . _ ~ -", opts.Base)}
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -220,6 +221,44 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	}
 	if len(l.actors) > mostActors+1 {
 		t.Errorf("%d actors are remembered", len(l.actors))
+	}
+}
+
+// Where a realm is set the browser asks whom nobody knows for a password, and nobody else; a realm cannot add to its header.
+func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
+	identify := func(r *http.Request) (desk.Actor, bool) {
+		name, password, _ := r.BasicAuth()
+		return desk.Actor{ID: name}, password == "right"
+	}
+	for realm, want := range map[string]string{
+		"":                 "",
+		"operators":        `Basic realm="operators", charset="UTF-8"`,
+		`a "b", c="d" \ e`: `Basic realm="a \"b\", c=\"d\" \\ e", charset="UTF-8"`,
+	} {
+		pages, err := New(new(desk.Desk), Options{Identify: identify, Realm: realm})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, password := range []string{"", "wrong", "right"} {
+			for _, path := range []string{"/", "/nowhere"} {
+				r, w := httptest.NewRequest(http.MethodPut, path, nil), httptest.NewRecorder()
+				r.SetBasicAuth("ann", password)
+				pages.ServeHTTP(w, r)
+				status, asked := http.StatusUnauthorized, want
+				if password == "right" {
+					status, asked = http.StatusMethodNotAllowed, ""
+				}
+				if got := w.Header().Get("WWW-Authenticate"); w.Code != status || got != asked {
+					t.Errorf("realm %q, password %q: %d, %q, want %d, %q", realm, password, w.Code, got, status, asked)
+				}
+			}
+		}
+	}
+	for _, realm := range []string{"a\r\nSet-Cookie: b=c", "a\x00", "tab\t", "\x7f", "bediener-süd", "\xff"} {
+		var refused *compensator.FieldError
+		if _, err := New(new(desk.Desk), Options{Identify: identify, Realm: realm}); !errors.As(err, &refused) || refused.Field != "Realm" {
+			t.Errorf("realm %q: %v", realm, err)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector)
 func openSQLite(t *testing.T) *sql.DB {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "shop.db")
-	db, err := compensator.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)")
+	db, err := compensator.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db

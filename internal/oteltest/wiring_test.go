@@ -3,16 +3,19 @@ package oteltest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -25,13 +28,16 @@ import (
 func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine compensator.Observer, run func(*compensator.Compensator)) {
 	// wiring:
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
+	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
 	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans)) // an OTLP exporter, say
-	defer tracing.Shutdown(context.WithoutCancel(ctx))
+	// After c.Close: what a stop stores is in the last export.
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = errors.Join(tracing.Shutdown(ending), metrics.Shutdown(ending))
+	}()
 
-	telemetry := compensator.Must(otel.New(otel.Options{
-		TracerProvider: tracing,
-		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)),
-	}))
+	telemetry := compensator.Must(otel.New(otel.Options{TracerProvider: tracing, MeterProvider: metrics}))
 	c := compensator.Must(compensator.New(ctx, compensator.Config{
 		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
 	}))
@@ -68,6 +74,64 @@ func TestTelemetryWiredAsTheDocsHaveItTells(t *testing.T) {
 	})
 	require.Len(t, spans.GetSpans(), 1)
 	assert.Equal(t, "process close_order", spans.GetSpans()[0].Name)
+}
+
+// pushed is an exporter that remembers the names of each export.
+type pushed struct {
+	sdkmetric.Exporter
+	exports [][]string
+}
+
+func (*pushed) Temporality(sdkmetric.InstrumentKind) metricdata.Temporality {
+	return metricdata.CumulativeTemporality
+}
+func (*pushed) Aggregation(kind sdkmetric.InstrumentKind) sdkmetric.Aggregation {
+	return sdkmetric.DefaultAggregationSelector(kind)
+}
+func (*pushed) ForceFlush(context.Context) error { return nil }
+func (*pushed) Shutdown(context.Context) error   { return nil }
+
+func (p *pushed) Export(_ context.Context, told *metricdata.ResourceMetrics) error {
+	var names []string
+	for _, scope := range told.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			names = append(names, m.Name)
+		}
+	}
+	p.exports = append(p.exports, names)
+	return nil
+}
+
+// TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore: gauges are read from a Compensator that is there.
+func TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore(t *testing.T) {
+	t.Parallel()
+	w, exporter := harness.NewWorld(t), new(pushed)
+	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithInterval(time.Hour))))
+	telemetry, err := otel.New(otel.Options{MeterProvider: metrics})
+	require.NoError(t, err)
+	settled := make(chan compensator.SettledEvent, 1)
+	cfg := w.Quick()
+	cfg.Observer = compensator.Observers(telemetry.Observer(), compensator.Observer{Settled: func(e compensator.SettledEvent) { settled <- e }})
+	c := w.New(cfg)
+	detach, err := telemetry.Attach(c)
+	require.NoError(t, err)
+	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	stop := w.Run(c)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		return harness.ErrOf(orders.Record(ctx, tx, "42", compensator.Options{}))
+	}))
+	harness.Next(t, settled)
+	require.NoError(t, stop())
+	require.NoError(t, metrics.ForceFlush(t.Context()))
+	require.NoError(t, detach())
+	require.NoError(t, c.Close())
+	require.NoError(t, metrics.Shutdown(t.Context()))
+	require.Len(t, exporter.exports, 2)
+	for i, gauges := range []bool{true, false} {
+		assert.Contains(t, exporter.exports[i], "compensator.entry.settled")
+		assert.Equal(t, gauges, slices.Contains(exporter.exports[i], "compensator.ready"), "export %d", i)
+	}
 }
 
 // keeping keeps what it has after its shutdown.

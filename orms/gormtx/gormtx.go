@@ -6,7 +6,16 @@
 //		return db.CreateInBatches(p.Lines, 100).Error
 //	}
 //
-// To record in a transaction that GORM has begun no adapter is needed: its tx.Statement.ConnPool is the handle.
+// A request's transaction is RetryTx, which runs it again where that is right. In one that GORM has begun, or in any of these, Tx
+// is the handle that Record, CancelTx and CompleteTx take:
+//
+//	err := gormtx.RetryTx(ctx, c, db, "close-42", func(tx *gorm.DB) error {
+//		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotentID: "close-42"})
+//		if err != nil || receipt.Entries[0].Duplicate {
+//			return err
+//		}
+//		return tx.Create(&order).Error
+//	})
 package gormtx
 
 import (
@@ -34,13 +43,45 @@ var ErrPrepare = errors.New("gormtx: no Session with PrepareStmt in a transactio
 // Begin returns gorm.ErrInvalidTransaction and Commit ErrCommit. Rollback rolls all of it back: from then on every
 // statement returns compensator.ErrNoTransaction, and a handler that returns nil all the same has failed.
 //
-// The result's Statement.ConnPool is a handle to record through, as tx is itself.
+// Tx of the result is a handle to record through, as tx is itself.
 func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 	scoped := db.WithContext(ctx)
 	p := &pool{ctx: ctx, tx: tx}
 	// Both: what GORM makes of a session may begin with either.
 	scoped.Statement.ConnPool, scoped.Config.ConnPool = p, p
 	return scoped
+}
+
+// Tx is the handle of the transaction that tx is in, whoever has begun it, for what the log does there: Record, Once, CancelTx and their like.
+// Of a db outside a transaction it is the pool, which they refuse with compensator.ErrNoTransaction; of nil it is nil, which they refuse, too.
+func Tx(tx *gorm.DB) compensator.Tx {
+	if tx == nil || tx.Statement == nil {
+		return nil
+	}
+	return tx.Statement.ConnPool
+}
+
+// RetryTx is c.RetryTx of an InTx through GORM: do runs with Use of db on a transaction of c's, at READ COMMITTED, that commits when it returns
+// nil, is run again from its beginning where it lost against others, and is not where the answer to its COMMIT was lost and proof, the
+// idempotent id of an entry that do records, tells that it happened. It needs no Connector. For another isolation level call
+// c.RetryTx with a Transaction of GORM's.
+//
+// A *compensator.FieldError names what is missing, and a db that is in a transaction: what is run again is the whole one.
+func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotentID, do func(tx *gorm.DB) error) error {
+	switch {
+	case c == nil:
+		return &compensator.FieldError{Field: "c", Reason: "is nil"}
+	case db == nil || db.Statement == nil:
+		return &compensator.FieldError{Field: "db", Reason: "is nil, or not what gorm.Open returns"}
+	case do == nil:
+		return &compensator.FieldError{Field: "do", Reason: "is nil"}
+	}
+	if _, within := db.Statement.ConnPool.(gorm.TxCommitter); within {
+		return &compensator.FieldError{Field: "db", Reason: "is in a transaction, of which a part cannot be run again: want the db that it was begun on"}
+	}
+	return c.RetryTx(ctx, proof, func(ctx context.Context) error {
+		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return do(Use(ctx, db, tx)) })
+	})
 }
 
 // pool is what GORM takes for a transaction of its own.

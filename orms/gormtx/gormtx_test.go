@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
@@ -170,7 +171,7 @@ func TestEntryRecordedThroughTheHandleIsAnnounced(t *testing.T) {
 		}, compensator.TypeConfig{})
 		require.NoError(t, err)
 		record := func(db *gorm.DB, note string) error {
-			_, err := next.Record(t.Context(), db.Statement.ConnPool, note, compensator.Options{})
+			_, err := next.Record(t.Context(), gormtx.Tx(db), note, compensator.Options{})
 			return err
 		}
 		compensatortest.Run(t, w.Compensator)
@@ -197,11 +198,38 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 		err := w.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 			db := gormtx.Use(ctx, w.db, tx)
 			assert.NoError(t, db.Create(&order{Note: "a"}).Error)
-			_, err := w.Record(ctx, db.Statement.ConnPool, compensator.NewEntry{})
+			_, err := w.Record(ctx, gormtx.Tx(db), compensator.NewEntry{})
 			assert.Error(t, err) // and swallowed
 			return nil
 		})
 		require.ErrorIs(t, err, compensator.ErrNotRecorded)
 		assert.Empty(t, w.notes())
 	})
+}
+
+// What docs/orms.md says of TranslateError: gorm.io/driver/sqlite reads the exported fields of mattn's errors, and modernc's have none.
+func TestDuplicateKeyIsTranslatedOfMySQLAndNotOfModernc(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, dialector := open(t)
+			db, err := gorm.Open(dialector, &gorm.Config{TranslateError: true, Logger: logger.Discard})
+			require.NoError(t, err)
+			require.NoError(t, db.AutoMigrate(&order{}))
+			require.NoError(t, db.Create(&order{ID: 1, Note: "a"}).Error)
+			for code, twice := range map[int]order{1555: {ID: 1, Note: "b"}, 2067: {ID: 2, Note: "a"}} {
+				err := db.Create(&twice).Error
+				if name != "SQLite" {
+					require.ErrorIs(t, err, gorm.ErrDuplicatedKey)
+					continue
+				}
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, gorm.ErrDuplicatedKey)
+				var coded interface{ Code() int }
+				require.ErrorAs(t, err, &coded)
+				assert.Equal(t, code, coded.Code())
+			}
+		})
+	}
 }

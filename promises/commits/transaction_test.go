@@ -304,6 +304,59 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	assert.Equal(t, "proof", field.Field)
 }
 
+// TestRunThatWroteNothingNeedsNoProof: nil is taken at its word, and what wrote nothing may be lost and run again.
+func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	for _, lost := range []int{0, 2} {
+		runs := 0
+		require.NoError(t, c.RetryTx(t.Context(), "ship-42", func(ctx context.Context) error {
+			err := c.InTx(ctx, func(context.Context, *compensator.ScopedTx) error { return nil })
+			if runs++; runs <= lost {
+				return errors.Join(err, compensator.ErrCommitUnknown)
+			}
+			return err
+		}))
+		assert.Equal(t, 1+lost, runs)
+	}
+	assert.Zero(t, w.Count("common_process_log"))
+}
+
+// TestConsumersProofIsTheIDOfItsOnce: a message whose COMMIT was lost is done once.
+func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	inbox, err := compensator.Declare[string](c, "inbox", compensator.TypeConfig{})
+	require.NoError(t, err)
+	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
+		for range 2 { // the message comes twice
+			runs := 0
+			require.NoError(t, c.RetryTx(t.Context(), compensator.IdempotentID(id), func(ctx context.Context) error {
+				if runs++; runs == 1 && !happened {
+					return compensator.ErrCommitUnknown
+				}
+				err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+					first, err := inbox.Once(ctx, tx, id, "")
+					if first {
+						w.Effect(tx, id)
+					}
+					return err
+				})
+				if happened {
+					return errors.Join(err, compensator.ErrCommitUnknown)
+				}
+				return err
+			}))
+			if happened {
+				assert.Equal(t, 1, runs)
+			}
+		}
+	}
+	assert.Equal(t, 2, w.Count("effects"))
+}
+
 // unwritten are errors of Record that leave the transaction open and an entry unwritten.
 var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
 	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {
