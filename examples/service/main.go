@@ -149,7 +149,8 @@ func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", probe.Ready(log, 0))
+	mux.Handle("GET /readyz", probe.Ready(log, 0)) // names nothing: it might stand outside as well
+	mux.Handle("GET /health", probe.Health(log, 0))
 	mux.HandleFunc("/log/", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := identify(r); !ok { // the pages answer 401, and leave it to the service how the browser asks
 			w.Header().Set("WWW-Authenticate", `Basic realm="operators", charset="UTF-8"`)
