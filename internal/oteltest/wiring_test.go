@@ -27,10 +27,12 @@ func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registr
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
 	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans)) // an OTLP exporter, say
 	defer tracing.Shutdown(context.WithoutCancel(ctx))
+	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	defer metrics.Shutdown(context.WithoutCancel(ctx)) // both after c.Close, which is deferred later
 
 	telemetry := compensator.Must(otel.New(otel.Options{
 		TracerProvider: tracing,
-		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)),
+		MeterProvider:  metrics,
 	}))
 	c := compensator.Must(compensator.New(ctx, compensator.Config{
 		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
