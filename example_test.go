@@ -194,15 +194,9 @@ func ExampleCompensator_Record() {
 	var sendMail *compensator.Type[Mail]
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		order, err := closeOrder.Entry(CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42", Delay: 30 * time.Minute})
-		if err != nil {
-			return err
-		}
-		mail, err := sendMail.Entry(Mail{To: "ann@example.com"}, compensator.Options{IdempotentID: "confirm-42"})
-		if err != nil {
-			return err
-		}
-		receipt, err := c.Record(ctx, tx, order, mail)
+		receipt, err := c.Record(ctx, tx,
+			closeOrder.Entry(CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42", Delay: 30 * time.Minute}),
+			sendMail.Entry(Mail{To: "ann@example.com"}, compensator.Options{IdempotentID: "confirm-42"}))
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/observe/probe"
+	"github.com/compensator-go/compensator/serve"
 )
 
 // recipe is a Compensator on the doubles. runUntil runs it until so many entries have ended, and closes it.
@@ -147,34 +149,30 @@ func ExampleHandle_versions() {
 	// 200 CHF
 }
 
-// A program stops from the outside in: first what records, then what works off, then what both stand on. Each step is waited for
-// before the next.
+// A program stops from the outside in: first what records, then what works off, then what people look through, then what all
+// of it stands on. Each step is waited for before the next.
 func Example_gracefulStop() {
 	c, _ := recipe()
 	if _, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{}); err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{}
+	public, operators := http.NewServeMux(), http.NewServeMux()
+	operators.Handle("GET /readyz", probe.Ready(c, time.Second))
 	consume := func(ctx context.Context) error { // rabbitmq.Consumer.Run, intake's Run, a router's
 		<-ctx.Done()
 		return nil
 	}
-	receiving, stopReceiving := context.WithCancel(context.Background())
-	working, stopWorking := context.WithCancel(context.Background())
-	received, worked := make(chan error, 1), make(chan error, 1)
-	go func() { received <- consume(receiving) }()
-	go func() { worked <- c.Run(working) }()
-
-	// SIGTERM.
-	bound, cancel := context.WithTimeout(context.Background(), 20*time.Second) // less than whoever kills the program waits
-	defer cancel()
-	err := server.Shutdown(bound) // requests end, and their entries are recorded
-	stopReceiving()
-	err = errors.Join(err, <-received) // so do messages
-	stopWorking()
-	err = errors.Join(err, <-worked)  // handlers end, and their outcomes are stored: StopTimeout bounds it
-	err = errors.Join(err, c.Close()) // what is announced still goes out; then the database's pool, and Redis's client
-	fmt.Println("stopped:", err)
+	run := func(ctx context.Context) error {
+		err := serve.Run(ctx, c, serve.Config{
+			Servers:   []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: public, ReadHeaderTimeout: 5 * time.Second}}},
+			Consumers: []func(context.Context) error{consume},
+			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadHeaderTimeout: 5 * time.Second}}},
+		})
+		return errors.Join(err, c.Close()) // what is announced still goes out; then telemetry's providers, the database's pool, Redis's client
+	}
+	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	stop()
+	fmt.Println("stopped:", run(ctx))
 	// Output: stopped: <nil>
 }
 

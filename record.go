@@ -50,7 +50,8 @@ type NewEntry struct {
 	Content      []byte // at most Config.MaxContent bytes; copied
 	Options
 
-	done bool // its recorder does the work himself
+	done bool  // its recorder does the work himself
+	err  error // why Type.Entry could not make it
 }
 
 // Type records entries of one business type, of content the compiler checks.
@@ -65,22 +66,22 @@ func (t *Type[T]) Name() string { return t.name }
 
 // Record writes one entry through tx; see Compensator.Record.
 func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receipt, error) {
-	entry, err := t.Entry(v, opts)
-	if err != nil {
-		return nil, t.c.refuse(ctx, tx, err)
-	}
-	return t.c.Record(ctx, tx, entry)
+	return t.c.Record(ctx, tx, t.Entry(v, opts))
 }
 
-// Entry encodes v, for a Record of several entries at once. It knows no transaction: whoever swallows its error commits
-// without the entry.
-func (t *Type[T]) Entry(v T, opts Options) (_ NewEntry, err error) {
+// Entry encodes v, for a Record of several entries at once. A value that cannot be encoded is the entry's own fault: Record
+// refuses it with a *FieldError, as any other.
+func (t *Type[T]) Entry(v T, opts Options) NewEntry {
+	content, err := t.encode(v)
+	return NewEntry{BusinessType: t.name, Content: content, Options: opts, err: err}
+}
+
+func (t *Type[T]) encode(v T) (content []byte, err error) {
 	defer refusePanic("content", &err)
-	content, err := t.codec.Marshal(v)
-	if err != nil {
-		return NewEntry{}, &FieldError{Field: "content", Reason: fmt.Sprintf("encode %T: %v", v, err)}
+	if content, err = t.codec.Marshal(v); err != nil {
+		return nil, &FieldError{Field: "content", Reason: fmt.Sprintf("encode %T: %v", v, err)}
 	}
-	return NewEntry{BusinessType: t.name, Content: content, Options: opts}, nil
+	return content, nil
 }
 
 // Once is an idempotent consumer's question: is this transaction the first to do the work called id, a message's say? On true
@@ -89,14 +90,11 @@ func (t *Type[T]) Entry(v T, opts Options) (_ NewEntry, err error) {
 // guards as long as the entry is kept: see TypeConfig.Keep, also of Declare. An entry of that id on its way, or dead, is
 // completed, as by CompleteTx; one that has ended otherwise is a *StateError. After any other error, all of Record's, roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id string, v T) (first bool, err error) {
-	entry, err := t.Entry(v, Options{IdempotentID: id})
-	if id == "" {
-		err = &FieldError{Field: "idempotent id", Reason: "is empty"}
-	}
-	if err != nil {
-		return false, t.c.refuse(ctx, tx, err)
-	}
+	entry := t.Entry(v, Options{IdempotentID: id})
 	entry.done = true
+	if id == "" {
+		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotent id", Reason: "is empty"})
+	}
 	receipt, err := t.c.Record(ctx, tx, entry)
 	if err != nil {
 		return false, err
@@ -233,10 +231,7 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	if e.IdempotentID == "" {
 		e.IdempotentID = newIdempotentID()
 	}
-	problems := e.problems(c.cfg.MaxContent)
-	if err != nil {
-		problems = append(problems, err)
-	}
+	problems := append(e.problems(c.cfg.MaxContent), err, e.err)
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
 	return processlog.Draft{
 		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 
@@ -260,4 +261,26 @@ func TestRunOutlivesTroubleWithTheDatabase(t *testing.T) {
 	r.Eventually(func() bool { return r.Count("old_log WHERE state=?", waits) == 0 }, "all are taken")
 	require.NoError(t, stop())
 	r.requireOneEach("pay", 400)
+}
+
+func TestRowWhoseValueCannotBeEncodedIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	floats, err := compensator.Declare[float64](r.c, "pay", compensator.TypeConfig{})
+	require.NoError(t, err)
+	r.add("pay", 9)
+	cfg := moving()
+	cfg.Map = func(row *Row) (compensator.NewEntry, error) {
+		entry, err := mapRow(row)
+		if row.Key == "5" {
+			entry = floats.Entry(math.NaN(), entry.Options)
+		}
+		return entry, err
+	}
+	report := r.once(r.open(cfg))
+	assert.Equal(t, map[string]int{"pay": 8}, report.Recorded)
+	require.Len(t, report.Refusals, 1)
+	assert.Equal(t, "5", report.Refusals[0].Key)
+	assert.ErrorContains(t, report.Refusals[0], "encode float64")
+	assert.Equal(t, 1, r.Count("old_log WHERE state=?", waits), "it is left as it is")
 }

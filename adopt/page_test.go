@@ -56,7 +56,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		return closeOrder.Entry(order, compensator.Options{
 			IdempotentID: kind + "-" + id, Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
 			BatchID: batch, BusinessID: business, UserID: user,
-		})
+		}), nil
 	}
 	importer, err := adopt.Open(c, adopt.Config{
 		Name: "old-process-log", Table: "common_process_log", Key: "id",

@@ -46,7 +46,7 @@ func ExampleStream() {
 				return compensator.NewEntry{}, fmt.Errorf("buyer %q, sku %q", o.Buyer, o.SKU)
 			}
 			m.Value = o
-			return closeOrder.Entry(o, compensator.Options{Delay: 30 * time.Minute})
+			return closeOrder.Entry(o, compensator.Options{Delay: 30 * time.Minute}), nil
 		},
 		Work: func(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
 			for _, m := range batch {

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -227,4 +228,31 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	named(err, "MaxProcessCount")
 	one, two := r.spec().withDefaults(), r.spec().withDefaults()
 	assert.NotEqual(t, one.Consumer, two.Consumer)
+}
+
+// TestMessageWhoseValueCannotBeEncodedIsParkedAndHoldsUpNobody: Type.Entry keeps the fault, and Record refuses the batch for it.
+func TestMessageWhoseValueCannotBeEncodedIsParkedAndHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	floats, err := compensator.Declare[float64](c, "take_order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	cfg := testConfig()
+	cfg.Entry = func(m *Message) (compensator.NewEntry, error) {
+		entry, err := decode(m)
+		if n := m.Value.(order).N; n == 5 {
+			entry = floats.Entry(math.Inf(n), entry.Options)
+		}
+		return entry, err
+	}
+	in := r.open(c, r.spec(), cfg)
+	r.add(1, 9)
+	r.start(in)
+	r.settled("shop")
+	require.Equal(t, 8, r.Count("effects"))
+	require.Equal(t, 8, r.Count("common_process_log WHERE business_type='take_order'"))
+	r.Run(c)
+	r.Eventually(func() bool {
+		return r.Count("common_process_log WHERE state=-2 AND last_error LIKE '%encode float64%'") == 1
+	}, "it waits for a person")
 }

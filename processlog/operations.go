@@ -108,6 +108,17 @@ func (k CaseKind) String() string {
 	return fmt.Sprintf("CaseKind(%d)", int8(k))
 }
 
+// GoString is the kind's name in Go, which %#v writes.
+func (k CaseKind) GoString() string {
+	switch k {
+	case CaseDead:
+		return "desk.CaseDead"
+	case CaseUnknown:
+		return "desk.CaseUnknown"
+	}
+	return "desk." + k.String()
+}
+
 // MarshalText and UnmarshalText write and read what String does.
 func (k CaseKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 func (k *CaseKind) UnmarshalText(text []byte) error {

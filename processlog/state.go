@@ -37,6 +37,19 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int8(s))
 }
 
+// GoString is the state's name in Go, which %#v writes, and with it what compares values in tests.
+func (s State) GoString() string {
+	name, ok := stateNames[s]
+	if !ok {
+		return "compensator." + s.String()
+	}
+	var constant strings.Builder
+	for word := range strings.FieldsSeq(name) {
+		constant.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return "compensator." + constant.String()
+}
+
 // ParseState reads what String writes of a known state, and no other spelling of it. A *FieldError names them all.
 func ParseState(text string) (State, error) {
 	for _, s := range States {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,6 +108,44 @@ func TestIdleIsWhenLinesHaveBeenWorkedOff(t *testing.T) {
 		}
 	}
 }
+
+// One attempt at a time, an entry still waits for those of its key that are in front of it.
+func TestTurnsAreKeptOneAttemptAtATime(t *testing.T) {
+	t.Parallel()
+	c, _ := sqlitetest.New(t)
+	var order []int
+	tell, err := compensator.Handle(c, "tell", func(_ context.Context, _ *compensator.Entry, n int) error { order = append(order, n); return nil },
+		compensator.TypeConfig{Serial: func(e *compensator.Entry) string { return e.UserID }})
+	require.NoError(t, err)
+	for n := range 2 {
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := tell.Record(ctx, tx, n, compensator.Options{UserID: "ann", IdempotentID: fmt.Sprint("tell-", n)})
+			return err
+		}))
+	}
+	told := &refused{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		compensatortest.Attempt(told, c, compensator.IdempotentID("tell-1"))
+	}()
+	<-done
+	require.Contains(t, told.said, `"tell-0"`)
+	require.Empty(t, order)
+	for n := range 2 {
+		require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, compensator.IdempotentID(fmt.Sprint("tell-", n))).State)
+	}
+	require.Equal(t, []int{0, 1}, order)
+}
+
+// refused is a test that may fail.
+type refused struct {
+	testing.TB
+	said string
+}
+
+func (r *refused) Errorf(format string, args ...any) { r.said += fmt.Sprintf(format, args...) }
+func (r *refused) FailNow()                          { runtime.Goexit() }
 
 // The report of a batch is made in one transaction with what it counts.
 func TestReportOfABatchCountsInItsTransaction(t *testing.T) {

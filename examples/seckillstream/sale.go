@@ -27,7 +27,7 @@ func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 		return compensator.NewEntry{}, err
 	}
 	m.Value = t
-	return s.Closing.Entry(t, s.InTime(t))
+	return s.Closing.Entry(t, s.InTime(t)), nil
 }
 
 // create makes the orders of a batch, in the transaction that records their entries. It decides about all of them while it

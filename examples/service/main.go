@@ -20,6 +20,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/observe/probe"
+	"github.com/compensator-go/compensator/serve"
 	"github.com/compensator-go/compensator/ui"
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
@@ -28,7 +29,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once, and loses nothing
 	if err := run(ctx); err != nil {
 		slog.Error("ended", "err", err)
 		os.Exit(1)
@@ -62,11 +63,11 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, log, orders, pages)
+	return serveAll(ctx, log, orders, pages)
 }
 
 func open(ctx context.Context) (*sql.DB, error) {
-	driver, dsn := "sqlite", "file:service.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"
+	driver, dsn := "sqlite", "file:service.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
 	if given := os.Getenv("MYSQL_DSN"); given != "" {
 		driver, dsn = "mysql", given
 	}
@@ -141,7 +142,7 @@ func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := ui.New(d, ui.Options{Base: "/log/", Identify: func(r *http.Request) (desk.Actor, bool) {
+	pages, err := ui.New(d, ui.Options{Base: "/log/", Realm: "operators", Identify: func(r *http.Request) (desk.Actor, bool) {
 		name, ok := identify(r)
 		return desk.Actor{ID: name}, ok
 	}})
@@ -149,13 +150,9 @@ func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", probe.Ready(log, 0))
-	mux.HandleFunc("/log/", func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := identify(r); !ok { // the pages answer 401, and leave it to the service how the browser asks
-			w.Header().Set("WWW-Authenticate", `Basic realm="operators", charset="UTF-8"`)
-		}
-		pages.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /readyz", probe.Ready(log, 0)) // names nothing: it might stand outside as well
+	mux.Handle("GET /health", probe.Health(log, 0))
+	mux.Handle("/log/", pages)
 	return mux, nil
 }
 
@@ -165,35 +162,26 @@ func identify(r *http.Request) (name string, ok bool) {
 	return name, name != "" && password == cmp.Or(os.Getenv("OPERATOR_PASSWORD"), "try")
 }
 
-// serve works until ctx ends or an address cannot be had, and stops from the outside in: first nothing is recorded any more,
-// then handlers end, and last, while they can be watched, the operators' pages. Run returns only when it is told to.
-func serve(ctx context.Context, log *compensator.Compensator, public, operators http.Handler) error {
-	outside := &http.Server{Handler: public, ReadHeaderTimeout: 5 * time.Second}
-	inside := &http.Server{Handler: operators, ReadHeaderTimeout: 5 * time.Second}
-	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorking()
-	worked, failed := make(chan error, 1), make(chan error, 2)
-	go func() { worked <- log.Run(working) }()
-	go func() { failed <- listen(outside, cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"), "orders") }()
-	go func() { failed <- listen(inside, cmp.Or(os.Getenv("OPERATORS_ADDR"), "127.0.0.1:8081"), "operators") }()
-
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
+// serveAll works until ctx ends or an address cannot be had, and stops from the outside in: first nothing is recorded any more,
+// then handlers end, and last, while they can be watched, the operators' pages.
+func serveAll(ctx context.Context, log *compensator.Compensator, public, operators http.Handler) error {
+	outside, err := listen("orders", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"), public)
+	if err != nil {
+		return err
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	err = errors.Join(err, outside.Shutdown(closing))
-	stopWorking()
-	return errors.Join(err, <-worked, inside.Close())
+	inside, err := listen("operators", cmp.Or(os.Getenv("OPERATORS_ADDR"), "127.0.0.1:8081"), operators)
+	if err != nil {
+		return errors.Join(err, outside.Listener.Close())
+	}
+	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Inside: []serve.Server{inside}})
 }
 
-func listen(server *http.Server, addr, what string) error {
+// listen opens an address and tells it, as a port of 0 is one that nobody knows. Otherwise serve.Run would open it.
+func listen(what, addr string, handler http.Handler) (serve.Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return serve.Server{}, fmt.Errorf("%s: %w", what, err)
 	}
 	slog.Info("open", "what", what, "addr", listener.Addr())
-	return server.Serve(listener)
+	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}, Listener: listener}, nil
 }

@@ -65,11 +65,8 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 	entries := make([]compensator.NewEntry, len(u.Users))
 	for i, one := range u.Users {
 		m := message{Batch: u.Batch, User: one.ID}
-		entries[i], err = s.entries.Entry(m, compensator.Options{
+		entries[i] = s.entries.Entry(m, compensator.Options{
 			IdempotentID: string(m.key()), Delay: s.delay, BatchID: u.Batch, BusinessID: one.ID, UserName: u.Operator})
-		if err != nil {
-			return err
-		}
 	}
 	if _, err := s.log.Record(ctx, tx, entries...); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, er
 	return moved, nil
 }
 
-// startOne claims an entry and starts its handler.
+// startOne claims an entry and starts its handler, if its turn has come.
 func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 	rows, err := e.Store.Load(ctx, []processlog.ID{id})
 	if err != nil {
@@ -74,16 +74,55 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 	if t == nil {
 		return fmt.Errorf("type %q has no handler here", row.BusinessType)
 	}
+	if err := e.behind(ctx, row); err != nil {
+		return err // before it is claimed, so that it stays as it is
+	}
+	for range 2 { // who is not noted in its line is by being put off, once
+		if putOff, err := e.startInTurn(t, row); err != nil || !putOff {
+			return err
+		}
+	}
+	return fmt.Errorf("the turn of entry %v has not come: another entry of its Serial key is running", id)
+}
+
+// startInTurn is startOne for an entry that nobody is known to stand in front of; it may be put off all the same.
+func (e *Engine) startInTurn(t *Type, row *processlog.Row) (putOff bool, err error) {
 	t.slots.overdraw(1)
-	found, err := e.claims.claim(t, unleased([]processlog.ID{id}), 1)
+	found, err := e.claims.claim(t, unleased([]processlog.ID{row.ID}), 1)
 	if err != nil || len(found.Mine) == 0 {
 		e.agenda.free(t, 1)
 	}
 	if err == nil && len(found.Mine) == 0 {
 		err = fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, row.LeaseLeft)
 	}
-	if err == nil {
-		e.dispatcher.startAttempts(t, e.dispatcher.attempts(t, found.Mine, found.asked, 0)) // whosever turn it is
+	if err != nil {
+		return false, err
 	}
-	return err
+	first, others := e.dispatcher.inTurn(t, e.dispatcher.attempts(t, found.Mine, found.asked, 0))
+	e.dispatcher.startAttempts(t, first)
+	if len(others) == 0 {
+		return false, nil
+	}
+	stands := others[0].list[0].turn.Key != "" // otherwise its Serial has panicked, and that is its outcome
+	return stands, e.dispatcher.putOff(t, 1, others)
+}
+
+// behind returns an error that names who stands in front of an entry, and nil if nobody does.
+func (e *Engine) behind(ctx context.Context, row *processlog.Row) error {
+	turn := e.turns.place(row)
+	if turn.Key == "" || row.State.Terminal() {
+		return nil
+	}
+	s, _ := e.turns.of(turn.BusinessType)
+	lines, err := e.Store.Lines(ctx, turn.BusinessType, []processlog.Turn{turn}, processlog.Token{}, !s.PassDead)
+	first := lines[turn.Key].First
+	if err != nil || first.IsZero() || first.Compare(row.ID) >= 0 {
+		return err
+	}
+	front, err := e.Store.Load(ctx, []processlog.ID{first})
+	if err != nil || len(front) == 0 {
+		return err
+	}
+	return fmt.Errorf("the turn of entry %v has not come: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order of their ids",
+		row.ID, first, front[0].IdempotentID, front[0].State, turn.Key)
 }

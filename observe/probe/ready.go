@@ -11,13 +11,44 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Ready answers a readiness probe: 200 where Health.Ready is nil, 503 where it is not, and Health's JSON either way, which
-// names errors and business types: keep it from the public. patience is how long database and queue may take to answer, less
-// than the prober waits; 0 is a second. A database that has not answered by then is not ready. Each request asks anew, in a
-// statement or two. of is a *compensator.Compensator. It is no liveness probe: a restart mends nothing of this.
-func Ready(of interface {
+// Asked is what is asked: a *compensator.Compensator.
+type Asked interface {
 	Health(context.Context) observe.Health
-}, patience time.Duration) http.Handler {
+}
+
+// Ready answers a readiness probe: 200 and {"ready":true} where Health.Ready is nil, otherwise 503 and {"ready":false} with a word
+// for why under "because": "database" does not answer, "history" is lost (ErrHistoryLost), or "run" is not at work. It names
+// nothing else, so it may stand where the public reaches it. patience is how long database and queue may take to answer, less
+// than the prober waits; 0 is a second. A database that has not answered by then is not ready. Each request asks anew, in a
+// statement or two. It is no liveness probe: a restart mends nothing of this.
+func Ready(of Asked, patience time.Duration) http.Handler {
+	type answer struct {
+		Ready   bool   `json:"ready"`
+		Because string `json:"because,omitempty"`
+	}
+	return handler(of, patience, func(health observe.Health) any { return answer{health.Ready() == nil, because(health)} })
+}
+
+// Health is Ready with all of the Health as its body, in JSON. That names business types and errors, which hold addresses
+// and whatever handlers say: keep it from the public.
+func Health(of Asked, patience time.Duration) http.Handler {
+	return handler(of, patience, func(health observe.Health) any { return health })
+}
+
+// because is a word for why Health.Ready is not nil.
+func because(health observe.Health) string {
+	switch {
+	case health.Ready() == nil:
+		return ""
+	case health.Database != nil:
+		return "database"
+	case health.History != nil:
+		return "history"
+	}
+	return "run"
+}
+
+func handler(of Asked, patience time.Duration, body func(observe.Health) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(patience, time.Second))
 		defer cancel()
@@ -27,6 +58,6 @@ func Ready(of interface {
 		if health.Ready() != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(health) // who asked may be gone
+		_ = json.NewEncoder(w).Encode(body(health)) // who asked may be gone
 	})
 }

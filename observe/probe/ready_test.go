@@ -40,15 +40,21 @@ func TestProbeSaysWhetherAProcessCanDoItsPart(t *testing.T) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	ready := probe.Ready(c, time.Minute)
+	ready, whole := probe.Ready(c, time.Minute), probe.Health(c, time.Minute)
 
 	status, body := ask(t, ready, http.MethodGet)
 	assert.Equal(t, http.StatusOK, status, "it only records")
+	assert.Equal(t, map[string]any{"ready": true}, body)
+	status, body = ask(t, whole, http.MethodGet)
+	assert.Equal(t, http.StatusOK, status)
 	assert.Equal(t, map[string]any{"ready": true, "handlers": 0.0, "running": false, "oldest_overdue_seconds": 0.0}, body)
 
 	_, err = compensator.Handle(c, "mail", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
 	require.NoError(t, err)
 	status, body = ask(t, ready, http.MethodGet)
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Equal(t, map[string]any{"ready": false, "because": "run"}, body)
+	status, body = ask(t, whole, http.MethodGet)
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Equal(t, "handlers are registered, and Run is not at work", body["not_ready"])
 
@@ -66,16 +72,22 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		health observe.Health
 		status int
+		ready  map[string]any // the whole body, which names no type and no error
 	}{
-		"no database":          {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable},
-		"a database gone back": {observe.Health{History: compensator.ErrHistoryLost}, http.StatusServiceUnavailable},
-		"no Redis":             {observe.Health{Queue: errors.New("refused")}, http.StatusOK},
-		"a backlog":            {observe.Health{OldestOverdue: time.Hour}, http.StatusOK},
-		"an open breaker":      {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK},
+		"no database":          {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "database"}},
+		"a database gone back": {observe.Health{History: compensator.ErrHistoryLost}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "history"}},
+		"no Redis":             {observe.Health{Queue: errors.New("refused")}, http.StatusOK, map[string]any{"ready": true}},
+		"a backlog":            {observe.Health{OldestOverdue: time.Hour}, http.StatusOK, map[string]any{"ready": true}},
+		"an open breaker":      {observe.Health{OpenBreakers: []observe.OpenBreaker{{BusinessType: "mail", Err: errors.New("down")}}}, http.StatusOK, map[string]any{"ready": true}},
 	} {
-		status, body := ask(t, probe.Ready(health(func(context.Context) observe.Health { return c.health }), 0), http.MethodGet)
+		of := health(func(context.Context) observe.Health { return c.health })
+		status, body := ask(t, probe.Ready(of, 0), http.MethodGet)
+		assert.Equal(t, c.status, status, name)
+		assert.Equal(t, c.ready, body, name)
+		status, body = ask(t, probe.Health(of, 0), http.MethodGet)
 		assert.Equal(t, c.status, status, name)
 		assert.Equal(t, c.status == http.StatusOK, body["ready"], name)
+		assert.Contains(t, body, "oldest_overdue_seconds", name)
 	}
 }
 
@@ -89,6 +101,8 @@ func TestProbeWaitsNoLongerThanItsPatience(t *testing.T) {
 	for _, patience := range []time.Duration{0, time.Millisecond} {
 		status, body := ask(t, probe.Ready(silent, patience), http.MethodGet)
 		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Equal(t, "database", body["because"])
+		_, body = ask(t, probe.Health(silent, patience), http.MethodGet)
 		assert.Equal(t, "database: context deadline exceeded", body["not_ready"])
 	}
 }
@@ -104,5 +118,5 @@ func ExampleReady() {
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	fmt.Print(answer.Code, " ", answer.Body)
-	// Output: 200 {"ready":true,"handlers":0,"running":false,"oldest_overdue_seconds":0}
+	// Output: 200 {"ready":true}
 }

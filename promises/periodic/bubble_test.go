@@ -228,3 +228,41 @@ func TestWhatKeepsSlotsFromBeingRecordedStandsInHealth(t *testing.T) {
 		p.stop()
 	})
 }
+
+// encoding is JSON, unless it fails.
+type encoding struct {
+	compensator.Codec
+	fails atomic.Bool
+}
+
+func (e *encoding) Marshal(v any) ([]byte, error) {
+	if e.fails.Load() {
+		return nil, errors.New("no key")
+	}
+	return e.Codec.Marshal(v)
+}
+
+func TestSlotThatCannotBeEncodedIsMadeOnceItCan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), slow(store))
+		require.NoError(t, err)
+		codec := &encoding{Codec: compensator.JSON}
+		codec.fails.Store(true)
+		report, err := compensator.Declare[time.Time](c, "report", compensator.TypeConfig{Codec: codec})
+		require.NoError(t, err)
+		require.NoError(t, compensator.Periodic(t.Context(), report, compensator.Every(time.Hour), compensator.PeriodicConfig{}))
+		stop := compensatortest.Run(t, c)
+		time.Sleep(90 * time.Minute)
+		synctest.Wait()
+		require.Empty(t, store.Rows(), "nothing is recorded in its stead")
+		require.Contains(t, c.Health(t.Context()).Troubles[0].Error, "no key")
+		codec.fails.Store(false)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"01:00"}, recorded(store))
+		stop()
+		require.NoError(t, c.Close())
+	})
+}

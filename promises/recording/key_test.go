@@ -483,10 +483,8 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 			require.True(t, receipt.Entries[0].ContentMatches)
 		})
 		fresh := compensator.Options{IdempotentID: of.Name() + "-fresh"}
-		one, err := of.Entry(harness.Order{Number: 1}, fresh)
-		require.NoError(t, err)
-		two, err := of.Entry(harness.Order{Number: 2}, fresh)
-		require.NoError(t, err)
+		one := of.Entry(harness.Order{Number: 1}, fresh)
+		two := of.Entry(harness.Order{Number: 2}, fresh)
 		stored := two
 		stored.IdempotentID = opts.IdempotentID
 		for _, entries := range [][]compensator.NewEntry{{stored}, {one, two}} {

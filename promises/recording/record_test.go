@@ -154,6 +154,14 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 		_, err = channels.Record(t.Context(), tx, nil, compensator.Options{})
 		return err
 	},
+	"value that could not be encoded, among others": func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error {
+		channels, err := compensator.Declare[chan int](c, "close_order", compensator.TypeConfig{})
+		assert.NoError(t, err)
+		_, err = c.Record(t.Context(), tx, orders.Entry(harness.Order{}, compensator.Options{}), channels.Entry(nil, compensator.Options{}))
+		assert.ErrorContains(t, err, "entry 2 of 2: ")
+		assert.ErrorContains(t, err, "content")
+		return err
+	},
 }
 
 // TestBusinessIsNotCommittedWithoutARefusedEntry: the caller swallows a *FieldError.

@@ -74,12 +74,10 @@ func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 			name := fmt.Sprint("upload-", upload)
 			var entries []compensator.NewEntry
 			for i := range rows {
-				entry, err := types[i%2].Entry(harness.Order{Number: i}, compensator.Options{BatchID: name})
-				require.NoError(t, err)
+				entry := types[i%2].Entry(harness.Order{Number: i}, compensator.Options{BatchID: name})
 				entries = append(entries, entry)
 			}
-			last, err := types[2].Entry(harness.Order{}, compensator.Options{BusinessID: name, IdempotentID: "report-" + name})
-			require.NoError(t, err)
+			last := types[2].Entry(harness.Order{}, compensator.Options{BusinessID: name, IdempotentID: "report-" + name})
 			w.InTx(w.DB, func(tx *sql.Tx) {
 				_, err := c.Record(t.Context(), tx, append(entries, last)...)
 				require.NoError(t, err)
@@ -109,9 +107,8 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	w.Run(c)
 	w.WaitState(w.Put(report, 0, compensator.Options{BusinessID: "nobody's"}), compensator.Succeeded)
 	w.InTx(w.DB, func(tx *sql.Tx) {
-		entry, err := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b", BatchID: "b"})
-		require.NoError(t, err)
-		_, err = c.Record(t.Context(), tx, entry)
+		entry := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b", BatchID: "b"})
+		_, err := c.Record(t.Context(), tx, entry)
 		require.NoError(t, err)
 	})
 	w.Eventually(func() bool { return w.Ended(compensator.Dead, 1) == 1 }, "it would wait for itself")
@@ -132,10 +129,8 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // it comes after none
-	row, err := rows.Entry(harness.Order{}, compensator.Options{BatchID: "b"})
-	require.NoError(t, err)
-	after, err := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b"})
-	require.NoError(t, err)
+	row := rows.Entry(harness.Order{}, compensator.Options{BatchID: "b"})
+	after := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b"})
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		_, err := c.Record(t.Context(), tx, row, after)
 		require.NoError(t, err)

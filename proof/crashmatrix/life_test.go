@@ -221,12 +221,9 @@ func (l *life) recordBatch(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var entries []compensator.NewEntry
 		add := func(kind string, c content, opts compensator.Options) error {
-			entry, err := l.p.of[kind].Entry(c, opts)
-			if err != nil {
-				return err
-			}
+			entry := l.p.of[kind].Entry(c, opts)
 			entries = append(entries, entry)
-			_, err = tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID)
+			_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID)
 			return err
 		}
 		batch := "batch-" + l.key()
@@ -252,10 +249,7 @@ func (l *life) recordTurns(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
 		for _, line := range lines {
-			entry, err := l.p.of[book].Entry(content{}, compensator.Options{IdempotentID: l.key(), BusinessID: line})
-			if err != nil {
-				return "", err
-			}
+			entry := l.p.of[book].Entry(content{}, compensator.Options{IdempotentID: l.key(), BusinessID: line})
 			entries = append(entries, entry)
 			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID); err != nil {
 				return "", err

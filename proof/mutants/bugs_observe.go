@@ -20,6 +20,15 @@ func observing() []mutant {
 			sees: tests("TestProbeSaysWhetherAProcessCanDoItsPart"),
 		},
 		{
+			name: "prober-told-all", oracle: safety,
+			what: "whoever asks whether a process is ready is told its errors and business types",
+			edits: []edit{
+				{"observe/probe/ready.go", "any { return answer{health.Ready() == nil, because(health)} }", "any { return health }"},
+				{"observe/probe/ready.go", "	type answer struct {\n		Ready   bool   `json:\"ready\"`\n		Because string `json:\"because,omitempty\"`\n	}\n", ""},
+			},
+			sees: tests("TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone"),
+		},
+		{
 			name: "repetition-told-as-recorded", oracle: lateness,
 			what: "an entry that was there already is told as a new one",
 			edits: []edit{

@@ -12,6 +12,15 @@ func recording() []mutant {
 			sees: tests("TestSealedContentOpensForItsEntryAlone"),
 		},
 		{
+			name: "kept-fault-dropped", oracle: safety,
+			what: "why a value could not be encoded, which its entry keeps, is dropped: the entry is recorded with nothing in it",
+			edits: []edit{
+				{"record.go", "append(e.problems(c.cfg.MaxContent), err, e.err)", "append(e.problems(c.cfg.MaxContent), err)"},
+			},
+			sees: tests("TestBusinessIsNotCommittedWithoutARefusedEntry", "TestOnceWithNoIDRefusesItsTransaction", "TestSlotThatCannotBeEncodedIsMadeOnceItCan",
+				"TestMessageWhoseValueCannotBeEncodedIsParkedAndHoldsUpNobody", "TestRowWhoseValueCannotBeEncodedIsRefusedByName"),
+		},
+		{
 			name: "message-done-again", oracle: safety,
 			what: "a message that comes again is taken for the first of its id",
 			edits: []edit{

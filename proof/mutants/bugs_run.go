@@ -4,6 +4,22 @@ package main
 func running() []mutant {
 	return []mutant{
 		{
+			name: "claims-end-before-requests", oracle: lateness,
+			what: "a program that stops claims nothing any more while requests still record",
+			edits: []edit{
+				{"serve/serve.go", "	err := stop(kept, cmp", "	stopWorking()\n	<-work.done\n	err := stop(kept, cmp"},
+			},
+			sees: tests("TestProgramStopsFromTheOutsideIn", "TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops"),
+		},
+		{
+			name: "pages-close-first", oracle: lateness,
+			what: "operators' pages and probes are gone while the program still stops",
+			edits: []edit{
+				{"serve/serve.go", "	err := stop(kept, cmp", "	_ = stop(kept, insideStop, inside)\n	err := stop(kept, cmp"},
+			},
+			sees: tests("TestProgramStopsFromTheOutsideIn"),
+		},
+		{
 			name: "never-renewed", oracle: duplicates,
 			what: "the lease of a running attempt is not renewed: another process runs the entry, too",
 			edits: []edit{

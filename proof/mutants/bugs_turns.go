@@ -68,6 +68,15 @@ func takingTurns() []mutant {
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ParkedEntryIsGivenBackForAWhile", "TestOtherKeysAndEntriesWithNoneRunBeside"),
 		},
+		{
+			name: "turn-not-asked-by-a-test", oracle: safety,
+			what: "an attempt that a user's test makes runs an entry whose turn has not come: the test sees an order that Run never does",
+			edits: []edit{
+				{"internal/engine/single.go", "	if err := e.behind(ctx, row); err != nil {\n", "	if err := e.behind(ctx, row); err != nil && ctx.Err() != nil {\n"},
+				{"internal/engine/single.go", "e.dispatcher.inTurn(t, e.dispatcher.attempts(t, found.Mine, found.asked, 0))", "e.dispatcher.attempts(t, found.Mine, found.asked, 0), []others(nil)"},
+			},
+			sees: tests("TestAttemptLeavesAnEntryAloneWhoseTurnHasNotCome"),
+		},
 	}
 }
 

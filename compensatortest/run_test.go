@@ -1,0 +1,96 @@
+package compensatortest_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+// lineUp is a Compensator on the doubles with a serial type, and what its handler was called with.
+func lineUp(t *testing.T, cfg compensator.TypeConfig, handler func(name string) error) (*compensator.Compensator, *compensator.Type[string], *[]string) {
+	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	ran := new([]string)
+	typ, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, name string) error {
+		*ran = append(*ran, name)
+		return handler(name)
+	}, cfg)
+	require.NoError(t, err)
+	return c, typ, ran
+}
+
+func byUser(e *compensator.Entry) string { return e.UserID }
+
+func TestAttemptLeavesAnEntryAloneWhoseTurnHasNotCome(t *testing.T) {
+	t.Parallel()
+	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error { return nil })
+	first, second := compensator.IdempotentID("first"), compensator.IdempotentID("second")
+	record(t, c, book, compensator.Options{IdempotentID: "first", UserID: "ann"})
+	record(t, c, book, compensator.Options{IdempotentID: "second", UserID: "ann"})
+	before, err := c.Get(t.Context(), second)
+	require.NoError(t, err)
+	for range 2 { // however often it is asked for
+		told := said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, second) })
+		for _, word := range []string{"in front", `"first"`, `"ann"`, "pending"} {
+			require.Contains(t, told, word)
+		}
+	}
+	after, err := c.Get(t.Context(), second)
+	require.NoError(t, err)
+	require.Equal(t, before.Version, after.Version)
+	require.Empty(t, *ran)
+
+	assert.Contains(t, said(t, func(tb testing.TB) {
+		compensatortest.Call(tb, c, book, "third", compensator.Options{UserID: "ann"})
+	}), `"first"`)
+	require.Empty(t, *ran)
+	require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, book, "Bob", compensator.Options{UserID: "bob"}).State, "another key's")
+	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, first).State)
+	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, second).State)
+	require.Equal(t, []string{"Bob", "Ann", "Ann"}, *ran)
+}
+
+func TestAttemptOfWhatIsNotNotedInItsLineRuns(t *testing.T) {
+	t.Parallel()
+	fails := true
+	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error {
+		if fails {
+			return compensator.Permanent(errors.New("no such account"))
+		}
+		return nil
+	})
+	dead := compensatortest.Call(t, c, book, "dead", compensator.Options{UserID: "ann"})
+	require.Equal(t, compensator.Dead, dead.State)
+	assert.Contains(t, said(t, func(tb testing.TB) {
+		compensatortest.Call(tb, c, book, "behind", compensator.Options{UserID: "ann"})
+	}), "dead", "a dead entry keeps the turn")
+	fails = false
+	require.NoError(t, c.Requeue(t.Context(), dead.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "the account is there"}}))
+	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, dead.ID).State, "under a new epoch")
+	require.Equal(t, []string{"dead", "dead"}, *ran)
+}
+
+func TestAttemptTellsOfASerialThatPanics(t *testing.T) {
+	t.Parallel()
+	panics := false
+	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+		if panics {
+			panic("no user")
+		}
+		return e.UserID
+	}}, func(string) error { return nil })
+	record(t, c, book, compensator.Options{IdempotentID: "one", UserID: "ann"})
+	panics = true
+	entry := compensatortest.Attempt(t, c, compensator.IdempotentID("one"))
+	require.Equal(t, compensator.Pending, entry.State)
+	require.Contains(t, entry.LastError, "no user")
+	require.Empty(t, *ran)
+}

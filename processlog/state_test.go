@@ -1,0 +1,25 @@
+package processlog
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// What compares values in tests writes them by %#v.
+func TestStatesAndKindsAreNamedWhereGoIsWritten(t *testing.T) {
+	named := map[any]string{
+		Pending: "compensator.Pending", Retrying: "compensator.Retrying", Dead: "compensator.Dead", Compensating: "compensator.Compensating",
+		Succeeded: "compensator.Succeeded", Compensated: "compensator.Compensated", Cancelled: "compensator.Cancelled",
+		SettledByHand: "compensator.SettledByHand", State(9): "compensator.State(9)",
+		CaseDead: "desk.CaseDead", CaseUnknown: "desk.CaseUnknown", CaseKind(9): "desk.CaseKind(9)",
+	}
+	for value, want := range named {
+		assert.Equal(t, want, fmt.Sprintf("%#v", value))
+	}
+	for _, state := range States {
+		assert.Contains(t, named, any(state))
+	}
+	assert.Contains(t, fmt.Sprintf("%#v", Row{State: Dead}), "State:compensator.Dead,")
+}

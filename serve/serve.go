@@ -1,0 +1,206 @@
+// Package serve runs a program around the log, and stops it in the right order. It is a room of its own so that nobody else
+// links net/http.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Log is a *compensator.Compensator.
+type Log interface{ Run(context.Context) error }
+
+// Server answers requests, over TLS where its TLSConfig is set, with the certificates in it.
+type Server struct {
+	*http.Server
+	Listener net.Listener // nil: one on Addr, as ListenAndServe has it. Run closes it
+}
+
+// Config is what runs beside the log's own Run. The zero value: nothing does.
+type Config struct {
+	Servers   []Server                          // for requests that may record
+	Consumers []func(ctx context.Context) error // of messages, until ctx ends: the Run of an Intake, of a relay's Consumer
+	Inside    []Server                          // operators' pages, probes, metrics: they answer until all else has ended
+
+	// StopTimeout is how long requests and consumers under way are waited for, all of them together. Default 10 s. The log's
+	// Run then takes its own Config.StopTimeout: whoever kills the program waits for longer than both.
+	StopTimeout time.Duration
+}
+
+// Run runs log and what cfg names until ctx ends, or any of them does, for whatever reason. Then it stops from the outside in,
+// and waits for each step before the next:
+//
+//   - Servers take no new requests and finish those under way, consumers' contexts end: nothing is recorded any more. All the
+//     while entries are claimed and run.
+//   - The context of log's Run ends: handlers end, and outcomes are stored.
+//   - What is Inside has a second for its requests.
+//
+// All that went wrong is joined in the error; nil: ctx has ended, and everything after it in good order. An address that
+// cannot be had is returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
+// which ends their contexts, and a consumer is left running. Requests' contexts do not end with ctx, nor are hijacked
+// connections, as of WebSockets, waited for: see http.Server.RegisterOnShutdown.
+//
+// It closes nothing that log stands on: Close it next, then shut down telemetry's providers, then close its database and Redis.
+//
+// Run knows no signals: ctx is signal.NotifyContext's, say, which swallows a second one until its stop is called. Where that
+// should end the program at once, have context.AfterFunc(ctx, stop) call it: nothing is lost, entries under way run again
+// elsewhere when their leases end. Many may Run, each with servers and a log of its own.
+func Run(ctx context.Context, log Log, cfg Config) error {
+	kept := context.WithoutCancel(ctx)
+	if err := listen(kept, &cfg); err != nil {
+		return err
+	}
+	life, end := context.WithCancel(ctx)
+	defer end()
+	receiving, stopReceiving := context.WithCancel(kept)
+	defer stopReceiving()
+	working, stopWorking := context.WithCancel(kept)
+	defer stopWorking()
+
+	work := start(end, "the log", func() error { return log.Run(working) })
+	inside, outside := serveAll(end, cfg.Inside), serveAll(end, cfg.Servers)
+	for i, consume := range cfg.Consumers {
+		outside = append(outside, start(end, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
+			err := consume(receiving)
+			if receiving.Err() != nil && errors.Is(err, receiving.Err()) {
+				return nil // it was told
+			}
+			return err
+		}))
+	}
+
+	<-life.Done()
+	stopReceiving()
+	err := stop(kept, cmp.Or(cfg.StopTimeout, defaultStop), outside)
+	stopWorking()
+	<-work.done // it has a bound of its own
+	err = errors.Join(err, work.failure())
+	return errors.Join(err, stop(kept, insideStop, inside))
+}
+
+const (
+	defaultStop = 10 * time.Second // longer than the 5 s for which net/http takes a connection that has sent nothing for a busy one
+	insideStop  = time.Second
+)
+
+// part is what runs until it is told to stop.
+type part struct {
+	name   string
+	server *http.Server // nil: it has been told
+	done   chan struct{}
+	err    error // once done
+}
+
+// start runs a part, and calls end when it has returned.
+func start(end func(), name string, run func() error) *part {
+	p := &part{name: name, done: make(chan struct{})}
+	go func() {
+		defer end()
+		defer close(p.done)
+		p.err = run()
+	}()
+	return p
+}
+
+// failure is why a part that is done has ended.
+func (p *part) failure() error {
+	if p.err == nil {
+		return nil
+	}
+	return fmt.Errorf("serve: %s: %w", p.name, p.err)
+}
+
+// stop tells a part and waits for it, for as long as ctx allows.
+func (p *part) stop(ctx context.Context) error {
+	if p.server != nil {
+		err := p.server.Shutdown(ctx)
+		if err != nil {
+			_ = p.server.Close()
+			err = fmt.Errorf("serve: requests at %s were cut off: %w", p.name, err)
+		}
+		<-p.done // its listener is closed
+		return errors.Join(p.failure(), err)
+	}
+	select {
+	case <-p.done:
+		return p.failure()
+	case <-ctx.Done():
+		return fmt.Errorf("serve: %s has not ended: %w", p.name, ctx.Err())
+	}
+}
+
+// stop stops parts beside each other.
+func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	errs := make([]error, len(parts))
+	var all sync.WaitGroup
+	for i, p := range parts {
+		all.Go(func() { errs[i] = p.stop(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// listen opens the listeners that are not given; on an error none stays open.
+func listen(ctx context.Context, cfg *Config) error {
+	var errs []error
+	var open []net.Listener
+	for _, servers := range []*[]Server{&cfg.Servers, &cfg.Inside} {
+		*servers = slices.Clone(*servers) // the caller's is his
+		for i := range *servers {
+			s := &(*servers)[i]
+			if s.Listener == nil {
+				var err error
+				if s.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", s.addr()); err != nil {
+					errs = append(errs, fmt.Errorf("serve: %w", err))
+					continue
+				}
+			}
+			open = append(open, s.Listener)
+		}
+	}
+	for _, l := range open {
+		if len(errs) > 0 {
+			_ = l.Close()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s Server) addr() string {
+	if s.TLSConfig != nil {
+		return cmp.Or(s.Addr, ":https")
+	}
+	return cmp.Or(s.Addr, ":http")
+}
+
+func serveAll(end func(), servers []Server) (parts []*part) {
+	for _, s := range servers {
+		p := start(end, s.Listener.Addr().String(), s.serve)
+		p.server = s.Server
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// serve answers requests until the server is shut down, by whomever.
+func (s Server) serve() (err error) {
+	defer s.Listener.Close() // also of one that never got to it
+	if s.TLSConfig != nil {
+		err = s.ServeTLS(s.Listener, "", "")
+	} else {
+		err = s.Serve(s.Listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

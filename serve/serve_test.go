@@ -1,0 +1,269 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/serve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
+
+func newLog(t *testing.T) *compensator.Compensator {
+	t.Helper()
+	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func server(t *testing.T, handler http.HandlerFunc) (s serve.Server, url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: patience}, Listener: listener}, "http://" + listener.Addr().String()
+}
+
+// get is one request on a connection of its own; 0: there was no answer.
+func get(url string) (status int) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
+
+// run is Run beside the test.
+func run(ctx context.Context, log serve.Log, cfg serve.Config) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- serve.Run(ctx, log, cfg) }()
+	return ended
+}
+
+func next[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		require.Fail(t, "nothing came")
+	}
+	return v
+}
+
+// closed waits until nobody listens at a server any more: it is being stopped.
+func closed(t *testing.T, s serve.Server) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	}, patience, time.Millisecond)
+}
+
+// A request that is under way records an entry, and waits until it has run, after the stop has begun.
+func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testing.T) {
+	t.Parallel()
+	c := newLog(t)
+	ran := make(chan struct{})
+	closing, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, int) error { close(ran); return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	entered, release := make(chan struct{}), make(chan struct{})
+	s, url := server(t, func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-release
+		assert.NoError(t, c.InTx(r.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := closing.Record(ctx, tx, 42, compensator.Options{})
+			return err
+		}))
+		select {
+		case <-ran:
+			w.WriteHeader(http.StatusNoContent)
+		case <-r.Context().Done():
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, StopTimeout: patience / 2})
+	status := make(chan int, 1)
+	go func() { status <- get(url) }()
+	next(t, entered)
+	cancel()
+	closed(t, s)
+	close(release)
+	require.Equal(t, http.StatusNoContent, next(t, status))
+	require.NoError(t, next(t, ended))
+	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)
+	require.Equal(t, compensator.Succeeded, entries[0].State)
+	require.False(t, c.Health(t.Context()).Running)
+}
+
+func TestNothingRunsWhereAnAddressCannotBeHad(t *testing.T) {
+	t.Parallel()
+	taken := httptest.NewServer(nil)
+	defer taken.Close()
+	s, _ := server(t, nil)
+	began := func(context.Context) error { return errors.New("it ran") }
+	err := serve.Run(t.Context(), logFunc(began), serve.Config{Servers: []serve.Server{s}, Consumers: []func(context.Context) error{began},
+		Inside: []serve.Server{{Server: &http.Server{Addr: taken.Listener.Addr().String()}}}})
+	require.ErrorContains(t, err, taken.Listener.Addr().String())
+	require.NotContains(t, err.Error(), "it ran")
+	closed(t, s)
+}
+
+// logFunc is a log whose Run it is.
+type logFunc func(context.Context) error
+
+func (run logFunc) Run(ctx context.Context) error { return run(ctx) }
+
+// failing is a listener that breaks.
+type failing struct{ net.Listener }
+
+var errBroken = errors.New("too many open files")
+
+func (f failing) Accept() (net.Conn, error) { return nil, errBroken }
+
+func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
+	t.Parallel()
+	errConsumer := errors.New("no such queue")
+	for name, fault := range map[string]struct {
+		put  func(t *testing.T, c *compensator.Compensator, cfg *serve.Config)
+		want error
+	}{
+		"a server": {func(t *testing.T, _ *compensator.Compensator, cfg *serve.Config) {
+			bad, _ := server(t, nil)
+			bad.Listener = failing{bad.Listener}
+			cfg.Inside = append(cfg.Inside, bad)
+		}, errBroken},
+		"a consumer": {func(_ *testing.T, _ *compensator.Compensator, cfg *serve.Config) {
+			cfg.Consumers = append(cfg.Consumers, func(context.Context) error { return errConsumer })
+		}, errConsumer},
+		"the log": {func(t *testing.T, c *compensator.Compensator, _ *serve.Config) {
+			compensatortest.Run(t, c)
+			require.Eventually(t, func() bool { return c.Health(t.Context()).Running }, patience, time.Millisecond)
+		}, compensator.ErrRunning},
+		"a server that somebody else shuts down": {func(_ *testing.T, _ *compensator.Compensator, cfg *serve.Config) {
+			cfg.Consumers = append(cfg.Consumers, func(ctx context.Context) error {
+				assert.NoError(t, cfg.Servers[0].Shutdown(ctx))
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newLog(t)
+			_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, int) error { return nil }, compensator.TypeConfig{})
+			require.NoError(t, err)
+			s, _ := server(t, nil)
+			cfg := serve.Config{Servers: []serve.Server{s}, Consumers: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }}}
+			fault.put(t, c, &cfg)
+			require.ErrorIs(t, next(t, run(t.Context(), c, cfg)), fault.want)
+			closed(t, s)
+			if fault.want != compensator.ErrRunning {
+				require.False(t, c.Health(t.Context()).Running)
+			}
+		})
+	}
+}
+
+// What records ends first, then the log, and what is inside answers all the while.
+func TestProgramStopsFromTheOutsideIn(t *testing.T) {
+	t.Parallel()
+	var order []string // each step is waited for before the next, so nothing guards it
+	inside, probe := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	outside, _ := server(t, nil)
+	var working atomic.Bool
+	begun := make(chan struct{})
+	log := logFunc(func(ctx context.Context) error {
+		working.Store(true)
+		close(begun)
+		<-ctx.Done()
+		order = append(order, fmt.Sprint("log ends, inside answers ", get(probe)))
+		working.Store(false)
+		return nil
+	})
+	consume := func(ctx context.Context) error {
+		<-ctx.Done()
+		closed(t, outside) // beside it
+		order = append(order, fmt.Sprint("consumer ends, log at work ", working.Load()))
+		return ctx.Err() // told, and so no error
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Consumers: []func(context.Context) error{consume}, Inside: []serve.Server{inside}, StopTimeout: patience})
+	next(t, begun)
+	cancel()
+	require.NoError(t, next(t, ended))
+	require.Equal(t, []string{"consumer ends, log at work true", "log ends, inside answers 200"}, order)
+	closed(t, inside)
+}
+
+func TestStopThatComesTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	c := newLog(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	s, url := server(t, func(http.ResponseWriter, *http.Request) { close(entered); <-release })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, StopTimeout: patience})
+	status := make(chan int, 1)
+	go func() { status <- get(url) }()
+	next(t, entered)
+	cancel()
+	closed(t, s)
+	cancel()
+	shut := make(chan error, 1)
+	go func() { shut <- s.Shutdown(context.Background()) }()
+	close(release)
+	require.Equal(t, http.StatusOK, next(t, status), "the request under way has its answer")
+	require.NoError(t, next(t, ended))
+	require.NoError(t, next(t, shut))
+}
+
+// What does not end is cut off, or left, and named; the log ends all the same.
+func TestWhatOutlastsTheStopIsNamedAndTheLogEnds(t *testing.T) {
+	t.Parallel()
+	c := newLog(t)
+	entered, gone := make(chan struct{}), make(chan struct{})
+	s, url := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(entered)
+		<-r.Context().Done()
+		close(gone)
+	})
+	let, left := make(chan struct{}), make(chan struct{})
+	hangs := func(context.Context) error { defer close(left); <-let; return nil }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, Consumers: []func(context.Context) error{hangs}, StopTimeout: 50 * time.Millisecond})
+	go get(url)
+	next(t, entered)
+	cancel()
+	err := next(t, ended)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "cut off")
+	require.ErrorContains(t, err, "consumer 1 of 1 has not ended")
+	require.False(t, c.Health(t.Context()).Running)
+	next(t, gone)
+	close(let)
+	next(t, left)
+}
