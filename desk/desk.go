@@ -40,7 +40,8 @@ type Desk struct {
 	found    []string // types
 	foundAt  time.Time
 
-	overview *shared[condition]
+	counts   *shared[[]processlog.Count]
+	standing *shared[condition]
 	groups   *shared[[]processlog.CaseGroup]
 	acts     atomic.Int64 // that may have changed what is shared
 }
@@ -69,7 +70,7 @@ func New(c *compensator.Compensator, opts Options) (*Desk, error) {
 	}
 	return &Desk{c: c, log: log, access: opts.Access, readOnly: opts.ReadOnly, readTime: cmp.Or(opts.ReadTime, readTime),
 		reads: make(chan struct{}, readsAtOnce), actions: make(chan struct{}, actsAtOnce),
-		refusals: make(map[string]refusals), overview: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
+		refusals: make(map[string]refusals), counts: newShared[[]processlog.Count](), standing: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
 }
 
 // may asks Access. Nobody without a name, and nothing on a panic; nor of a type whose name ends with spaces, which no type's does:

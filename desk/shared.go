@@ -9,8 +9,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sharedFor is how long what was read for one person is shown to others.
-const sharedFor = 2 * time.Second
+// What was read for one person is shown to others for sharedFor, or for sharedTimes as long as reading it took, if that is longer, but
+// not for longer than sharedMost: however large the log is, people who watch take a two-hundredth of its database's time, or little more.
+const (
+	sharedFor   = 2 * time.Second
+	sharedTimes = 200
+	sharedMost  = 10 * time.Second
+)
 
 // shared is something read of all types, from which each actor is shown what he may see: fifty people who watch cost the
 // database what one does, also when it is slow.
@@ -19,52 +24,57 @@ type shared[T any] struct {
 	last  T
 	began time.Time // reading it
 	ended time.Time
-	acts  int64 // what had been done through the Desk when it began
+	good  time.Time // until then
+	acts  int64     // what had been done through the Desk when it began
 }
 
 func newShared[T any]() *shared[T] { return &shared[T]{turn: make(chan struct{}, 1)} }
 
-// get is what was read last, or reads it anew once something was done since, or it is old: what comes while somebody waits is
-// not, however long reading it took.
-func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (T, error) {
+// get is what was read last, and when, or reads it anew once something was done since, or it is old: what comes while somebody
+// waits is not, however long reading it took.
+func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (last T, began time.Time, err error) {
 	var none T
 	asked := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return none, began, ctx.Err()
 	}
-	if s.acts == acts.Load() && (time.Since(s.began) < sharedFor || s.ended.After(asked)) {
-		return s.last, nil
+	if s.acts == acts.Load() && (asked.Before(s.good) || s.ended.After(asked)) {
+		return s.last, s.began, nil
 	}
-	began, done := time.Now(), acts.Load()
+	began = time.Now()
+	done := acts.Load()
 	fresh, err := read(ctx)
 	if err == nil {
 		err = ctx.Err() // what did not answer somebody who has gone may be well
 	}
 	if err != nil {
-		return none, err
+		return none, began, err
 	}
 	s.last, s.began, s.ended, s.acts = fresh, began, time.Now(), done
-	return fresh, nil
+	s.good = began.Add(min(max(sharedFor, sharedTimes*s.ended.Sub(began)), sharedMost))
+	return fresh, began, nil
 }
 
-// condition is what the overview is made of.
+// counted is the overview's entries, and when they were counted.
+func (d *Desk) counted(ctx context.Context) ([]processlog.Count, time.Time, error) {
+	return d.counts.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.Count, error) {
+		return read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
+			return d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
+		})
+	})
+}
+
+// condition is what the overview is made of beside the counts, apart from them because it is read in a fraction of their time.
 type condition struct {
-	counts   []processlog.Count
 	health   compensator.Health
 	settings []processlog.Setting
 }
 
 func (d *Desk) condition(ctx context.Context) (condition, error) {
-	return d.overview.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
-		c.counts, err = read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
-			return d.log.Count(ctx, processlog.CountFilter{States: unfinished, AtMost: overviewMost})
-		})
-		if err != nil {
-			return c, err
-		}
+	found, _, err := d.standing.get(ctx, &d.acts, func(ctx context.Context) (c condition, err error) {
 		c.health, err = read(ctx, d, func(ctx context.Context) (compensator.Health, error) { return d.c.Health(ctx), nil })
 		if err != nil {
 			return c, err
@@ -72,6 +82,7 @@ func (d *Desk) condition(ctx context.Context) (condition, error) {
 		c.settings, err = read(ctx, d, d.log.Operations().Settings)
 		return c, err
 	})
+	return found, err
 }
 
 // failures are the open cases by failure and currency, shared by all who see every type; of some types they are read for who
@@ -80,9 +91,10 @@ func (d *Desk) failures(ctx context.Context, types []string) ([]processlog.CaseG
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})
 	}
-	return d.groups.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.CaseGroup, error) {
+	sums, _, err := d.groups.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, nil, Fingerprint{})
 	})
+	return sums, err
 }
 
 // readFailures scrubs their errors, once for all who look.

@@ -18,11 +18,11 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[int]()
 		var acts atomic.Int64
-		reads := 0
+		reads, took := 0, time.Millisecond
 		get := func() (n int) {
-			n, err := s.get(t.Context(), &acts, func(context.Context) (int, error) {
+			n, _, err := s.get(t.Context(), &acts, func(context.Context) (int, error) {
 				reads++
-				time.Sleep(time.Second)
+				time.Sleep(took)
 				return reads, nil
 			})
 			assert.NoError(t, err)
@@ -35,10 +35,18 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 		group.Wait()
 		acts.Add(1)
 		assert.Equal(t, 2, get(), "something was done")
-		time.Sleep(sharedFor - time.Second - time.Nanosecond)
-		assert.Equal(t, 2, get())
-		time.Sleep(time.Nanosecond)
-		assert.Equal(t, 3, get(), "it is old")
+		for _, read := range []struct{ takes, good time.Duration }{
+			{time.Millisecond, sharedFor}, {20 * time.Millisecond, 4 * time.Second}, {time.Second, sharedMost},
+		} {
+			before := reads
+			acts.Add(1)
+			took = read.takes
+			assert.Equal(t, before+1, get())
+			time.Sleep(read.good - read.takes - time.Nanosecond)
+			assert.Equal(t, before+1, get(), "%v", read)
+			time.Sleep(time.Nanosecond)
+			assert.Equal(t, before+2, get(), "it is old")
+		}
 	})
 }
 
@@ -50,9 +58,9 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 		var acts atomic.Int64
 		reads := 0
 		get := func() int {
-			n, err := s.get(t.Context(), &acts, func(context.Context) (int, error) {
+			n, _, err := s.get(t.Context(), &acts, func(context.Context) (int, error) {
 				reads++
-				time.Sleep(sharedFor + time.Second)
+				time.Sleep(sharedMost + time.Second)
 				return reads, nil
 			})
 			assert.NoError(t, err)
@@ -80,13 +88,13 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	s := newShared[string]()
 	var acts atomic.Int64
-	first, err := s.get(t.Context(), &acts, func(context.Context) (string, error) {
+	first, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) {
 		acts.Add(1)
 		return "before", nil
 	})
 	require.NoError(t, err)
 	require.Equal(t, "before", first)
-	second, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "after", nil })
+	second, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "after", nil })
 	require.NoError(t, err)
 	require.Equal(t, "after", second)
 }
@@ -96,17 +104,17 @@ func TestWhatFailedIsNotShared(t *testing.T) {
 	s := newShared[string]()
 	var acts atomic.Int64
 	broken := errors.New("broken")
-	_, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "half", broken })
+	_, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "half", broken })
 	require.ErrorIs(t, err, broken)
 	gone, leave := context.WithCancel(t.Context())
-	_, err = s.get(gone, &acts, func(context.Context) (string, error) {
+	_, _, err = s.get(gone, &acts, func(context.Context) (string, error) {
 		leave()
 		return "the database is down", nil
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = s.get(gone, &acts, func(context.Context) (string, error) { return "", errors.New("he has gone") })
+	_, _, err = s.get(gone, &acts, func(context.Context) (string, error) { return "", errors.New("he has gone") })
 	require.Error(t, err)
-	whole, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "whole", nil })
+	whole, _, err := s.get(t.Context(), &acts, func(context.Context) (string, error) { return "whole", nil })
 	require.NoError(t, err)
 	require.Equal(t, "whole", whole)
 }

@@ -93,6 +93,7 @@ func (s *server) overview(rq *request) {
 		rq.failed(err)
 		return
 	}
+	rq.asOf(found.At)
 	data := overviewData{Health: found.Health}
 	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
 	if err != nil {

@@ -26,7 +26,7 @@ type request struct {
 	ctx   context.Context
 	Actor desk.Actor
 	Nonce string
-	Now   time.Time // when the page is made
+	Now   time.Time // when the page is made, or what it tells was read
 }
 
 func (s *server) request(w http.ResponseWriter, r *http.Request) *request {

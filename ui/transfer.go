@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // send answers with a page. A page that refreshes itself, and has it already, is told so in a few bytes.
@@ -26,6 +27,12 @@ func (rq *request) send(status int, html []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(html)))
 	rq.w.WriteHeader(status)
 	_, _ = rq.w.Write(html)
+}
+
+// asOf is when what a page tells was read. A browser that has it hears of no other change.
+func (rq *request) asOf(at time.Time) {
+	rq.Now = at
+	rq.w.Header().Set("Last-Modified", at.UTC().Format(http.TimeFormat))
 }
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }

@@ -75,6 +75,10 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "alice"}, "refund", desk.Why{Reason: "PSP down"}))
 	changed, _ := w.overTheWire("alice", "", "If-None-Match", overview.Header.Get("ETag"))
 	assert.Equal(t, 200, changed.StatusCode)
+	_, err := http.ParseTime(changed.Header.Get("Last-Modified"))
+	require.NoError(t, err, "as of when what it tells is")
+	still, _ := w.overTheWire("bob", "", "If-None-Match", changed.Header.Get("ETag"))
+	assert.NotEmpty(t, still.Header.Get("Last-Modified"), "%d", still.StatusCode)
 }
 
 // ownOfAnswer is what no two answers share: the nonce, and when it was made.

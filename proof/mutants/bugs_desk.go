@@ -202,9 +202,17 @@ func operating() []mutant {
 			name: "desk-shows-waiters-what-was", oracle: safety,
 			what: "who has waited for a read is shown it although something was done since it began",
 			edits: []edit{
-				{"desk/shared.go", "if s.acts == acts.Load() && (time.Since(s.began) < sharedFor || s.ended.After(asked)) {", "if s.acts == acts.Load() && time.Since(s.began) < sharedFor || s.ended.After(asked) {"},
+				{"desk/shared.go", "if s.acts == acts.Load() && (asked.Before(s.good) || s.ended.After(asked)) {", "if s.acts == acts.Load() && asked.Before(s.good) || s.ended.After(asked) {"},
 			},
 			sees: tests("TestSlowReadIsSharedByAllWhoWaitForIt"),
+		},
+		{
+			name: "desk-reads-a-large-log-as-often", oracle: producers,
+			what: "what takes long to read is read as often as what does not: people who watch a large log take a share of its database that grows with it",
+			edits: []edit{
+				{"desk/shared.go", "min(max(sharedFor, sharedTimes*s.ended.Sub(began)), sharedMost)", "sharedFor"},
+			},
+			sees: tests("TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone"),
 		},
 		{
 			name: "overview-waits-for-health", oracle: producers,

@@ -115,7 +115,7 @@ const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on"
 const say = () => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== state(); });
 let tag = null; // of what is shown; without one all is sent
 const stillSo = (answer) => { // as of when the server says it is
-	const time = $(".live time", live), at = answer.headers.get("Date");
+	const time = $(".live time", live), at = answer.headers.get("Last-Modified") ?? answer.headers.get("Date");
 	if (!time || !at) return;
 	time.dateTime = new Date(at).toISOString();
 	showTimes(time.parentElement);
