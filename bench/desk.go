@@ -85,6 +85,7 @@ func (a *arena) deskLog(ended int) {
 type deskHouse struct {
 	*library
 	pages http.Handler
+	seen  [viewers]string // the page that each who watches has
 }
 
 func (a *arena) deskHouse() *deskHouse {
