@@ -20,7 +20,7 @@ staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# What make test tests: modules, the longest first, and the browser's, which waits most. They wait much, so that three side by side
+# What make test tests: modules, the longest first, and the browser's, which waits most. They wait much, so that two side by side
 # are sooner done.
 tested := . internal/uitest examples relay/rabbitmq internal/sqlitetest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
 	internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
@@ -42,7 +42,7 @@ tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum
 
 .PHONY: test
 test: ## run all tests against real servers, with the race detector
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 $(addprefix test/,$(tested))
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(tested))
 
 .PHONY: $(addprefix test/,$(tested))
 $(addprefix test/,$(tested)): test/%:

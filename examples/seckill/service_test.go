@@ -47,7 +47,7 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 	t.Helper()
 	s := service{Service: shop.Service{Servers: throwAway(t)}, settings: quick}
 	s.Address = "127.0.0.1:0"
-	s.Fail, s.Hopeless, s.Window = 0, 0, time.Minute
+	s.Fail, s.Hopeless, s.Window = 0, 0, time.Hour
 	change(&s.settings)
 	w := &world{service: s}
 	w.Visit = visit.Start(t, w.service.run)
@@ -404,7 +404,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 		select {
 		case <-bought:
 			everybody = true
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	living := w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE living = 1`)

@@ -37,7 +37,7 @@ func newWorld(t *testing.T, change func(*shop.Settings)) *world {
 	rdb := testservers.SharedRedis(t)
 	on := servers.Servers{DSN: testservers.Database(t), Redis: rdb.Addr(), Name: rdb.Prefix(t)}
 	w := &world{service: service{Service: shop.Service{Servers: on, Address: "127.0.0.1:0"}, Settings: quick}}
-	w.service.Fail, w.service.Hopeless, w.service.Window = 0, 0, time.Minute
+	w.service.Fail, w.service.Hopeless, w.service.Window = 0, 0, time.Hour
 	change(&w.service.Settings)
 	w.Visit = visit.Start(t, w.service.run)
 	db, err := on.OpenDB(16)

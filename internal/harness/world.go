@@ -16,7 +16,7 @@ import (
 )
 
 // Patience is how long a test waits for something that must happen. It is never a measure of speed.
-const Patience = 60 * time.Second
+const Patience = 3 * time.Minute
 
 // World is a database with the process log and a business table, and whatever a test puts on it.
 type World struct {

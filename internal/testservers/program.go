@@ -13,7 +13,7 @@ import (
 )
 
 // stopPatience is how long a server may take to end in order.
-const stopPatience = 15 * time.Second
+const stopPatience = time.Minute
 
 // errPortTaken: somebody bound the port between our choice and the server's start.
 var errPortTaken = errors.New("port is taken")

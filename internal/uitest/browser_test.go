@@ -42,7 +42,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	t.Helper()
 	oneBrowser.Lock()
 	t.Cleanup(oneBrowser.Unlock)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(3*time.Minute),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
@@ -58,7 +58,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	require.NoError(t, err)
 	err = chromedp.Run(ctx, log.Enable(), network.Enable(), runtime.Enable(), network.SetCookie(whoCookie, who).WithDomain(home.Hostname()).WithPath("/"))
 	require.NoError(t, err, "is chromium installed?")
-	timed, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	timed, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
 	b.ctx = timed
 	return b
