@@ -75,9 +75,9 @@ func (l layer) names(what string) []string {
 }
 
 // settings are edits every run of the layer gets, broken or not. A mutant often shows as something that never
-// happens, and the tests on real servers wait a minute for it, because they must not fail on a slow machine.
+// happens, and the tests on real servers wait minutes for it, because they must not fail on a slow machine.
 func (l layer) settings() []edit {
-	patience := edit{"internal/harness/world.go", "const Patience = 60 * time.Second", "const Patience = 20 * time.Second"}
+	patience := edit{"internal/harness/world.go", "const Patience = 3 * time.Minute", "const Patience = 20 * time.Second"}
 	switch l {
 	case unit, telemetry, command:
 		return []edit{patience}
