@@ -64,7 +64,7 @@ func Tx(tx *gorm.DB) compensator.Tx {
 // RetryTx is c.RetryTx of an InTx through GORM: do runs with Use of db on a transaction of c's, at READ COMMITTED, that commits when it returns
 // nil, is run again from its beginning where it lost against others, and is not where the answer to its COMMIT was lost and proof, the
 // idempotent id of an entry that do records, tells that it happened. It needs no Connector. For another isolation level call
-// c.RetryTx with a Transaction of GORM's.
+// c.RetryTx with a Transaction of GORM's. What do calls takes ctx, or tx.Statement.Context: either will do.
 //
 // A *compensator.FieldError names what is missing, and a db that is in a transaction: what is run again is the whole one.
 func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotentID, do func(tx *gorm.DB) error) error {
