@@ -15,7 +15,8 @@ import (
 // nothing that is stored.
 type Entry struct {
 	ID                                 EntryID
-	IdempotentID, BusinessType         string
+	IdempotentID                       IdempotentID
+	BusinessType                       string
 	BatchID, BusinessID, BusinessExtID string
 	UserID, UserName                   string
 	Content                            []byte
@@ -92,7 +93,7 @@ func (e *Entry) Decode(v any) error {
 	content := e.Content
 	if sealing, ok := codec.(SealingCodec); ok {
 		var err error
-		if content, err = sealing.Open(content, e.BusinessType, e.IdempotentID); err != nil {
+		if content, err = sealing.Open(content, e.BusinessType, string(e.IdempotentID)); err != nil {
 			return err
 		}
 	}
@@ -124,7 +125,7 @@ func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(dat
 // entryJSON is an Entry as JSON. Names and forms stay as they are; later versions may add fields.
 type entryJSON struct {
 	ID              EntryID           `json:"id"`
-	IdempotentID    string            `json:"idempotent_id"`
+	IdempotentID    IdempotentID      `json:"idempotent_id"`
 	BusinessType    string            `json:"business_type"`
 	BatchID         string            `json:"batch_id,omitempty"`
 	BusinessID      string            `json:"business_id,omitempty"`

@@ -24,11 +24,11 @@ func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) 
 	id, isID := ref.(EntryID)
 	if !isID {
 		key, _ := ref.(IdempotentID)
-		ids, err := c.store.IDs(ctx, nil, []string{string(key)})
+		ids, err := c.store.IDs(ctx, nil, []IdempotentID{key})
 		if err != nil {
 			return processlog.Row{}, err
 		}
-		id = ids[string(key)]
+		id = ids[key]
 	}
 	rows, err := c.store.Load(ctx, []EntryID{id})
 	if err != nil {

@@ -72,7 +72,7 @@ func SlotID(businessType string, slot time.Time) IdempotentID {
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) error {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
-		entries[i] = t.Entry(slot, Options{IdempotentID: string(SlotID(t.name, slot))})
+		entries[i] = t.Entry(slot, Options{IdempotentID: SlotID(t.name, slot)})
 	}
 	_, err := t.c.Record(ctx, tx, entries...)
 	return err

@@ -18,7 +18,7 @@ type Receipt struct {
 // Recorded answers for one entry.
 type Recorded struct {
 	ID           EntryID // zero only after a Record of several entries on MySQL: ask ResolveIDs, or use IdempotentID
-	IdempotentID string
+	IdempotentID IdempotentID
 
 	// Duplicate: an entry with this idempotent id exists, or stands earlier in the same call, and was left as it is.
 	Duplicate      bool
@@ -96,7 +96,7 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 
 // ResolveIDs fills in ids that Record could not tell. Before the commit give tx.
 func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
-	var keys []string
+	var keys []IdempotentID
 	for _, e := range r.Entries {
 		if e.ID.IsZero() {
 			keys = append(keys, e.IdempotentID)

@@ -187,7 +187,7 @@ func ExampleType_Once() {
 		id := compensator.IdempotentID("orders:" + messageID)
 		return c.RetryTx(ctx, id, func(ctx context.Context) error {
 			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-				first, err := inbox.Once(ctx, tx, string(id), order)
+				first, err := inbox.Once(ctx, tx, id, order)
 				if err != nil || !first {
 					return err
 				}
@@ -218,7 +218,7 @@ func ExampleReceipt_onceAMessage() {
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotentID: "confirm:" + messageID, Delay: 50 * time.Millisecond})
+			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotentID: compensator.IdempotentID("confirm:" + messageID), Delay: 50 * time.Millisecond})
 			if err != nil || receipt.Entries[0].Duplicate {
 				return err
 			}

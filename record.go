@@ -23,7 +23,7 @@ type Options struct {
 	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and its receipt says
 	// Duplicate. It stands for one event of one business type, so put the type into it: "close-42" and "notify-42". Empty
 	// draws a unique, time-ordered one. At most 191 characters, no trailing space. It holds until a Purge of the entry.
-	IdempotentID string
+	IdempotentID IdempotentID
 
 	// Delay or At, not both: when the entry comes due. Never earlier by the database's clock.
 	Delay time.Duration
@@ -89,7 +89,7 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 // see, never runs, and exists exactly if tx commits. Of two transactions with one id the second waits for the first. The id
 // guards as long as the entry is kept: see TypeConfig.Keep, also of Declare. An entry of that id on its way, or dead, is
 // completed, as by CompleteTx; one that has ended otherwise is a *StateError. After any other error, all of Record's, roll back.
-func (t *Type[T]) Once(ctx context.Context, tx Tx, id string, v T) (first bool, err error) {
+func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotentID: id})
 	entry.done = true
 	if id == "" {
@@ -105,7 +105,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id string, v T) (first bool, 
 	case told.State == Succeeded:
 		return false, nil
 	}
-	_, err = t.CompleteTx(ctx, tx, IdempotentID(id))
+	_, err = t.CompleteTx(ctx, tx, id)
 	if errors.Is(err, ErrAlreadySucceeded) { // since it was read
 		return false, nil
 	}
@@ -183,7 +183,7 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries)), alike: make([]bool, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
 	token := processlog.NewToken()
-	seen := make(map[string]int, len(entries))
+	seen := make(map[IdempotentID]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
 		stored, badHeaders := carried.with(e.Headers)
@@ -245,14 +245,14 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	if err := validateType(e.BusinessType); err != nil {
 		problems = append(problems, err)
 	}
-	if strings.HasSuffix(e.IdempotentID, " ") {
+	if strings.HasSuffix(string(e.IdempotentID), " ") {
 		refuse("idempotent id", "ends with a space, which databases ignore when they compare")
 	}
 	for _, f := range []struct {
 		name, value string
 		limit       int
 	}{
-		{"idempotent id", e.IdempotentID, processlog.MaxIdempotentID}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
+		{"idempotent id", string(e.IdempotentID), processlog.MaxIdempotentID}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
 		{"business ext id", e.BusinessExtID, processlog.MaxName}, {"user id", e.UserID, processlog.MaxName}, {"user name", e.UserName, processlog.MaxName},
 	} {
 		if reason := badText(f.value, f.limit); reason != "" {
@@ -275,7 +275,7 @@ func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 		return nil
 	}
 	defer refusePanic("content", &err)
-	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, draft.IdempotentID); err != nil {
+	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, string(draft.IdempotentID)); err != nil {
 		return &FieldError{Field: "content", Reason: fmt.Sprintf("seal: %v", err)}
 	}
 	if len(draft.Content) > c.cfg.MaxContent {
@@ -348,7 +348,7 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 
 // newIdempotentID draws a UUID of version 7 (RFC 9562): unique, and ordered by time, so that the unique
 // index grows at its end.
-func newIdempotentID() string {
+func newIdempotentID() IdempotentID {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
@@ -361,5 +361,5 @@ func newIdempotentID() string {
 	hex.Encode(text[19:], b[8:10])
 	hex.Encode(text[24:], b[10:16])
 	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	return string(text[:])
+	return IdempotentID(text[:])
 }

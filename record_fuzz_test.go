@@ -47,7 +47,7 @@ func FuzzTexts(f *testing.F) {
 			require.NotContains(t, text, "\n")
 		}
 		draft, err := c.draft(NewEntry{BusinessType: "x", Content: []byte(text), Options: Options{
-			IdempotentID: text, BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
+			IdempotentID: IdempotentID(text), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
 		}})
 		name, key := badText(text, processlog.MaxName) == "", badText(text, processlog.MaxIdempotentID) == "" && !strings.HasSuffix(text, " ")
 		for field, accepted := range map[string]bool{
@@ -99,9 +99,9 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	last := ""
 	for range 2000 {
 		id := newIdempotentID()
-		require.Empty(t, badText(id, processlog.MaxIdempotentID))
+		require.Empty(t, badText(string(id), processlog.MaxIdempotentID))
 		require.GreaterOrEqual(t, id[:13], last, "by milliseconds")
-		last = id[:13]
+		last = string(id[:13])
 	}
 }
 
@@ -117,11 +117,11 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	c, err := New(t.Context(), Config{DB: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	stored := map[string]EntryID{}
+	stored := map[IdempotentID]EntryID{}
 	for i, text := range hardTexts {
 		for _, e := range []NewEntry{
-			{BusinessType: "x", Options: Options{IdempotentID: text}},
-			{BusinessType: text, Content: []byte(text), Options: Options{IdempotentID: fmt.Sprint("of ", i), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text}},
+			{BusinessType: "x", Options: Options{IdempotentID: IdempotentID(text)}},
+			{BusinessType: text, Content: []byte(text), Options: Options{IdempotentID: IdempotentID(fmt.Sprint("of ", i)), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text}},
 		} {
 			if _, err := c.draft(e); err != nil {
 				continue
@@ -154,7 +154,7 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	})
 	require.Equal(t, e.BusinessType, got.BusinessType)
 	require.Equal(t, string(e.Content), string(got.Content))
-	byKey, err := c.Get(t.Context(), IdempotentID(got.IdempotentID))
+	byKey, err := c.Get(t.Context(), got.IdempotentID)
 	require.NoError(t, err)
 	require.Equal(t, got.ID, byKey.ID, "%q names another entry", got.IdempotentID)
 	for _, filter := range []Filter{{BusinessType: e.BusinessType, Limit: 1000}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: 1000}} {

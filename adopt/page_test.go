@@ -54,7 +54,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 			return compensator.NewEntry{}, err
 		}
 		return closeOrder.Entry(order, compensator.Options{
-			IdempotentID: kind + "-" + id, Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
+			IdempotentID: compensator.IdempotentID(kind + "-" + id), Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
 			BatchID: batch, BusinessID: business, UserID: user,
 		}), nil
 	}
@@ -152,7 +152,7 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 	require.NoError(t, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id='held'").Scan(&held))
 
 	closed := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
-		assert.Equal(t, "close_order-"+o.ID, e.IdempotentID)
+		assert.EqualValues(t, "close_order-"+o.ID, e.IdempotentID)
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", o.ID)
 		return err
 	}

@@ -63,11 +63,11 @@ func keyOf(value any, column *sql.ColumnType) (key, error) {
 }
 
 // idempotentID is what a row's entry is known by, for ever.
-func (im *Import) idempotentID(row string) string {
+func (im *Import) idempotentID(row string) compensator.IdempotentID {
 	id := im.cfg.Name + ":" + row
 	if utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.HasSuffix(id, " ") && !strings.ContainsRune(id, 0) {
-		return id
+		return compensator.IdempotentID(id)
 	}
 	sum := sha256.Sum256([]byte(row))
-	return im.cfg.Name + "#" + hex.EncodeToString(sum[:]) // no name holds a # or a colon
+	return compensator.IdempotentID(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // no name holds a # or a colon
 }

@@ -134,7 +134,7 @@ func newBed(t *testing.T) *bed {
 		require.NoError(t, err)
 		b.types[name] = typ
 		opts := func(id string) compensator.Options {
-			return compensator.Options{IdempotentID: name + id, BusinessID: "o-" + name, UserName: secret, UserID: "7", Headers: map[string]string{"who": secret}}
+			return compensator.Options{IdempotentID: compensator.IdempotentID(name + id), BusinessID: "o-" + name, UserName: secret, UserID: "7", Headers: map[string]string{"who": secret}}
 		}
 		dead := compensatortest.Call(t, c, typ, payment{"dies", secret, 12900}, opts("-dead"))
 		require.Equal(t, compensator.Dead, dead.State)

@@ -83,7 +83,7 @@ func crowded(t *testing.T, mails int) *bed {
 	host := b.desk(desk.Options{Access: everything})
 	for i := range mails {
 		for _, name := range []string{refundType, mailType, refundType} {
-			e := b.die(name, compensator.Options{IdempotentID: fmt.Sprint(name, i, len(b.store.Rows())), BatchID: "b-1", BusinessID: "o-all"})
+			e := b.die(name, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(name, i, len(b.store.Rows()))), BatchID: "b-1", BusinessID: "o-all"})
 			require.NoError(t, host.Note(t.Context(), desk.Actor{ID: "host"}, e.ID, why))
 		}
 	}
@@ -262,7 +262,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
 				return on.Type == mailType || on.Type == "" && right == desk.SeeTrail
 			})})
-			id, key := b.dead.ID, compensator.IdempotentID(b.dead.IdempotentID)
+			id, key := b.dead.ID, b.dead.IdempotentID
 			if i == 1 {
 				var err error
 				key = "nobody"

@@ -196,7 +196,7 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	require.Equal(t, "Chen Street 1", v.Street)
 	stop := compensatortest.Run(t, c)
 	defer stop()
-	for _, key := range []string{"letter-1", drawnID} {
+	for _, key := range []string{"letter-1", string(drawnID)} {
 		require.Eventually(t, func() bool {
 			e, err := c.Get(t.Context(), compensator.IdempotentID(key))
 			return err == nil && e.State == compensator.Succeeded

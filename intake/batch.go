@@ -143,7 +143,7 @@ func refused(err error) bool {
 }
 
 // without marks items that have an entry, and returns the others.
-func (b *batch) without(items []*item, known map[string]bool) (rest []*item) {
+func (b *batch) without(items []*item, known map[compensator.IdempotentID]bool) (rest []*item) {
 	for _, it := range items {
 		if it.settled = known[it.entry.IdempotentID]; it.settled {
 			b.event.Duplicates++
@@ -274,7 +274,7 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 		}
 	}
 	for failures := 1; ; failures++ {
-		_, err := b.c.Resolve(ctx, compensator.IdempotentID(key))
+		_, err := b.c.Resolve(ctx, key)
 		if err == nil || errors.Is(err, compensator.ErrNotFound) {
 			return true
 		}

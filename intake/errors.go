@@ -36,8 +36,8 @@ func failure(operation string, err error) error { return fmt.Errorf("intake: %s:
 
 // knownElsewhere are the idempotent ids in an error of Record that have an entry of another type: the same messages, which
 // were set aside before, or are no longer.
-func knownElsewhere(err error) map[string]bool {
-	known := make(map[string]bool)
+func knownElsewhere(err error) map[compensator.IdempotentID]bool {
+	known := make(map[compensator.IdempotentID]bool)
 	var walk func(error)
 	walk = func(err error) {
 		switch e := err.(type) {

@@ -101,7 +101,7 @@ const maxIdempotentID = 191
 var separated = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // idempotentID is what a message is recorded under, hashed when the log has no room for it or could not tell it apart.
-func idempotentID(parts ...string) string {
+func idempotentID(parts ...string) compensator.IdempotentID {
 	var id strings.Builder
 	id.WriteString("intake")
 	for _, part := range parts {
@@ -110,9 +110,9 @@ func idempotentID(parts ...string) string {
 	}
 	text := id.String()
 	if utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxIdempotentID && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ") {
-		return text
+		return compensator.IdempotentID(text)
 	}
-	return "intake#sha256:" + digest([]byte(text))
+	return compensator.IdempotentID("intake#sha256:" + digest([]byte(text)))
 }
 
 func digest(b []byte) string {

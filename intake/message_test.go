@@ -33,10 +33,10 @@ func TestIdempotentIDsOfDifferentMessagesDiffer(t *testing.T) {
 		for _, id := range []string{"1-1", "1-11", "1-1 ", long} {
 			key := idempotentID(g.Name(), id)
 			assert.LessOrEqual(t, len(key), maxIdempotentID)
-			assert.Falsef(t, strings.HasSuffix(key, " "), "%q", key)
-			before, found := seen[key]
+			assert.Falsef(t, strings.HasSuffix(string(key), " "), "%q", key)
+			before, found := seen[string(key)]
 			assert.Falsef(t, found, "%q is of %q and of %q", key, before, names)
-			seen[key] = names
+			seen[string(key)] = names
 		}
 	}
 	assert.Contains(t, seen, "intake:a%3Ac:1-1")

@@ -103,7 +103,7 @@ func (w *simWorld) fail(format string, args ...any) {
 func (w *simWorld) entries() map[string]processlog.Row {
 	entries := make(map[string]processlog.Row)
 	for _, row := range w.store.Rows() {
-		entries[row.IdempotentID] = row
+		entries[string(row.IdempotentID)] = row
 	}
 	return entries
 }
@@ -112,7 +112,7 @@ const simName = "orders:shop"
 
 // acked judges an acknowledgement.
 func (w *simWorld) acked(id string) {
-	if _, found := w.entries()[idempotentID(simName, id)]; !found {
+	if _, found := w.entries()[string(idempotentID(simName, id))]; !found {
 		w.fail("message %s is acknowledged and not in the log", id)
 	}
 }
@@ -189,7 +189,7 @@ func (w *simWorld) workOff() {
 func (w *simWorld) judge() {
 	entries, worked := w.entries(), 0
 	for id, says := range w.ids {
-		e, found := entries[idempotentID(simName, id)]
+		e, found := entries[string(idempotentID(simName, id))]
 		good := says != "hopeless" && says != "poison" && says != "killer"
 		switch {
 		case !found:

@@ -63,7 +63,7 @@ type Observer struct {
 type RecordedEvent struct {
 	Context      context.Context // Record's
 	ID           processlog.ID   // zero after a bulk Record on MySQL
-	IdempotentID string
+	IdempotentID processlog.IdempotentID
 	BusinessType string
 	BusinessID   string
 }
@@ -72,7 +72,7 @@ type RecordedEvent struct {
 type AttemptEvent struct {
 	Context      context.Context // the handler's, with what travelled with the entry; a batch's for all of it. At the end it is over
 	ID           processlog.ID
-	IdempotentID string
+	IdempotentID processlog.IdempotentID
 	BusinessType string
 	BusinessID   string
 	Attempt      int
@@ -86,7 +86,7 @@ type AttemptEvent struct {
 type SettledEvent struct {
 	Context      context.Context // the attempt's, which is over; its values remain
 	ID           processlog.ID
-	IdempotentID string
+	IdempotentID processlog.IdempotentID
 	BusinessType string
 	BusinessID   string
 	State        processlog.State
@@ -98,7 +98,7 @@ type SettledEvent struct {
 type MissingEvent struct {
 	ID           processlog.ID // zero after a bulk Record on MySQL
 	BusinessType string
-	IdempotentID string
+	IdempotentID processlog.IdempotentID
 	LikelyCause  string
 }
 

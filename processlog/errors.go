@@ -80,7 +80,7 @@ func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + 
 // OtherTypeError reports an idempotent id that stands for an event of another business type. Record returns it, and
 // the changes made through a Type.
 type OtherTypeError struct {
-	IdempotentID string
+	IdempotentID IdempotentID
 	Recorded     string // the business type of the entry that has the id
 	Asked        string // the one that the call named
 }
@@ -99,7 +99,7 @@ type LossError struct {
 // LostEntry is an entry that the database has forgotten, or has in an earlier version than it had.
 type LostEntry struct {
 	ID           ID
-	IdempotentID string
+	IdempotentID IdempotentID
 	BusinessType string
 	Seen         time.Time // when this process was told, by its clock
 	Was          State     // as it was then
@@ -120,7 +120,7 @@ func (e *LossError) Unwrap() error { return ErrHistoryLost }
 // StateError reports an action that the entry's present state does not allow.
 type StateError struct {
 	ID           ID
-	IdempotentID string
+	IdempotentID IdempotentID
 	State        State
 	Action       Action
 

@@ -60,7 +60,7 @@ type Recorder interface {
 
 	// IDs finds committed entries by idempotent id; with a tx, also the transaction's own. Absent ones are
 	// absent from the answer.
-	IDs(ctx context.Context, tx Tx, idempotentIDs []string) (map[string]ID, error)
+	IDs(ctx context.Context, tx Tx, idempotentIDs []IdempotentID) (map[IdempotentID]ID, error)
 }
 
 // Worker is what working entries off asks of a store.
@@ -164,7 +164,7 @@ type Calendar interface {
 
 // Draft is an entry about to be inserted: validated, with its delay resolved.
 type Draft struct {
-	IdempotentID  string
+	IdempotentID  IdempotentID
 	BusinessType  string
 	BatchID       string
 	BusinessID    string
@@ -195,7 +195,7 @@ type Inserted struct {
 // Row is an entry as the table has it.
 type Row struct {
 	ID            ID
-	IdempotentID  string
+	IdempotentID  IdempotentID
 	BusinessType  string
 	BatchID       string
 	BusinessID    string
@@ -235,7 +235,7 @@ func (r *Row) Attempt() int {
 // Version is where an entry stands.
 type Version struct {
 	ID           ID
-	IdempotentID string
+	IdempotentID IdempotentID
 	State        State
 	Number       uint64 // Row.Version
 	Epoch        uint32
@@ -273,7 +273,7 @@ type Unrenewed struct {
 // counts in SQL, where the order of assignments would decide.
 type Outcome struct {
 	ID           ID
-	IdempotentID string // fences the write as well: a database that has gone back gives ids out again
+	IdempotentID IdempotentID // fences the write as well: a database that has gone back gives ids out again
 	Epoch        uint32
 
 	// Version fences the write. Absorb replaces that fence where To is Succeeded by "same epoch, still pending

@@ -74,7 +74,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 	t.Cleanup(func() { _ = b.c.Close() })
 	b.typ, err = compensator.Handle(b.c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		switch {
-		case strings.HasPrefix(e.IdempotentID, "lives"):
+		case strings.HasPrefix(string(e.IdempotentID), "lives"):
 			return nil
 		case o.Note != "":
 			return compensator.Permanent(errors.New(o.Note))
@@ -89,7 +89,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 func (b *bed) put(note string, keys ...string) *bed {
 	require.NoError(b, b.c.InTx(b.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, key := range keys {
-			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotentID: key, BatchID: "b77", BusinessID: "o-1", Headers: map[string]string{"by" + note: note}})
+			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotentID: compensator.IdempotentID(key), BatchID: "b77", BusinessID: "o-1", Headers: map[string]string{"by" + note: note}})
 			if err != nil {
 				return err
 			}

@@ -2,10 +2,10 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -40,7 +40,7 @@ func byKey(drafts []processlog.Draft) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
 	return order
 }
 
@@ -78,7 +78,7 @@ func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processl
 }
 
 // IDs implements processlog.Store.
-func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []string) (map[string]processlog.ID, error) {
+func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
 	own, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []strin
 	if err := own.refusalLocked(); err != nil {
 		return nil, err
 	}
-	ids := make(map[string]processlog.ID, len(idempotentIDs))
+	ids := make(map[processlog.IdempotentID]processlog.ID, len(idempotentIDs))
 	for _, key := range idempotentIDs {
 		if row := s.keys[key]; row != nil && row.seenBy(own) != nil {
 			ids[key] = row.id

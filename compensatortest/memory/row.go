@@ -15,7 +15,7 @@ import (
 // storedRow is one row: the version everybody reads, and the one of the transaction that holds it.
 type storedRow struct {
 	id        processlog.ID
-	key       string
+	key       processlog.IdempotentID
 	committed *version // nil: inserted and not committed yet
 	working   *version // the holder's
 	holder    *Tx

@@ -35,9 +35,9 @@ type Store struct {
 
 	mu            sync.Mutex // guards what follows, and every storedRow and Tx; never held while waiting
 	rows          map[processlog.ID]*storedRow
-	keys          map[string]*storedRow // by idempotent id, those not committed included
-	lastID        uint64                // a rolled back insert has used up its id, as AUTO_INCREMENT has
-	lastCommitted uint64                // the highest id that ever was; all that a replica hears of
+	keys          map[processlog.IdempotentID]*storedRow // by idempotent id, those not committed included
+	lastID        uint64                                 // a rolled back insert has used up its id, as AUTO_INCREMENT has
+	lastCommitted uint64                                 // the highest id that ever was; all that a replica hears of
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
 	lines         map[lineKey]line
@@ -56,7 +56,7 @@ func NewStore() *Store {
 	return &Store{
 		name:  fmt.Sprintf("memory-%d", stores.Add(1)),
 		rows:  make(map[processlog.ID]*storedRow),
-		keys:  make(map[string]*storedRow),
+		keys:  make(map[processlog.IdempotentID]*storedRow),
 		audit: make(map[processlog.ID][]processlog.AuditRecord),
 		marks: make(map[string]*mark),
 		lines: make(map[lineKey]line),
@@ -121,7 +121,7 @@ func (s *Store) Restore(state StoreState) {
 	s.Crash()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows, s.keys = make(map[processlog.ID]*storedRow), make(map[string]*storedRow)
+	s.rows, s.keys = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotentID]*storedRow)
 	for _, v := range state.versions {
 		row := &storedRow{id: v.entry.ID, key: v.entry.IdempotentID, committed: v}
 		s.rows[row.id], s.keys[row.key] = row, row
@@ -287,7 +287,7 @@ func (s *Store) byRef(ref processlog.Ref) func() *storedRow {
 		case processlog.ID:
 			return s.rows[ref]
 		case processlog.IdempotentID:
-			return s.keys[string(ref)]
+			return s.keys[ref]
 		}
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestPeriodicTypeIsTestedByCallAndByItsSchedule(t *testing.T) {
 	compensatortest.Elapse(t, c, 24*time.Hour)
 	compensatortest.RequireRecorded(t, c, "settle_hour", 0)
 
-	entry := compensatortest.Call(t, c, settleHour, slot, compensator.Options{IdempotentID: string(compensator.SlotID("settle_hour", slot))})
+	entry := compensatortest.Call(t, c, settleHour, slot, compensator.Options{IdempotentID: compensator.SlotID("settle_hour", slot)})
 	assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
 	assert.Equal(t, []time.Time{slot}, settled)
 	assert.Equal(t, slot.Add(time.Hour), schedule.Next(slot))

@@ -46,7 +46,7 @@ func (s *shop) order(ctx context.Context, id string) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'open')", id); err != nil {
 		return err
 	}
-	if _, err := s.close.Record(ctx, tx, id, compensator.Options{IdempotentID: "close-" + id, Delay: closeAfter}); err != nil {
+	if _, err := s.close.Record(ctx, tx, id, compensator.Options{IdempotentID: compensator.IdempotentID("close-" + id), Delay: closeAfter}); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -74,7 +74,7 @@ func (s *shop) closeOrder(ctx context.Context, tx *compensator.ScopedTx, _ *comp
 	if _, err := tx.ExecContext(ctx, "UPDATE stock SET n=n+1"); err != nil {
 		return err
 	}
-	_, err = s.tell.Record(ctx, tx, id, compensator.Options{IdempotentID: "tell-" + id})
+	_, err = s.tell.Record(ctx, tx, id, compensator.Options{IdempotentID: compensator.IdempotentID("tell-" + id)})
 	return err
 }
 

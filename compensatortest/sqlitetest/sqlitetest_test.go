@@ -73,7 +73,7 @@ func TestManyRunBesideEachOther(t *testing.T) {
 	const all = 50
 	for n := range all {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := work.Record(ctx, tx, n, compensator.Options{IdempotentID: fmt.Sprint(n)})
+			_, err := work.Record(ctx, tx, n, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(n))})
 			return err
 		}))
 	}
@@ -119,7 +119,7 @@ func TestTurnsAreKeptOneAttemptAtATime(t *testing.T) {
 	require.NoError(t, err)
 	for n := range 2 {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := tell.Record(ctx, tx, n, compensator.Options{UserID: "ann", IdempotentID: fmt.Sprint("tell-", n)})
+			_, err := tell.Record(ctx, tx, n, compensator.Options{UserID: "ann", IdempotentID: compensator.IdempotentID(fmt.Sprint("tell-", n))})
 			return err
 		}))
 	}

@@ -145,7 +145,7 @@ func (t *storeTest) begin() processlog.Transaction {
 // draft is a valid draft with a key of its own.
 func (t *storeTest) draft(businessType string) processlog.Draft {
 	t.keys++
-	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotentID: fmt.Sprintf("key-%04d", t.keys)}
+	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotentID: processlog.IdempotentID(fmt.Sprintf("key-%04d", t.keys))}
 }
 
 // insert commits drafts and returns their rows in order.
@@ -155,7 +155,7 @@ func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
 	_, err := t.Store.Insert(t.ctx, tx, drafts, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	keys := make([]string, len(drafts))
+	keys := make([]processlog.IdempotentID, len(drafts))
 	for i, d := range drafts {
 		keys[i] = d.IdempotentID
 	}
@@ -163,7 +163,7 @@ func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
 	require.NoError(t, err)
 	loaded, err := t.Store.Load(t.ctx, slices.Collect(maps.Values(ids)))
 	require.NoError(t, err)
-	byKey := make(map[string]processlog.Row, len(loaded))
+	byKey := make(map[processlog.IdempotentID]processlog.Row, len(loaded))
 	for _, row := range loaded {
 		byKey[row.IdempotentID] = row
 	}

@@ -34,7 +34,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 				continue // see whatIsCancelledCanBeCancelledAgain
 			}
 			before := t.inState(state)
-			change := newChange(processlog.IdempotentID(before.IdempotentID), action)
+			change := newChange(before.IdempotentID, action)
 			was, err := t.Store.Change(t.ctx, nil, false, change)
 			after := t.load(before.ID)
 			if !slices.Contains(line.from, state) {
@@ -148,7 +148,7 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 		require.NoError(t, err)
 		answer := make(chan error, 1)
 		go func() {
-			_, err := t.Store.Resolve(t.ctx, processlog.IdempotentID(d.IdempotentID))
+			_, err := t.Store.Resolve(t.ctx, d.IdempotentID)
 			answer <- err
 		}()
 		select {
@@ -275,7 +275,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		require.Equal(t, state, before.State)
 		kept, err := t.Store.History(t.ctx, row.ID)
 		require.NoError(t, err)
-		erase := newChange(processlog.IdempotentID(d.IdempotentID), processlog.ActionErase)
+		erase := newChange(d.IdempotentID, processlog.ActionErase)
 		was, err := t.Store.Change(t.ctx, nil, false, erase)
 		require.NoError(t, err)
 		assert.False(t, was.Erased)

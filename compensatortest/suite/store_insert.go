@@ -41,14 +41,14 @@ func (t *storeTest) uncommittedEntryIsInvisible() {
 	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	require.False(t, inserted[0].ID.IsZero(), "the id of a single insert is known")
-	own, err := t.Store.IDs(t.ctx, tx, []string{d.IdempotentID})
+	own, err := t.Store.IDs(t.ctx, tx, []processlog.IdempotentID{d.IdempotentID})
 	require.NoError(t, err)
 	assert.Equal(t, inserted[0].ID, own[d.IdempotentID], "the transaction sees its own")
 	if t.SingleWriter {
 		require.NoError(t, tx.Commit())
 		return
 	}
-	others, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+	others, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
 	require.NoError(t, err)
 	assert.Empty(t, others)
 	rows, err := t.Store.Load(t.ctx, []processlog.ID{inserted[0].ID})
@@ -80,7 +80,7 @@ func (t *storeTest) insertRefusesAFinishedTransaction() {
 	d := t.draft("late")
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.Error(t, err)
-	ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
 	require.NoError(t, err)
 	assert.Empty(t, ids)
 }
@@ -89,7 +89,7 @@ func (t *storeTest) manyDraftsKeepTheirOrder() {
 	var drafts []processlog.Draft
 	for i := range 1200 { // more than one statement holds
 		d := t.draft("many")
-		d.IdempotentID = fmt.Sprintf("%04d-%d", (i*7919)%1200, i) // not in the order of keys
+		d.IdempotentID = processlog.IdempotentID(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // not in the order of keys
 		d.Content = fmt.Appendf(nil, "%d", i)
 		drafts = append(drafts, d)
 	}
@@ -97,7 +97,7 @@ func (t *storeTest) manyDraftsKeepTheirOrder() {
 	inserted, err := t.Store.Insert(t.ctx, tx, drafts, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	var keys []string
+	var keys []processlog.IdempotentID
 	for _, d := range drafts {
 		keys = append(keys, d.IdempotentID)
 	}
@@ -142,13 +142,13 @@ func (t *storeTest) duplicateChangesNothingAndIsTold() {
 		now := t.load(c.was.ID)
 		assert.Equal(t, []any{c.was.Version, c.was.State, c.was.BusinessType, c.was.Content}, []any{now.Version, now.State, now.BusinessType, now.Content}, c.name)
 	}
-	ids, err := t.Store.IDs(t.ctx, nil, []string{fresh.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{fresh.IdempotentID})
 	require.NoError(t, err)
 	assert.Len(t, ids, 1, "the new one beside a duplicate is there")
 }
 
 func (t *storeTest) equalKeysAreEqualByteByByte() {
-	for _, key := range []string{"Abc", "abc", "ábc", "ABC", "😀", "😁", "ß", "ss"} {
+	for _, key := range []processlog.IdempotentID{"Abc", "abc", "ábc", "ABC", "😀", "😁", "ß", "ss"} {
 		d := t.draft("keys")
 		d.IdempotentID = key
 		assert.Equal(t, key, t.insert(d)[0].IdempotentID)

@@ -67,7 +67,7 @@ func (t *storeTest) secondInsertOfAKeyWaitsForTheFirst() {
 			assert.Equal(t, inserted[0].ID, again[1].ID)
 		}
 		require.NoError(t, second.Commit())
-		ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
 		require.NoError(t, err)
 		assert.Len(t, ids, 1)
 	}
@@ -166,12 +166,12 @@ func (t *storeTest) resolveGivesUpOnALongTransaction() {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.ctx, 5*time.Second)
 	defer cancel()
-	_, err = t.Store.Resolve(ctx, processlog.IdempotentID(d.IdempotentID))
+	_, err = t.Store.Resolve(ctx, d.IdempotentID)
 	if !errors.Is(err, processlog.ErrBusy) { // how long is too long is the store's to say
 		require.ErrorIs(t, err, context.DeadlineExceeded, "an entry in flight is not absent")
 	}
 	require.NoError(t, tx.Commit())
-	row, err := t.Store.Resolve(t.ctx, processlog.IdempotentID(d.IdempotentID))
+	row, err := t.Store.Resolve(t.ctx, d.IdempotentID)
 	require.NoError(t, err)
 	assert.Equal(t, d.IdempotentID, row.IdempotentID)
 }

@@ -60,16 +60,16 @@ func (t *storeTest) loadAndIDsLeaveOutWhatIsNotThere() {
 	rows, err = t.Store.Load(t.ctx, nil)
 	require.NoError(t, err)
 	assert.Empty(t, rows)
-	ids, err := t.Store.IDs(t.ctx, nil, []string{"nobody", row.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{"nobody", row.IdempotentID})
 	require.NoError(t, err)
-	assert.Equal(t, map[string]processlog.ID{row.IdempotentID: row.ID}, ids)
+	assert.Equal(t, map[processlog.IdempotentID]processlog.ID{row.IdempotentID: row.ID}, ids)
 	ids, err = t.Store.IDs(t.ctx, nil, nil)
 	require.NoError(t, err)
 	assert.Empty(t, ids)
 }
 
 func (t *storeTest) newestListsInReverseOfCreation() {
-	var keys []string
+	var keys []processlog.IdempotentID
 	for range 7 {
 		d := t.draft("newest")
 		d.BatchID, d.BusinessID, d.BusinessExtID = "batch", "order", "ext"
@@ -88,7 +88,7 @@ func (t *storeTest) listHoldsFiftyUnlessTold() {
 	var drafts []processlog.Draft
 	for i := range 60 {
 		d := t.draft("fifty")
-		d.IdempotentID = fmt.Sprintf("fifty-%02d", i)
+		d.IdempotentID = processlog.IdempotentID(fmt.Sprintf("fifty-%02d", i))
 		drafts = append(drafts, d)
 	}
 	t.insert(drafts...)

@@ -93,7 +93,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 }
 
 // pages reads a listing to its end, two entries at a time.
-func (t *storeTest) pages(filter processlog.Filter) (keys []string) {
+func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.IdempotentID) {
 	t.Helper()
 	filter.Limit = 2
 	for range 100 {
@@ -113,7 +113,7 @@ func (t *storeTest) pages(filter processlog.Filter) (keys []string) {
 }
 
 func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
-	var batch, orders, everything []string
+	var batch, orders, everything []processlog.IdempotentID
 	for i := range 9 {
 		d := t.draft(fmt.Sprintf("kind-%d", i%2))
 		everything = append(everything, d.IdempotentID)
@@ -132,7 +132,7 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 	hour := time.Hour
 	for name, c := range map[string]struct {
 		filter processlog.Filter
-		want   []string
+		want   []processlog.IdempotentID
 	}{
 		"everything":      {processlog.Filter{}, everything},
 		"a batch":         {processlog.Filter{BatchID: "batch"}, batch},
@@ -140,12 +140,12 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 		"an ext id":       {processlog.Filter{BusinessExtID: "ext"}, orders},
 		"a type":          {processlog.Filter{BusinessType: "kind-0"}, orders},
 		"type and state":  {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}}, orders},
-		"a state":         {processlog.Filter{States: []processlog.State{processlog.Dead}}, []string{dead.IdempotentID}},
+		"a state":         {processlog.Filter{States: []processlog.State{processlog.Dead}}, []processlog.IdempotentID{dead.IdempotentID}},
 		"several states":  {processlog.Filter{States: []processlog.State{processlog.Dead, processlog.Pending}}, everything},
 		"created lately":  {processlog.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
 		"created earlier": {processlog.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
 		"nothing":         {processlog.Filter{BatchID: "nobody"}, nil},
-		"ended by":        {processlog.Filter{BusinessType: "states", States: []processlog.State{processlog.Dead}, EndedBy: dead.EndedBy}, []string{dead.IdempotentID}},
+		"ended by":        {processlog.Filter{BusinessType: "states", States: []processlog.State{processlog.Dead}, EndedBy: dead.EndedBy}, []processlog.IdempotentID{dead.IdempotentID}},
 		"a user":          {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}, UserID: "u"}, orders},
 		"another user":    {processlog.Filter{BatchID: "batch", UserID: "v"}, nil},
 	} {

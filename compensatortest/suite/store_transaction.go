@@ -52,7 +52,7 @@ func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
 func (t *storeTest) absent(drafts ...processlog.Draft) {
 	t.Helper()
 	for _, d := range drafts {
-		ids, err := t.Store.IDs(t.ctx, nil, []string{d.IdempotentID})
+		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
 		require.NoError(t, err)
 		assert.Empty(t, ids)
 	}
@@ -125,7 +125,7 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	require.NoError(t, tx.Commit())
 	t.absent(undone)
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
-	ids, err := t.Store.IDs(t.ctx, nil, []string{kept.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{kept.IdempotentID})
 	require.NoError(t, err)
 	assert.Len(t, ids, 1)
 	t.claim(row.ID, token(1), time.Minute)
@@ -164,7 +164,7 @@ func (t *storeTest) entryMayBeChangedByTheTransactionThatRecordsIt() {
 	tx := t.begin()
 	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
-	_, err = t.Store.Change(t.ctx, tx, true, newChange(processlog.IdempotentID(d.IdempotentID), processlog.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, true, newChange(d.IdempotentID, processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	row := t.load(inserted[0].ID)

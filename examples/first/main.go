@@ -31,7 +31,8 @@ func main() {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID); err != nil {
 			return err
 		}
-		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotentID: "close-" + o.ID, Delay: 2 * time.Second})
+		closing := compensator.IdempotentID("close-" + o.ID)
+		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotentID: closing, Delay: 2 * time.Second})
 		return err
 	}))
 	check(c.Run(ctx)) // until ctx ends, and what has begun is stored

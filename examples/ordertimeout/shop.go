@@ -78,7 +78,7 @@ func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 	}
 	id := uint64(row)
 	_, err = s.closing.Record(ctx, tx, closing{Order: id, SKU: want.SKU, Quantity: want.Quantity},
-		compensator.Options{IdempotentID: string(closeKey(id)), BusinessID: strconv.FormatUint(id, 10), Delay: want.deadline()})
+		compensator.Options{IdempotentID: closeKey(id), BusinessID: strconv.FormatUint(id, 10), Delay: want.deadline()})
 	if err != nil {
 		return 0, err
 	}

@@ -108,14 +108,14 @@ func TestContentSurvivesTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		var entries []compensator.NewEntry
 		for key, content := range map[string][]byte{"every byte": everyByte(), "nothing": nil, "placeholder": []byte(`?0 ?, 'it''s' \'%s\' :name @p1 -- ;`)} {
-			entries = append(entries, compensator.NewEntry{BusinessType: "not handled", Content: content, Options: compensator.Options{IdempotentID: key + `'?\`}})
+			entries = append(entries, compensator.NewEntry{BusinessType: "not handled", Content: content, Options: compensator.Options{IdempotentID: compensator.IdempotentID(key + `'?\`)}})
 		}
 		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
 			_, err := w.Record(t.Context(), tx, entries...)
 			return err
 		}))
 		for _, entry := range entries {
-			stored, err := w.Get(t.Context(), compensator.IdempotentID(entry.IdempotentID))
+			stored, err := w.Get(t.Context(), entry.IdempotentID)
 			require.NoError(t, err)
 			assert.Equal(t, string(entry.Content), string(stored.Content))
 		}

@@ -139,7 +139,7 @@ func (w *world) ran() []string {
 
 // record records a note under itself as idempotent id.
 func (w *world) record(tx compensator.Tx, note string) error {
-	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotentID: note})
+	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotentID: compensator.IdempotentID(note)})
 	return err
 }
 

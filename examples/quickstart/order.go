@@ -44,7 +44,7 @@ func (s *shop) place(ctx context.Context, o Order, blocked bool) error {
 		return err
 	}
 	_, err = s.closeUnpaid.Record(ctx, tx, o, compensator.Options{
-		IdempotentID: string(o.closing()),
+		IdempotentID: o.closing(),
 		BusinessID:   o.number(),
 		Delay:        o.PayIn,
 	})

@@ -66,7 +66,7 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 	for i, one := range u.Users {
 		m := message{Batch: u.Batch, User: one.ID}
 		entries[i] = s.entries.Entry(m, compensator.Options{
-			IdempotentID: string(m.key()), Delay: s.delay, BatchID: u.Batch, BusinessID: one.ID, UserName: u.Operator})
+			IdempotentID: m.key(), Delay: s.delay, BatchID: u.Batch, BusinessID: one.ID, UserName: u.Operator})
 	}
 	if _, err := s.log.Record(ctx, tx, entries...); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (m *missing) report(unfound []freshEntry) {
 	if len(unfound) == 0 {
 		return
 	}
-	keys := make([]string, len(unfound))
+	keys := make([]processlog.IdempotentID, len(unfound))
 	for i, f := range unfound {
 		keys[i] = f.key
 	}
@@ -43,7 +43,7 @@ func (m *missing) report(unfound []freshEntry) {
 }
 
 // idsNow asks in a transaction of its own, which sees all that is committed.
-func (m *missing) idsNow(ctx context.Context, keys []string) (map[string]processlog.ID, error) {
+func (m *missing) idsNow(ctx context.Context, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
 	tx, err := m.Store.Begin(ctx)
 	if err != nil {
 		return nil, err

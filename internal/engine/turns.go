@@ -159,7 +159,7 @@ func (r *Recording) Join(ctx context.Context, tx processlog.Tx) error {
 }
 
 func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx processlog.Tx) error {
-	var keys []string
+	var keys []processlog.IdempotentID
 	for i, turn := range r.turns {
 		if turn.Key != "" && r.Inserted[i].ID.IsZero() {
 			keys = append(keys, r.Drafts[i].IdempotentID)

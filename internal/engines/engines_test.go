@@ -151,7 +151,7 @@ func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 			for i := range 300 {
 				key := fmt.Sprint("key ", i)
 				require.NoError(t, here.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					_, err := here.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Options: compensator.Options{IdempotentID: key, Delay: time.Hour}})
+					_, err := here.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Options: compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: time.Hour}})
 					return err
 				}))
 				_, err := there.Resolve(t.Context(), compensator.IdempotentID(key))

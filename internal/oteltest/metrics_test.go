@@ -134,11 +134,11 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	o, ctx := telemetry.Observer(), t.Context()
 	for i := range 100_000 {
 		odd := fmt.Sprintf("odd-%d", i)
-		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotentID: odd, BusinessID: odd, Attempt: i, Err: errors.New(odd)}
-		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotentID: odd, BusinessID: odd, Attempt: i}
+		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotentID: compensator.IdempotentID(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
+		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotentID: compensator.IdempotentID(odd), BusinessID: odd, Attempt: i}
 		switch i % 5 { // so that those of each kind are more than there is room for
 		case 0:
-			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotentID: odd, BusinessID: odd})
+			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotentID: compensator.IdempotentID(odd), BusinessID: odd})
 		case 1:
 			o.AttemptStarted(attempted)
 			o.AttemptEnded(attempted)
@@ -148,7 +148,7 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 			o.OutcomeDropped(settled)
 		case 4:
 			handler := telemetry.Middleware(func(context.Context, *compensator.Entry) error { return attempted.Err })
-			_ = handler(ctx, &compensator.Entry{BusinessType: fmt.Sprint("type-", i%2), IdempotentID: odd, Content: []byte(odd)})
+			_ = handler(ctx, &compensator.Entry{BusinessType: fmt.Sprint("type-", i%2), IdempotentID: compensator.IdempotentID(odd), Content: []byte(odd)})
 		}
 	}
 	byMetric := make(map[string]int)

@@ -120,7 +120,7 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return err
 	},
 	"ids": func(t *testing.T, s processlog.Store) error {
-		ids, err := s.IDs(t.Context(), nil, []string{"key 05", "key 06", "none"})
+		ids, err := s.IDs(t.Context(), nil, []compensator.IdempotentID{"key 05", "key 06", "none"})
 		assert.Len(t, ids, 2)
 		return err
 	},

@@ -54,7 +54,7 @@ func (p *proof) note(found, instead string) {
 }
 
 func (p *proof) draft(suffix string) processlog.Draft {
-	return processlog.Draft{BusinessType: "compensator.check", IdempotentID: p.key + suffix}
+	return processlog.Draft{BusinessType: "compensator.check", IdempotentID: processlog.IdempotentID(p.key + suffix)}
 }
 
 // inOneSession tries, on a connection as the user's are, what has to tell whether a transaction is open, and what
@@ -156,7 +156,7 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 	if err != nil {
 		return processlog.ID{}, err
 	}
-	ids, err := p.s.IDs(ctx, tx, []string{d.IdempotentID})
+	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotentID{d.IdempotentID})
 	if err == nil && ids[d.IdempotentID] != inserted[0].ID {
 		p.refuse(fmt.Sprintf("gave an INSERT the id %s and stored the row as %s", inserted[0].ID, ids[d.IdempotentID]), "connect to the database itself")
 	}
@@ -181,7 +181,7 @@ func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {
 	if err != nil {
 		return err
 	}
-	ids, err := p.s.IDs(ctx, tx, []string{two[0].IdempotentID, two[1].IdempotentID})
+	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotentID{two[0].IdempotentID, two[1].IdempotentID})
 	if err == nil && (inserted[0].ID != ids[two[0].IdempotentID] || inserted[1].ID != ids[two[1].IdempotentID]) {
 		p.s.d.returning = false
 		p.note("INSERT … RETURNING does not return the rows", "ids of entries recorded together are read afterwards")

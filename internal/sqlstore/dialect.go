@@ -43,7 +43,7 @@ type dialect struct {
 	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
 
 	again  func(key string, columns ...string) string          // an INSERT of a row whose key is there takes these columns over
-	keyed  func(keys []string) string                          // condition: the row's idempotent id is one of keys
+	keyed  func(keys []processlog.IdempotentID) string         // condition: the row's idempotent id is one of keys
 	groups func(from string, states []processlog.State) string // the states and types that occur, without reading every row
 	ended  func(seconds int, query string) string              // a SELECT that the server ends after so long; nil: a context does
 

@@ -123,7 +123,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		_, err := in.tx.ExecContext(ctx, query, args...)
 		return err // ids of a bulk insert are never computed: servers step and interleave them
 	}
-	ids := make(map[string]processlog.ID, len(places))
+	ids := make(map[processlog.IdempotentID]processlog.ID, len(places))
 	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, idempotent_id", args...)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 			b.WriteString("(" + in.s.guardedKey())
 		}
 		b.WriteString(tuple)
-		args = append(args, d.IdempotentID, d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
+		args = append(args, string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
 			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (processlog.Millis(d.Delay)+999)/1000, d.Token[:], processlog.DueAfter(d.Delay))
 	}
 	return b.String(), args
@@ -202,8 +202,8 @@ func nonNil(b []byte) []byte {
 // caller's transaction may not show them. A plain read finds them first, because locking keys that do not
 // exist would lock the gaps other producers insert into. The index is named, because a small table would be
 // read as a whole, and rows of no concern to us waited for.
-func (in *insertion) existing(ctx context.Context, places []int) (map[string]processlog.Row, error) {
-	keys := make([]string, len(places))
+func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotentID]processlog.Row, error) {
+	keys := make([]processlog.IdempotentID, len(places))
 	for n, i := range places {
 		keys[n] = in.drafts[i].IdempotentID
 	}
@@ -216,9 +216,9 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]pro
 	}
 	// None visible: an older snapshot hides them all, and only a locking read finds them.
 	if len(visible) > 0 {
-		keys = slices.DeleteFunc(keys, func(key string) bool { return visible[key].IsZero() })
+		keys = slices.DeleteFunc(keys, func(key processlog.IdempotentID) bool { return visible[key].IsZero() })
 	}
-	byKey := make(map[string]processlog.Row, len(keys))
+	byKey := make(map[processlog.IdempotentID]processlog.Row, len(keys))
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
@@ -226,15 +226,15 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[string]pro
 // transaction (innodb_snapshot_isolation). What the snapshot shows is answered from it. What it does not show is read
 // on a connection of ours; without one only the lock can tell, and ErrTxAborted says that the transaction is to be run
 // again.
-func (in *insertion) existingUnlocked(ctx context.Context, keys []string) (map[string]processlog.Row, error) {
-	byKey := make(map[string]processlog.Row, len(keys))
+func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.Row, error) {
+	byKey := make(map[processlog.IdempotentID]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
 		return byKey, err
 	}
 	if in.s.own == nil && len(byKey) > 0 {
 		return byKey, nil // the others go in again, and are told from keys that are free
 	}
-	hidden := slices.DeleteFunc(keys, func(key string) bool { _, found := byKey[key]; return found })
+	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotentID) bool { _, found := byKey[key]; return found })
 	if in.s.own == nil {
 		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
 	}
@@ -242,7 +242,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []string) (map[s
 }
 
 // readKeys adds the rows that hold one of the keys.
-func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []string, lock string, byKey map[string]processlog.Row) error {
+func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID, lock string, byKey map[processlog.IdempotentID]processlog.Row) error {
 	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + lock
 	rows, err := in.s.queryRows(ctx, tx, len(keys), query, anySlice(keys)...)
 	for _, row := range rows {
@@ -252,7 +252,7 @@ func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []stri
 }
 
 // answerDuplicates fills in the drafts that exist and returns the places of the others.
-func (in *insertion) answerDuplicates(places []int, existing map[string]processlog.Row) []int {
+func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotentID]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {
 		row, found := existing[in.drafts[i].IdempotentID]

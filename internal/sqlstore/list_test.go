@@ -411,7 +411,7 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 	tx, err := s.Begin(t.Context())
 	require.NoError(t, err)
 	for i, name := range names {
-		_, err := s.Insert(t.Context(), tx, []processlog.Draft{{BusinessType: name, IdempotentID: fmt.Sprint(i), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
+		_, err := s.Insert(t.Context(), tx, []processlog.Draft{{BusinessType: name, IdempotentID: processlog.IdempotentID(fmt.Sprint(i)), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())

@@ -16,7 +16,9 @@ import (
 // storeKeys is how many idempotent ids commands use: few, so that they meet.
 const storeKeys = 7
 
-func keyName(key int) string { return fmt.Sprintf("key %d", key) }
+func keyName(key int) compensator.IdempotentID {
+	return compensator.IdempotentID(fmt.Sprintf("key %d", key))
+}
 
 func storeCommands() *rapid.Generator[storeCommand] {
 	return rapid.OneOf(
@@ -70,7 +72,7 @@ type draftOf struct {
 
 func (d draftOf) draft() processlog.Draft {
 	draft := processlog.Draft{BusinessType: d.Type, Content: []byte(d.Content), Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token, Done: d.Done}
-	draft.IdempotentID, draft.BatchID, draft.MaxProcessCount = d.Key, d.Batch, d.MaxProcessCount
+	draft.IdempotentID, draft.BatchID, draft.MaxProcessCount = compensator.IdempotentID(d.Key), d.Batch, d.MaxProcessCount
 	draft.BusinessID, draft.BusinessExtID, draft.UserID, draft.UserName = d.Business, "ext "+d.Business, "7", "Mia"
 	return draft
 }
@@ -84,7 +86,7 @@ type insertCommand struct {
 
 func drawInsert(t *rapid.T) insertCommand {
 	draft := rapid.Custom(func(t *rapid.T) draftOf {
-		d := draftOf{Key: keyName(rapid.IntRange(0, storeKeys-1).Draw(t, "key")), Type: drawType(t), Token: drawToken(t)}
+		d := draftOf{Key: string(keyName(rapid.IntRange(0, storeKeys-1).Draw(t, "key"))), Type: drawType(t), Token: drawToken(t)}
 		d.Batch, d.Business, d.Content = pick(t, "batch", "", "b1", "b2"), pick(t, "business", "", "42"), pick(t, "content", "", "{}", "x\x00\xff")
 		d.Headers = pick(t, "headers", "", "{}", `{"trace":"1"}`, "not JSON")
 		d.Delay = pick(t, "delay", 0, 0, time.Millisecond, time.Minute, time.Hour)
@@ -163,11 +165,11 @@ func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]process
 		}
 		e := twinEntry{key: d.Key, by: tx, ids: [2]compensator.EntryID{inserted[0][i].ID, inserted[1][i].ID}}
 		if e.ids[0].IsZero() {
-			found, err := m.database.IDs(m.ctx, tx.sides[0], []string{d.Key})
+			found, err := m.database.IDs(m.ctx, tx.sides[0], []compensator.IdempotentID{compensator.IdempotentID(d.Key)})
 			if err != nil {
 				m.Errorf("ask for the id of %q: %v", d.Key, err)
 			}
-			e.ids[0] = found[d.Key]
+			e.ids[0] = found[compensator.IdempotentID(d.Key)]
 		}
 		fresh = append(fresh, e)
 	}
@@ -256,8 +258,8 @@ func (c finishedCommand) run(m *storeTwins) {
 	m.same("finished", func(s twinSide) any {
 		tx := m.finished.sides[s.n]
 		id := s.id(m.entry(c.Entry))
-		_, insert := s.store.Insert(m.ctx, tx, []processlog.Draft{draftOf{Key: keyName(0), Type: "order"}.draft()}, false)
-		_, ids := s.store.IDs(m.ctx, tx, []string{keyName(0)})
+		_, insert := s.store.Insert(m.ctx, tx, []processlog.Draft{draftOf{Key: string(keyName(0)), Type: "order"}.draft()}, false)
+		_, ids := s.store.IDs(m.ctx, tx, []compensator.IdempotentID{keyName(0)})
 		_, change := s.store.Change(m.ctx, tx, false, processlog.Change{Ref: id, Action: compensator.ActionCancel})
 		settle := s.store.SettleTx(m.ctx, tx, processlog.Token{}, processlog.Outcome{ID: id, To: compensator.Succeeded})
 		var errs []string
@@ -378,7 +380,7 @@ func drawOutcome(t *rapid.T) outcomeOf {
 func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	row, _ := m.stored(n)
 	return processlog.Outcome{
-		IdempotentID: row.IdempotentID + o.Stranger, Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
+		IdempotentID: compensator.IdempotentID(string(row.IdempotentID) + o.Stranger), Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
 		To: o.To, EndedBy: o.EndedBy, ProcessCount: o.Processed, CompensateCount: o.Undone, After: o.After, LastError: o.LastError,
 	}
 }
@@ -643,13 +645,13 @@ func drawLookUp(t *rapid.T) lookUpCommand {
 }
 
 func (c lookUpCommand) run(m *storeTwins) {
-	keys := []string{"nothing"}
+	keys := []compensator.IdempotentID{"nothing"}
 	for key := range storeKeys {
 		keys = append(keys, keyName(key))
 	}
 	m.same("ids", func(s twinSide) any {
 		ids, err := s.store.IDs(m.ctx, m.in(s, c.Slot), keys)
-		numbers := make(map[string]int)
+		numbers := make(map[compensator.IdempotentID]int)
 		for key, id := range ids {
 			numbers[key] = s.ours(id)
 		}

@@ -167,7 +167,7 @@ func (m *storeTwins) side(n int) twinSide {
 func fences() storeCommand {
 	insert := insertCommand{Commit: true}
 	for key := range storeKeys {
-		insert.Drafts = append(insert.Drafts, draftOf{Key: keyName(key) + "~", Type: "fence", Delay: 1000 * time.Hour})
+		insert.Drafts = append(insert.Drafts, draftOf{Key: string(keyName(key) + "~"), Type: "fence", Delay: 1000 * time.Hour})
 	}
 	return insert
 }

@@ -149,9 +149,9 @@ var protocol = []struct {
 	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
 		var outcomes []processlog.Outcome
 		for i, id := range idRange(101, 500) {
-			o := processlog.Outcome{ID: id, IdempotentID: "key " + id.String(), Version: 1, To: processlog.Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
+			o := processlog.Outcome{ID: id, IdempotentID: processlog.IdempotentID("key " + id.String()), Version: 1, To: processlog.Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
 			if i >= 100 {
-				o = processlog.Outcome{ID: id, IdempotentID: "key " + id.String(), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
+				o = processlog.Outcome{ID: id, IdempotentID: processlog.IdempotentID("key " + id.String()), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 			}
 			if i >= 300 {
 				o.To = processlog.Compensated
@@ -191,7 +191,7 @@ var protocol = []struct {
 		return err
 	}},
 	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
-		_, err := s.IDs(ctx, nil, []string{"key 1", "key 2", "key none"})
+		_, err := s.IDs(ctx, nil, []processlog.IdempotentID{"key 1", "key 2", "key none"})
 		return err
 	}},
 	{"purge", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *Store) error {

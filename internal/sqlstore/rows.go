@@ -91,7 +91,7 @@ type rowScanner struct {
 
 func newRowScanner() *rowScanner {
 	v := new(rowScanner)
-	v.into = []any{&v.id, &v.IdempotentID, &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
+	v.into = []any{&v.id, (*string)(&v.IdempotentID), &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
 		&v.Content, &v.headers, &v.state, &v.failed, &v.most, &v.undone, &v.deliveries, &v.Version, &v.epoch,
 		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.leased, &v.now}
 	return v
@@ -126,11 +126,11 @@ func unixMilli(ms int64) time.Time {
 }
 
 // IDs implements Store.
-func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []string) (map[string]processlog.ID, error) {
+func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
 	if tx == nil {
 		tx = s.pool()
 	}
-	found := make(map[string]processlog.ID, len(keys))
+	found := make(map[processlog.IdempotentID]processlog.ID, len(keys))
 	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
 		rows, err := tx.QueryContext(ctx, "SELECT id, idempotent_id FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+placeholders(len(chunk))+")", anySlice(chunk)...)
 		if err != nil {
@@ -144,7 +144,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []string) (map[s
 }
 
 // scanIDs reads (id, idempotent id) pairs and closes rows.
-func scanIDs(rows *sql.Rows, into map[string]processlog.ID) error {
+func scanIDs(rows *sql.Rows, into map[processlog.IdempotentID]processlog.ID) error {
 	defer rows.Close()
 	for rows.Next() {
 		var id uint64
@@ -152,7 +152,7 @@ func scanIDs(rows *sql.Rows, into map[string]processlog.ID) error {
 		if err := rows.Scan(&id, &key); err != nil {
 			return err
 		}
-		into[key] = processlog.RowID(id)
+		into[processlog.IdempotentID(key)] = processlog.RowID(id)
 	}
 	return rows.Err()
 }
@@ -204,7 +204,7 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 		var v processlog.Version
 		var id uint64
 		var token sql.RawBytes
-		if err := rows.Scan(&id, &v.IdempotentID, &v.State, &v.Number, &v.Epoch, &token); err != nil {
+		if err := rows.Scan(&id, (*string)(&v.IdempotentID), &v.State, &v.Number, &v.Epoch, &token); err != nil {
 			return nil, err
 		}
 		v.ID = processlog.RowID(id)

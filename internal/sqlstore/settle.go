@@ -101,7 +101,7 @@ func (g settleGroup) where(v rowValues) string {
 // sameEntries is the condition that the rows are the entries they were claimed as: a database that has gone back gives
 // the ids of what it has lost to others.
 func (s *Store) sameEntries(v rowValues) string {
-	keys := make([]string, len(v.ids))
+	keys := make([]processlog.IdempotentID, len(v.ids))
 	for i, id := range v.ids {
 		keys[i] = v.of(id).IdempotentID
 	}

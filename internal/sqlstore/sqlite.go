@@ -64,7 +64,7 @@ func sqliteAgain(key string, columns ...string) string {
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-func sqliteKeyed(keys []string) string {
+func sqliteKeyed(keys []processlog.IdempotentID) string {
 	literals := make([]string, len(keys))
 	for i, key := range keys {
 		literals[i] = "CAST(" + hexLiteral([]byte(key)) + " AS TEXT)"

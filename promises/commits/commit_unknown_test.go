@@ -271,13 +271,13 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		harness.ExecAll(t, stopper, []string{"UNLOCK TABLES"})
 		e, err := unresolved(w, c, "key-001")
 		require.NoError(t, err)
-		assert.Equal(t, "key-001", e.IdempotentID)
+		assert.EqualValues(t, "key-001", e.IdempotentID)
 	})
 }
 
 func recordUnder(c *compensator.Compensator, db *sql.DB, key string) error {
 	return harness.CommitTx(c, db, func(tx compensator.Tx) error {
-		_, err := c.Record(context.Background(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: key}})
+		_, err := c.Record(context.Background(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}})
 		return err
 	})
 }

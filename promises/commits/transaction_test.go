@@ -258,7 +258,7 @@ func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 		c := w.New(cfg)
 		for prefix, swallowed := range map[string]bool{"told": false, "swallowed": true} {
 			tries, entry := 0, harness.Keyed(prefix, 1)[0]
-			err := c.RetryTx(t.Context(), compensator.IdempotentID(entry.IdempotentID), func(ctx context.Context) error {
+			err := c.RetryTx(t.Context(), entry.IdempotentID, func(ctx context.Context) error {
 				tries++
 				return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 					var told error
@@ -338,7 +338,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 					return compensator.ErrCommitUnknown
 				}
 				err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-					first, err := inbox.Once(ctx, tx, id, "")
+					first, err := inbox.Once(ctx, tx, compensator.IdempotentID(id), "")
 					if first {
 						w.Effect(tx, id)
 					}

@@ -218,7 +218,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			return false
 		}})
 		for i := range 10 {
-			require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, orders, harness.Order{Number: 2}, compensator.Options{IdempotentID: fmt.Sprint("n", i)}).State)
+			require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, orders, harness.Order{Number: 2}, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("n", i))}).State)
 		}
 		mu.Lock()
 		slices.Sort(texts)

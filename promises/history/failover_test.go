@@ -103,7 +103,7 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	_, err := compensator.Handle(s.Compensator, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.ran[e.IdempotentID]++
+		s.ran[string(e.IdempotentID)]++
 		if o.Note == "fails" {
 			return assert.AnError
 		}
@@ -124,7 +124,7 @@ func (s *service) record(businessType, key string, content string, opts compensa
 	if err != nil {
 		return compensator.EntryID{}, err
 	}
-	opts.IdempotentID = key
+	opts.IdempotentID = compensator.IdempotentID(key)
 	receipt, err := s.Record(s.world.T.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: []byte(content), Options: opts})
 	if err != nil {
 		_ = tx.Rollback()
@@ -160,7 +160,7 @@ func (s *service) someRounds() {
 
 func keysOf(loss *compensator.LossError) (keys []string) {
 	for _, l := range loss.Lost {
-		keys = append(keys, l.IdempotentID)
+		keys = append(keys, string(l.IdempotentID))
 	}
 	return keys
 }

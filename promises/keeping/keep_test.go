@@ -117,7 +117,7 @@ func record(t *testing.T, c *compensator.Compensator, store interface {
 	tx, err := store.BeginTx(t.Context())
 	require.NoError(t, err)
 	receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: fmt.Appendf(nil, "%q", ends),
-		Options: compensator.Options{IdempotentID: businessType + " " + ends, Delay: delay}})
+		Options: compensator.Options{IdempotentID: compensator.IdempotentID(businessType + " " + ends), Delay: delay}})
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	receipt.Committed()
@@ -127,7 +127,7 @@ func record(t *testing.T, c *compensator.Compensator, store interface {
 func left(store *purgeStore) (ids []string) {
 	synctest.Wait()
 	for _, row := range store.Rows() {
-		ids = append(ids, row.IdempotentID)
+		ids = append(ids, string(row.IdempotentID))
 	}
 	slices.Sort(ids)
 	return ids
@@ -198,7 +198,7 @@ func once(t *testing.T, c *compensator.Compensator, name string, keep time.Durat
 	declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
 	require.NoError(t, err)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := declared.Once(ctx, tx, name, "")
+		_, err := declared.Once(ctx, tx, compensator.IdempotentID(name), "")
 		return err
 	}))
 }

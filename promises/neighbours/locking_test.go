@@ -38,7 +38,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 	"settle": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var done []processlog.Outcome
 		for _, id := range ids {
-			done = append(done, processlog.Outcome{ID: id, IdempotentID: "close_order" + id.String(), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+			done = append(done, processlog.Outcome{ID: id, IdempotentID: compensator.IdempotentID("close_order" + id.String()), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 		}
 		_, err := s.Settle(ctx, processlog.Token{1}, done)
 		return err

@@ -166,7 +166,7 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 	}
 	attempt := func(what string) func(compensator.AttemptEvent) {
 		return func(e compensator.AttemptEvent) {
-			whose(e.Context, e.IdempotentID, e.BusinessID)
+			whose(e.Context, string(e.IdempotentID), e.BusinessID)
 			steps <- step{what, e.Attempt, e.Compensation, 0}
 		}
 	}
@@ -175,12 +175,12 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		Recorded: func(e compensator.RecordedEvent) {
 			assert.Equal(t, "42", e.BusinessID)
 			assert.False(t, e.ID.IsZero())
-			steps <- step{"recorded " + e.IdempotentID + " " + e.BusinessType, 0, false, 0}
+			steps <- step{string("recorded "+e.IdempotentID+" ") + e.BusinessType, 0, false, 0}
 		},
 		AttemptStarted: attempt("started"),
 		AttemptEnded:   attempt("ended"),
 		Settled: func(e compensator.SettledEvent) {
-			whose(e.Context, e.IdempotentID, e.BusinessID)
+			whose(e.Context, string(e.IdempotentID), e.BusinessID)
 			steps <- step{"settled", e.Attempt, false, e.State}
 		},
 	}

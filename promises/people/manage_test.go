@@ -233,7 +233,7 @@ func TestActionsTakeAnIdempotentID(t *testing.T) {
 	require.NoError(t, err)
 	for name, d := range deeds {
 		id := inState(w, orders, d.from[0])
-		key := compensator.IdempotentID(w.Entry(c, id).IdempotentID)
+		key := w.Entry(c, id).IdempotentID
 		require.NoError(t, d.alone(t.Context(), c, key), name)
 		require.Equal(t, d.to(d.from[0]), w.State(id), name)
 		require.ErrorIs(t, d.alone(t.Context(), c, compensator.IdempotentID("nobody's")), compensator.ErrNotFound)

@@ -32,7 +32,7 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 		c := w.New(cfg)
 		entries := harness.Untyped(len(lookalikes))
 		for i, key := range lookalikes {
-			entries[i].IdempotentID = key
+			entries[i].IdempotentID = compensator.IdempotentID(key)
 		}
 		first := make(map[string]compensator.EntryID)
 		w.InTx(db, func(tx *sql.Tx) {
@@ -47,7 +47,7 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 			}
 			for _, r := range recorded {
 				assert.False(t, r.Duplicate, "%q", r.IdempotentID)
-				first[r.IdempotentID] = r.ID
+				first[string(r.IdempotentID)] = r.ID
 			}
 		})
 		assert.Equal(t, len(lookalikes), w.Count("common_process_log"))
@@ -56,13 +56,13 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 			require.NoError(t, err)
 			for _, r := range receipt.Entries {
 				assert.True(t, r.Duplicate, "%q", r.IdempotentID)
-				assert.Equal(t, first[r.IdempotentID], r.ID, "%q", r.IdempotentID)
+				assert.Equal(t, first[string(r.IdempotentID)], r.ID, "%q", r.IdempotentID)
 			}
 		})
 		var field *compensator.FieldError
 		for _, padded := range []string{"abc ", " "} {
 			tx := w.Begin(db)
-			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: padded}})
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: compensator.IdempotentID(padded)}})
 			require.ErrorAs(t, err, &field, "%q: databases ignore the space", padded)
 			require.NoError(t, tx.Rollback())
 		}
@@ -96,7 +96,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 		receipt.Committed()
 		for i, e := range receipt.Entries {
 			assert.Equal(t, i == 40 || i == 70, e.Duplicate, "entry %d", i)
-			assert.Equal(t, idOf(w, batch[i].IdempotentID), e.ID.Row(), "entry %d", i)
+			assert.Equal(t, idOf(w, string(batch[i].IdempotentID)), e.ID.Row(), "entry %d", i)
 		}
 		assert.Equal(t, compensator.Succeeded, receipt.Entries[40].State)
 		assert.True(t, receipt.Entries[40].ContentMatches)
@@ -304,7 +304,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		c := w.New(cfg)
 		up := harness.Untyped(3)
 		for i, key := range []string{"a", "m", "z"} {
-			up[i].IdempotentID = key
+			up[i].IdempotentID = compensator.IdempotentID(key)
 		}
 		down := []compensator.NewEntry{up[2], up[1], up[0]}
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
@@ -452,7 +452,7 @@ func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 		})
 	}
 	for _, of := range []string{"close_order", "notify"} {
-		e := compensator.NewEntry{BusinessType: of, Content: []byte("1"), Options: compensator.Options{IdempotentID: of + "-42"}}
+		e := compensator.NewEntry{BusinessType: of, Content: []byte("1"), Options: compensator.Options{IdempotentID: compensator.IdempotentID(of + "-42")}}
 		record(e)
 		record(e)
 		require.NotContains(t, log.String(), e.IdempotentID)
@@ -460,7 +460,7 @@ func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 		record(e)
 		record(e)
 		record(e, e)
-		require.Equal(t, 1, strings.Count(log.String(), e.IdempotentID), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), string(e.IdempotentID)), log.String())
 	}
 	require.NotContains(t, log.String(), "panic")
 }
@@ -474,7 +474,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 	declared, err := compensator.Declare[harness.Order](c, "notify", strict)
 	require.NoError(t, err)
 	for _, of := range []*compensator.Type[harness.Order]{handled, declared} {
-		opts := compensator.Options{IdempotentID: of.Name()}
+		opts := compensator.Options{IdempotentID: compensator.IdempotentID(of.Name())}
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			_, err := of.Record(t.Context(), tx, harness.Order{Number: 1}, opts)
 			require.NoError(t, err)
@@ -482,7 +482,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 			require.NoError(t, err, "the same event again")
 			require.True(t, receipt.Entries[0].ContentMatches)
 		})
-		fresh := compensator.Options{IdempotentID: of.Name() + "-fresh"}
+		fresh := compensator.Options{IdempotentID: compensator.IdempotentID(of.Name() + "-fresh")}
 		one := of.Entry(harness.Order{Number: 1}, fresh)
 		two := of.Entry(harness.Order{Number: 2}, fresh)
 		stored := two
@@ -492,7 +492,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 			w.Effect(tx, "business")
 			_, err = c.Record(t.Context(), tx, entries...)
 			require.ErrorIs(t, err, compensator.ErrOtherContent)
-			require.ErrorContains(t, err, entries[0].IdempotentID)
+			require.ErrorContains(t, err, string(entries[0].IdempotentID))
 			require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, "half of it")
 		}
 	}
@@ -520,14 +520,14 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 			var receipt *compensator.Receipt
 			w.InTx(db, func(tx *sql.Tx) {
 				var err error
-				receipt, err = closings.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: key, Delay: time.Hour})
+				receipt, err = closings.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: time.Hour})
 				require.NoError(t, err)
 			})
 			w.InTx(db, func(tx *sql.Tx) {
 				for _, ref := range []compensator.Ref{receipt.ID(), compensator.IdempotentID(key)} {
 					var other *compensator.OtherTypeError
 					require.ErrorAs(t, change(notices, tx, ref), &other)
-					require.Equal(t, compensator.OtherTypeError{IdempotentID: key, Recorded: "close_order", Asked: "notify"}, *other)
+					require.Equal(t, compensator.OtherTypeError{IdempotentID: compensator.IdempotentID(key), Recorded: "close_order", Asked: "notify"}, *other)
 				}
 				w.Effect(tx, key)
 			})
@@ -580,7 +580,7 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 		record := func(of *compensator.Type[harness.Order], key string, delay time.Duration) (r *compensator.Receipt) {
 			w.InTx(cfg.DB, func(tx *sql.Tx) {
 				var err error
-				r, err = of.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: key, Delay: delay})
+				r, err = of.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: delay})
 				require.NoError(t, err)
 			})
 			r.Committed()

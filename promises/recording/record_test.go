@@ -123,14 +123,14 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	}
 	var field *compensator.FieldError
 	for _, key := range []string{strings.Repeat("k", 192), strings.Repeat("😀", 192), "half a rune \xf0\x9f", "nul \x00"} {
-		require.ErrorAs(t, record(compensator.Options{IdempotentID: key}), &field, "%q", key)
+		require.ErrorAs(t, record(compensator.Options{IdempotentID: compensator.IdempotentID(key)}), &field, "%q", key)
 		assert.Equal(t, "idempotent id", field.Field)
 	}
 	long := strings.Repeat("😀", 191)
-	require.NoError(t, record(compensator.Options{IdempotentID: long, BusinessID: long[:4*64]}))
+	require.NoError(t, record(compensator.Options{IdempotentID: compensator.IdempotentID(long), BusinessID: long[:4*64]}))
 	e, err := c.Get(t.Context(), compensator.IdempotentID(long))
 	require.NoError(t, err)
-	assert.Equal(t, long, e.IdempotentID)
+	assert.EqualValues(t, long, e.IdempotentID)
 	assert.Equal(t, long[:4*64], e.BusinessID)
 }
 
@@ -346,7 +346,7 @@ func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 		})
 		for _, receipt := range receipts {
 			for _, e := range receipt.Entries {
-				assert.Equal(t, idOf(w, e.IdempotentID), e.ID.Row(), "%s", e.IdempotentID)
+				assert.Equal(t, idOf(w, string(e.IdempotentID)), e.ID.Row(), "%s", e.IdempotentID)
 			}
 		}
 	})
@@ -376,7 +376,7 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 		w.Eventually(func() bool { return receipt.ResolveIDs(t.Context(), nil) == nil && !receipt.ID().IsZero() }, "ids are known")
 		for _, e := range receipt.Entries {
 			w.Eventually(func() bool { return w.Count("common_process_log WHERE idempotent_id=?", e.IdempotentID) == 1 }, "%s commits", e.IdempotentID)
-			assert.Equal(t, idOf(w, e.IdempotentID), e.ID.Row())
+			assert.Equal(t, idOf(w, string(e.IdempotentID)), e.ID.Row())
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (l *life) key() string {
 
 // put records an entry with the service's own row. One that exists is left alone.
 func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
-	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotentID: key, Delay: delay})
+	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: delay})
 	if err != nil || receipt.Entries[0].Duplicate {
 		return receipt, err
 	}
@@ -232,11 +232,11 @@ func (l *life) recordBatch(ctx context.Context) error {
 			if i > 1 {
 				delay = 50 * time.Millisecond
 			}
-			if err := add(mail, content{Breaks: i == 3}, compensator.Options{IdempotentID: l.key(), BatchID: batch, Delay: delay}); err != nil {
+			if err := add(mail, content{Breaks: i == 3}, compensator.Options{IdempotentID: compensator.IdempotentID(l.key()), BatchID: batch, Delay: delay}); err != nil {
 				return err
 			}
 		}
-		if err := add(sum, content{}, compensator.Options{IdempotentID: l.key(), BusinessID: batch}); err != nil {
+		if err := add(sum, content{}, compensator.Options{IdempotentID: compensator.IdempotentID(l.key()), BusinessID: batch}); err != nil {
 			return err
 		}
 		_, err := l.p.Record(ctx, tx, entries...)
@@ -249,14 +249,14 @@ func (l *life) recordTurns(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
 		for _, line := range lines {
-			entry := l.p.of[book].Entry(content{}, compensator.Options{IdempotentID: l.key(), BusinessID: line})
+			entry := l.p.of[book].Entry(content{}, compensator.Options{IdempotentID: compensator.IdempotentID(l.key()), BusinessID: line})
 			entries = append(entries, entry)
 			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID); err != nil {
 				return "", err
 			}
 		}
 		_, err = l.p.Record(ctx, tx, entries...)
-		return entries[0].IdempotentID, err
+		return string(entries[0].IdempotentID), err
 	}
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := record(tx, "a", "b", "a", "b", "a")

@@ -32,7 +32,7 @@ func recording() []mutant {
 			name: "cancelled-taken-for-done", oracle: safety,
 			what: "a message whose entry was cancelled, or is open, is taken for done",
 			edits: []edit{
-				{"record.go", "	_, err = t.CompleteTx(ctx, tx, IdempotentID(id))\n", "	return false, nil\n"},
+				{"record.go", "	_, err = t.CompleteTx(ctx, tx, id)\n", "	return false, nil\n"},
 			},
 			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise"),
 		},

@@ -64,7 +64,7 @@ func relaying() []mutant {
 			name: "relay-id-cut", oracle: safety,
 			what: "of an idempotent id that AMQP has no room for only the beginning is the message's id: another entry may have it, too",
 			edits: []edit{
-				{"relay/rabbitmq/message.go", "	sum := sha256.Sum256([]byte(e.IdempotentID))\n	return \"sha256:\" + hex.EncodeToString(sum[:])\n", "	_, _ = sha256.Sum256, hex.EncodeToString\n	return e.IdempotentID[:maxShort]\n"},
+				{"relay/rabbitmq/message.go", "	sum := sha256.Sum256([]byte(e.IdempotentID))\n	return \"sha256:\" + hex.EncodeToString(sum[:])\n", "	_, _ = sha256.Sum256, hex.EncodeToString\n	return string(e.IdempotentID[:maxShort])\n"},
 			},
 			sees: relayTests("TestLongIdempotentIDBecomesAHashedMessageID"),
 		},

@@ -16,17 +16,17 @@ type apart struct {
 	requeues bool // in a calm seed: a person requeues what runs again after a failure
 
 	// In the others:
-	jammed    string          // idempotent id of an entry whose handlers hear nothing and return only when all is healed
-	former    int             // from 1: which of three instances in a row is of a version that lacks some types; 0: none
-	leases    []time.Duration // of one instance after the other, in place of the configured one
-	sleepy    bool            // some handlers ask for months
-	connected bool            // instances can tell that their connections to the database are new; see drawConnections
-	midway    bool            // some instances are told to stop while they run a batch, which breaks; see drawMidway
-	faulty    bool            // the database is in a condition that transactional handlers meet; see drawServerFaults
-	slots     slots           // of plain entries that are made by themselves; see drawPeriodic
-	outage    outage          // of what handlers call, where types have breakers; see drawBreakers
-	keep      time.Duration   // of ended entries; 0: for ever
-	desk      bool            // the operator's side is on; see drawDesk
+	jammed    compensator.IdempotentID // idempotent id of an entry whose handlers hear nothing and return only when all is healed
+	former    int                      // from 1: which of three instances in a row is of a version that lacks some types; 0: none
+	leases    []time.Duration          // of one instance after the other, in place of the configured one
+	sleepy    bool                     // some handlers ask for months
+	connected bool                     // instances can tell that their connections to the database are new; see drawConnections
+	midway    bool                     // some instances are told to stop while they run a batch, which breaks; see drawMidway
+	faulty    bool                     // the database is in a condition that transactional handlers meet; see drawServerFaults
+	slots     slots                    // of plain entries that are made by themselves; see drawPeriodic
+	outage    outage                   // of what handlers call, where types have breakers; see drawBreakers
+	keep      time.Duration            // of ended entries; 0: for ever
+	desk      bool                     // the operator's side is on; see drawDesk
 	visits    []visit
 	lines     lines // of entries that take turns; see drawTurns
 
@@ -49,7 +49,7 @@ func (w *world) drawApart() {
 		return
 	}
 	if rng.IntN(6) == 0 {
-		a.jammed = "e" + strconv.Itoa(1+rng.IntN(4))
+		a.jammed = compensator.IdempotentID("e" + strconv.Itoa(1+rng.IntN(4)))
 	}
 	if rng.IntN(6) == 0 {
 		a.former = 1 + rng.IntN(3)

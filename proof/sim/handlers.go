@@ -174,7 +174,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 	if ended == nil {
 		_, ended = tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
 	}
-	if ended == nil && b.chain && !strings.Contains(e.IdempotentID, "/") {
+	if ended == nil && b.chain && !strings.Contains(string(e.IdempotentID), "/") {
 		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotentID: e.IdempotentID + "/f"}}
 		_, ended = n.c.Record(ctx, tx, follow)
 	}
@@ -229,7 +229,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 
 // work takes its time. It returns why the context ended, if the handler listens.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
-	if strings.HasPrefix(e.IdempotentID, barrierPrefix) {
+	if strings.HasPrefix(string(e.IdempotentID), barrierPrefix) {
 		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
 	}
 	if b.kills {

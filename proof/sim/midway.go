@@ -29,7 +29,7 @@ func (w *world) drawMidway() {
 		for j := range 2 + rng.IntN(4) {
 			key := fmt.Sprintf("m%d.%d", i, j)
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: batchType, Content: strconv.AppendQuote(nil, key),
-				Options: compensator.Options{IdempotentID: key}})
+				Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}})
 		}
 		p.orders = append(p.orders, o)
 	}

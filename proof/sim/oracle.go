@@ -116,7 +116,7 @@ type attempt struct {
 	repeated bool // its batch came to nothing, and the entry runs again alone: what it held is that attempt's
 }
 
-func (op *operation) draft(key string) (found processlog.Draft) {
+func (op *operation) draft(key processlog.IdempotentID) (found processlog.Draft) {
 	for _, d := range op.drafts {
 		if d.IdempotentID == key {
 			found = d
@@ -228,7 +228,7 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 		o.failLocked("G2: entry %s exists, and nobody recorded it", row.ID)
 		return
 	}
-	if o.keys[row.IdempotentID] != nil {
+	if o.keys[string(row.IdempotentID)] != nil {
 		o.failLocked("G11: a second row for idempotent id %q", row.IdempotentID)
 	}
 	if row.Version != 0 || row.State != compensator.Pending || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
@@ -237,10 +237,10 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotentID).Delay > 0) {
 		o.failLocked("G9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
 	}
-	l := &life{id: row.ID, key: row.IdempotentID, kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
+	l := &life{id: row.ID, key: string(row.IdempotentID), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
-	o.lives[row.ID], o.keys[row.IdempotentID] = l, l
-	fate := o.fateLocked(row.IdempotentID)
+	o.lives[row.ID], o.keys[string(row.IdempotentID)] = l, l
+	fate := o.fateLocked(string(row.IdempotentID))
 	fate.rows++
 	fate.kinds[row.BusinessType] = true
 	o.slotLocked(row, fate)
@@ -277,7 +277,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 		l.content = nil
 		o.erasedLocked(before, after)
 	}
-	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || after.IdempotentID != l.key {
+	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || string(after.IdempotentID) != l.key {
 		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
 	}
 	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {

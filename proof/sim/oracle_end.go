@@ -30,7 +30,7 @@ func (o *oracle) orderEnded(order order, err error) {
 	defer o.mu.Unlock()
 	o.refusedLocked(order, err)
 	for _, e := range order.entries {
-		fate := o.fateLocked(e.IdempotentID)
+		fate := o.fateLocked(string(e.IdempotentID))
 		switch {
 		case order.undone || order.fails:
 			fate.no++
@@ -60,7 +60,7 @@ func (o *oracle) refusedLocked(order order, err error) {
 	asked := slices.ContainsFunc(order.entries, func(e compensator.NewEntry) bool {
 		return e.IdempotentID == other.IdempotentID && e.BusinessType == other.Asked
 	})
-	if !asked || other.Asked == other.Recorded || !o.fateLocked(other.IdempotentID).kinds[other.Recorded] {
+	if !asked || other.Asked == other.Recorded || !o.fateLocked(string(other.IdempotentID)).kinds[other.Recorded] {
 		o.failLocked("G11: refused with no reason: %v", err)
 	}
 }

@@ -123,7 +123,7 @@ func (o *oracle) goesOn(n *instance, does string) {
 // terminal state is left only by a person.
 func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
-		o.lives[after.ID] = &life{id: after.ID, key: after.IdempotentID, kind: after.BusinessType, content: after.Content,
+		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotentID), kind: after.BusinessType, content: after.Content,
 			readBy: make(map[*instance]uint64), steps: []transition{{op: &operation{kind: opInsert}, row: after, at: time.Now()}}}
 		return
 	}

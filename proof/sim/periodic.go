@@ -52,7 +52,7 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 
 // slotLocked: G23, no slot is recorded before its time, or again after its entry was purged.
 func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
-	name, at, found := strings.Cut(row.IdempotentID, "@")
+	name, at, found := strings.Cut(string(row.IdempotentID), "@")
 	if !found || name != plainType {
 		return
 	}

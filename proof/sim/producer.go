@@ -85,8 +85,8 @@ func (w *world) drawEntry(number int) compensator.NewEntry {
 	if w.rng.IntN(20) == 0 {
 		e.BusinessType = strayType
 	}
-	e.IdempotentID = "e" + strconv.Itoa(number)
-	e.Content = strconv.AppendQuote(nil, e.IdempotentID)
+	e.IdempotentID = compensator.IdempotentID("e" + strconv.Itoa(number))
+	e.Content = strconv.AppendQuote(nil, string(e.IdempotentID))
 	switch w.rng.IntN(20) {
 	case 0, 1, 2, 3, 4:
 		e.Delay = time.Duration(w.rng.Int64N(int64(5 * time.Second)))
@@ -110,7 +110,7 @@ func (w *world) produce(o order) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	ctx = context.WithValue(ctx, orderName{}, o.entries[0].IdempotentID+" at "+o.at.String())
+	ctx = context.WithValue(ctx, orderName{}, string(o.entries[0].IdempotentID+" at ")+o.at.String())
 	var err error
 	if o.way == inTx {
 		err = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -189,8 +189,8 @@ func (n *instance) resolve(ctx context.Context, o order) {
 		return
 	}
 	key := o.entries[0].IdempotentID
-	_, err := n.c.Resolve(ctx, compensator.IdempotentID(key))
+	_, err := n.c.Resolve(ctx, key)
 	if err == nil || errors.Is(err, compensator.ErrNotFound) {
-		n.w.oracle.resolved(key, err == nil)
+		n.w.oracle.resolved(string(key), err == nil)
 	}
 }

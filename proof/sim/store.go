@@ -87,7 +87,7 @@ func (s *gatedStore) Probe(ctx context.Context, tx compensator.Tx) error {
 func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) (answers []processlog.Inserted, err error) {
 	key := make(args, 0, 64)
 	for _, d := range drafts {
-		key = key.text(d.IdempotentID)
+		key = key.text(string(d.IdempotentID))
 	}
 	s.from.w.oracle.goesOn(s.from, "records")
 	op := &operation{kind: opInsert, from: s.from, drafts: drafts}
@@ -112,10 +112,10 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 	return answers, nil
 }
 
-func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []string) (ids map[string]compensator.EntryID, err error) {
+func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []compensator.IdempotentID) (ids map[compensator.IdempotentID]compensator.EntryID, err error) {
 	key := make(args, 0, 64)
 	for _, k := range slices.Sorted(slices.Values(keys)) {
-		key = key.text(k)
+		key = key.text(string(k))
 	}
 	err = s.from.step(ctx, classRead, "ids", string(key), func() (err error) {
 		ids, err = s.store.IDs(ctx, tx, keys)

@@ -52,8 +52,8 @@ func (w *world) crowd(rng *rand.Rand) {
 		}
 		for range 1 + rng.IntN(2) {
 			e := compensator.NewEntry{BusinessType: kind}
-			e.IdempotentID = "t" + strconv.FormatUint(rng.Uint64N(1<<30), 10)
-			e.Content = strconv.AppendQuote(nil, e.IdempotentID)
+			e.IdempotentID = compensator.IdempotentID("t" + strconv.FormatUint(rng.Uint64N(1<<30), 10))
+			e.Content = strconv.AppendQuote(nil, string(e.IdempotentID))
 			if rng.IntN(4) == 0 {
 				e.Delay = time.Duration(rng.Int64N(int64(3 * time.Second)))
 			}
@@ -92,7 +92,7 @@ func (n *instance) knows(kind string) bool {
 func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.TypeConfig {
 	l := &n.w.apart.lines
 	if l.kinds[kind] && n.knows(kind) {
-		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, e.IdempotentID) }
+		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotentID)) }
 		cfg.PassDead = l.passDead
 	}
 	return cfg
@@ -179,7 +179,7 @@ func (w *world) letPass() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	for _, row := range w.store.Rows() {
-		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, row.IdempotentID) != "" {
+		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotentID)) != "" {
 			_ = n.c.SettleByHand(ctx, row.ID, compensator.ByHand{Actor: "ann", Reason: "others wait"}) // or at the next look
 		}
 	}

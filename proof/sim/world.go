@@ -78,11 +78,11 @@ type plan struct {
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	calm              bool           // nothing goes wrong, so that nothing may be late
-	hog               string         // in a calm seed: the type whose handlers hang
-	ordered, untold   map[string]int // orders of each idempotent id; of them, those of which the queue is not told
-	holds             time.Duration  // how long people's transactions last, at most
-	killer            string         // idempotent id of an entry whose attempts kill their instance
+	calm              bool                     // nothing goes wrong, so that nothing may be late
+	hog               string                   // in a calm seed: the type whose handlers hang
+	ordered, untold   map[string]int           // orders of each idempotent id; of them, those of which the queue is not told
+	holds             time.Duration            // how long people's transactions last, at most
+	killer            compensator.IdempotentID // idempotent id of an entry whose attempts kill their instance
 	runners           int
 	recorders         int
 	orders            []order
@@ -148,7 +148,7 @@ func (w *world) drawPlan() {
 		p.active[f] = w.rng.IntN(5) < 2
 	}
 	if w.rng.IntN(5) == 0 {
-		p.killer = "e" + strconv.Itoa(1+w.rng.IntN(4))
+		p.killer = compensator.IdempotentID("e" + strconv.Itoa(1+w.rng.IntN(4)))
 	}
 	p.holds = time.Second
 	if w.rng.IntN(5) == 0 {
@@ -176,9 +176,9 @@ func inHowMany(orders []order) (all, untold map[string]int) {
 	all, untold = make(map[string]int), make(map[string]int)
 	for _, o := range orders {
 		for _, e := range o.entries {
-			all[e.IdempotentID]++
+			all[string(e.IdempotentID)]++
 			if o.way == unwatched {
-				untold[e.IdempotentID]++
+				untold[string(e.IdempotentID)]++
 			}
 		}
 	}
@@ -463,7 +463,7 @@ func (w *world) fillEverySlot() {
 		o := order{way: announced}
 		for i := range w.atOnce(t) {
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
-				IdempotentID: fmt.Sprint(barrierPrefix, t, i)}, Content: []byte(`0`)})
+				IdempotentID: compensator.IdempotentID(fmt.Sprint(barrierPrefix, t, i))}, Content: []byte(`0`)})
 		}
 		if err := last.plainTransaction(ctx, o); err != nil {
 			w.oracle.fail("record after healing: %v", err)

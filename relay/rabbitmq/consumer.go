@@ -130,7 +130,9 @@ func (k *Consumer) set(err error) {
 
 // IdempotentID is the key under which a message is recorded: of its queue, its message id and the business type. Empty
 // for a message without an id.
-func (k *Consumer) IdempotentID(d *Delivery) string { return idempotentID(k.businessType, d) }
+func (k *Consumer) IdempotentID(d *Delivery) compensator.IdempotentID {
+	return idempotentID(k.businessType, d)
+}
 
 // again is the handler of the entries.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {

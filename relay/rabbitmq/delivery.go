@@ -153,16 +153,16 @@ func float(f float64) any {
 
 // idempotentID is what a message is recorded under: type, queue and message id, hashed when the log has no room for
 // them or could not tell them apart. A message without an id has none.
-func idempotentID(businessType string, d *Delivery) string {
+func idempotentID(businessType string, d *Delivery) compensator.IdempotentID {
 	if d.MessageID == "" {
 		return ""
 	}
 	id := businessType + ":" + d.Queue + ":" + d.MessageID
 	if isPlain(id) && !strings.Contains(businessType, ":") && !strings.Contains(d.Queue, ":") {
-		return id
+		return compensator.IdempotentID(id)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, d.Queue, d.MessageID))
-	return "rabbitmq:sha256:" + hex.EncodeToString(sum[:])
+	return compensator.IdempotentID("rabbitmq:sha256:" + hex.EncodeToString(sum[:]))
 }
 
 func isPlain(id string) bool {

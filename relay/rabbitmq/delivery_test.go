@@ -78,8 +78,8 @@ func TestEachMessageHasAnIdempotentIDOfItsOwn(t *testing.T) {
 	of := func(businessType, queue, id string) {
 		t.Helper()
 		got := idempotentID(businessType, &Delivery{Queue: queue, MessageID: id})
-		assert.False(t, ids[got], "%q has another message, too", got)
-		ids[got] = true
+		assert.False(t, ids[string(got)], "%q has another message, too", got)
+		ids[string(got)] = true
 	}
 	of("t", "q", "a:b")
 	of("t", "q:a", "b")

@@ -46,7 +46,7 @@ func newMessage(e *compensator.Entry, to Destination) (*message, error) {
 // messageID is the idempotent id, or its SHA-256 when AMQP has no room for it: more than 255 bytes.
 func messageID(e *compensator.Entry) string {
 	if len(e.IdempotentID) <= maxShort {
-		return e.IdempotentID
+		return string(e.IdempotentID)
 	}
 	sum := sha256.Sum256([]byte(e.IdempotentID))
 	return "sha256:" + hex.EncodeToString(sum[:])

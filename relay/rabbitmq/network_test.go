@@ -147,7 +147,7 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1, Timeout: testPatience})
 	const n = 100
 	for i := range n {
-		w.Put(orders, i, compensator.Options{IdempotentID: fmt.Sprint("m", i)})
+		w.Put(orders, i, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("m", i))})
 	}
 	w.Run(c)
 	w.WaitAllEnded()

@@ -86,13 +86,13 @@ func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
 	c := w.New(w.Quick())
 	orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), true, compensator.TypeConfig{})
 	w.Run(c)
-	w.Put(orders, 1, compensator.Options{IdempotentID: strings.Repeat("é", 127) + "e"})
-	w.Put(orders, 2, compensator.Options{IdempotentID: strings.Repeat("é", 128)})
-	w.Put(orders, 3, compensator.Options{IdempotentID: strings.Repeat("é", 127) + "è"})
+	w.Put(orders, 1, compensator.Options{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 127) + "e")})
+	w.Put(orders, 2, compensator.Options{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 128))})
+	w.Put(orders, 3, compensator.Options{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 127) + "è")})
 	w.WaitAllEnded()
 	ids := b.ids(queue)
 	assert.Equal(t, 1, ids[strings.Repeat("é", 127)+"e"], "255 bytes fit")
-	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotentID: strings.Repeat("é", 128)})], "256 are hashed")
+	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 128))})], "256 are hashed")
 	assert.Len(t, ids, 3, "also those that differ in the last byte alone")
 	for id := range ids {
 		assert.NotEmpty(t, id)
@@ -232,7 +232,7 @@ func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for i := range 40 {
 			to := []string{roomy, full}[i%2]
-			_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{BusinessID: to, IdempotentID: fmt.Sprint(to, "-", i)})
+			_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{BusinessID: to, IdempotentID: compensator.IdempotentID(fmt.Sprint(to, "-", i))})
 			require.NoError(t, err)
 		}
 	})
@@ -385,7 +385,7 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	lines.Contains(w, "the broker blocks the connection")
 	const n = 12
 	for i := range n {
-		w.Put(orders, i, compensator.Options{IdempotentID: fmt.Sprint("m", i)})
+		w.Put(orders, i, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("m", i))})
 	}
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE last_error<>''") == n+1 }, "each entry was tried")
 	assert.Equal(t, n+1, w.Count("common_process_log WHERE state=0 AND process_count=0"), "and none has spent its attempt")

@@ -122,7 +122,7 @@ func Consume(c *compensator.Compensator, businessType string, work message.NoPub
 
 // IdempotentID is the key under which a message is recorded: of its topic, what MessageID says of it, and the business
 // type. Empty for a message without an id.
-func (k *Consumer) IdempotentID(topic, messageID string) string {
+func (k *Consumer) IdempotentID(topic, messageID string) compensator.IdempotentID {
 	return idempotentID(k.businessType, topic, messageID)
 }
 
@@ -175,7 +175,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 // arrival is a message as it came.
 type arrival struct {
 	*Delivery
-	id    string // idempotent
+	id    compensator.IdempotentID
 	again bool
 }
 

@@ -61,16 +61,16 @@ func EntryFromCtx(ctx context.Context) *compensator.Entry {
 
 // idempotentID is what a message is recorded under: type, topic and message id, hashed when the log has no room for
 // them or could not tell them apart. A message without an id has none.
-func idempotentID(businessType, topic, messageID string) string {
+func idempotentID(businessType, topic, messageID string) compensator.IdempotentID {
 	if messageID == "" {
 		return ""
 	}
 	id := businessType + ":" + topic + ":" + messageID
 	if isPlain(id) && !strings.Contains(businessType, ":") && !strings.Contains(topic, ":") {
-		return id
+		return compensator.IdempotentID(id)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, topic, messageID))
-	return "watermill:sha256:" + hex.EncodeToString(sum[:])
+	return compensator.IdempotentID("watermill:sha256:" + hex.EncodeToString(sum[:]))
 }
 
 func isPlain(id string) bool {

@@ -16,7 +16,7 @@ func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*mes
 	if err := to.problem(); err != nil {
 		return nil, err
 	}
-	m := message.NewMessage(e.IdempotentID, e.Content)
+	m := message.NewMessage(string(e.IdempotentID), e.Content)
 	maps.Copy(m.Metadata, e.Headers)
 	maps.Copy(m.Metadata, to.Metadata)
 	m.Metadata.Set(KeyMetadata, e.Key())

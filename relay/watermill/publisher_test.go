@@ -191,7 +191,7 @@ func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	ids := make(map[string]compensator.EntryID)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for _, name := range []string{"first", "refused", "second", "panics", "third", "elsewhere", "nowhere"} {
-			receipt, err := orders.Record(t.Context(), tx, harness.Order{Note: name}, compensator.Options{BusinessID: name, IdempotentID: name})
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{Note: name}, compensator.Options{BusinessID: name, IdempotentID: compensator.IdempotentID(name)})
 			require.NoError(t, err)
 			ids[name] = receipt.ID()
 		}

@@ -68,5 +68,5 @@ func (t Ticket) ReturnKey() compensator.IdempotentID {
 
 // Options make an entry of the ticket findable.
 func (t Ticket) Options(key compensator.IdempotentID) compensator.Options {
-	return compensator.Options{IdempotentID: string(key), BatchID: t.Goods, BusinessID: t.Buyer, BusinessExtID: t.ID}
+	return compensator.Options{IdempotentID: key, BatchID: t.Goods, BusinessID: t.Buyer, BusinessExtID: t.ID}
 }
