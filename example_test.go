@@ -256,7 +256,7 @@ func ExampleCompensator_RetryTx() {
 	err := c.RetryTx(ctx, "close-42", func(ctx context.Context) error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42"})
-			if err != nil || receipt.Entries[0].Duplicate {
+			if err != nil || receipt.Duplicate() {
 				return err // or the order has been placed before: the same request, come again
 			}
 			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", 42)

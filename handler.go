@@ -35,6 +35,7 @@ type TypeConfig struct {
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
+	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt. Default 0: for ever
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
 
@@ -165,6 +166,7 @@ func (cfg TypeConfig) validate(batch bool) error {
 	}
 	atLeast("Timeout", cfg.Timeout, time.Millisecond)
 	atLeast("Lease", cfg.Lease, time.Second)
+	atLeast("MaxWait", cfg.MaxWait, 0)
 	if reason := badKeep(max(0, cfg.Keep)); reason != "" {
 		problems = append(problems, &FieldError{Field: "Keep", Reason: reason})
 	}
@@ -332,7 +334,7 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
-		return v, Unavailable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err))
+		return v, engine.Free(Unavailable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err)))
 	}
 	return v, nil
 }
@@ -369,7 +371,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	}
 	c.fitPool(businessType, &cfg, t.RunTx != nil || t.UndoTx != nil)
 	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
-	t.Timeout, t.Lease, t.Concurrency, t.Retry = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry
+	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry, cfg.MaxWait
 	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
 	t.Breaker = engine.Breaker(cfg.Breaker)
 	if err := c.keepHouse(context.Background(), cfg.Keep); err != nil {

@@ -213,8 +213,7 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 		return Unavailable(fmt.Errorf("look at batch %q: %w", batchID, err))
 	}
 	if !open.IsZero() {
-		age := row.NextAt.Sub(row.CreatedAt) - row.DueIn // by the database's clock alone
-		return Snooze(min(max(age/8, 500*time.Millisecond), time.Minute))
+		return Snooze(min(max(row.Age()/8, 500*time.Millisecond), time.Minute))
 	}
 	failpoint.Reach(failpoint.BatchEnded)
 	return nil

@@ -34,6 +34,9 @@ func (r *Receipt) ID() EntryID {
 	return r.Entries[0].ID
 }
 
+// Duplicate is that of the first entry, as ID.
+func (r *Receipt) Duplicate() bool { return len(r.Entries) > 0 && r.Entries[0].Duplicate }
+
 func (rec *recording) receipt() *Receipt {
 	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec}
 	for i, p := range rec.place {

@@ -10,13 +10,11 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/httpcall"
 	"github.com/compensator-go/compensator/observe/probe"
 	"github.com/compensator-go/compensator/serve"
 )
@@ -219,7 +217,7 @@ func ExampleReceipt_onceAMessage() {
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotentID: compensator.IdempotentID("confirm:" + messageID), Delay: 50 * time.Millisecond})
-			if err != nil || receipt.Entries[0].Duplicate {
+			if err != nil || receipt.Duplicate() {
 				return err
 			}
 			fmt.Println("rows of", order) // tx.ExecContext(ctx, "INSERT INTO orders …")
@@ -275,17 +273,16 @@ func ExampleUnavailable() {
 		if err != nil {
 			return err
 		}
-		request.Header.Set("Idempotency-Key", e.Key())
-		answer, err := bank.Client().Do(request)
-		switch {
-		case ctx.Err() != nil && err != nil:
-			return err // its time is over, or the process stops
-		case err != nil:
-			return down(e, err) // nobody there, or no answer
+		answer, err := httpcall.Do(bank.Client(), request, e)
+		if err != nil {
+			return err // as it stands: it says what becomes of the entry
 		}
-		defer answer.Body.Close()
-		return outcome(e, answer)
-	}, compensator.TypeConfig{Retry: compensator.Fixed(100 * time.Millisecond), Breaker: compensator.Breaker{Of: 20}})
+		return answer.Body.Close()
+	}, compensator.TypeConfig{
+		MaxWait: 24 * time.Hour, // a bank that is down costs no attempt for a day
+		Breaker: compensator.Breaker{Of: 20},
+		Retry:   compensator.Fixed(100 * time.Millisecond),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -294,76 +291,6 @@ func ExampleUnavailable() {
 	// Output:
 	// 1-0 409
 	// 1-0 200
-}
-
-// outcome is what an answer means for the entry that asked.
-func outcome(e *compensator.Entry, answer *http.Response) error {
-	err := errors.New(answer.Status)
-	wait := retryAfter(answer.Header.Get("Retry-After"))
-	switch code := answer.StatusCode; {
-	case code/100 == 2:
-		return nil
-	case wait > 0 && (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable):
-		return compensator.RetryAfter(min(wait, time.Hour), err) // counts
-	case code == http.StatusUnprocessableEntity: // or what its body calls final, by its contract
-		return compensator.Permanent(err) // this very content will never do
-	}
-	switch answer.StatusCode {
-	case 502, 503, 504, // it is down
-		401, 403, 404, 405, 407: // or a secret or an address is wrong, for all entries alike
-		return down(e, err)
-	}
-	return err // 408, 409, 425, 429, 500, another 4xx: again by the schedule, and counts
-}
-
-// down waits at no cost, for a day; from then on each time counts.
-func down(e *compensator.Entry, err error) error {
-	if time.Since(e.CreatedAt) > 24*time.Hour { // and the Delay it was recorded with, if any
-		return err
-	}
-	return compensator.Unavailable(err)
-}
-
-// retryAfter reads a header's seconds, or its date by this process's clock. 0 or less: there is nothing to wait for.
-func retryAfter(header string) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
-	}
-	return time.Until(at)
-}
-func TestAnswerOverHTTPBecomesAnOutcome(t *testing.T) {
-	fresh, old := &compensator.Entry{CreatedAt: time.Now()}, &compensator.Entry{CreatedAt: time.Now().Add(-25 * time.Hour)}
-	for verdict, codes := range map[compensator.Verdict][]int{
-		compensator.VerdictSuccess:     {200, 201, 202, 204},
-		compensator.VerdictPermanent:   {422},
-		compensator.VerdictUnavailable: {401, 403, 404, 405, 407, 502, 503, 504},
-		compensator.VerdictFailure:     {302, 400, 402, 408, 409, 410, 413, 425, 429, 451, 500, 501},
-	} {
-		for _, code := range codes {
-			answer := &http.Response{StatusCode: code, Status: http.StatusText(code)}
-			assert.Equal(t, verdict, compensator.VerdictOf(outcome(fresh, answer)), "%d", code)
-			if verdict == compensator.VerdictUnavailable {
-				assert.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(outcome(old, answer)), "%d", code)
-			}
-		}
-	}
-	for header, bounds := range map[string][2]time.Duration{
-		"": {}, "soon": {}, "-1": {}, "0": {}, "120": {120 * time.Second, 120 * time.Second},
-		time.Now().Add(time.Hour).UTC().Format(http.TimeFormat): {50 * time.Minute, time.Hour},
-	} {
-		wait := retryAfter(header)
-		assert.GreaterOrEqual(t, wait, bounds[0], header)
-		assert.LessOrEqual(t, wait, bounds[1], header)
-	}
-	assert.Negative(t, retryAfter(time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)))
-	for _, code := range []int{429, 503} {
-		answer := &http.Response{StatusCode: code, Status: "busy", Header: http.Header{"Retry-After": {"120"}}}
-		assert.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(outcome(fresh, answer)), "it is tried again then, and counts")
-	}
 }
 
 // The report of an upload comes once all its rows have ended, and once only: it is recorded with them, and names the batch it

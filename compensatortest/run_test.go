@@ -3,7 +3,6 @@ package compensatortest_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,9 +14,7 @@ import (
 
 // lineUp is a Compensator on the doubles with a serial type, and what its handler was called with.
 func lineUp(t *testing.T, cfg compensator.TypeConfig, handler func(name string) error) (*compensator.Compensator, *compensator.Type[string], *[]string) {
-	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c := newLog(t)
 	ran := new([]string)
 	typ, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, name string) error {
 		*ran = append(*ran, name)

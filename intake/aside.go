@@ -57,7 +57,7 @@ func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	if refused(err) {
 		return compensator.Permanent(err)
 	}
-	if err != nil || receipt.Entries[0].Duplicate {
+	if err != nil || receipt.Duplicate() {
 		return err
 	}
 	return in.call(ctx, tx, []*Message{&m})

@@ -224,6 +224,9 @@ type Row struct {
 	LeaseLeft time.Duration // lease end less the database's now; ≤ 0: free
 }
 
+// Age is how long ago it was recorded, by the database's clock alone, when it was read.
+func (r *Row) Age() time.Duration { return r.NextAt.Sub(r.CreatedAt) - r.DueIn }
+
 // Attempt counts the runs of this epoch that were recorded, this one included: 1 on the first.
 func (r *Row) Attempt() int {
 	if r.State == Compensating {

@@ -136,7 +136,7 @@ func TestDuplicateIsToldThroughTheORM(t *testing.T) {
 			require.NoError(t, w.record(tx, "a"))
 			receipt, err := w.notes.Record(t.Context(), tx, "a", compensator.Options{IdempotentID: "a"})
 			require.NoError(t, err)
-			assert.True(t, receipt.Entries[0].Duplicate)
+			assert.True(t, receipt.Duplicate())
 			return w.record(tx, "b") // the transaction is still good
 		}))
 		w.waitRun("b")

@@ -104,7 +104,7 @@ func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 				}
 				receipt, err := w.notes.Record(t.Context(), tx, "first", compensator.Options{IdempotentID: "first"})
 				if err == nil {
-					assert.True(t, receipt.Entries[0].Duplicate)
+					assert.True(t, receipt.Duplicate())
 				}
 				return err
 			})

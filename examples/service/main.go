@@ -114,7 +114,7 @@ func (s *shop) place(w http.ResponseWriter, r *http.Request) {
 	err := s.log.RetryTx(r.Context(), closing, func(ctx context.Context) error {
 		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := s.close.Record(ctx, tx, o, compensator.Options{IdempotentID: closing, BusinessID: o.ID, Delay: 10 * time.Second})
-			if err != nil || receipt.Entries[0].Duplicate {
+			if err != nil || receipt.Duplicate() {
 				return err
 			}
 			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", o.ID)

@@ -230,7 +230,7 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	}
 	if a.t.Ready != nil && !a.compensating() {
 		if err := a.t.Ready(a.ctx, &a.row); err != nil {
-			return ending{err: err, uncalled: true}
+			return ending{err: Free(err), uncalled: true}
 		}
 	}
 	if inTx != nil {

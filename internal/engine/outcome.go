@@ -34,16 +34,19 @@ func soon(err error) error {
 	return &verdict{kind: snooze, after: minBackoff + jitter.N(minBackoff), ours: true, err: err}
 }
 
+// Free is err where it is the library that asks to wait, and not the handler: MaxWait does not bound that.
+func Free(err error) error {
+	v := *judged(err)
+	v.free = true
+	return &v
+}
+
 // VerdictOf is what err asks for; see the root's.
 func VerdictOf(err error) observe.Verdict {
 	if err == nil {
 		return observe.Success
 	}
-	var v *verdict
-	if !errors.As(err, &v) {
-		return observe.Failure
-	}
-	switch v.kind {
+	switch v := judged(err); v.kind {
 	case permanent:
 		return observe.Permanent
 	case snooze:
@@ -55,6 +58,17 @@ func VerdictOf(err error) observe.Verdict {
 		return observe.Unavailable
 	}
 	return observe.Failure
+}
+
+// judged is what err asks for. RetryAfter around Unavailable has that one's patience, and a time of its own.
+func judged(err error) *verdict {
+	v := &verdict{err: err}
+	errors.As(err, &v)
+	var within *verdict
+	if v.kind == retryAfter && errors.As(v.err, &within) && within.kind == unavailable {
+		return &verdict{kind: unavailable, after: v.after, ours: within.ours, err: v.err}
+	}
+	return v
 }
 
 // serversOwn is an error of a server's condition, not of the statement that met it: it spends no attempt, as often in a
@@ -109,6 +123,7 @@ type verdict struct {
 	kind  verdictKind
 	after time.Duration // until the next attempt; ≤ 0: the type's schedule
 	ours  bool          // the database's failure, or this process's, not the handler's word
+	free  bool          // see Free
 	err   error
 }
 
@@ -143,12 +158,13 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	if errors.Is(cause, processlog.ErrTimeout) {
 		o.LastError = fmt.Sprintf("%v after %v: %v", processlog.ErrTimeout, t.Timeout, err)
 	}
-	v := &verdict{err: err}
-	errors.As(err, &v)
+	v := judged(err)
 	switch {
 	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
 		o.LastError = row.LastError
 		return o // due at once, for somebody else
+	case t.waitedOut(row, v):
+		o.LastError = fmt.Sprintf("waits for longer than MaxWait, %v: %s", t.MaxWait, o.LastError)
 	case v.kind == snooze:
 		o.LastError = row.LastError
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
@@ -168,6 +184,13 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		return t.compensationFailed(o, v)
 	}
 	return t.failed(o, row, v)
+}
+
+// waitedOut reports whether a handler asks an entry to wait for nothing that has had its time for that. What is the library's own
+// to wait for, a database, a batch, is no patience of the handler's.
+func (t *Type) waitedOut(row *processlog.Row, v *verdict) bool {
+	waits := (v.kind == snooze || v.kind == unavailable) && !v.ours && !v.free
+	return waits && t.MaxWait > 0 && row.Age() >= t.MaxWait
 }
 
 // budget is how many failures the entry may have as it stands.

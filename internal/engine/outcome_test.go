@@ -100,6 +100,10 @@ func outcomeCases() []outcomeCase {
 		{"unavailable", false, last, Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
 		{"unavailable in the compensation", true, lastUndo, Unavailable(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: failed}},
 
+		{"unavailable until then", false, last, RetryAfter(time.Hour, Unavailable(errDownstream)), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: failed}},
+		{"unavailable until then, wrapped", false, last, fmt.Errorf("pay: %w", RetryAfter(time.Hour, fmt.Errorf("bank: %w", Unavailable(errDownstream)))), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Hour, LastError: "pay: bank: " + failed}},
+		{"unavailable around a time is unavailable", false, last, Unavailable(RetryAfter(time.Hour, errDownstream)), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: failed}},
+
 		{"stopped", false, last, context.Canceled, processlog.ErrStopping, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, LastError: "the failure before"}},
 		{"stopped, wrapped", false, fresh, fmt.Errorf("call: %w", context.Canceled), processlog.ErrStopping, processlog.Outcome{To: processlog.Pending, LastError: "the failure before"}},
 		{"stopped in the compensation", true, lastUndo, processlog.ErrStopping, processlog.ErrStopping, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, LastError: "the failure before"}},
@@ -118,6 +122,52 @@ func TestOutcomeFollowsTheContract(t *testing.T) {
 			c.want.ID, c.want.Version, c.want.Epoch = processlog.RowID(7), 41, 3
 			require.Equal(t, c.want, got)
 			require.Equal(t, before, *c.row, "the row as claimed stays as it was")
+		})
+	}
+}
+
+// aged is an entry that was recorded so long before its claim, by the database's clock.
+func aged(row *processlog.Row, age time.Duration) *processlog.Row {
+	old := *row
+	old.CreatedAt = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
+	old.NextAt = old.CreatedAt.Add(age - time.Second)
+	old.DueIn = -time.Second
+	return &old
+}
+
+func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
+	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)
+	failed := errDownstream.Error()
+	over := "waits for longer than MaxWait, 1h0m0s: "
+	counted := func(after time.Duration, text string) processlog.Outcome {
+		return processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: after, LastError: over + text}
+	}
+	waits := func(after time.Duration, text string) processlog.Outcome {
+		return processlog.Outcome{To: processlog.Pending, After: after, LastError: text}
+	}
+	for _, c := range []struct {
+		name string
+		row  *processlog.Row
+		err  error
+		want processlog.Outcome
+	}{
+		{"in time", aged(fresh, time.Hour-time.Millisecond), Unavailable(errDownstream), waits(time.Minute, failed)},
+		{"over", aged(fresh, time.Hour), Unavailable(errDownstream), counted(time.Minute, failed)},
+		{"until then", aged(fresh, time.Hour), RetryAfter(time.Second, Unavailable(errDownstream)), counted(time.Second, failed)},
+		{"a snooze", aged(fresh, time.Hour), Snooze(time.Second), counted(time.Second, "compensator: snoozed for 1s")},
+		{"in the compensation", aged(undo, time.Hour), Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
+		{"another failure", aged(fresh, time.Hour), errDownstream, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
+		{"permanent", aged(fresh, time.Hour), Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"the server's condition", aged(fresh, time.Hour), serversOwn(errDownstream), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
+		{"the database is away", aged(fresh, time.Hour), ours(errDownstream), waits(time.Minute, failed)},
+		{"the library waits", aged(fresh, time.Hour), Free(Snooze(time.Second)), waits(time.Second, "the failure before")},
+		{"the library cannot look", aged(fresh, time.Hour), Free(Unavailable(errDownstream)), waits(time.Minute, failed)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			typ := outcomeType(false)
+			typ.MaxWait = time.Hour
+			c.want.ID, c.want.Version, c.want.Epoch = processlog.RowID(7), 41, 3
+			require.Equal(t, c.want, typ.outcomeOf(c.row, c.err, nil))
 		})
 	}
 }

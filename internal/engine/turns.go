@@ -243,7 +243,7 @@ func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, res
 		switch {
 		case err != nil: // beside whom must it not run?
 			rest = append(rest, others{[]waiter{{attempt: a}}, func() error {
-				d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Unavailable(err), nil)})
+				d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Free(Unavailable(err)), nil)})
 				return nil
 			}})
 		case turn.Key != "":

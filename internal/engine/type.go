@@ -17,6 +17,7 @@ type Type struct {
 	Concurrency        int           // calls of the handler at once, of however many entries each
 	BatchSize          int           // entries a call is given at most; only RunBatch has more than one
 	BatchWait          time.Duration // how long an entry that is due may wait for others to share its call
+	MaxWait            time.Duration // how old an entry is from whose handler's waits count as failures; 0: they never do
 	CompensateCrashed  bool
 	Breaker            Breaker // the zero value: none
 	Retry              func(failures int) time.Duration

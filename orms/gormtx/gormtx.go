@@ -11,7 +11,7 @@
 //
 //	err := gormtx.RetryTx(ctx, c, db, "close-42", func(tx *gorm.DB) error {
 //		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotentID: "close-42"})
-//		if err != nil || receipt.Entries[0].Duplicate {
+//		if err != nil || receipt.Duplicate() {
 //			return err
 //		}
 //		return tx.Create(&order).Error

@@ -25,7 +25,7 @@ import (
 // place is a request that may come twice: what closes the order is its proof.
 func (w *world) place(tx *gorm.DB, note string) error {
 	receipt, err := w.write.Record(w.t.Context(), gormtx.Tx(tx), note, compensator.Options{IdempotentID: compensator.IdempotentID("close-" + note)})
-	if err != nil || receipt.Entries[0].Duplicate {
+	if err != nil || receipt.Duplicate() {
 		return err
 	}
 	return tx.Create(&order{Note: note}).Error

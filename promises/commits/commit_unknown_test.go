@@ -76,7 +76,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					trap := proxy.Arm(rule)
 					work := func(tx compensator.Tx) error {
 						receipt, err := c.Record(t.Context(), tx, entry)
-						if err != nil || receipt.Entries[0].Duplicate {
+						if err != nil || receipt.Duplicate() {
 							return errors.Join(err, compensator.ErrDuplicate)
 						}
 						w.Effect(tx, "business")
@@ -138,7 +138,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 					runs++
 					return committer.commit(c, db, func(tx compensator.Tx) error {
 						receipt, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)...)
-						if err != nil || receipt.Entries[0].Duplicate {
+						if err != nil || receipt.Duplicate() {
 							return err
 						}
 						w.Effect(tx, "business")

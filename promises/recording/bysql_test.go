@@ -124,7 +124,7 @@ func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run f
 func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.Map {
 	closed := new(sync.Map)
 	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {
-		closed.Store(e.IdempotentID, o.ID)
+		closed.Store(string(e.IdempotentID), o.ID)
 		assert.Equal(t, map[string]string{"tenant": "acme"}, e.Headers)
 		assert.Zero(t, w.Count("common_process_log WHERE id=? AND next_at > "+harness.NowMillis, e.ID.Row()), "early")
 		return nil
@@ -166,7 +166,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 			receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"ID":"42"}`),
 				Options: compensator.Options{IdempotentID: "close-42 1"}})
 			require.NoError(t, err)
-			assert.True(t, receipt.Entries[0].Duplicate && receipt.Entries[0].ContentMatches)
+			assert.True(t, receipt.Duplicate() && receipt.Entries[0].ContentMatches)
 		})
 	})
 }

@@ -136,7 +136,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 			alone, err = c.Record(t.Context(), tx, entries[0])
 		}
 		require.NoError(t, err)
-		assert.True(t, alone.Entries[0].Duplicate)
+		assert.True(t, alone.Duplicate())
 		assert.Equal(t, first.ID(), alone.ID())
 		mixed, err := c.Record(t.Context(), tx, entries...)
 		require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 		w.Exec("UPDATE common_process_log SET version=version+1")
 		receipt, err := c.Record(t.Context(), tx, entries...)
 		require.NoError(t, err)
-		assert.True(t, receipt.Entries[0].Duplicate)
+		assert.True(t, receipt.Duplicate())
 		assert.False(t, receipt.Entries[1].Duplicate)
 		require.NoError(t, tx.Commit())
 		assert.Equal(t, 2, w.Count("common_process_log"))
@@ -216,7 +216,7 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 				require.NoError(t, test.end(holder))
 				got := <-done
 				require.NoError(t, got.err)
-				assert.Equal(t, test.duplicate, got.receipt.Entries[0].Duplicate)
+				assert.Equal(t, test.duplicate, got.receipt.Duplicate())
 				require.NoError(t, waiter.Commit())
 				assert.Equal(t, 1, w.Count("common_process_log"))
 			})
@@ -275,7 +275,7 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 					switch {
 					case again:
 						aborted++
-					case assert.NoError(t, err) && !receipt.Entries[0].Duplicate:
+					case assert.NoError(t, err) && !receipt.Duplicate():
 						fresh++
 					}
 					mu.Unlock()
@@ -346,7 +346,7 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 			w.InTx(db, func(tx *sql.Tx) {
 				receipt, err := c.Record(t.Context(), tx, e)
 				require.NoError(t, err)
-				assert.True(t, receipt.Entries[0].Duplicate)
+				assert.True(t, receipt.Duplicate())
 				assert.Equal(t, want, receipt.Entries[0].ContentMatches)
 			})
 		}
@@ -564,7 +564,7 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	second := record()
-	assert.False(t, second.Entries[0].Duplicate)
+	assert.False(t, second.Duplicate())
 	assert.NotEqual(t, first.ID(), second.ID())
 	assert.Equal(t, 2, ran.Total())
 }

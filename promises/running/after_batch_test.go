@@ -37,7 +37,7 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 		assert.Zero(t, e.ProcessCount, "to wait costs no attempt")
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, compensator.TypeConfig{AfterBatch: afterItsSubject})
+	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // which is about its own waits
 	require.NoError(t, err)
 	return report
 }
@@ -125,7 +125,7 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, compensator.TypeConfig{AfterBatch: afterItsSubject})
+	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // which is about its own waits
 	require.NoError(t, err)
 	w.Run(c)
 	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // it comes after none
@@ -165,7 +165,7 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 				defer mu.Unlock()
 				late = append(late, time.Since(began)-took)
 				return nil
-			}, compensator.TypeConfig{AfterBatch: afterItsSubject})
+			}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // which is about its own waits
 			require.NoError(t, err)
 			stop := compensatortest.Run(t, c)
 			harness.RecordIn(t, c, store,

@@ -193,7 +193,7 @@ func (l *life) duplicatesAreAnswered() {
 	known := l.record(first)
 	fresh := l.entry("plain", "at once", compensator.Options{IdempotentID: "fresh"})
 	again := l.record(fresh, first, other)
-	assert.False(l.t, again.Entries[0].Duplicate)
+	assert.False(l.t, again.Duplicate())
 	for i, matches := range map[int]bool{1: true, 2: false} {
 		assert.True(l.t, again.Entries[i].Duplicate)
 		assert.Equal(l.t, known.ID(), again.Entries[i].ID)

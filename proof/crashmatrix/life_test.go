@@ -139,7 +139,7 @@ func (l *life) key() string {
 // put records an entry with the service's own row. One that exists is left alone.
 func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
 	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: delay})
-	if err != nil || receipt.Entries[0].Duplicate {
+	if err != nil || receipt.Duplicate() {
 		return receipt, err
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", key)

@@ -71,7 +71,7 @@ func batching() []mutant {
 			name: "follow-up-at-once", oracle: safety,
 			what: "what comes after a batch runs although entries of it have not ended",
 			edits: []edit{
-				{"inspect.go", "	if !open.IsZero() {\n		age :=", "	if open.IsZero() && batchID == \"\" {\n		age :="},
+				{"inspect.go", "	if !open.IsZero() {\n		return Snooze(min(", "	if open.IsZero() && batchID == \"\" {\n		return Snooze(min("},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000").and(crash, "batch-ended"),
 		},

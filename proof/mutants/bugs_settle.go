@@ -152,6 +152,46 @@ func settling() []mutant {
 			sees: tests("TestOutcomeFollowsTheContract", "TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson").and(simulation, "600"),
 		},
 		{
+			name: "wait-never-counts", oracle: safety,
+			what: "what a handler waits for beyond MaxWait is waited for without end, and no person hears of it",
+			edits: []edit{
+				{"internal/engine/outcome.go", "	case t.waitedOut(row, v):\n", "	case false:\n"},
+			},
+			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver").and(simulation, "1000"),
+		},
+		{
+			name: "wait-counts-at-once", oracle: safety,
+			what: "a type with a MaxWait has its entries' waits counted from the first on",
+			edits: []edit{
+				{"internal/engine/outcome.go", "t.MaxWait > 0 && row.Age() >= t.MaxWait", "t.MaxWait > 0"},
+			},
+			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver").and(simulation, "1000"),
+		},
+		{
+			name: "max-wait-without-a-bound", oracle: safety,
+			what: "a type without MaxWait has its entries' waits counted",
+			edits: []edit{
+				{"internal/engine/outcome.go", "t.MaxWait > 0 && row.Age() >= t.MaxWait", "row.Age() >= t.MaxWait"},
+			},
+			sees: tests("TestWaitsCountOnceMaxWaitIsOver", "TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
+		},
+		{
+			name: "batch-out-of-patience", oracle: safety,
+			what: "an entry that comes after a batch fails, unrun, when the batch takes longer than its MaxWait",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "ending{err: Free(err), uncalled: true}", "ending{err: err, uncalled: true}"},
+			},
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
+		},
+		{
+			name: "wait-until-then-counts", oracle: safety,
+			what: "a service that is down and says until when spends an attempt",
+			edits: []edit{
+				{"internal/engine/outcome.go", "	if v.kind == retryAfter && errors.As", "	if false && errors.As"},
+			},
+			sees: tests("TestOutcomeFollowsTheContract", "TestWaitsCountOnceMaxWaitIsOver"),
+		},
+		{
 			name: "snooze-cut", oracle: safety,
 			what: "a handler that asks to be called in 90 days is called in 30: early",
 			edits: []edit{

@@ -120,15 +120,20 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
 		a.manner == fine && !transactional(l.kind):
 		o.failLocked("G4: attempt %+v of entry %s spent nothing", *a, after.ID)
+	case a.askedToWait():
+		o.waitFreeLocked(l, after, a)
 	}
 }
 
 // spentLocked: G4, one failure more; G7, it was one, and only the last makes the entry exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
-	if a == nil || !a.ended || a.manner == snoozed || a.manner == unavailable || a.manner == fine && !late && !l.refused(before, after, a) {
+	if a == nil || !a.ended || a.manner == fine && !late && !l.refused(before, after, a) {
 		o.failLocked("G7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)
 		return
+	}
+	if a.askedToWait() {
+		o.waitCountedLocked(before, after, a)
 	}
 	count, most := after.ProcessCount, o.w.plan.types.MaxProcessCount
 	if before.MaxProcessCount > 0 {

@@ -55,6 +55,7 @@ const (
 	sawResumed
 	sawCases
 	sawDeskActions
+	sawWaitedOut
 	sights
 )
 
@@ -88,6 +89,7 @@ var sightNames = [sights]string{
 	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
 	sawCases:       "cases that opened",
 	sawDeskActions: "entries changed from a desk",
+	sawWaitedOut:   "waits that counted, as they had lasted long enough",
 }
 
 // tally counts faults and sights.

@@ -113,6 +113,7 @@ func newWorld(seed uint64) *world {
 	w.drawTurns()
 	w.drawBreakers()
 	w.drawDesk()
+	w.drawMaxWait()
 	return w
 }
 

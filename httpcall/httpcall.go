@@ -1,0 +1,124 @@
+// Package httpcall calls others over HTTP for an entry, and makes of what they answer what its handler returns. It is a room of
+// its own so that nobody else links net/http.
+package httpcall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// KeyHeader carries the entry's Key, bare, as payment services read it; the IETF's draft of the header would have it in quotes.
+const KeyHeader = "Idempotency-Key"
+
+// Do sends a request for e and returns the answer, where it is a 2xx; close its Body. Any other error is what a handler
+// returns, as it stands: see Outcome, and where there was no answer
+//
+//   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
+//   - that the request's context is over, or the client's own Timeout, is a plain error, and counts: it may be this entry
+//     that takes so long.
+//
+// Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.
+//
+// e.Key goes with it as Idempotency-Key, unless the request has one: so a call that is made again is known there, and one after
+// a person's requeue is a new one. No error says more of the URL than its host. A nil client is http.DefaultClient, which
+// follows redirects. Do may be called concurrently, for one entry, too: give each call a key of its own then, e.Key() + "-fee".
+func Do(client *http.Client, request *http.Request, e *compensator.Entry) (*http.Response, error) {
+	if request.Header.Get(KeyHeader) == "" {
+		request.Header.Set(KeyHeader, e.Key())
+	}
+	answer, err := cmp.Or(client, http.DefaultClient).Do(request)
+	if err != nil {
+		return nil, unanswered(request, err)
+	}
+	if err := Outcome(answer); err != nil {
+		return nil, errors.Join(err, answer.Body.Close())
+	}
+	return answer, nil
+}
+
+// unanswered is what a call without an answer means.
+func unanswered(request *http.Request, err error) error {
+	var about *url.Error
+	if errors.As(err, &about) {
+		err = about.Err // it names the URL, and what is in its query
+	}
+	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
+	var dialled *net.OpError
+	switch {
+	case request.Context().Err() != nil:
+		return err
+	case errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &dialled) && dialled.Op == "dial"):
+		return err // the client's Timeout
+	}
+	return compensator.Unavailable(err)
+}
+
+// Outcome is what an answer means for the entry that asked, for whoever calls by other means than Do:
+//
+//	2xx                          nil
+//	401, 407, 429, 502, 503, 504 Unavailable: of the service, or of who calls it; this entry is not at fault. With a Retry-After, of
+//	                             seconds or a date, it waits for that, an hour at most
+//	422                          Permanent: the service has read this content, and will never take it
+//	any other                    a plain error, which counts: it may be this entry that they fail on
+//
+// It is an *Error within. What a service says otherwise, by its contract, the handler tells from that, and returns Permanent of it, say,
+// or nil. Of a body that is no 2xx's it reads 4 KiB at most; it closes none.
+func Outcome(answer *http.Response) error {
+	if answer.StatusCode/100 == 2 {
+		return nil
+	}
+	err := &Error{StatusCode: answer.StatusCode, Header: answer.Header, text: answer.Status}
+	if asked := answer.Request; asked != nil && asked.URL != nil {
+		err.text = asked.Method + " " + asked.URL.Host + ": " + err.text
+	}
+	err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // what there is of it
+	switch answer.StatusCode {
+	case http.StatusUnprocessableEntity:
+		return compensator.Permanent(err)
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if wait := retryAfter(answer.Header.Get("Retry-After")); wait > 0 {
+			return compensator.RetryAfter(min(wait, longestWait), compensator.Unavailable(err))
+		}
+		return compensator.Unavailable(err)
+	}
+	return err
+}
+
+const (
+	maxBody     = 4 << 10
+	longestWait = time.Hour // a service that is up again sooner than it said is not left for longer
+)
+
+// Error is an answer that is no 2xx. Its text is the method, the host and the status: a body may hold what nobody is to see.
+type Error struct {
+	StatusCode int
+	Header     http.Header
+	Body       []byte // its first 4 KiB
+
+	text string
+}
+
+func (e *Error) Error() string { return e.text }
+
+// retryAfter reads a header's seconds, or its date by this process's clock (RFC 9110, 10.2.3). 0 or less: there is nothing to wait for.
+func retryAfter(header string) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return time.Until(at)
+}

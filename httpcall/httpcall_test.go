@@ -1,0 +1,179 @@
+package httpcall
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
+
+// call asks a server once, with a client and connections of its own.
+func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) (string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/pay?token=secret", strings.NewReader("100"))
+	require.NoError(t, err)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	answer, err := Do(&http.Client{Transport: transport, Timeout: timeout}, request, &compensator.Entry{})
+	if err != nil {
+		require.Nil(t, answer)
+		require.NotContains(t, err.Error(), "secret")
+		require.Contains(t, err.Error(), "POST "+request.URL.Host+": ")
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return string(body), nil
+}
+
+func TestAnswerBecomesAnOutcome(t *testing.T) {
+	t.Parallel()
+	date := time.Now().Add(20 * time.Minute).UTC().Format(http.TimeFormat)
+	for _, c := range []struct {
+		status  int
+		after   string // Retry-After
+		want    compensator.Verdict
+		waiting time.Duration // asked for; 0: none
+	}{
+		{200, "", compensator.VerdictSuccess, 0}, {201, "", compensator.VerdictSuccess, 0}, {204, "30", compensator.VerdictSuccess, 0},
+		{304, "", compensator.VerdictFailure, 0},
+		{400, "", compensator.VerdictFailure, 0}, {403, "", compensator.VerdictFailure, 0}, {404, "", compensator.VerdictFailure, 0}, {405, "", compensator.VerdictFailure, 0},
+		{408, "", compensator.VerdictFailure, 0}, {409, "", compensator.VerdictFailure, 0}, {410, "", compensator.VerdictFailure, 0}, {425, "", compensator.VerdictFailure, 0},
+		{500, "", compensator.VerdictFailure, 0}, {500, "30", compensator.VerdictFailure, 0},
+		{422, "", compensator.VerdictPermanent, 0}, {422, "30", compensator.VerdictPermanent, 0},
+		{401, "", compensator.VerdictUnavailable, 0}, {407, "", compensator.VerdictUnavailable, 0}, {429, "", compensator.VerdictUnavailable, 0},
+		{502, "", compensator.VerdictUnavailable, 0}, {503, "", compensator.VerdictUnavailable, 0}, {504, "", compensator.VerdictUnavailable, 0},
+		{429, "30", compensator.VerdictUnavailable, 30 * time.Second}, {503, date, compensator.VerdictUnavailable, 20 * time.Minute},
+		{503, "86400", compensator.VerdictUnavailable, time.Hour}, {503, "-1", compensator.VerdictUnavailable, 0}, {503, "soon", compensator.VerdictUnavailable, 0},
+		{503, "Sun, 06 Nov 1994 08:49:37 GMT", compensator.VerdictUnavailable, 0}, {503, "0", compensator.VerdictUnavailable, 0},
+	} {
+		t.Run(fmt.Sprint(c.status, " ", c.after), func(t *testing.T) {
+			t.Parallel()
+			bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if c.after != "" {
+					w.Header().Set("Retry-After", c.after)
+				}
+				w.WriteHeader(c.status)
+				if c.status != 204 && c.status != 304 {
+					_, _ = io.WriteString(w, strings.Repeat("b", 5000))
+				}
+			}))
+			defer bank.Close()
+			body, err := call(t, t.Context(), bank.URL, 0)
+			require.Equal(t, c.want, compensator.VerdictOf(err), "%v", err)
+			if err == nil {
+				require.True(t, c.status == 204 || len(body) == 5000)
+				return
+			}
+			var answer *Error
+			require.ErrorAs(t, err, &answer)
+			require.Equal(t, c.status, answer.StatusCode)
+			require.Equal(t, c.after, answer.Header.Get("Retry-After"))
+			if c.status != 304 {
+				require.Equal(t, strings.Repeat("b", maxBody), string(answer.Body))
+			}
+			require.NotContains(t, err.Error(), "bbb")
+			require.Contains(t, err.Error(), http.StatusText(c.status))
+			require.Equal(t, c.waiting, waits(t, err).Round(time.Minute/2), "%v", err)
+		})
+	}
+}
+
+// waits is how long an entry waits whose handler returns err, where that is longer than its type's schedule has it.
+func waits(t *testing.T, err error) time.Duration {
+	t.Helper()
+	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, e)
+	defer func() { require.NoError(t, c.Close()) }()
+	pay, e := compensator.Handle(c, "pay", func(context.Context, *compensator.Entry, int) error { return err }, compensator.TypeConfig{Retry: compensator.Fixed(time.Second)})
+	require.NoError(t, e)
+	before := time.Now()
+	return max(0, compensatortest.Call(t, c, pay, 100, compensator.Options{}).NextAt.Sub(before)-5*time.Second)
+}
+
+func TestKeyGoesWithTheCallUnlessItHasOne(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	bank := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = append(keys, r.Header.Get(KeyHeader)) }))
+	defer bank.Close()
+	e := &compensator.Entry{Epoch: 2}
+	for _, own := range []string{"", e.Key() + "-fee"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, bank.URL, nil)
+		require.NoError(t, err)
+		if own != "" {
+			request.Header.Set(KeyHeader, own)
+		}
+		answer, err := Do(bank.Client(), request, e)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+	}
+	require.Equal(t, []string{"0-2", "0-2-fee"}, keys)
+}
+
+func TestWhoIsNotThereIsUnavailable(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	go func() { // it hangs up on everybody
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, gone.Close())
+	for _, at := range []net.Listener{listener, gone} {
+		_, err = call(t, t.Context(), "http://"+at.Addr().String(), patience)
+		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(err), "%v", err)
+	}
+}
+
+func TestTimeThatIsOverIsAFailure(t *testing.T) {
+	t.Parallel()
+	entered, release := make(chan struct{}, 9), make(chan struct{})
+	bank := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-release }))
+	defer bank.Close()
+	defer close(release)
+	_, err := call(t, t.Context(), bank.URL, 50*time.Millisecond)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the client's")
+	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+
+	ctx, stop := context.WithCancelCause(t.Context())
+	go func() { <-entered; stop(compensator.ErrStopping) }()
+	_, err = call(t, ctx, bank.URL, patience)
+	require.ErrorIs(t, err, compensator.ErrStopping, "so that a stop is known for one")
+	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+}
+
+func TestAnswerOfAnotherClientIsRead(t *testing.T) {
+	t.Parallel()
+	err := Outcome(&http.Response{StatusCode: 409, Status: "409 Conflict", Body: io.NopCloser(strings.NewReader("in progress"))})
+	var answer *Error
+	require.ErrorAs(t, err, &answer)
+	assert.Equal(t, "409 Conflict", err.Error())
+	assert.Equal(t, "in progress", string(answer.Body))
+}

@@ -1,0 +1,92 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// In each way of running, a handler that waits for ever: where MaxWait bounds that its waits come to count, and the entry ends;
+// where it is long, or is not set, they cost nothing.
+func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
+	t.Parallel()
+	closed := errors.New("the bank is closed")
+	const enough = 4 // calls, of which a counted wait would leave none
+	for name, wait := range map[string]func() error{
+		"Snooze":      func() error { return compensator.Snooze(100 * time.Millisecond) },
+		"Unavailable": func() error { return compensator.RetryAfter(100*time.Millisecond, compensator.Unavailable(closed)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			c := w.New(w.Quick())
+			type waiting struct {
+				entries *compensator.Type[harness.Order]
+				called  chan int // each call's ProcessCount
+				bounded bool
+			}
+			types := make(map[string]waiting)
+			add := func(name string, bound time.Duration) {
+				it := waiting{called: make(chan int, 100), bounded: bound == 300*time.Millisecond}
+				cfg := compensator.TypeConfig{MaxWait: bound, MaxProcessCount: 2, MaxCompensateCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}
+				call := func(e *compensator.Entry) error {
+					select {
+					case it.called <- e.ProcessCount:
+					default: // enough were heard
+					}
+					return wait()
+				}
+				var err error
+				switch kind, _, _ := strings.Cut(name, " "); kind {
+				case "plain":
+					cfg.Compensate = func(context.Context, *compensator.Entry) error { return wait() }
+					it.entries, err = compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, _ harness.Order) error { return call(e) }, cfg)
+				case "transactional":
+					it.entries, err = compensator.HandleTx(c, name, func(_ context.Context, _ *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
+						return call(e)
+					}, cfg)
+				case "batch":
+					cfg.BatchSize = 1
+					it.entries, err = compensator.HandleBatch(c, name, func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+						return []error{call(items[0].Entry)}
+					}, cfg)
+				}
+				require.NoError(t, err)
+				types[name] = it
+			}
+			for _, kind := range []string{"plain", "transactional", "batch"} {
+				add(kind, 300*time.Millisecond)
+				add(kind+" patient", time.Hour)
+				add(kind+" for ever", 0)
+			}
+			w.Run(c)
+			ids := make(map[string]compensator.EntryID)
+			for name, it := range types {
+				ids[name] = w.Put(it.entries, 1, compensator.Options{})
+			}
+			for name, it := range types {
+				if !it.bounded {
+					for range enough {
+						require.Zero(t, harness.Next(t, it.called), "%s: a wait counts", name)
+					}
+					continue
+				}
+				w.Eventually(func() bool { return w.Entry(c, ids[name]).State == compensator.Dead }, "%s ends", name)
+				e := w.Entry(c, ids[name])
+				require.Equal(t, 2, e.ProcessCount, name)
+				require.Equal(t, compensator.EndedByExhausted, e.EndedBy, name)
+				require.Contains(t, e.LastError, "waits for longer than MaxWait, 300ms: ", name)
+				if name == "plain" {
+					require.Equal(t, 2, e.CompensateCount, "its compensation's waits count, too")
+				}
+			}
+		})
+	}
+}
