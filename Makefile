@@ -7,11 +7,12 @@ SHELL := /bin/bash
 GO ?= go
 PACKAGES_AT_ONCE ?= 2 # test packages of a module; each has servers of its own, and waits most of the time
 
-# Without what a debugger needs, which takes as long to link as the rest; make check vets. Memory is there to be used.
+# Without what a debugger needs, which takes as long to link as the rest; make check vets. Memory is there to be used. The race
+# detector stays for 50 ms after the end, and not for a second, of which each of a hundred processes would have one.
 # Where it has room, memory stands in for the disk: what a server has acknowledged outlives its being killed there as well.
 in_memory := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 # SQLite is C made Go: to watch its every access takes three times what it does, and says nothing of the code here.
-go_test = $(if $(TMPDIR),,$(in_memory)) GOGC=400 $(GO) test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -shuffle=on -count=1 -timeout 30m -vet=off \
+go_test = $(if $(TMPDIR),,$(in_memory)) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -shuffle=on -count=1 -timeout 30m -vet=off \
 	-ldflags=-w -p $(strip $(or $(at_once/$*),$(PACKAGES_AT_ONCE)))
 build := $(CURDIR)/build
 # Its path, as a workspace takes no -modfile.

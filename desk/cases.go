@@ -52,13 +52,13 @@ func (d *Desk) GroupsOf(ctx context.Context, a Actor, businessType string, failu
 }
 
 // sumUp makes groups of sums, which are by currency as well, of the types that an actor may see.
-func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, read func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) ([]Group, error) {
+func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, ask func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) ([]Group, error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, businessType, nil)
 	if err != nil || !some {
 		return nil, err
 	}
-	sums, err := read(ctx, types)
+	sums, err := ask(ctx, types)
 	if err != nil {
 		return nil, err
 	}

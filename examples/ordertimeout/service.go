@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/serve"
 )
 
 // service is the command without "load".
@@ -77,35 +77,9 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
-	return shop.serve(ctx, listener)
+	server := &http.Server{Handler: shop.routes(), ReadHeaderTimeout: longestRequest}
+	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}})
 }
 
 // greeting comes before the address the service has got.
 const greeting = "listening on "
-
-// longestStop bounds the requests that are under way when the service is told to stop. It is longer than the 5 s for which
-// package http takes a connection that has sent nothing for a busy one.
-const longestStop = 10 * time.Second
-
-// serve answers requests and closes orders until ctx ends. It stops answering first: the last order taken is
-// then known to the queue before its Run ends.
-func (s *shop) serve(ctx context.Context, listener net.Listener) error {
-	working, stopWorking := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorking()
-	worked, served := make(chan error, 1), make(chan error, 1)
-	go func() { worked <- s.log.Run(working) }()
-	server := &http.Server{Handler: s.routes(), ReadHeaderTimeout: longestRequest}
-	go func() { served <- server.Serve(listener) }()
-
-	var err error
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		stopping, cancel := context.WithTimeout(working, longestStop)
-		defer cancel()
-		err = server.Shutdown(stopping)
-		<-served
-	}
-	stopWorking()
-	return errors.Join(err, <-worked)
-}
