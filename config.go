@@ -55,7 +55,7 @@ type Config struct {
 	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
 	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s
 
-	Logger     *slog.Logger // gets what an operator should know; content is never logged. Default slog.Default()
+	Logger     *slog.Logger // gets what an operator should know; content is never logged. Single failures are not: observe.LogFailures. Default slog.Default()
 	Observer   Observer     // sees every step, for metrics
 	Propagator Propagator   // carries values, a trace for example, from Record to the handler
 

@@ -77,8 +77,8 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// Key is the idempotency key to give to whatever your handler calls. It is the same for every attempt, and changes when
-// a person requeues the entry. It is one of this log: where several logs call the same service, as a staging copy may, put the
+// Key is the idempotency key to give to whatever your handler calls. It is the same for every attempt, a compensation's too,
+// and changes when a person requeues the entry, also for its compensation alone: that asks what was done by an id of yours. It is one of this log: where several logs call the same service, as a staging copy may, put the
 // log's name before it.
 func (e *Entry) Key() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)

@@ -187,7 +187,8 @@ func ExampleCompensator_InTx() {
 	}
 }
 
-// Entries of several types go into one statement. The receipt answers for each, in their order.
+// An order with all that follows it: entries of several types go into one statement. The receipt answers for each, in their order; its
+// ID and Duplicate are the first one's.
 func ExampleCompensator_Record() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle

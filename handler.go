@@ -54,7 +54,9 @@ type TypeConfig struct {
 
 	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; it reads in
 	// Entry.LastError why. It runs at least once, with a budget of its own, and never after a success. Use Typed for
-	// the decoded value. CompensateTx instead undoes in a transaction, exactly once.
+	// the decoded value, of the type's own T, which no compiler checks here. CompensateTx instead undoes in a transaction,
+	// exactly once, whatever kind the handler is of: what has to be called as well it records as an entry of its own. Who
+	// asks a service what it has done asks by an id of his own, and not by Entry.Key.
 	Compensate         HandlerFunc
 	CompensateTx       TxHandlerFunc
 	MaxCompensateCount int // how many failures it may have before a person is needed. Default 10
@@ -72,8 +74,8 @@ type TypeConfig struct {
 	// "": it comes after none. It is called concurrently. Not of HandleBatch.
 	AfterBatch func(e *Entry) (batchID string)
 
-	// Serial has entries of one key run one at a time, in the order of their ids, beside those of other keys: the key of an
-	// account, say, of any length. "" is no key. It reads what the entry was recorded with, but headers; it runs in Record and before each
+	// Serial has entries of this type of one key run one at a time, in the order of their ids, beside those of other keys: the
+	// key of an account, say, of any length. Each type has lines of its own: what is to stand in one line is one type. "" is no key. It reads what the entry was recorded with, but headers; it runs in Record and before each
 	// attempt, concurrently, must answer the same each time, and a panic of it refuses the Record. What is first in its line
 	// holds the turn until it has ended: retrying, snoozed, compensating or not due yet it keeps the others waiting, and so it
 	// does dead, unless PassDead is true. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
@@ -96,7 +98,7 @@ type TypeConfig struct {
 // contents, and lose a lease each when the process dies.
 const batchConcurrency = 4
 
-// Breaker opens when too many of a type's entries were last answered with Unavailable, or not within TypeConfig.Timeout, by
+// Breaker opens when too many of a type's latest entries, each counted once, were last answered with Unavailable, or not within TypeConfig.Timeout, by
 // the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
 // a pause the one that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
 // call, failed if it timed out or every entry's error is Unavailable. It bounds no waiting: that is Unavailable's. It is in memory:

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -269,15 +267,7 @@ func ExampleUnavailable() {
 	}))
 	defer bank.Close()
 	pay, err := compensator.Handle(c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, bank.URL, strings.NewReader(strconv.Itoa(cents)))
-		if err != nil {
-			return err
-		}
-		answer, err := httpcall.Do(bank.Client(), request, e)
-		if err != nil {
-			return err // as it stands: it says what becomes of the entry
-		}
-		return answer.Body.Close()
+		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e, cents, nil) // as it stands: it says what becomes of the entry
 	}, compensator.TypeConfig{
 		MaxWait: 24 * time.Hour, // a bank that is down costs no attempt for a day
 		Breaker: compensator.Breaker{Of: 20},
@@ -291,6 +281,33 @@ func ExampleUnavailable() {
 	// Output:
 	// 1-0 409
 	// 1-0 200
+}
+
+// A charge that is given up takes its order back, in one transaction with the entry that sees to the money.
+func ExampleTypeConfig_compensation() {
+	var c *compensator.Compensator // made by New
+	var callBank func(ctx context.Context, e *compensator.Entry, orderID int64) error
+	var giveBack func(ctx context.Context, orderID int64) error // asks the bank, by the order's id, whether there is a charge
+	refund, err := compensator.Handle(c, "refund", func(ctx context.Context, _ *compensator.Entry, orderID int64) error {
+		return giveBack(ctx, orderID)
+	}, compensator.TypeConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	charge, err := compensator.Handle(c, "charge", callBank, compensator.TypeConfig{
+		MaxWait: 24 * time.Hour,
+		CompensateTx: compensator.TypedTx(func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, orderID int64) error {
+			if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='refused', reason=? WHERE id=? AND state='paid'", e.LastError, orderID); err != nil {
+				return err
+			}
+			_, err := refund.Record(ctx, tx, orderID, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("refund-", orderID))})
+			return err
+		}),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(charge.Name())
 }
 
 // The report of an upload comes once all its rows have ended, and once only: it is recorded with them, and names the batch it

@@ -12,7 +12,7 @@ import (
 type RequeueOptions struct {
 	ByHand
 	Delay      time.Duration
-	Compensate bool // run the compensation (again) instead of the handler
+	Compensate bool // run the compensation (again) instead of the handler. Its Entry.Key is a new one
 	DryRun     bool // change nothing: only answer what would be answered, but for ErrBusy
 }
 

@@ -75,7 +75,7 @@ func TestServiceIsAskedAndStopsInGoodOrder(t *testing.T) {
 	assert.Equal(t, 400, refused.StatusCode)
 	why, err := io.ReadAll(refused.Body)
 	require.NoError(t, err)
-	assert.Contains(t, string(why), "idempotent id")
+	assert.Contains(t, string(why), "order id: 206 characters")
 
 	nobody := ask(t, "GET", operators+"/log/", "")
 	assert.Equal(t, 401, nobody.StatusCode)

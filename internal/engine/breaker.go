@@ -74,7 +74,7 @@ func newBreaker(b *base, a *agenda, t *Type) *breaker {
 			a.poke()
 		},
 		closed: func(open observe.OpenBreaker) {
-			b.Log.Debug("compensator: a breaker has closed", "type", open.BusinessType, "after", time.Since(open.Since).Round(time.Millisecond))
+			b.Log.Info("compensator: a breaker has closed: its entries run again", "type", open.BusinessType, "after", time.Since(open.Since).Round(time.Millisecond))
 			tell(b, b.Observer.BreakerClosed, open)
 			a.poke()
 		},
@@ -274,17 +274,17 @@ func tells(err, cause error) (of tale) {
 			of = fine
 		}
 	}()
-	var v *verdict
+	v := judged(err)
 	switch {
 	case err == nil:
 		return fine
-	case errors.As(err, &v) && (v.ours || v.kind == serverFault), errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
+	case v.ours, v.kind == serverFault, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
 		return nothing
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down
 	case cause != nil:
 		return nothing // Run stops, the lease is lost, or somebody has cancelled: told to stop, a handler may blame anything
-	case v != nil && v.kind == unavailable:
+	case v.kind == unavailable:
 		return down
 	}
 	return fine

@@ -237,6 +237,7 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{panicked("index out of range"), nil, fine},
 		{panicky{}, nil, fine},
 		{errDown, nil, down},
+		{RetryAfter(time.Minute, errDown), nil, down},
 		{fmt.Errorf("refund: %w", errDown), nil, down},
 		{errors.New("context deadline exceeded"), processlog.ErrTimeout, down},
 		{errDown, processlog.ErrTimeout, down},

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -13,19 +14,20 @@ type queueHealth struct {
 	*base
 	types *types
 
-	mu    sync.Mutex // guards the fields below
-	down  bool
-	tried time.Time // the last call while it was down
-	since time.Time
-	err   error
-	gaps  bool // something was not announced: the queue must be rebuilt
+	mu     sync.Mutex // guards the fields below
+	down   bool
+	tried  time.Time // the last call while it was down
+	since  time.Time
+	err    error
+	gaps   bool // something was not announced: the queue must be rebuilt
+	warned bool // that it is down: then that it is back is said, too
 }
 
 // quietTime is how long a flapping queue is not complained about again.
 const quietTime = 10 * time.Second
 
 func newQueueHealth(b *base, t *types) *queueHealth {
-	return &queueHealth{base: b, types: t, down: b.QueueDown, gaps: b.QueueDown}
+	return &queueHealth{base: b, types: t, down: b.QueueDown, gaps: b.QueueDown, warned: b.QueueDown} // New has said so
 }
 
 // up reports whether the queue is relied on.
@@ -65,6 +67,7 @@ func (h *queueHealth) saw(err error) {
 	if first {
 		h.since = time.Now()
 	}
+	h.warned = h.warned || loud
 	h.mu.Unlock()
 	if loud {
 		h.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
@@ -81,12 +84,15 @@ func (h *queueHealth) probed(err error) {
 		return
 	}
 	h.mu.Lock()
-	back := h.down
-	h.down, h.err = false, nil
+	back, level := h.down, slog.LevelDebug
+	if h.warned {
+		level = slog.LevelInfo
+	}
+	h.down, h.err, h.warned = false, nil, false
 	since := h.since
 	h.mu.Unlock()
 	if back {
-		h.Log.Debug("compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+		h.Log.Log(h.work, level, "compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
 		if up := h.Observer.QueueUp; up != nil {
 			tell(h.base, func(struct{}) { up() }, struct{}{})
 		}

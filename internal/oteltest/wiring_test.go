@@ -25,7 +25,7 @@ import (
 )
 
 // wired is docs/telemetry.md's.
-func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine compensator.Observer, run func(*compensator.Compensator)) {
+func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine compensator.Observer, run func(*compensator.Compensator) error) (err error) {
 	// wiring:
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
 	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
@@ -34,18 +34,18 @@ func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registr
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		_ = errors.Join(tracing.Shutdown(ending), metrics.Shutdown(ending))
+		err = errors.Join(err, tracing.Shutdown(ending), metrics.Shutdown(ending)) // err is what is returned
 	}()
 
 	telemetry := compensator.Must(otel.New(otel.Options{TracerProvider: tracing, MeterProvider: metrics}))
 	c := compensator.Must(compensator.New(ctx, compensator.Config{
 		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
 	}))
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	detach := compensator.Must(telemetry.Attach(c)) // before handlers are registered
-	defer detach()
+	defer func() { err = errors.Join(err, detach()) }()
+	return run(c) // registers them; then serve.Run, or c.Run
 	// :wiring
-	run(c)
 }
 
 func TestTelemetryWiredAsTheDocsHaveItTells(t *testing.T) {
@@ -54,7 +54,7 @@ func TestTelemetryWiredAsTheDocsHaveItTells(t *testing.T) {
 	spans, registry := tracetest.NewInMemoryExporter(), prometheus.NewRegistry()
 	settled := make(chan compensator.SettledEvent, 1)
 	mine := compensator.Observer{Settled: func(e compensator.SettledEvent) { settled <- e }}
-	wired(t.Context(), w.DB, keeping{spans}, registry, mine, func(c *compensator.Compensator) {
+	require.NoError(t, wired(t.Context(), w.DB, keeping{spans}, registry, mine, func(c *compensator.Compensator) error {
 		orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
 		require.NoError(t, err)
 		stop := w.Run(c)
@@ -71,7 +71,8 @@ func TestTelemetryWiredAsTheDocsHaveItTells(t *testing.T) {
 		}
 		assert.Contains(t, names, "compensator_entry_settled_total")
 		assert.Contains(t, names, "compensator_ready")
-	})
+		return nil
+	}))
 	require.Len(t, spans.GetSpans(), 1)
 	assert.Equal(t, "process close_order", spans.GetSpans()[0].Name)
 }

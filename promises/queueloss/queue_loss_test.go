@@ -55,7 +55,9 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 		default:
 		}
 	}
+	lines := harness.LogInto(&cfg)
 	c := w.New(cfg)
+	lines.Contains(w, "level=WARN", "the queue cannot be used")
 	_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(c)
 	w.InsertDue("close_order", 1000, 10)
@@ -65,6 +67,7 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 	assert.Error(t, c.Health(t.Context()).Queue)
 	proxy.Heal()
 	w.Wait(up, "Redis is found")
+	lines.Contains(w, "level=INFO", "the queue answers again")
 	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
 	assert.NoError(t, c.Health(t.Context()).Queue)
 }

@@ -62,6 +62,7 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 		opened, closed := make(chan compensator.OpenBreaker, 1000), make(chan compensator.OpenBreaker, 1000)
 		cfg.Observer.BreakerOpened = func(open compensator.OpenBreaker) { opened <- open }
 		cfg.Observer.BreakerClosed = func(open compensator.OpenBreaker) { closed <- open }
+		lines := harness.LogInto(&cfg)
 		c := w.New(cfg)
 		var up atomic.Bool
 		var at, probes atomic.Int64
@@ -83,6 +84,8 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 		up.Store(true)
 		open := harness.Next(t, closed)
 		require.LessOrEqual(t, probes.Load(), int64(open.Probes), "each was a probe")
+		lines.Contains(w, "level=WARN", "the breaker of refund has opened")
+		lines.Contains(w, "level=INFO", "a breaker has closed", "type=refund") // or whoever reads on believes that the service is still down
 		w.WaitAllEnded()
 		require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
 		require.Empty(t, c.Health(t.Context()).OpenBreakers)

@@ -192,6 +192,38 @@ func settling() []mutant {
 			sees: tests("TestOutcomeFollowsTheContract", "TestWaitsCountOnceMaxWaitIsOver"),
 		},
 		{
+			name: "breaker-deaf-to-until", oracle: duplicates,
+			what: "a service that is down and says until when never opens a breaker: a thousand entries ask it a thousand times",
+			edits: []edit{
+				{"internal/engine/breaker.go", "	v := judged(err)\n", "	v := &verdict{err: err}\n	errors.As(err, &v)\n"},
+			},
+			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
+		},
+		{
+			name: "busy-service-uses-attempts-up", oracle: safety,
+			what: "an answer over HTTP that the service is busy or down spends an attempt: entries are compensated for it",
+			edits: []edit{
+				{"httpcall/httpcall.go", "			return compensator.RetryAfter(min(wait, longestWait), compensator.Unavailable(err))\n", "			return compensator.RetryAfter(min(wait, longestWait), err)\n"},
+			},
+			sees: tests("TestAnswerBecomesAnOutcome"),
+		},
+		{
+			name: "call-without-its-key", oracle: duplicates,
+			what: "a call over HTTP goes without the entry's key: one that is made again is done again",
+			edits: []edit{
+				{"httpcall/httpcall.go", "		request.Header.Set(KeyHeader, e.Key())\n", "		_ = e\n"},
+			},
+			sees: tests("TestKeyGoesWithTheCallUnlessItHasOne", "TestJSONIsPostedAndItsAnswerRead"),
+		},
+		{
+			name: "url-told-in-errors", oracle: safety,
+			what: "an error of a call over HTTP, which the log keeps and pages show, says the URL with the secrets in its query",
+			edits: []edit{
+				{"httpcall/httpcall.go", "		err = about.Err // it names", "		_ = about.Err // it names"},
+			},
+			sees: tests("TestWhoIsNotThereIsUnavailable"),
+		},
+		{
 			name: "snooze-cut", oracle: safety,
 			what: "a handler that asks to be called in 90 days is called in 30: early",
 			edits: []edit{

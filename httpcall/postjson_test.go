@@ -1,0 +1,54 @@
+package httpcall
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
+	t.Parallel()
+	type charge struct{ Cents int }
+	answer := make(chan string, 1)
+	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, []string{"POST", "application/json", "application/json", "0-0"}, []string{r.Method, r.Header.Get("Content-Type"), r.Header.Get("Accept"), r.Header.Get(KeyHeader)})
+		var got charge
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+		assert.Equal(t, charge{100}, got)
+		text := <-answer
+		if text == "422" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	defer bank.Close()
+	post := func(text string, into any) error {
+		answer <- text
+		return PostJSON(t.Context(), bank.Client(), bank.URL+"/charges", &compensator.Entry{}, charge{100}, into)
+	}
+	var got struct{ ID string }
+	require.NoError(t, post(`{"ID":"ch-1"}`, &got))
+	require.Equal(t, "ch-1", got.ID)
+	require.NoError(t, post("no JSON", nil))
+	require.NoError(t, post(`"`+strings.Repeat("a", 2*maxAnswer)+`"`, nil))
+
+	for text, into := range map[string]any{"no JSON": &got, "": &got, `"` + strings.Repeat("a", 2*maxAnswer) + `"`: new(string)} {
+		err := post(text, into)
+		require.ErrorContains(t, err, "read the answer, 200 OK: ")
+		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	}
+	require.Equal(t, compensator.VerdictPermanent, compensator.VerdictOf(post("422", &got)))
+
+	err := PostJSON(t.Context(), nil, bank.URL, &compensator.Entry{}, func() {}, nil)
+	require.ErrorContains(t, err, "encode a request: ")
+	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	require.Error(t, PostJSON(t.Context(), nil, "http://a b", &compensator.Entry{}, 1, nil))
+}
