@@ -95,7 +95,7 @@ func breaking() []mutant {
 			name: "breaker-counts-the-database", oracle: lateness,
 			what: "a transaction that could not be begun or committed counts against what the handler calls",
 			edits: []edit{
-				{"internal/engine/breaker.go", "errors.As(err, &v) && (v.ours || v.kind == serverFault)", "errors.As(err, &v) && v.kind == serverFault"},
+				{"internal/engine/breaker.go", "	case v.ours, v.kind == serverFault, errors.Is", "	case v.kind == serverFault, errors.Is"},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
