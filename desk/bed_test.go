@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -126,11 +127,14 @@ func newBed(t *testing.T) *bed {
 	for _, name := range []string{refundType, mailType} {
 		secret := map[string]string{refundType: canary, mailType: "another's"}[name]
 		typ, err := compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, p payment) error {
-			if p.Order == "dies" {
+			switch p.Order {
+			case "dies":
 				return compensator.Permanent(errors.New("no such card " + `"` + secret + `"`))
+			case "down":
+				return compensator.Unavailable(errors.New("no answer about card " + `"` + secret + `", password=` + p.Card))
 			}
 			return nil
-		}, compensator.TypeConfig{})
+		}, compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 		require.NoError(t, err)
 		b.types[name] = typ
 		opts := func(id string) compensator.Options {
@@ -165,6 +169,13 @@ func newBed(t *testing.T) *bed {
 func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
 	b.t.Helper()
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
+}
+
+// breaks opens the breaker of a type, which stays so until another entry is run.
+func (b *bed) breaks(businessType, password string) {
+	b.t.Helper()
+	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotentID: compensator.IdempotentID(businessType + "-down")})
+	require.Len(b.t, b.c.Health(b.t.Context()).OpenBreakers, 1)
 }
 
 func (b *bed) desk(opts desk.Options) *desk.Desk {

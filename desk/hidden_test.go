@@ -365,3 +365,37 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	_, err = nobody.Overview(t.Context(), mei)
 	require.ErrorIs(t, err, desk.ErrNotAllowed)
 }
+
+// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone: since when, from when on it is tried, and why, with the error as others are shown;
+// also of a type of which nothing is left.
+func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.breaks(refundType, "hunter2")
+	open := b.c.Health(t.Context()).OpenBreakers[0]
+	told := func(access desk.AccessFunc) map[string]*desk.OpenBreaker {
+		found, err := b.desk(desk.Options{Access: access}).Overview(t.Context(), mei)
+		require.NoError(t, err)
+		breakers := make(map[string]*desk.OpenBreaker)
+		for _, of := range found.Types {
+			breakers[of.Type] = of.Breaker
+		}
+		return breakers
+	}
+	full := &desk.OpenBreaker{Since: open.Since, ProbeAt: open.ProbeAt, Error: `no answer about card "` + canary + `", password=…`}
+	assert.Equal(t, map[string]*desk.OpenBreaker{refundType: full, mailType: nil}, told(everything))
+	masked := &desk.OpenBreaker{Since: open.Since, ProbeAt: open.ProbeAt, Error: "no answer about card “…”, password=…"}
+	assert.Equal(t, map[string]*desk.OpenBreaker{refundType: masked, mailType: nil}, told(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
+		return r == desk.SeeOverview
+	}))
+	assert.Equal(t, map[string]*desk.OpenBreaker{mailType: nil}, told(mailOnly), "as if there were none")
+	page, err := b.c.List(t.Context(), compensator.Filter{BusinessType: refundType})
+	require.NoError(t, err)
+	for _, e := range page.Entries {
+		if e.State != compensator.Succeeded {
+			_, err := b.c.Cancel(t.Context(), e.ID)
+			require.NoError(t, err)
+		}
+	}
+	assert.Equal(t, full, told(everything)[refundType])
+}

@@ -64,6 +64,9 @@ func deeds() []deed {
 		{"overview", "Overview", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Overview(ctx, a))
 		}},
+		{"overview's errors", "Overview", desk.SeeErrors, []desk.Right{desk.SeeOverview}, false, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return answered(d.Overview(ctx, a))
+		}},
 		{"entries", "Entries", desk.SeeEntries, nil, false, "o-refund", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Entries(ctx, a, compensator.Filter{}))
 		}},
@@ -176,6 +179,7 @@ func answered[T any](v T, err error) (any, error) { return v, err }
 // prepared is a bed in which there is something of everything to see.
 func prepared(t *testing.T) *bed {
 	b := newBed(t)
+	b.breaks(refundType, "none")
 	all := desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
 	d := b.desk(desk.Options{Access: all})
 	host := desk.Actor{ID: "host"}

@@ -7,22 +7,31 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Overview is what needs looking at, of the types that the actor may see.
 type Overview struct {
 	At     time.Time      `json:"at"`               // when entries were counted, by the clock of this process
-	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, or paused, by name
+	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, or that are paused or left alone, by name
 	Health *Health        `json:"health,omitempty"` // of this process and its servers
 }
 
-// TypeOverview is a type's entries that are unfinished or dead, and whether it is paused.
+// TypeOverview is a type's entries that are unfinished or dead, and what keeps them from being claimed.
 type TypeOverview struct {
 	Type    string        `json:"type"`
 	Counts  []Count       `json:"counts"`            // those that are not 0, pending first
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the one that waits longest has been due and unclaimed; 0: none
 	Unknown bool          `json:"unknown,omitempty"` // it is overdue, and this process has no handler for it
 	Paused  *Paused       `json:"paused,omitempty"`
+	Breaker *OpenBreaker  `json:"breaker,omitempty"` // it is open in this process; others may claim the type
+}
+
+// OpenBreaker says why the process that serves the Desk claims no entry of a type for now: TypeConfig.Breaker has opened.
+type OpenBreaker struct {
+	Since   time.Time `json:"since"`    // by the clock of that process, as ProbeAt
+	ProbeAt time.Time `json:"probe_at"` // from then on one entry is tried; that one may be under way, or not have come due yet
+	Error   string    `json:"error"`    // of the last call that failed; its shape to who has no SeeErrors
 }
 
 // Count is a number of entries, up to 1,000.
@@ -50,7 +59,7 @@ var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, 
 // and for the Health with no type. All who ask within two seconds, or while it is read, share what was read; of a log that takes long
 // to count, within two hundred times as long, up to ten seconds. What is done through this Desk shows at once.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
-	sees := d.sight(a, SeeOverview)
+	sees, inFull := d.sight(a, SeeOverview), d.sight(a, SeeErrors)
 	counts, at, err := d.counted(ctx)
 	if err != nil {
 		return Overview{}, err
@@ -83,6 +92,11 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	for i := range paused {
 		of(paused[i].Type).Paused = &paused[i]
 	}
+	for _, b := range health.OpenBreakers {
+		if sees.sees(ctx, b.BusinessType) {
+			of(b.BusinessType).Breaker = d.openBreaker(b, inFull.sees(ctx, b.BusinessType))
+		}
+	}
 	if sees.sees(ctx, "") {
 		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
 	} else if len(types) == 0 {
@@ -100,6 +114,11 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	}
 	slices.SortFunc(found.Types, func(a, b TypeOverview) int { return strings.Compare(a.Type, b.Type) })
 	return found, nil
+}
+
+// openBreaker has its error cut as the log cuts those of entries, for it is the handler's own, of any length.
+func (d *Desk) openBreaker(b compensator.OpenBreaker, errorInFull bool) *OpenBreaker {
+	return &OpenBreaker{Since: b.Since, ProbeAt: b.ProbeAt, Error: d.told(processlog.FitError(text(b.Err)), errorInFull)}
 }
 
 func text(err error) string {

@@ -26,6 +26,7 @@ type typeRow struct {
 	Overdue  string // how long; empty: nothing is
 	Unknown  bool
 	Paused   *desk.Paused
+	Breaker  *desk.OpenBreaker
 	MayPause bool
 }
 
@@ -117,7 +118,7 @@ func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err erro
 	rows = make([]typeRow, len(types))
 	most := 1
 	for i, t := range types {
-		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, MayPause: rq.MayPause(t.Type)}
+		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, Breaker: t.Breaker, MayPause: rq.MayPause(t.Type)}
 		if t.Overdue > 0 {
 			if rows[i].Overdue, err = rq.Span(t.Overdue); err != nil {
 				return nil, err

@@ -134,7 +134,7 @@ func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	page, err := c.List(t.Context(), filter)
 	require.NoError(t, err)
 	// The last statement's records, of three, are refused.
-	w.Exec("ALTER TABLE common_process_log_audit ADD CONSTRAINT CHECK (entry_id<>?)", page.Entries[440].ID.Row())
+	w.Exec("ALTER TABLE common_process_log_audit ADD CONSTRAINT CHECK (entry_id<>" + page.Entries[440].ID.String() + ")")
 	_, err = c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{ByHand: harness.ByMei})
 	require.Error(t, err)
 	require.Equal(t, 450, w.Count("common_process_log WHERE state=-2"))

@@ -158,6 +158,14 @@ func operating() []mutant {
 			sees: tests("TestSearchFindsOnlyWhatItsRightShows"),
 		},
 		{
+			name: "desk-shows-hidden-breakers", oracle: safety,
+			what: "the open breaker of a type that may not be seen is shown, and so are the type and what its handler has said",
+			edits: []edit{
+				{"desk/overview.go", "		if sees.sees(ctx, b.BusinessType) {", "		if sees.sees(ctx, b.BusinessType) || true {"},
+			},
+			sees: tests("TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone", "TestEachRightAllowsWhatItSaysAndNothingElse"),
+		},
+		{
 			name: "desk-tells-hidden-from-absent", oracle: safety,
 			what: "a refusal that cannot be put on record is told of an entry that may not be seen, and of none that is not there",
 			edits: []edit{

@@ -1,0 +1,73 @@
+package uitest
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// breaks makes a type whose breaker opens with this error as soon as the log runs, and has it wait.
+func (w *world) breaks(businessType, text string) {
+	w.t.Helper()
+	typ, err := compensator.Handle(w.c, businessType, func(context.Context, *compensator.Entry, string) error {
+		return compensator.Unavailable(errors.New(text))
+	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.c.InTx(w.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := typ.Record(ctx, tx, "", compensator.Options{IdempotentID: compensator.IdempotentID(businessType)})
+		return err
+	}))
+}
+
+// broken waits for that, and tells what has opened.
+func (w *world) broken() (open compensator.OpenBreaker) {
+	w.t.Helper()
+	w.until(func() bool {
+		all := w.c.Health(w.t.Context()).OpenBreakers
+		if len(all) > 0 {
+			open = all[0]
+		}
+		return len(all) > 0
+	})
+	return open
+}
+
+// Beside a type whose breaker is open stands that this process does not claim it, since when, from when on it is tried, and why,
+// to who may see it; a type that goes on is on time.
+func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.breaks("charge", `POST https://psp.example/charge: no answer for order "o-7" of lin@example.com`)
+	w.trouble()
+	open := w.broken()
+	w.allow(func(_ context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+		switch a.ID {
+		case "blind":
+			return right != desk.SeeErrors
+		case "half":
+			return on.Type != "charge"
+		}
+		return true
+	})
+	since, next := open.Since.UTC().Format("2006-01-02 15:04:05 UTC"), open.ProbeAt.UTC().Format("2006-01-02 15:04:05 UTC")
+	const full, masked = `POST https://psp.example/charge: no answer for order "o-7" of …@example.com`, `POST https://psp.example/charge: no answer for order “…” of …@example.com`
+	for lang, told := range map[string]string{
+		"en":    "breaker open: not claimed in this process since " + since + " · tried from " + next + " ",
+		"zh-CN": "已熔断：本进程暂不领取 自 " + since + " · 下次尝试不早于 " + next + " ",
+	} {
+		page := func(who string) string { return plain(w.client(who).get("", "Accept-Language", lang).text) }
+		has(t, page("alice"), told+full, lang)
+		has(t, page("blind"), told+masked, lang)
+		lacks(t, page("half"), "charge", lang)
+	}
+	row := regexp.MustCompile(`(?s)<tr[^>]*>\s*<th[^>]*><a[^>]*><bdi>charge</bdi>.*?</tr>`).FindString(w.client("alice").get("").text)
+	require.NotEmpty(t, row)
+	lacks(t, row, "on time")
+}
