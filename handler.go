@@ -48,7 +48,8 @@ type TypeConfig struct {
 	// Of HandleBatch alone. BatchSize is how many entries a call is given at most: default 100, at most 500. BatchWait is how
 	// long an entry that is due may wait for others to share its batch: none is claimed meanwhile, so a crash costs nothing,
 	// a stop waits for none, and any process may take them. As many as BatchSize wait for no more than a look into the
-	// database, an eighth of BatchWait apart, 250 ms at most. Default 0: for none. At most the type's Lease.
+	// database, an eighth of BatchWait apart, 250 ms at most. A start of Run ends no wait. Default 0: for none. At most the
+	// type's Lease.
 	BatchSize int
 	BatchWait time.Duration
 

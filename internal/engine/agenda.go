@@ -33,7 +33,7 @@ func newAgenda(t *types) *agenda {
 	return &agenda{types: t, wake: make(chan struct{}, 1), scans: make(map[string]*scan)}
 }
 
-// prepare makes everything worth a claim at once, for a Run that begins.
+// prepare makes everything worth a claim at once, for a Run that begins; what waits for others is worth a look.
 func (a *agenda) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +43,9 @@ func (a *agenda) prepare() {
 	slices.Sort(a.names)
 	for _, name := range a.names {
 		t := a.types.named(name)
-		a.scans[name] = &scan{due: time.Now(), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
+		// Claimed at once, entries would wait for less whenever a process starts, and new ones for nothing that this claim still
+		// meets. As if one had just come due it is looked since when the first one is, and whether they are a batch.
+		a.scans[name] = &scan{due: time.Now().Add(t.BatchWait), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
 	}
 }
 
@@ -82,6 +84,9 @@ func (a *agenda) told(businessType string) {
 		in = scan.holdBack()
 	}
 	waits := scan != nil && scan.wait > 0
+	if waits {
+		scan.heard++ // an answer that the queue was asked for before does not know of it
+	}
 	if waits && !scan.lingers(time.Now()) {
 		a.peek = time.Now() // the queue says when it is due: from then on it waits for others
 	}

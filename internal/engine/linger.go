@@ -64,19 +64,26 @@ func (s *scanner) lookLocked(t *Type, scan *scan, now time.Time, goes func(func(
 	return scan.due
 }
 
-// ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough. What this
-// process holds waits for nobody: a batch that hangs would be taken for one that is full, look by look.
+// ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough, Never where
+// none is known. What this process holds waits for nobody: a batch that hangs would be taken for one that is full, look by look.
 func (s *scanner) ripeIn(t *Type) time.Duration {
-	found, wait := 0, t.BatchWait
+	found, wait := 0, processlog.Never
 	held := s.holdings.expired(t)
-	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // what is compensated runs alone
+	states := []processlog.State{processlog.Pending, processlog.Retrying}
+	if t.compensates() {
+		states = append(states, processlog.Compensating)
+	}
+	for _, state := range states {
 		page, err := s.findLingering(t, state, t.BatchSize+len(held))
 		if err != nil {
-			return t.BatchWait // the claim meets the same, and tells
+			return processlog.Never // the claim meets the same, and tells
 		}
 		page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
-		if found += len(page); len(page) > 0 {
+		if len(page) > 0 {
 			wait = min(wait, t.BatchWait+page[0].In)
+		}
+		if state != processlog.Compensating { // what is compensated runs alone, and fills no batch
+			found += len(page)
 		}
 	}
 	if found >= t.BatchSize {
@@ -96,7 +103,10 @@ func (a *agenda) looked(t *Type, ripeIn time.Duration) {
 	a.mu.Lock()
 	scan := a.scans[t.Name]
 	scan.looking, scan.nextLook = false, time.Now().Add(lookPause(scan.wait))
-	scan.sooner(time.Now().Add(ripeIn))
+	if ripeIn < processlog.Never {
+		scan.heard++ // the queue may not know of it, and was perhaps asked before
+		scan.sooner(time.Now().Add(ripeIn))
+	}
 	a.mu.Unlock()
 	a.poke()
 }

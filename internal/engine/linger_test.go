@@ -77,6 +77,39 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
+// When a Run begins nobody knows since when entries wait, and how many: that is looked at before anything is claimed.
+func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := lingering(20 * time.Second)
+		typ := a.types.named("mail")
+		a.prepare()
+		scan := a.scans["mail"]
+		require.False(t, scan.wants(typ, time.Now()))
+		look, _ := scan.look(typ, time.Now())
+		require.True(t, look)
+		a.looked(typ, 0)
+		require.True(t, scan.wants(typ, time.Now()), "they are enough, or have waited")
+
+		a.prepare()
+		scan, asked := a.scans["mail"], a.heard()
+		a.looked(typ, 3*time.Second)
+		a.postpone("mail", asked[0], processlog.Never)
+		require.Equal(t, 3*time.Second, time.Until(scan.due), "the queue does not know of it, or was asked before")
+
+		a.prepare()
+		scan = a.scans["mail"]
+		a.postpone("mail", a.heard()[0], processlog.Never)
+		a.looked(typ, processlog.Never)
+		require.False(t, scan.lingers(time.Now()), "nothing is due: no more looks")
+
+		a.prepare()
+		scan, asked = a.scans["mail"], a.heard()
+		a.told("mail")
+		a.postpone("mail", asked[0], processlog.Never)
+		require.LessOrEqual(t, time.Until(scan.due), 20*time.Second, "another process has announced one meanwhile")
+	})
+}
+
 // A batch takes one slot, and what runs alone one each.
 func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	mail := &Type{Name: "mail", BatchSize: 3, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}

@@ -36,6 +36,22 @@ func batching() []mutant {
 			sees: tests("TestEntriesRecordedApartShareABatch"),
 		},
 		{
+			name: "start-ends-the-wait", oracle: lateness,
+			what: "a Run that begins claims at once what waits for others, and what is recorded until that claim meets it",
+			edits: []edit{
+				{"internal/engine/agenda.go", "&scan{due: time.Now().Add(t.BatchWait),", "&scan{due: time.Now(),"},
+			},
+			sees: tests("TestStartOfAProcessEndsNoWait"),
+		},
+		{
+			name: "look-put-off-by-an-old-answer", oracle: lateness,
+			what: "the queue, asked before a look at the database, puts off what that has found and it does not know",
+			edits: []edit{
+				{"internal/engine/linger.go", "		scan.heard++ // the queue may not know of it, and was perhaps asked before\n", ""},
+			},
+			sees: tests("TestRunBeginsWithALookAtWhatWaitsForOthers"),
+		},
+		{
 			name: "lingering-taken-for-forgotten", oracle: lateness,
 			what: "the reconciler claims what waits for others, as if the queue had forgotten it",
 			edits: []edit{
