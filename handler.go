@@ -35,7 +35,7 @@ type TypeConfig struct {
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
-	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt. Default 0: for ever
+	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt, and a Breaker holds it up. Default 0: for ever
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
 
@@ -102,7 +102,8 @@ const batchConcurrency = 4
 // Breaker opens when too many of a type's latest entries, each counted once, were last answered with Unavailable, or not within TypeConfig.Timeout, by
 // the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
 // a pause the one that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
-// call, failed if it timed out or every entry's error is Unavailable. It bounds no waiting: that is Unavailable's. It is in memory:
+// call, failed if it timed out or every entry's error is Unavailable. Calls of
+// entries whose MaxWait is over open none, and close it: they count against those entries, which come to their end. It is in memory:
 // each Run begins with it closed. The zero value is none; one field that is set is enough, the others have defaults.
 type Breaker struct {
 	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000

@@ -267,7 +267,7 @@ func ExampleUnavailable() {
 	}))
 	defer bank.Close()
 	pay, err := compensator.Handle(c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
-		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e, cents, nil) // as it stands: it says what becomes of the entry
+		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.Key(), cents, nil) // as it stands: it says what becomes of the entry
 	}, compensator.TypeConfig{
 		MaxWait: 24 * time.Hour, // a bank that is down costs no attempt for a day
 		Breaker: compensator.Breaker{Of: 20},

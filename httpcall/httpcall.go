@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// KeyHeader carries the entry's Key, bare, as payment services read it; the IETF's draft of the header would have it in quotes.
+// KeyHeader carries the key, bare, as payment services read it; the IETF's draft of the header would have it in quotes.
 const KeyHeader = "Idempotency-Key"
 
-// Do sends a request for e and returns the answer, where it is a 2xx; close its Body. Any other error is what a handler
+// Do sends a request and returns the answer, where it is a 2xx; close its Body. Any other error is what a handler
 // returns, as it stands: see Outcome, and where there was no answer
 //
 //   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
@@ -29,12 +29,14 @@ const KeyHeader = "Idempotency-Key"
 //
 // Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.
 //
-// e.Key goes with it as Idempotency-Key, unless the request has one: so a call that is made again is known there, and one after
-// a person's requeue is a new one. No error says more of the URL than its host. A nil client is http.DefaultClient, which
-// follows redirects. Do may be called concurrently, for one entry, too: give each call a key of its own then, e.Key() + "-fee".
-func Do(client *http.Client, request *http.Request, e *compensator.Entry) (*http.Response, error) {
-	if request.Header.Get(KeyHeader) == "" {
-		request.Header.Set(KeyHeader, e.Key())
+// key goes with it as Idempotency-Key, unless it is empty: by Entry.Key a call that is made again is known there, and one after
+// a person's requeue is a new one. Put a name of the log before it where the service knows several, a staging copy's, say, and one of
+// the call behind it where a handler makes several: "shop-" + e.Key() + "-fee". A batch is another one each time it is tried, so
+// what it calls has no key: the keys of its items belong into what is sent. No error says more of the URL than its host. A nil client
+// is http.DefaultClient, which follows redirects. Do may be called concurrently.
+func Do(client *http.Client, request *http.Request, key string) (*http.Response, error) {
+	if key != "" {
+		request.Header.Set(KeyHeader, key)
 	}
 	answer, err := cmp.Or(client, http.DefaultClient).Do(request)
 	if err != nil {

@@ -32,7 +32,7 @@ func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) 
 	require.NoError(t, err)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	answer, err := Do(&http.Client{Transport: transport, Timeout: timeout}, request, &compensator.Entry{})
+	answer, err := Do(&http.Client{Transport: transport, Timeout: timeout}, request, "0-0")
 	if err != nil {
 		require.Nil(t, answer)
 		require.NotContains(t, err.Error(), "secret")
@@ -110,23 +110,20 @@ func waits(t *testing.T, err error) time.Duration {
 	return max(0, compensatortest.Call(t, c, pay, 100, compensator.Options{}).NextAt.Sub(before)-5*time.Second)
 }
 
-func TestKeyGoesWithTheCallUnlessItHasOne(t *testing.T) {
+func TestKeyGoesWithTheCall(t *testing.T) {
 	t.Parallel()
-	var keys []string
-	bank := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = append(keys, r.Header.Get(KeyHeader)) }))
+	var keys [][]string
+	bank := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = append(keys, r.Header.Values(KeyHeader)) }))
 	defer bank.Close()
 	e := &compensator.Entry{Epoch: 2}
-	for _, own := range []string{"", e.Key() + "-fee"} {
+	for _, key := range []string{e.Key(), "shop-" + e.Key() + "-fee", ""} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, bank.URL, nil)
 		require.NoError(t, err)
-		if own != "" {
-			request.Header.Set(KeyHeader, own)
-		}
-		answer, err := Do(bank.Client(), request, e)
+		answer, err := Do(bank.Client(), request, key)
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
 	}
-	require.Equal(t, []string{"0-2", "0-2-fee"}, keys)
+	require.Equal(t, [][]string{{"0-2"}, {"shop-0-2-fee"}, nil}, keys)
 }
 
 func TestWhoIsNotThereIsUnavailable(t *testing.T) {

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-
-	"github.com/compensator-go/compensator"
 )
 
-// PostJSON posts v as JSON, by Do, and reads the answer's JSON into into, unless that is nil. Its error is what a handler returns, as it
+// PostJSON posts v as JSON, by Do with its key, and reads the answer's JSON into into, unless that is nil. Its error is what a handler returns, as it
 // stands. What cannot be encoded, an address that is none, and an answer of a 2xx that cannot be read are plain errors, and count: the
 // service may have done the work by then, and knows the call by its key when it comes again. An answer is read to 1 MiB.
-func PostJSON(ctx context.Context, client *http.Client, url string, e *compensator.Entry, v, into any) error {
+func PostJSON(ctx context.Context, client *http.Client, url, key string, v, into any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode a request: %w", err)
@@ -25,7 +23,7 @@ func PostJSON(ctx context.Context, client *http.Client, url string, e *compensat
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	answer, err := Do(client, request, e)
+	answer, err := Do(client, request, key)
 	if err != nil {
 		return err
 	}

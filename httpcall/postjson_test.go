@@ -32,7 +32,7 @@ func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	defer bank.Close()
 	post := func(text string, into any) error {
 		answer <- text
-		return PostJSON(t.Context(), bank.Client(), bank.URL+"/charges", &compensator.Entry{}, charge{100}, into)
+		return PostJSON(t.Context(), bank.Client(), bank.URL+"/charges", "0-0", charge{100}, into)
 	}
 	var got struct{ ID string }
 	require.NoError(t, post(`{"ID":"ch-1"}`, &got))
@@ -47,8 +47,8 @@ func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	}
 	require.Equal(t, compensator.VerdictPermanent, compensator.VerdictOf(post("422", &got)))
 
-	err := PostJSON(t.Context(), nil, bank.URL, &compensator.Entry{}, func() {}, nil)
+	err := PostJSON(t.Context(), nil, bank.URL, "0-0", func() {}, nil)
 	require.ErrorContains(t, err, "encode a request: ")
 	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
-	require.Error(t, PostJSON(t.Context(), nil, "http://a b", &compensator.Entry{}, 1, nil))
+	require.Error(t, PostJSON(t.Context(), nil, "http://a b", "0-0", 1, nil))
 }

@@ -60,6 +60,15 @@ const (
 	down
 )
 
+// of is what a call of these entries tells. That what they need is down is no news where one of them has had its time: each such call
+// counts against its entry, which is to come to its end also while the others are spared, and not once a pause.
+func (t tale) of(attempts ...*attempt) tale {
+	if t == down && slices.ContainsFunc(attempts, func(a *attempt) bool { return a.t.hadItsTime(&a.row) }) {
+		return fine
+	}
+	return t
+}
+
 // newBreaker returns nil for a type that has none.
 func newBreaker(b *base, a *agenda, t *Type) *breaker {
 	if t.Breaker == (Breaker{}) {
@@ -182,7 +191,7 @@ func (b *breaker) ended(a *attempt, end ending, cause error) {
 	case end.unstarted, end.uncalled:
 		b.hear(a, nothing, nil)
 	default:
-		b.hear(a, tells(end.err, cause), end.err)
+		b.hear(a, tells(end.err, cause).of(a), end.err)
 	}
 }
 
@@ -190,7 +199,7 @@ func (b *breaker) ended(a *attempt, end ending, cause error) {
 func (b *breaker) batchEnded(batch []*attempt, verdicts []error, whole bool, cause error) {
 	if b != nil {
 		of, why := batchTells(verdicts, whole, cause)
-		b.hear(batch[0], of, why)
+		b.hear(batch[0], of.of(batch...), why)
 	}
 }
 

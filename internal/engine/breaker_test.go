@@ -254,6 +254,39 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
+// An entry that has had its time, whose waits count, is not to wait for a breaker as well: its calls open none, and close it.
+func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
+	synctest.Test(t, hadItsTime)
+}
+
+func hadItsTime(t *testing.T) {
+	b := newBroken(t)
+	b.t.MaxWait = time.Hour
+	call := func(age time.Duration) {
+		t.Helper()
+		b.last++
+		let, _ := b.admit([]*attempt{{t: b.t, row: *aged(&processlog.Row{ID: processlog.RowID(b.last)}, age)}})
+		require.Len(t, let, 1)
+		b.ended(let[0], ending{err: errDown}, nil)
+	}
+	for range 8 {
+		call(time.Hour)
+	}
+	require.Empty(t, b.opened)
+	for range 2 { // of the last four
+		call(time.Hour - time.Millisecond)
+	}
+	require.Len(t, b.opened, 1)
+	time.Sleep(time.Until(b.current().ProbeAt))
+	call(time.Hour)
+	require.Nil(t, b.current())
+
+	old := []*attempt{{t: b.t, row: *aged(&processlog.Row{}, time.Second)}, {t: b.t, row: *aged(&processlog.Row{}, time.Hour)}}
+	require.Equal(t, fine, down.of(old...), "one of a batch is enough")
+	require.Equal(t, down, down.of(old[0]))
+	require.Equal(t, nothing, nothing.of(old...))
+}
+
 // panicky is an error of a user's with a bug.
 type panicky struct{}
 

@@ -190,8 +190,11 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 // to wait for, a database, a batch, is no patience of the handler's.
 func (t *Type) waitedOut(row *processlog.Row, v *verdict) bool {
 	waits := (v.kind == snooze || v.kind == unavailable) && !v.ours && !v.free
-	return waits && t.MaxWait > 0 && row.Age() >= t.MaxWait
+	return waits && t.hadItsTime(row)
 }
+
+// hadItsTime reports whether an entry is older than what it may wait for nothing.
+func (t *Type) hadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
 
 // budget is how many failures the entry may have as it stands.
 func (t *Type) budget(row *processlog.Row) int {

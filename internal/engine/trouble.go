@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -122,14 +121,15 @@ func (t *troubles) list() []observe.Trouble {
 
 // attempted takes the end of an attempt, and whether it counts: one that is nobody's fault says nowhere else but in its entry why.
 func (t *troubles) attempted(businessType string, err error, counts bool) {
+	kind := judged(err).kind
 	switch {
-	case err == nil || !nobodysFault(err):
+	case kind == serverFault && counts:
+		t.failed(troubleFaults, businessType, err)
+	case kind == serverFault, kind == unavailable && !counts:
+		t.failed(troubleAttempt, businessType, err)
+	default:
 		t.passed(troubleAttempt, businessType)
 		t.passed(troubleFaults, businessType)
-	case counts:
-		t.failed(troubleFaults, businessType, err)
-	default:
-		t.failed(troubleAttempt, businessType, err)
 	}
 }
 
@@ -153,9 +153,4 @@ func (t *troubles) roomAgain(businessTypes, lacking []string) {
 			t.passed(troubleAnnounce, businessType)
 		}
 	}
-}
-
-func nobodysFault(err error) bool {
-	var v *verdict
-	return errors.As(err, &v) && (v.kind == unavailable || v.kind == serverFault)
 }

@@ -368,3 +368,26 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 		s.close(stop)
 	})
 }
+
+// What is down stays down. MaxWait says when each entry is to come to its end, breaker or not: twenty entries are given up
+// about as soon as one would be, and not one after the other, an attempt each pause.
+func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		s.handle(compensator.TypeConfig{MaxWait: time.Hour, MaxProcessCount: 5, Retry: compensator.Exponential(time.Second, 10*time.Minute), Breaker: compensator.Breaker{Of: 5, Pause: time.Second}})
+		stop := compensatortest.Run(t, s.c)
+		s.record(20)
+		time.Sleep(59 * time.Minute)
+		require.NotEmpty(t, s.c.Health(t.Context()).OpenBreakers)
+		for _, row := range s.store.Rows() {
+			require.Zero(t, row.ProcessCount)
+		}
+		time.Sleep(10 * time.Minute)
+		for _, row := range s.store.Rows() {
+			require.Equal(t, compensator.Dead, row.State, "entry %s, %d attempts counted", row.ID, row.ProcessCount)
+			require.Equal(t, 5, row.ProcessCount)
+		}
+		s.close(stop)
+	})
+}

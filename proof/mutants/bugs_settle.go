@@ -192,6 +192,22 @@ func settling() []mutant {
 			sees: tests("TestOutcomeFollowsTheContract", "TestWaitsCountOnceMaxWaitIsOver"),
 		},
 		{
+			name: "breaker-outlasts-max-wait", oracle: lateness,
+			what: "while a breaker is open entries whose MaxWait is over come to their end one after the other, an attempt a pause: a thousand take days",
+			edits: []edit{
+				{"internal/engine/breaker.go", "	if t == down && slices.ContainsFunc(", "	if false && slices.ContainsFunc("},
+			},
+			sees: tests("TestEntryThatHasHadItsTimeOpensNoBreaker", "TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime"),
+		},
+		{
+			name: "database-blamed-for-a-wait", oracle: safety,
+			what: "the warning about a wait that counts says that the database is in a condition",
+			edits: []edit{
+				{"internal/engine/trouble.go", "	case kind == serverFault && counts:\n", "	case (kind == serverFault || kind == unavailable) && counts:\n"},
+			},
+			sees: tests("TestWaitsCountOnceMaxWaitIsOver"),
+		},
+		{
 			name: "breaker-deaf-to-until", oracle: duplicates,
 			what: "a service that is down and says until when never opens a breaker: a thousand entries ask it a thousand times",
 			edits: []edit{
@@ -211,9 +227,9 @@ func settling() []mutant {
 			name: "call-without-its-key", oracle: duplicates,
 			what: "a call over HTTP goes without the entry's key: one that is made again is done again",
 			edits: []edit{
-				{"httpcall/httpcall.go", "		request.Header.Set(KeyHeader, e.Key())\n", "		_ = e\n"},
+				{"httpcall/httpcall.go", "		request.Header.Set(KeyHeader, key)\n", ""},
 			},
-			sees: tests("TestKeyGoesWithTheCallUnlessItHasOne", "TestJSONIsPostedAndItsAnswerRead"),
+			sees: tests("TestKeyGoesWithTheCall", "TestJSONIsPostedAndItsAnswerRead"),
 		},
 		{
 			name: "url-told-in-errors", oracle: safety,
