@@ -37,7 +37,7 @@ func soon(err error) error {
 // Free is err where it is the library that asks to wait, and not the handler: MaxWait does not bound that.
 func Free(err error) error {
 	v := *judged(err)
-	v.free = true
+	v.free, v.err = true, err
 	return &v
 }
 
@@ -60,16 +60,28 @@ func VerdictOf(err error) observe.Verdict {
 	return observe.Failure
 }
 
-// judged is what err asks for. RetryAfter around Unavailable has that one's patience, and a time of its own.
+// judged is what err asks for; a failure asks for nothing. RetryAfter around Unavailable has that one's patience, and a time of
+// its own.
 func judged(err error) *verdict {
-	v := &verdict{err: err}
-	errors.As(err, &v)
+	if err == nil {
+		return &plain // each success passes here
+	}
+	var v *verdict
+	if !errors.As(err, &v) {
+		return &plain
+	}
+	if v.kind != retryAfter {
+		return v
+	}
 	var within *verdict
-	if v.kind == retryAfter && errors.As(v.err, &within) && within.kind == unavailable {
+	if errors.As(v.err, &within) && within.kind == unavailable {
 		return &verdict{kind: unavailable, after: v.after, ours: within.ours, err: v.err}
 	}
 	return v
 }
+
+// plain is the verdict of an error that is none.
+var plain verdict
 
 // serversOwn is an error of a server's condition, not of the statement that met it: it spends no attempt, as often in a
 // row as the entry has attempts. From then on it counts: what always meets it must reach a person.

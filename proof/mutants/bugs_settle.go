@@ -187,7 +187,7 @@ func settling() []mutant {
 			name: "wait-until-then-counts", oracle: safety,
 			what: "a service that is down and says until when spends an attempt",
 			edits: []edit{
-				{"internal/engine/outcome.go", "	if v.kind == retryAfter && errors.As", "	if false && errors.As"},
+				{"internal/engine/outcome.go", "	if errors.As(v.err, &within) && within", "	if errors.As(v.err, &within) && false && within"},
 			},
 			sees: tests("TestOutcomeFollowsTheContract", "TestWaitsCountOnceMaxWaitIsOver"),
 		},
@@ -211,7 +211,7 @@ func settling() []mutant {
 			name: "breaker-deaf-to-until", oracle: duplicates,
 			what: "a service that is down and says until when never opens a breaker: a thousand entries ask it a thousand times",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	v := judged(err)\n", "	v := &verdict{err: err}\n	errors.As(err, &v)\n"},
+				{"internal/engine/breaker.go", "	v := judged(err)\n", "	v := &plain\n	errors.As(err, &v)\n"},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
