@@ -76,10 +76,11 @@ type TypeConfig struct {
 	AfterBatch func(e *Entry) (batchID string)
 
 	// Serial has entries of this type of one key run one at a time, in the order of their ids, beside those of other keys: the
-	// key of an account, say, of any length. Each type has lines of its own: what is to stand in one line is one type. "" is no key. It reads what the entry was recorded with, but headers; it runs in Record and before each
-	// attempt, concurrently, must answer the same each time, and a panic of it refuses the Record. What is first in its line
-	// holds the turn until it has ended: retrying, snoozed, compensating or not due yet it keeps the others waiting, and so it
-	// does dead, unless PassDead is true. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
+	// key of an account, say, of any length. Each type has lines of its own: what is to stand in one line is one type. "" is
+	// no key. It reads what the entry was recorded with, but headers; it runs in Record and before each attempt, concurrently,
+	// must answer the same each time, and a panic of it refuses the Record. What is first in its line holds the turn until it
+	// has ended: retrying, snoozed, compensating or not due yet it keeps the others waiting, and so it does dead, unless
+	// PassDead is true. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
 	Serial   func(e *Entry) string
 	PassDead bool
 
@@ -99,12 +100,12 @@ type TypeConfig struct {
 // contents, and lose a lease each when the process dies.
 const batchConcurrency = 4
 
-// Breaker opens when too many of a type's latest entries, each counted once, were last answered with Unavailable, or not within TypeConfig.Timeout, by
-// the handler or the compensation. All of the type then wait, due, at no cost: this process claims none, others go on. After
-// a pause the one that is due longest is tried alone, and closes it, unless that call fails in the same way. A batch is one
-// call, failed if it timed out or every entry's error is Unavailable. Calls of
-// entries whose MaxWait is over open none, and close it: they count against those entries, which come to their end. It is in memory:
-// each Run begins with it closed. The zero value is none; one field that is set is enough, the others have defaults.
+// Breaker opens when too many of a type's latest entries, each counted once, were last answered with Unavailable, or not
+// within TypeConfig.Timeout, by the handler or the compensation. All of the type then wait, due, at no cost: this process
+// claims none, others go on. After a pause the one that is due longest is tried alone, and closes it, unless that call fails
+// in the same way. A batch is one call, failed if it timed out or every entry's error is Unavailable. Calls of entries whose
+// MaxWait is over open none, and close it: they count against those entries, which come to their end. It is in memory: each
+// Run begins with it closed. The zero value is none; one field that is set is enough, the others have defaults.
 type Breaker struct {
 	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000
 	Share float64       // of them whose last call failed so, from more than 0 to 1. Default 0.5

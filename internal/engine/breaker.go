@@ -287,7 +287,7 @@ func tells(err, cause error) (of tale) {
 	switch {
 	case err == nil:
 		return fine
-	case v.ours, v.kind == serverFault, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
+	case v.ours, v.free, v.kind == serverFault, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
 		return nothing
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down

@@ -248,6 +248,7 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{fmt.Errorf("record: %w", processlog.ErrHistoryLost), nil, nothing},
 		{serversOwn(errors.New("lock wait timeout")), nil, nothing},
 		{soon(errors.New("commit: gone away")), nil, nothing},
+		{Free(Unavailable(errors.New("content of a newer version"))), nil, nothing},
 		{ours(errors.New("begin: no connection")), processlog.ErrTimeout, nothing},
 	} {
 		require.Equal(t, c.want, tells(c.err, c.cause), "%v, %v", c.err, c.cause)

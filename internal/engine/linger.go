@@ -69,11 +69,7 @@ func (s *scanner) lookLocked(t *Type, scan *scan, now time.Time, goes func(func(
 func (s *scanner) ripeIn(t *Type) time.Duration {
 	found, wait := 0, processlog.Never
 	held := s.holdings.expired(t)
-	states := []processlog.State{processlog.Pending, processlog.Retrying}
-	if t.compensates() {
-		states = append(states, processlog.Compensating)
-	}
-	for _, state := range states {
+	for _, state := range []processlog.State{processlog.Pending, processlog.Retrying} { // what is compensated runs alone
 		page, err := s.findLingering(t, state, t.BatchSize+len(held))
 		if err != nil {
 			return processlog.Never // the claim meets the same, and tells
@@ -82,9 +78,7 @@ func (s *scanner) ripeIn(t *Type) time.Duration {
 		if len(page) > 0 {
 			wait = min(wait, t.BatchWait+page[0].In)
 		}
-		if state != processlog.Compensating { // what is compensated runs alone, and fills no batch
-			found += len(page)
-		}
+		found += len(page)
 	}
 	if found >= t.BatchSize {
 		return 0

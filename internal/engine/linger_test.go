@@ -77,6 +77,21 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
+// While entries wait for others whatever is announced joins them: the queue has nothing to add.
+func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, scan := lingering(20 * time.Second)
+		a.peek = time.Now().Add(time.Minute)
+		a.told("mail")
+		require.Equal(t, time.Now(), a.peek, "since when does it wait?")
+		a.peek = time.Now().Add(time.Minute)
+		a.expect("mail", 0)
+		require.True(t, scan.lingers(time.Now()))
+		a.told("mail")
+		require.Equal(t, time.Now().Add(time.Minute), a.peek)
+	})
+}
+
 // When a Run begins nobody knows since when entries wait, and how many: that is looked at before anything is claimed.
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,11 +38,15 @@ type proof struct {
 	problems []error
 }
 
-// proofPatience is how long another session may take for its look, by a statement that must wait for nobody.
-const proofPatience = 3 * time.Second
-
-// atOnce is less than our sessions wait for a lock.
-const atOnce = time.Second
+const (
+	// proofPatience is how long another session may take for its look, by statements that must wait for nobody.
+	proofPatience = 15 * time.Second
+	// sparePatience is how long a pool may take to hand out a second connection.
+	sparePatience = 3 * time.Second
+	// proofLockWait is how long a session waits for a lock that should be told at once that it is held: what takes
+	// less has not waited, however slow the server. In seconds.
+	proofLockWait = 3
+)
 
 // refuse names the server, what it did, and the remedy.
 func (p *proof) refuse(found, remedy string) {
@@ -215,16 +219,13 @@ var errNoSecond = errors.New("no second connection")
 
 // look runs work in a transaction of another session, which is then thrown away: on Vitess a level that was asked
 // for one transaction stays.
-func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx processlog.Tx) error) error {
+func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) error {
 	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
 	}
 	ctx, cancel := context.WithTimeout(ctx, proofPatience)
 	defer cancel()
-	conn, err := db.Conn(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errNoSecond
-	}
+	conn, err := spare(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -236,6 +237,20 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 	}
 	defer func() { _ = tx.Rollback() }()
 	return work(ctx, tx)
+}
+
+// spare is a connection beside the holder's; errNoSecond where all are in use.
+func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
+	if has := db.Stats(); has.MaxOpenConnections == 0 || has.InUse < has.MaxOpenConnections {
+		return db.Conn(ctx) // opening one may take its time
+	}
+	ctx, cancel := context.WithTimeout(ctx, sparePatience)
+	defer cancel()
+	conn, err := db.Conn(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, errNoSecond
+	}
+	return conn, err
 }
 
 // locks tries what must tell at once that somebody holds a row.
@@ -264,29 +279,44 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 }
 
 // held reports whether a locking read of the row is told at once that somebody holds it. A busy server may need
-// some tries for that.
-func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (bool, error) {
+// some tries for that; one that has not answered at all has shown nothing.
+func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
-		var answer error
-		began := time.Now()
-		err := p.look(ctx, p.s.pool(), sql.LevelReadCommitted, func(ctx context.Context, tx processlog.Tx) error {
-			_, answer = p.s.find(ctx, tx, ref, lock)
-			return nil
-		})
-		if err != nil {
-			return false, err
-		}
-		if p.s.d.fault(answer) == faultBusy && time.Since(began) < atOnce {
-			return true, nil
+		held, err = p.toldAtOnce(ctx, ref, lock)
+		if held || (err != nil && !errors.Is(err, context.DeadlineExceeded)) {
+			return held, err
 		}
 	}
-	return false, nil
+	return false, err
+}
+
+func (p *proof) toldAtOnce(ctx context.Context, ref processlog.Ref, lock string) (told bool, err error) {
+	err = p.look(ctx, p.s.pool(), sql.LevelReadCommitted, func(ctx context.Context, tx *sql.Tx) error {
+		wait, err := lockWait(ctx, tx)
+		if err != nil {
+			return err
+		}
+		asked := time.Now()
+		_, answer := p.s.find(ctx, tx, ref, lock)
+		told = p.s.d.fault(answer) == faultBusy && time.Since(asked) < wait
+		return ctx.Err()
+	})
+	return told, err
+}
+
+// lockWait has the session wait for locks for as long as a slow server needs to say that it does not wait, and returns
+// how long it waits: not every engine and proxy does as it is told.
+func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
+	_, _ = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout=%d", proofLockWait))
+	var seconds int64
+	err := tx.QueryRowContext(ctx, "SELECT @@innodb_lock_wait_timeout").Scan(&seconds)
+	return time.Duration(seconds) * time.Second, err
 }
 
 // skips tries SKIP LOCKED where a read that locks nothing would see the row.
 func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
-	err := p.look(ctx, p.s.pool(), sql.LevelReadUncommitted, func(ctx context.Context, tx processlog.Tx) error {
+	err := p.look(ctx, p.s.pool(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
 		read := func(lock string) ([]processlog.ID, error) {
 			return queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String()+lock)
 		}
@@ -341,7 +371,7 @@ func (p *proof) refuseLevel(level, whose string) {
 
 // sees reports whether a plain read in a transaction of this level, in the user's pool, shows the uncommitted row.
 func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
-	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx processlog.Tx) error {
+	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String())
 		seen = len(rows) == 1
 		return err

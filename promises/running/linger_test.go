@@ -2,6 +2,7 @@ package running
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -232,6 +233,37 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is compensated runs alone. Overdue as a process begins, it is not put off by what its type's new entries wait for.
+func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		began, undone := time.Now(), make(chan time.Duration, 1)
+		_, err = compensator.HandleBatch(c, "close_order", func(context.Context, []compensator.Item[harness.Order]) []error {
+			return []error{compensator.Permanent(errors.New("no such order"))}
+		}, compensator.TypeConfig{BatchWait: 20 * time.Second, Compensate: func(context.Context, *compensator.Entry) error {
+			if time.Since(began) < 10*time.Minute {
+				return compensator.Unavailable(errors.New("the bank is closed"))
+			}
+			undone <- time.Since(began)
+			return nil
+		}})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, c)
+		harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{}`)})
+		<-time.After(time.Minute)
+		stop()
+		require.Equal(t, processlog.Compensating, store.Rows()[0].State)
+		<-time.After(time.Hour)
+		began = time.Now().Add(-time.Hour)
+		stop = compensatortest.Run(t, c)
+		require.Equal(t, time.Hour, (<-undone).Truncate(100*time.Millisecond))
+		stop()
+		require.NoError(t, c.Close())
+	})
 }
 
 func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {

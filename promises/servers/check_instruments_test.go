@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
@@ -27,6 +28,7 @@ type lie struct {
 	begin  func(driver.TxOptions) driver.TxOptions                  // what it makes of a BEGIN
 	result func(insert bool, id, rows int64) (gotID, gotRows int64) // what it answers
 	fail   func(query string) error                                 // what it refuses
+	late   func(query string) time.Duration                         // how much later it answers
 	breaks func(query string) bool                                  // what meets a connection that has broken in the pool
 }
 
@@ -70,6 +72,9 @@ func (c liar) ExecContext(ctx context.Context, query string, args []driver.Named
 func (c liar) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if c.lie.breaks != nil && c.lie.breaks(query) {
 		_ = c.Conn.Close()
+	}
+	if c.lie.late != nil {
+		time.Sleep(c.lie.late(query))
 	}
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.retell(query), args)
 }
@@ -161,6 +166,25 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 				require.Equal(t, 0, w.Count("common_process_log"), "nothing was written")
 			})
 		}
+	}
+}
+
+// TestNewTakesASlowServerForNoneThatWaits: what shows that NOWAIT waits is that the session's whole wait has gone by.
+func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
+	t.Parallel()
+	for pool, watched := range map[string]bool{"connector": true, "plain": false} {
+		t.Run(pool, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(lying(w.DSN, lie{late: func(query string) time.Duration {
+				if strings.HasSuffix(query, " NOWAIT") {
+					return 1100 * time.Millisecond
+				}
+				return 0
+			}}, watched))
+			w.New(cfg)
+		})
 	}
 }
 

@@ -52,6 +52,14 @@ func batching() []mutant {
 			sees: tests("TestRunBeginsWithALookAtWhatWaitsForOthers"),
 		},
 		{
+			name: "queue-asked-for-what-waits", oracle: leak,
+			what: "every word that another process sends of a type whose entries wait for others asks the queue again",
+			edits: []edit{
+				{"internal/engine/agenda.go", "	if waits && !scan.lingers(time.Now()) {\n", "	if waits {\n"},
+			},
+			sees: tests("TestQueueIsNotAskedAgainWhileEntriesWaitForOthers"),
+		},
+		{
 			name: "lingering-taken-for-forgotten", oracle: lateness,
 			what: "the reconciler claims what waits for others, as if the queue had forgotten it",
 			edits: []edit{

@@ -95,7 +95,15 @@ func breaking() []mutant {
 			name: "breaker-counts-the-database", oracle: lateness,
 			what: "a transaction that could not be begun or committed counts against what the handler calls",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.ours, v.kind == serverFault, errors.Is", "	case v.kind == serverFault, errors.Is"},
+				{"internal/engine/breaker.go", "	case v.ours, v.free, v.kind == serverFault, errors.Is", "	case v.free, v.kind == serverFault, errors.Is"},
+			},
+			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
+		},
+		{
+			name: "breaker-counts-what-nobody-could-read", oracle: lateness,
+			what: "entries of a newer version's content, for which no handler was called, open the breaker of all others",
+			edits: []edit{
+				{"internal/engine/breaker.go", "	case v.ours, v.free, v.kind", "	case v.ours, v.kind"},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},

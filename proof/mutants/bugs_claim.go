@@ -55,6 +55,14 @@ func claiming() []mutant {
 			sees: tests("TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimNeverWaitsForALockedRow"),
 		},
 		{
+			name: "slow-server-refused", oracle: lateness,
+			what: "New takes a busy server, whose answer comes late, for one whose NOWAIT waits, and the service does not start",
+			edits: []edit{
+				{"internal/sqlstore/check_instruments.go", "	proofLockWait = 3\n", "	proofLockWait = 1\n"},
+			},
+			sees: tests("TestNewTakesASlowServerForNoneThatWaits"),
+		},
+		{
 			name: "gone-fails-claim", oracle: lateness,
 			what: "one id that does not exist fails the claim of all others",
 			edits: []edit{
