@@ -25,8 +25,8 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.C
 	if err := own.refusalLocked(); err != nil {
 		return nil, err
 	}
-	found := slices.DeleteFunc(s.seenLocked(own), func(v *version) bool {
-		return !processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
+	found := s.seenLocked(own, func(v *version) bool {
+		return processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
 	})
 	more := false
 	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole

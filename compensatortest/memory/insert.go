@@ -72,7 +72,7 @@ func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processl
 	}
 	s.lastID++
 	row := &storedRow{id: processlog.RowID(s.lastID), key: draft.IdempotentID}
-	s.rows[row.id], s.keys[row.key] = row, row
+	s.addLocked(row)
 	s.writeLocked(tx, row, newVersion(row.id, draft, now), nil)
 	return processlog.Inserted{ID: row.id}
 }

@@ -282,7 +282,7 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	types := make(map[string]bool)
-	for _, v := range s.matchingLocked(func(*version) bool { return true }) {
+	for _, v := range s.committedLocked() {
 		types[v.entry.BusinessType] = true
 	}
 	for _, r := range s.ops.done {

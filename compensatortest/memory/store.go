@@ -35,6 +35,7 @@ type Store struct {
 
 	mu            sync.Mutex // guards what follows, and every storedRow and Tx; never held while waiting
 	rows          map[processlog.ID]*storedRow
+	inOrder       []*storedRow                           // the same, by ascending id
 	keys          map[processlog.IdempotentID]*storedRow // by idempotent id, those not committed included
 	lastID        uint64                                 // a rolled back insert has used up its id, as AUTO_INCREMENT has
 	lastCommitted uint64                                 // the highest id that ever was; all that a replica hears of
@@ -121,10 +122,9 @@ func (s *Store) Restore(state StoreState) {
 	s.Crash()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows, s.keys = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotentID]*storedRow)
+	s.rows, s.keys, s.inOrder = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotentID]*storedRow), nil
 	for _, v := range state.versions {
-		row := &storedRow{id: v.entry.ID, key: v.entry.IdempotentID, committed: v}
-		s.rows[row.id], s.keys[row.key] = row, row
+		s.addLocked(&storedRow{id: v.entry.ID, key: v.entry.IdempotentID, committed: v})
 	}
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
 	s.lines = cloneLines(state.lines)
@@ -163,22 +163,28 @@ func (s *Store) Fingerprint(ctx context.Context) (string, error) { return s.name
 func (s *Store) Close() error { return nil }
 
 // committedLocked lists the committed version of every row, by ascending id.
-func (s *Store) committedLocked() []*version { return s.seenLocked(nil) }
+func (s *Store) committedLocked() []*version {
+	return s.matchingLocked(func(*version) bool { return true })
+}
 
-// seenLocked is what tx sees: of the rows that it has written its own version.
-func (s *Store) seenLocked(tx *Tx) []*version {
-	versions := make([]*version, 0, len(s.rows))
-	for _, id := range slices.SortedFunc(maps.Keys(s.rows), processlog.ID.Compare) {
-		if seen := s.rows[id].seenBy(tx); seen != nil {
+// matchingLocked lists the committed versions that match, by ascending id.
+func (s *Store) matchingLocked(match func(*version) bool) []*version { return s.seenLocked(nil, match) }
+
+// seenLocked is what tx sees of what matches: of the rows that it has written its own version.
+func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
+	var versions []*version
+	for _, row := range s.inOrder {
+		if seen := row.seenBy(tx); seen != nil && match(seen) {
 			versions = append(versions, seen)
 		}
 	}
 	return versions
 }
 
-// matchingLocked lists the committed versions that match, by ascending id.
-func (s *Store) matchingLocked(match func(*version) bool) []*version {
-	return slices.DeleteFunc(s.committedLocked(), func(v *version) bool { return !match(v) })
+// addLocked adds a row whose id is higher than all there are.
+func (s *Store) addLocked(row *storedRow) {
+	s.rows[row.id], s.keys[row.key] = row, row
+	s.inOrder = append(s.inOrder, row)
 }
 
 // writeLocked is the one way from a version of a row to its next, in tx or, when tx is nil, at once; the row
@@ -217,6 +223,8 @@ func (s *Store) publishLocked(step rowStep) {
 func (s *Store) removeLocked(row *storedRow) {
 	delete(s.rows, row.id)
 	delete(s.keys, row.key)
+	at, _ := slices.BinarySearchFunc(s.inOrder, row.id, func(row *storedRow, id processlog.ID) int { return row.id.Compare(id) })
+	s.inOrder = slices.Delete(s.inOrder, at, at+1)
 }
 
 // freeLocked finds a row and waits until it is free for tx to write: until ctx ends, with the error of that. A
