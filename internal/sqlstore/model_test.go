@@ -30,9 +30,12 @@ import (
 // the same time by the same clock, and must answer the same: every value, every order, every millisecond.
 
 func init() {
-	// A failure is reproduced by its seed; no file is left in the tree.
-	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
-		panic(err)
+	// A failure is reproduced by its seed; no file is left in the tree. Each run draws programs of its own, so that few are
+	// enough for one; -rapid.checks asks for more.
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.checks": "40"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
 }
 

@@ -122,7 +122,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
-		w.Backlog("close_order", 2000) // the herd of midnight
+		w.Backlog("close_order", 800) // the herd of midnight
 		w.Run(c)
 		for range 4 {
 			g.Await(t)
@@ -130,7 +130,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 		require.Equal(t, 4, leased(w, "close_order"))
 		g.Open()
 		w.WaitAllEnded()
-		require.Equal(t, 2000, w.Count("common_process_log WHERE state=1"))
+		require.Equal(t, 800, w.Count("common_process_log WHERE state=1"))
 		require.Zero(t, w.Count("common_process_log WHERE process_count>0"))
 	})
 }

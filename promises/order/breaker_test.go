@@ -52,7 +52,7 @@ func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][
 // fill records for some accounts, through one process and the other.
 func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[harness.Order]) map[string][]compensator.EntryID {
 	want := make(map[string][]compensator.EntryID)
-	for i := range 40 {
+	for i := range 20 {
 		key := strconv.Itoa(i % 5)
 		want[key] = append(want[key], w.PutThrough(cfg.DB, types[i%len(types)], i, of(key)))
 	}
@@ -63,7 +63,7 @@ func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[h
 // whichever is due longest, and close. Nobody has overtaken another meanwhile.
 func TestOpenBreakersLeaveLinesInTheirOrder(t *testing.T) {
 	t.Parallel()
-	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)
 		a, b := newBehindBreaker(t, w, cfg, seen, 50*time.Millisecond), newBehindBreaker(t, w, cfg, seen, 50*time.Millisecond)
 		w.Run(a.c)
@@ -82,7 +82,7 @@ func TestOpenBreakersLeaveLinesInTheirOrder(t *testing.T) {
 // One process cannot reach what it calls, and leaves to the other one what it has claimed, parked and given back.
 func TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()
-	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)
 		cut, sound := newBehindBreaker(t, w, cfg, seen, time.Hour), newBehindBreaker(t, w, cfg, seen, time.Hour)
 		sound.down.Store(false)

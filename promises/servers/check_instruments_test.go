@@ -304,6 +304,8 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	assert.Zero(t, probes.Load())
 }
 
+// TestStoreKeepsEveryPromiseOnAServerOfManyLies: on a plain pool, where every form that replaces another is in use. On
+// connections that know their transactions TestEntriesRunOnAServerWhose tries each lie.
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -312,21 +314,17 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 			all = append(all, test.replies...)
 		}
 	}
-	for pool, watched := range map[string]bool{"connector": true, "plain": false} {
-		t.Run(pool, func(t *testing.T) {
-			t.Parallel()
-			suite.TestStore(t, func(t *testing.T) suite.Harness {
-				t.Parallel()
-				dsn := testservers.Database(t)
-				h := harness.StoreOn(t, dsn, lying(dsn, replies(all...), watched))
-				caller, err := lying(dsn, replies(all...), false)()
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = caller.Close() })
-				h.Autocommit, h.Begin = caller, func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }
-				return h
-			})
-		})
-	}
+	suite.TestStore(t, func(t *testing.T) suite.Harness {
+		t.Parallel()
+		dsn := testservers.Database(t)
+		open := lying(dsn, replies(all...), false)
+		h := harness.StoreOn(t, dsn, open)
+		caller, err := open()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = caller.Close() })
+		h.Autocommit, h.Begin = caller, func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }
+		return h
+	})
 }
 
 // A lock that somebody holds, or a deadlock, says nothing of the server: with a guard given up for it, an entry could

@@ -372,7 +372,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"internal/sqlstore/store.go", "if !s.d.halves {\n		return read", "if true {\n		return read"},
 			},
-			sees: tests("TestStoreKeepsEveryPromiseOnAServerOfManyLies/connector/ClaimNeverWaitsForALockedRow"),
+			sees: tests("TestStoreKeepsEveryPromiseOnAServerOfManyLies/ClaimNeverWaitsForALockedRow"),
 		},
 		{
 			name: "other-databases-taken", oracle: safety,
