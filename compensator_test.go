@@ -15,6 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+func TestMain(m *testing.M) { harness.Main(m) }
+
 func TestCommittedEntryRunsAndSucceeds(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
