@@ -223,13 +223,13 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
 	}
-	ctx, cancel := context.WithTimeout(ctx, proofPatience)
-	defer cancel()
 	conn, err := spare(ctx, db)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, proofPatience)
+	defer cancel()
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
@@ -239,12 +239,13 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 	return work(ctx, tx)
 }
 
-// spare is a connection beside the holder's; errNoSecond where all are in use.
+// spare is a connection beside the holder's; errNoSecond where all are in use. One that has to be opened may take its time.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
-	if has := db.Stats(); has.MaxOpenConnections == 0 || has.InUse < has.MaxOpenConnections {
-		return db.Conn(ctx) // opening one may take its time
+	patience := proofPatience
+	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
+		patience = sparePatience
 	}
-	ctx, cancel := context.WithTimeout(ctx, sparePatience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
