@@ -42,7 +42,8 @@ func (d *Desk) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error)
 	return read(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
 }
 
-// typesFor is how long a Desk goes by the types that it has found: so late is a new one in the lists of who may not see all.
+// typesFor is how long a Desk goes by the types that it has found: so late is a new one in the lists of who may not see all, and
+// in those of one state.
 const typesFor = 5 * time.Second
 
 // types are the business types that there are.

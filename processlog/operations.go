@@ -203,7 +203,7 @@ type Operation struct {
 	Reason       string
 }
 
-// TrailFilter selects what Trail reads. A page looks at 10,000 changes and operations each at most, or at all of one entry;
+// TrailFilter selects what Trail reads. A page looks at 2,000 changes and operations each at most, or at all of one entry;
 // with BusinessTypes at as many as it takes to fill it: bound ctx.
 type TrailFilter struct {
 	EntryID       ID       // zero: any

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	quietDrivers()
 	harness.Main(m)
 }
 
@@ -140,7 +142,7 @@ type answer struct {
 	code      int
 }
 
-// program is a call that was not started yet.
+// program is a call that was not started yet, and will be a process.
 func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args...) }
 
 func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
@@ -151,13 +153,32 @@ func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 }
 
 // do calls the program with nothing to read.
-func (b *bed) do(args ...string) answer { return finish(b.T, b.program(args...)) }
+func (b *bed) do(args ...string) answer { return b.reading("", args...) }
 
-// reading calls it with this to read.
+// reading calls it with this to read, in this process: hundreds of its own would take more time than what they do.
 func (b *bed) reading(stdin string, args ...string) answer {
-	cmd := b.program(args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	return finish(b.T, cmd)
+	b.Helper()
+	var files [3]*os.File
+	for i := range files {
+		file, err := os.CreateTemp(b.TempDir(), "")
+		require.NoError(b, err)
+		defer file.Close()
+		files[i] = file
+	}
+	in, out, errs := files[0], files[1], files[2]
+	_, err := in.WriteString(stdin)
+	require.NoError(b, err)
+	_, err = in.Seek(0, io.SeekStart)
+	require.NoError(b, err)
+	env := map[string]string{dsnVariable: b.dsn}
+	code := run(args, func(name string) string { return env[name] }, in, out, errs)
+	return checked(b.T, answer{read(b.T, out), read(b.T, errs), code})
+}
+
+func read(t *testing.T, written *os.File) string {
+	text, err := os.ReadFile(written.Name())
+	require.NoError(t, err)
+	return string(text)
 }
 
 func finish(t *testing.T, cmd *exec.Cmd) answer {

@@ -45,7 +45,7 @@ func (f *flags) add(root *cobra.Command) {
 }
 
 // data is the DSN, and what to say of where it came from.
-func (f *flags) data() (dsn, warning string, err error) {
+func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	switch {
 	case f.dsn != "" && f.dsnFile != "":
 		return "", "", usage("give --dsn or --dsn-file, not both")
@@ -61,7 +61,7 @@ func (f *flags) data() (dsn, warning string, err error) {
 		}
 		return strings.TrimSpace(string(text)), "", nil
 	}
-	if dsn = os.Getenv(dsnVariable); dsn == "" {
+	if dsn = env(dsnVariable); dsn == "" {
 		return "", "", usage("which database? Set %s, or give --dsn-file or --dsn", dsnVariable)
 	}
 	return dsn, "", nil
@@ -123,10 +123,10 @@ func sqliteDSN(dsn string, create bool) string {
 }
 
 // openRedis is nil where no Redis is named.
-func (f *flags) openRedis() (redis.UniversalClient, error) {
+func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error) {
 	where := f.redis
 	if where == "" {
-		where = os.Getenv(redisVariable)
+		where = env(redisVariable)
 	}
 	switch {
 	case where == "":
@@ -182,7 +182,7 @@ type session struct {
 
 // open connects. Only what changes something has the server tried, for that takes rights that a reader does not have.
 func (p *program) open(ctx context.Context, need need) (*session, error) {
-	dsn, warning, err := p.flags.data()
+	dsn, warning, err := p.flags.data(p.env)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (p *program) open(ctx context.Context, need need) (*session, error) {
 
 func (s *session) begin(ctx context.Context, p *program, need need) (err error) {
 	f := p.flags
-	if s.redis, err = f.openRedis(); err != nil {
+	if s.redis, err = f.openRedis(p.env); err != nil {
 		return err
 	}
 	if s.store, err = openConsole(ctx, s.db, f.table, need); err != nil {

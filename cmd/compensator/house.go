@@ -34,7 +34,7 @@ func (p *program) migrate() *cobra.Command {
 
 // database opens it without a look at the log.
 func (p *program) database(create bool) (*sql.DB, string, error) {
-	dsn, warning, err := p.flags.data()
+	dsn, warning, err := p.flags.data(p.env)
 	if err != nil {
 		return nil, "", err
 	}
@@ -122,7 +122,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 
 // grants prints what to run as an administrator.
 func (p *program) grants() error {
-	dsn, _, err := p.flags.data()
+	dsn, _, err := p.flags.data(p.env)
 	if err != nil {
 		return err
 	}

@@ -37,14 +37,16 @@ const (
 	codeInterrupted = 130
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() {
+	quietDrivers()
+	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}
 
-// run is the program.
-func run(args []string, in *os.File, out, errs *os.File) int {
+// run is the program: one call of it.
+func run(args []string, env func(string) string, in, out, errs *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	quietDrivers()
-	p := &program{in: in, out: out, errs: errs, colour: colourful(out), readTime: readLimit}
+	p := &program{env: env, in: in, out: out, errs: errs, colour: colourful(out, env), readTime: readLimit}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -64,6 +66,7 @@ func run(args []string, in *os.File, out, errs *os.File) int {
 
 // program is one call.
 type program struct {
+	env           func(string) string
 	in, out, errs *os.File
 	colour        bool
 	again         bool          // what has succeeded may be done again

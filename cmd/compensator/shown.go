@@ -79,8 +79,8 @@ func wide(r rune) bool {
 }
 
 // colourful reports whether what is written there may have colours: only on a terminal, and not where NO_COLOR is set.
-func colourful(out *os.File) bool {
-	return terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+func colourful(out *os.File, env func(string) string) bool {
+	return terminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
 }
 
 func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }

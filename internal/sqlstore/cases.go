@@ -145,7 +145,7 @@ func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []chang
 
 // DeadWithoutCase implements Operations: along the due index, a type after the other, a hundred of them in a statement.
 func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
-	groups, err := s.groups(ctx, nil, []processlog.State{processlog.Dead}, "")
+	groups, err := s.groups(ctx, nil, []processlog.State{processlog.Dead}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: look for dead entries without a case: %w", err)
 	}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,7 +38,11 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountF
 }
 
 func (s *Store) countGroups(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
-	groups, err := s.groups(ctx, tx, f.States, f.BusinessType)
+	var types []string
+	if f.BusinessType != "" {
+		types = []string{f.BusinessType}
+	}
+	groups, err := s.groups(ctx, tx, f.States, types)
 	if err != nil {
 		return nil, err
 	}
@@ -120,21 +125,27 @@ func (g group) where(s *Store) string {
 	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text([]byte(g.businessType)))
 }
 
-// groups lists every group of the given states, or of all; of one type, if it is not empty, or of all that
-// occur. Its cost grows with the number of groups, not of entries.
-func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, businessType string) ([]group, error) {
+// groups lists every group of the given states, or of all, and of the given types; where they are nil, of all that occur, at a
+// cost that grows with the number of groups, not of entries.
+func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]
 	}
-	states = slices.Compact(slices.Sorted(slices.Values(states)))
-	if businessType == "" {
+	states = distinct(states)
+	if types == nil {
 		return s.occurring(ctx, tx, states)
 	}
-	groups := make([]group, len(states))
-	for i, state := range states {
-		groups[i] = group{state, businessType}
+	groups := make([]group, 0, len(states)*len(types))
+	for _, state := range states {
+		for _, businessType := range distinct(types) {
+			groups = append(groups, group{state, businessType})
+		}
 	}
 	return groups, nil
+}
+
+func distinct[T cmp.Ordered](values []T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(values)))
 }
 
 func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []processlog.State) ([]group, error) {

@@ -29,6 +29,7 @@ type dialect struct {
 	deleteByID func(table string) string   // DELETE FROM the table, with the hint
 	skipLocked string                      // suffix: lock the rows read, leave out those that are locked
 	halves     bool                        // skipLocked does not do that: use lockNow on fewer and fewer rows
+	thenJoin   string                      // JOIN, from what stands before it, whatever seems cheaper
 	lock       string                      // suffix: lock the rows read, wait for them
 	lockNow    string                      // suffix: lock the rows read, or fail at once
 	share      string                      // suffix: read the latest committed rows, wait for those in flight

@@ -122,11 +122,14 @@ func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
 }
 
 func (l *listing) inOrder() string {
-	columns := l.s.columns()
+	return l.along(l.columns(), l.limit+1)
+}
+
+func (l *listing) columns() string {
 	if l.f.Outline {
-		columns = l.s.outline()
+		return l.s.outline()
 	}
-	return l.along(columns, l.limit+1)
+	return l.s.columns()
 }
 
 // along reads columns of at most n rows as the listing's index gives them.
@@ -207,15 +210,16 @@ func (l *listing) orderBy(columns string, n int) string {
 // rangesPerStatement bounds a UNION; SQLite takes no more than 500 parts.
 const rangesPerStatement = 100
 
-// readMerged reads the heads of many ranges of the due index, and then the rows at the front of them all.
+// readMerged reads the rows at the front of many ranges of the due index, in one statement: where there are more ranges than
+// one takes, it knows by then which rows stand at the front of the others.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
-	if err != nil {
+	if err != nil || len(groups) == 0 {
 		return page, err
 	}
 	var front []listPosition
-	for chunk := range slices.Chunk(groups, rangesPerStatement) {
-		heads, err := l.heads(ctx, chunk, front)
+	for ; len(groups) > rangesPerStatement; groups = groups[rangesPerStatement:] {
+		heads, err := l.heads(ctx, groups[:rangesPerStatement], front)
 		if err != nil {
 			return page, err
 		}
@@ -223,20 +227,39 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 		slices.SortFunc(front, l.compare)
 		front = front[:min(len(front), l.limit+1)]
 	}
-	if len(front) > l.limit {
-		front = front[:l.limit]
-		page.Next = l.cursor(front[l.limit-1])
+	rows, err := l.s.read(ctx, l.foremost(groups, front))
+	if err != nil {
+		return page, err
 	}
-	page.Rows, err = l.load(ctx, front)
-	return page, err
+	defer rows.Close()
+	scan := newRowScanner()
+	for n := 1; rows.Next(); n++ {
+		row, err := scan.row(rows)
+		switch {
+		case err != nil:
+			return page, err
+		case n > l.limit:
+			page.Next = l.cursor(*l.after)
+		default:
+			l.after = &listPosition{scan.next, row.ID}
+			if l.f.Admits(&row) { // of the front some may have left the filter since
+				page.Rows = append(page.Rows, row)
+			}
+		}
+	}
+	return page, rows.Err()
 }
 
 // groups are those of the states and types that the filter names.
 func (l *listing) groups(ctx context.Context) ([]group, error) {
-	groups, err := l.s.groups(ctx, nil, l.f.States, l.f.BusinessType)
-	return slices.DeleteFunc(groups, func(g group) bool {
-		return l.f.BusinessTypes != nil && !slices.Contains(l.f.BusinessTypes, g.businessType)
-	}), err
+	types := l.f.BusinessTypes
+	if named := l.f.BusinessType; named != "" {
+		if types != nil && !slices.Contains(types, named) {
+			return nil, nil
+		}
+		types = []string{named}
+	}
+	return l.s.groups(ctx, nil, l.f.States, types)
 }
 
 // heads reads the positions next behind the cursor of each group.
@@ -258,6 +281,16 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
+// foremost is the query for the rows next behind the cursor of these groups and of the front.
+func (l *listing) foremost(groups []group, front []listPosition) string {
+	heads := l.merged(groups, front)
+	if len(front) > 0 {
+		heads += fmt.Sprintf(" UNION SELECT %s, id FROM %s WHERE id IN (%s)", l.s.d.numbers("next_at"), l.s.table.quoted(""), idList(idsOf(front)))
+	}
+	return fmt.Sprintf("SELECT %s FROM (%s%s) AS heads %s %s ON id=head_id%s", l.columns(), heads,
+		l.orderBy("head_at, head_id", l.limit+1), l.s.d.thenJoin, l.s.table.quoted(""), l.orderBy("head_at, head_id", l.limit+1))
+}
+
 // merged is the query for heads. Once the front is full, only what comes before its end is of use.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
@@ -270,7 +303,7 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = fmt.Sprintf("SELECT %s, id FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
+		parts[i] = fmt.Sprintf("SELECT %s AS head_at, id AS head_id FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
 			l.s.d.numbers("next_at"), l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id", l.limit+1), i)
 	}
 	return strings.Join(parts, " UNION ALL ")
@@ -286,10 +319,7 @@ func (l *listing) compare(a, b listPosition) int {
 
 // load reads the rows at the given positions. An entry that left the filter since is left out.
 func (l *listing) load(ctx context.Context, positions []listPosition) ([]processlog.Row, error) {
-	ids := make([]processlog.ID, len(positions))
-	for i, p := range positions {
-		ids[i] = p.id
-	}
+	ids := idsOf(positions)
 	load := l.s.Load
 	if l.f.Outline {
 		load = l.s.Outlines
@@ -309,6 +339,14 @@ func (l *listing) load(ctx context.Context, positions []listPosition) ([]process
 		}
 	}
 	return rows, nil
+}
+
+func idsOf(positions []listPosition) []processlog.ID {
+	ids := make([]processlog.ID, len(positions))
+	for i, p := range positions {
+		ids[i] = p.id
+	}
+	return ids
 }
 
 // stampAt is dialect.stampAt for any time: what no such column can hold is as good as the ends of its range.

@@ -211,7 +211,11 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 					require.NoError(t, err)
 					f.Cursor = found.Next
 				})
-				assert.Zero(t, cost.sorted, "%s, newest %v, page %d: rows sorted", tc.name, newest, page)
+				sorted := 0
+				if tc.key == "k_due" && !drops { // of many ranges the rows at the front of all, and those of the page once more
+					sorted = 2 * (limit + 1)
+				}
+				assert.LessOrEqual(t, cost.sorted, sorted, "%s, newest %v, page %d: rows sorted", tc.name, newest, page)
 				if !drops { // every row read counts, also those of 32 ranges and of their union
 					assert.Less(t, cost.read, 32*(limit+2)*2+300, "%s, newest %v, page %d: rows read", tc.name, newest, page)
 				}
@@ -295,8 +299,8 @@ func (s *Store) plan(t *testing.T, query string) (steps []string) {
 		for i, column := range columns {
 			step[strings.ToLower(column)] = values[i].String
 		}
-		assert.NotContains(t, step["extra"], "filesort", query)
-		if step["table"] == s.table.base {
+		if step["table"] == s.table.base { // the heads of many ranges are sorted, once they are few
+			assert.NotContains(t, step["extra"], "filesort", query)
 			steps = append(steps, step["key"]+": "+step["extra"])
 		}
 	}
@@ -321,6 +325,9 @@ func TestListIsPlannedAlongAnIndex(t *testing.T) {
 				groups, err := l.groups(t.Context())
 				require.NoError(t, err)
 				query = func() string { return l.merged(groups, nil) }
+				steps := s.plan(t, l.foremost(groups, nil))
+				assert.Contains(t, steps, "PRIMARY: ", "%s: the rows are looked up", tc.name)
+				assert.Len(t, steps, len(groups)+1, tc.name)
 			}
 			for _, step := range s.plan(t, query()) {
 				assert.True(t, strings.HasPrefix(step, tc.key+":"), "%s: got %q, want %s", tc.name, step, tc.key)
@@ -334,7 +341,7 @@ func TestGroupsAreFoundByJumping(t *testing.T) {
 	for _, states := range [][]processlog.State{{processlog.Pending}, {processlog.Pending, processlog.Dead}, processlog.States[:]} {
 		assert.Contains(t, s.plan(t, s.groupsQuery(states))[0], "Using index for group-by")
 		cost := s.cost(t, func() {
-			groups, err := s.groups(t.Context(), nil, states, "")
+			groups, err := s.groups(t.Context(), nil, states, nil)
 			require.NoError(t, err)
 			want := 0
 			for _, state := range states {

@@ -20,7 +20,7 @@ func (s *Store) Misfits(ctx context.Context, limit int) ([]processlog.Misfit, er
 		s.misfits("state is none there is", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
 		s.misfits("state is none there is", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
 	}
-	groups, err := s.groups(ctx, nil, openStates[:], "")
+	groups, err := s.groups(ctx, nil, openStates[:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: look for misfits: %w", err)
 	}

@@ -38,6 +38,7 @@ func mysqlDialect(version string) *dialect {
 		idIndex:    " FORCE INDEX (PRIMARY)",
 		deleteByID: func(table string) string { return "DELETE " + table + " FROM " + table + " FORCE INDEX (PRIMARY)" },
 		skipLocked: " FOR UPDATE SKIP LOCKED",
+		thenJoin:   "STRAIGHT_JOIN",
 		lock:       " FOR UPDATE",
 		lockNow:    " FOR UPDATE NOWAIT",
 		share:      " LOCK IN SHARE MODE",

@@ -25,7 +25,7 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 	groups := []group{{state: state, businessType: businessType}}
 	if businessType == "" {
 		var err error
-		if groups, err = s.groups(ctx, nil, []processlog.State{state}, ""); err != nil {
+		if groups, err = s.groups(ctx, nil, []processlog.State{state}, nil); err != nil {
 			return 0, fmt.Errorf("compensator: purge: %w", err)
 		}
 	}

@@ -32,6 +32,7 @@ func sqliteDialect() *dialect {
 		numbers:    sqliteNumbers,
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
+		thenJoin:   "CROSS JOIN",
 		returning:  true,
 		unseenEnd:  true,
 		again:      sqliteAgain,

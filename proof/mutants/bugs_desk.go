@@ -145,7 +145,7 @@ func operating() []mutant {
 			name: "trail-stops-among-others", oracle: safety,
 			what: "a page of the trail ends where reading among records of other types did, and its cursor says so",
 			edits: []edit{
-				{"internal/sqlstore/operations.go", "f.BusinessTypes == nil && (f.Actor", "(f.BusinessTypes != nil || f.Actor"},
+				{"internal/sqlstore/trail.go", "f.BusinessTypes == nil && (f.Actor", "(f.BusinessTypes != nil || f.Actor"},
 			},
 			sees: tests("TestTrailOfSomeTypesEndsWhereTheyDo"),
 		},

@@ -1,0 +1,201 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// trailRead is how many rows of each table a page of the trail looks at, where few of them may be what is asked for.
+const trailRead = 2000
+
+// trailTable is one of the two tables that a trail is merged of.
+type trailTable struct {
+	suffix string
+	// What the other has by another name, or has not: of what was done to an entry that was purged nobody knows the type.
+	join, at, businessType, refused, subject, before, after string
+}
+
+func (s *Store) trailTables() [2]trailTable {
+	return [2]trailTable{
+		{"_audit", " LEFT JOIN " + s.table.quoted("") + " AS l ON l.id=t.entry_id", s.d.stampMS("t.created_at"), "COALESCE(l.business_type,'')", "0", "''", "t.before_state", "t.after_state"},
+		{"_operation", "", "t.`at`", "t.business_type", "t.refused", "t.subject", "NULL", "NULL"},
+	}
+}
+
+// trailSide is what was read of one of them.
+type trailSide struct {
+	rows []trailRow
+	end  uint64 // what stands before it was not looked at; 0: nothing
+}
+
+// trailRow is a record and the row it stands in.
+type trailRow struct {
+	processlog.TrailRecord
+	row uint64
+}
+
+// Trail implements Operations, in one statement: what both tables say is of one moment.
+func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (processlog.TrailPage, error) {
+	limit, err := pageLimit(f.Limit)
+	if err != nil {
+		return processlog.TrailPage{}, err
+	}
+	q := trailQuery{s: s, f: f, limit: limit}
+	// An entry's have an index. Who may see some types is not told where reading stops among others.
+	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
+	if f.Cursor != "" {
+		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
+			return processlog.TrailPage{}, err
+		}
+	}
+	sides, err := q.read(ctx)
+	if err != nil {
+		return processlog.TrailPage{}, fmt.Errorf("compensator: read the trail: %w", err)
+	}
+	return mergeTrail(sides, limit), nil
+}
+
+// trailQuery is one Trail call under way.
+type trailQuery struct {
+	s      *Store
+	f      processlog.TrailFilter
+	limit  int
+	few    bool      // trailRead rows of each table are looked at, and no more
+	before [2]uint64 // where the page before has ended; of no meaning on the first
+}
+
+// text reads the newest rows of both tables, and, in a row of no side, which is the newest of each.
+func (q *trailQuery) text() string {
+	query, newest := "", ""
+	for i, t := range q.s.trailTables() {
+		table := q.s.table.quoted(t.suffix)
+		query += fmt.Sprintf("SELECT * FROM (SELECT %d AS side, t.id, %s AS happened, t.actor, t.`action`, t.entry_id, t.reason, %s AS business_type, %s AS refused, %s AS subject, %s AS was, %s AS became"+
+			" FROM %s AS t%s WHERE %s%s ORDER BY t.id DESC LIMIT %d) AS side%d UNION ALL ",
+			i, t.at, t.businessType, t.refused, t.subject, t.before, t.after, table, t.join, q.window(i, table), q.narrow(t), q.limit+1, i)
+		newest += fmt.Sprintf("(SELECT COALESCE(MAX(id),0) FROM %s), ", table)
+	}
+	return query + "SELECT 2, " + newest + "'', '', 0, '', '', 0, '', NULL, NULL"
+}
+
+// window is the rows of a table that are looked at.
+func (q *trailQuery) window(side int, table string) string {
+	switch first := q.f.Cursor == ""; {
+	case first && q.few:
+		return fmt.Sprintf("t.id>(SELECT CASE WHEN MAX(id)>%[1]d THEN MAX(id)-%[1]d ELSE 0 END FROM %[2]s)", trailRead, table)
+	case first:
+		return "t.id>0"
+	default:
+		return fmt.Sprintf("t.id<%d AND t.id>=%d", q.before[side], q.end(q.before[side]))
+	}
+}
+
+// end is the first row that is looked at of those before one.
+func (q *trailQuery) end(before uint64) uint64 {
+	if q.few && before > trailRead {
+		return before - trailRead
+	}
+	return 0
+}
+
+// narrow is what of the filter a table is asked for.
+func (q *trailQuery) narrow(t trailTable) (where string) {
+	text := func(v string) string { return q.s.d.text([]byte(v)) }
+	if q.f.BusinessTypes != nil {
+		where += " AND " + t.businessType + q.s.among(q.f.BusinessTypes)
+	}
+	if !q.f.EntryID.IsZero() {
+		where += " AND t.entry_id=" + q.f.EntryID.String()
+	}
+	if q.f.Actor != "" {
+		where += " AND t.actor=" + text(q.f.Actor)
+	}
+	if q.f.Action != "" {
+		where += " AND t.`action`=" + text(q.f.Action)
+	}
+	if !q.f.From.IsZero() {
+		where += fmt.Sprintf(" AND %s>=%d", t.at, ceilMilli(q.f.From))
+	}
+	if !q.f.To.IsZero() {
+		where += fmt.Sprintf(" AND %s<%d", t.at, ceilMilli(q.f.To))
+	}
+	return where
+}
+
+func (q *trailQuery) read(ctx context.Context) (sides [2]trailSide, err error) {
+	rows, err := q.s.read(ctx, q.text())
+	if err != nil {
+		return sides, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var side int
+		var at int64
+		var entry uint64
+		var before, after []byte
+		var r trailRow
+		if err := rows.Scan(&side, &r.row, &at, &r.Actor, &r.Action, &entry, &r.Reason, &r.BusinessType, &r.Refused, &r.Subject, &before, &after); err != nil {
+			return sides, err
+		}
+		if side == len(sides) {
+			if q.f.Cursor == "" {
+				q.before = [2]uint64{r.row + 1, uint64(at) + 1}
+			}
+			continue
+		}
+		r.At, r.EntryID = unixMilli(at), processlog.RowID(entry)
+		if side == 0 && entry != 0 {
+			r.changed(before, after)
+		}
+		sides[side].rows = append(sides[side].rows, r)
+	}
+	for i := range sides {
+		sides[i].end = q.end(q.before[i])
+		slices.SortFunc(sides[i].rows, func(a, b trailRow) int { return cmp.Compare(b.row, a.row) }) // a union need not keep their order
+	}
+	return sides, rows.Err()
+}
+
+// changed says how the entry was, and became, where that can be read.
+func (r *trailRow) changed(before, after []byte) {
+	was, err1 := readState(before)
+	is, err2 := readState(after)
+	if err1 == nil && err2 == nil {
+		r.Before, r.After = &was, &is
+	}
+}
+
+// mergeTrail makes a page of the newest of both.
+func mergeTrail(sides [2]trailSide, limit int) (page processlog.TrailPage) {
+	var next [2]uint64
+	more := false
+	taken := [2]int{}
+	for len(page.Records) < limit {
+		side := -1
+		for i := range sides {
+			if taken[i] < len(sides[i].rows) && (side < 0 || sides[i].rows[taken[i]].At.After(sides[side].rows[taken[side]].At)) {
+				side = i
+			}
+		}
+		if side < 0 {
+			break
+		}
+		page.Records = append(page.Records, sides[side].rows[taken[side]].TrailRecord)
+		taken[side]++
+	}
+	for i, s := range sides {
+		switch {
+		case taken[i] < len(s.rows): // its next comes first on the next page
+			next[i], more = s.rows[taken[i]].row+1, true
+		default:
+			next[i], more = s.end, more || s.end > 0
+		}
+	}
+	if more {
+		page.Next = fmt.Sprintf("%d-%d", next[0], next[1])
+	}
+	return page
+}
