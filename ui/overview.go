@@ -13,7 +13,8 @@ import (
 // overviewData is what the first page shows.
 type overviewData struct {
 	Health *desk.Health
-	Rows   []typeRow
+	Rows   []typeRow    // of types to be seen to, and of some others, or all
+	More   int          // types that are not among them
 	Groups []desk.Group // those with most cases
 	Others int          // groups that are not among them
 	Risk   risk
@@ -44,6 +45,11 @@ type cell struct {
 // Bars are the cells that have a place.
 func (r typeRow) Bars() []cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c cell) bool { return c.N == 0 })
+}
+
+// troubled tells whether a type is to be seen to by somebody.
+func (r typeRow) troubled() bool {
+	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Breaker != nil
 }
 
 // risk is what open cases come to.
@@ -86,7 +92,10 @@ func (r *risk) texts() []string {
 	return texts
 }
 
-const groupsAtAGlance = 6
+const (
+	groupsAtAGlance = 6
+	typesAtAGlance  = 10 // or more, where more are to be seen to
+)
 
 func (s *server) overview(rq *request) {
 	found, err := s.desk.Overview(rq.ctx, rq.Actor)
@@ -104,16 +113,31 @@ func (s *server) overview(rq *request) {
 	data.Risk = riskOf(groups)
 	data.Groups = groups[:min(len(groups), groupsAtAGlance)]
 	data.Others = len(groups) - len(data.Groups)
-	if data.Rows, err = rq.typeRows(found.Types); err != nil {
+	rows, err := rq.typeRows(found.Types)
+	if err != nil {
 		rq.failed(err)
 		return
 	}
+	data.Rows = rows
+	if rq.r.URL.Query().Get("types") != "all" {
+		data.Rows = atFirst(rows)
+	}
+	data.More = len(rows) - len(data.Rows)
 	if !rq.unchanged("overview", data) {
 		rq.show(http.StatusOK, "overview", data)
 	}
 }
 
-// typeRows has the types with most dead first. The longest bar is that of the type with most entries.
+// atFirst are the rows that the overview begins with: a browser takes longer for forty than for all else on the page.
+func atFirst(rows []typeRow) []typeRow {
+	calm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.troubled() })
+	if calm < 0 {
+		return rows
+	}
+	return rows[:min(max(calm, typesAtAGlance), len(rows))]
+}
+
+// typeRows has the types with most dead first, and then others that are to be seen to. The longest bar is that of the type with most entries.
 func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err error) {
 	rows = make([]typeRow, len(types))
 	most := 1
@@ -143,6 +167,14 @@ func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err erro
 			x += c.Part
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b typeRow) int { return cmp.Compare(b.Cells[0].N, a.Cells[0].N) })
+	slices.SortStableFunc(rows, func(a, b typeRow) int {
+		if a.troubled() != b.troubled() {
+			if a.troubled() {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Cells[0].N, a.Cells[0].N)
+	})
 	return rows, nil
 }

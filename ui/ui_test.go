@@ -312,3 +312,24 @@ func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 		t.Errorf("%v, then %v", o.List[3], back)
 	}
 }
+
+func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
+	calm := func(n int) []typeRow { return slices.Repeat([]typeRow{{Cells: make([]cell, len(atAGlance))}}, n) }
+	troubled := []typeRow{
+		{Cells: []cell{{N: 1}}}, {Cells: make([]cell, 4), Overdue: "4 min"},
+		{Cells: make([]cell, 4), Paused: &desk.Paused{}}, {Cells: make([]cell, 4), Breaker: &desk.OpenBreaker{}},
+	}
+	for _, tc := range []struct {
+		rows []typeRow
+		want int
+	}{
+		{nil, 0}, {calm(3), 3}, {calm(40), typesAtAGlance}, {troubled, 4},
+		{slices.Concat(troubled, calm(40)), typesAtAGlance},
+		{slices.Concat(slices.Repeat(troubled, 5), calm(40)), 20}, // none of those is left out
+		{slices.Repeat(troubled, 5), 20},
+	} {
+		if got := len(atFirst(tc.rows)); got != tc.want {
+			t.Errorf("%d of %d types, want %d", got, len(tc.rows), tc.want)
+		}
+	}
+}

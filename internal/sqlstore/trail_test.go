@@ -38,7 +38,7 @@ func TestTrailGoesOnWhereItStoppedLooking(t *testing.T) {
 	require.NoError(t, s.Note(t.Context(), "note", by))
 	require.NoError(t, s.Operate(t.Context(), processlog.Operation{Actor: "mei", Action: "pause"}))
 	others := map[string]string{
-		"_operation (`at`, actor, `action`)": "(1,'bob','note')",
+		"_operation (`at`, actor, `action`)":                                                "(1,'bob','note')",
 		"_audit (entry_id, `action`, actor, reason, before_state, after_state, created_at)": "(1,'requeue','bob','','{}','{}'," + s.d.stamp + ")",
 	}
 	for into, row := range others {

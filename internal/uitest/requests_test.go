@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -704,4 +705,31 @@ func has(t *testing.T, text, part string, what ...any) {
 func lacks(t *testing.T, text, part string, what ...any) {
 	t.Helper()
 	assert.False(t, strings.Contains(text, part), "%q %v", part, what)
+}
+
+// TestOverviewLeadsToTheTypesThatItLeavesOut: where there are many, those that run as they should stand behind a link.
+func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for n := range 12 {
+			e := compensator.NewEntry{BusinessType: fmt.Sprintf("calm_%02d", n), Content: []byte("{}"), Options: compensator.Options{Delay: time.Hour}}
+			if _, err := w.c.Record(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	alice := w.client("alice")
+	short, whole := alice.get("").text, alice.get("?types=all").text
+	assert.Contains(t, short, `href="/ops/?types=all#types"`)
+	assert.NotContains(t, short, "calm_11")
+	for n := range 12 {
+		assert.Contains(t, whole, fmt.Sprintf("calm_%02d", n))
+	}
+	assert.NotContains(t, whole, "types=all#types")
+	for _, page := range []string{short, whole} {
+		assert.Contains(t, page, "type=refund", "what is dead stands on both")
+	}
 }

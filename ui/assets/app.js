@@ -19,19 +19,23 @@ const get = async (url, headers = {}) => {
 
 all(".js").forEach((element) => { element.hidden = false; });
 
-// Times: local, or UTC; the other one in the tooltip.
-const lang = document.body.dataset.lang;
-const sameDay = (a, b) => a.toDateString() === b.toDateString();
-const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
-const today = new Intl.DateTimeFormat(lang, clock); // made once: each takes longer than all times of a page
-const whole = new Intl.DateTimeFormat(lang, { ...clock, year: "numeric", month: "short", day: "numeric" });
-const local = (at) => (sameDay(at, new Date()) ? today : whole).format(at);
+// Times: local, or UTC; the other one in the tooltip. Written by hand: the first use of Intl takes longer than the whole page.
+const two = (n) => String(n).padStart(2, "0");
+const offset = (at) => {
+	const minutes = -at.getTimezoneOffset(), far = Math.abs(minutes);
+	return `UTC${minutes < 0 ? "-" : "+"}${two(Math.floor(far / 60))}:${two(far % 60)}`;
+};
+const day = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+const clock = (at) => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+const here = offset(new Date());
+const whole = (at) => `${day(at)} ${clock(at)}${offset(at) === here ? "" : " " + offset(at)}`; // of summer, in winter
+const local = (at) => (day(at) === day(new Date()) ? clock(at) : whole(at));
 const utc = (at) => at.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
 const showTimes = (within) => {
 	const inUTC = kept("compensator-utc") === "yes";
 	all("time", within).forEach((time) => {
 		const at = new Date(time.dateTime);
-		[time.textContent, time.title] = inUTC ? [utc(at), whole.format(at)] : [local(at), at.toISOString()];
+		[time.textContent, time.title] = inUTC ? [utc(at), whole(at)] : [local(at), at.toISOString()];
 	});
 };
 const zone = $("#zone");
@@ -39,7 +43,7 @@ if (zone) {
 	const toggle = $("button", zone), toUTC = toggle.textContent, toLocal = toggle.dataset.utc;
 	const say = () => {
 		const inUTC = kept("compensator-utc") === "yes";
-		$("b", zone).textContent = inUTC ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+		$("b", zone).textContent = inUTC ? "UTC" : here;
 		toggle.textContent = inUTC ? toLocal : toUTC;
 		showTimes(document);
 	};
@@ -112,7 +116,7 @@ let paused = kept("compensator-paused") === "yes", failed = false;
 const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCollapsed || live.contains(document.activeElement)
 	|| document.activeElement?.matches("input, select, textarea") || $('#live input[name="seen"]:checked') || $("#live tbody tr:hover");
 const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on");
-const say = () => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== state(); });
+const say = (now = state()) => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== now; });
 let tag = null; // of what is shown; without one all is sent
 const stillSo = (answer) => { // as of when the server says it is
 	const time = $(".live time", live), at = answer.headers.get("Last-Modified") ?? answer.headers.get("Date");
@@ -139,14 +143,14 @@ const refresh = async () => {
 	tally();
 };
 if (live && live.dataset.still === undefined) {
-	const press = () => { if (button) button.setAttribute("aria-pressed", String(paused)); say(); };
+	const press = (now) => { if (button) button.setAttribute("aria-pressed", String(paused)); say(now); };
 	button?.addEventListener("click", () => { paused = !paused; kept("compensator-paused", paused ? "yes" : "no"); press(); });
 	const round = async () => {
 		if (!paused && !busy()) await refresh();
 		say();
 		setTimeout(round, every);
 	};
-	press();
+	press(paused ? "off" : "on"); // nobody is at work yet, and to ask would lay out the page
 	setTimeout(round, every);
 } else if (button) {
 	button.hidden = true;
