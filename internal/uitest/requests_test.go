@@ -732,4 +732,11 @@ func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	for _, page := range []string{short, whole} {
 		assert.Contains(t, page, "type=refund", "what is dead stands on both")
 	}
+	for n := range 12 {
+		require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "alice"}, fmt.Sprintf("calm_%02d", n), desk.Why{Reason: "the shipper is down"}))
+	}
+	short = alice.get("").text
+	for n := range 12 {
+		assert.Contains(t, short, fmt.Sprintf("calm_%02d", n), "what is to be seen to is not left out, however many")
+	}
 }

@@ -150,6 +150,14 @@ func operating() []mutant {
 			sees: tests("TestTrailOfSomeTypesEndsWhereTheyDo"),
 		},
 		{
+			name: "trail-ends-where-it-stopped-looking", oracle: safety,
+			what: "a page of the trail on which few are asked for says that nothing stands behind what it has looked at",
+			edits: []edit{
+				{"internal/sqlstore/trail.go", "		sides[i].end = q.end(q.before[i])\n", "		sides[i].end = 0\n"},
+			},
+			sees: tests("TestTrailGoesOnWhereItStoppedLooking"),
+		},
+		{
 			name: "desk-searches-what-is-masked", oracle: safety,
 			what: "entries are found by errors, and users, that the actor may not see",
 			edits: []edit{

@@ -12,6 +12,14 @@ func showing() []mutant {
 			sees: pageTests("TestPagesAreCompressedOnlyWhereNobodyElseHasAsked"),
 		},
 		{
+			name: "overview-leaves-out-what-is-to-be-seen-to", oracle: safety,
+			what: "of more types with something to be seen to than the overview begins with, those beyond are not on it",
+			edits: []edit{
+				{"ui/overview.go", "rows[:min(max(calm, typesAtAGlance), len(rows))]", "rows[:min(typesAtAGlance, len(rows))]"},
+			},
+			sees: pageTests("TestOverviewLeadsToTheTypesThatItLeavesOut"),
+		},
+		{
 			name: "page-of-another-taken-for-ones-own", oracle: safety,
 			what: "who comes with the tag of a page that somebody else saw is told that it has not changed",
 			edits: []edit{
