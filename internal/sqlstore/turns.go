@@ -184,7 +184,7 @@ func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token
 
 // Advance implements Store. Unlike a claim's look it may come too early: whoever parks an entry advances its line afterwards.
 func (s *Store) Advance(ctx context.Context, businessType string, keys []string, dead bool) (woken []processlog.ID, err error) {
-	for chunk := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(keys))), linesPerStatement) {
+	for chunk := range slices.Chunk(distinct(keys), linesPerStatement) {
 		some, err := s.advance(ctx, businessType, chunk, dead)
 		woken = append(woken, some...)
 		if err != nil {
