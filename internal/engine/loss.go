@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -98,7 +99,9 @@ const confirmMost = 8
 // confirm returns the newest of what is lost for sure, as locking reads tell. A database loses the end of its history, so
 // the first read tells mostly; but of the newest others may have made as many versions since.
 func (w *witness) confirm(ctx context.Context, lost []testimony) (newest testimony, sure bool, err error) {
-	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b testimony) int { return b.at.Compare(a.at) })
+	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b testimony) int {
+		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // of one moment by id, so that the same history asks the same
+	})
 	byAge = slices.CompactFunc(byAge, func(a, b testimony) bool { return a.ID == b.ID })
 	for _, s := range byAge[:min(len(byAge), confirmMost)] {
 		row, err := w.Store.Resolve(ctx, s.ID)

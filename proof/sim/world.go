@@ -126,7 +126,9 @@ func (w *world) between(least, most time.Duration) time.Duration {
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
-		Lease: w.between(time.Second, 4*time.Second).Truncate(time.Millisecond), Grace: w.between(500*time.Millisecond, 2*time.Second),
+		// To the nanosecond: renewals are asked for in tenths of it, and what comes due does so at whole milliseconds of the
+		// same clock. Which of two timers that end at once comes first is the runtime's own choice.
+		Lease: w.between(time.Second, 4*time.Second), Grace: w.between(500*time.Millisecond, 2*time.Second),
 		ReconcileInterval: w.between(time.Second, 6*time.Second), PollInterval: w.between(500*time.Millisecond, 2*time.Second),
 		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
 	}
