@@ -12,11 +12,12 @@ PACKAGES_AT_ONCE ?= 2 # test packages of a module; each has servers of its own, 
 # Where it has room, memory stands in for the disk: what a server has acknowledged outlives its being killed there as well.
 in_memory := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 # SQLite is C made Go: to watch its every access takes three times what it does, and says nothing of the code here.
-go_test = $(if $(TMPDIR),,$(in_memory)) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -shuffle=on -count=1 -timeout 30m -vet=off \
+race := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0'
+go_test = $(if $(TMPDIR),,$(in_memory)) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test $(race) -shuffle=on -count=1 -timeout 30m -vet=off \
 	-ldflags=-w -p $(strip $(or $(at_once/$*),$(PACKAGES_AT_ONCE)))
 build := $(CURDIR)/build
 # Its path, as a workspace takes no -modfile.
-staticcheck := $$(GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
+staticcheck := $$(GOFLAGS= GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
 
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
@@ -66,13 +67,15 @@ test-newest: ## run the root module's tests with the newest go-redis and MySQL d
 	$(GO) get -t -modfile=$(build)/newest.mod ./... github.com/redis/go-redis/v9@latest github.com/go-sql-driver/mysql@latest
 	$(go_test) -modfile=$(build)/newest.mod ./...
 
+# What vet and staticcheck take from compiled packages they take from those that make test compiles, so that they are compiled
+# once. With tags they take it from those of make crash.
 .PHONY: check
-check: ## format, vet, lint and build every module
+check: ## format, vet and lint every module
 	@unformatted=$$(find . -name '*.go' -not -path './build/*' -exec gofmt -l {} +); \
 		if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
 	@for dir in $(modules); do \
 		echo "check $$dir"; \
-		(cd $$dir && $(GO) build -o /dev/null ./... && $(GO) vet ./... && $(staticcheck) ./...); \
+		(cd $$dir && export GOFLAGS="$(race)" && $(GO) vet ./... && $(staticcheck) ./...); \
 		$(call tidied,$$dir); \
 	done
 	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
