@@ -33,6 +33,9 @@ func (r *renewer) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		due := r.needRenewal()
+		if len(due.Order) == 0 {
+			r.troubles.passed(troubleRenew, "") // of what failed nothing is left to renew: it has ended, or its lease has
+		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
 				return

@@ -202,3 +202,15 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 		}
 	}
 }
+
+// What could not be renewed until its lease had ended is renewed no more: its trouble does not stand in Health until some other
+// lease needs a renewal, which may be never.
+func TestRenewalsAreNoTroubleOnceNothingIsLeftToRenew(t *testing.T) {
+	t.Parallel()
+	b, lines := newBreakable(t, true)
+	trouble := troubles["renew"]
+	trouble.breaks(b)
+	lines.Contains(b.World, trouble.what)
+	b.AwaitLeasesEnded(1)
+	b.Eventually(func() bool { return len(b.c.Health(t.Context()).Troubles) == 0 }, "nothing is renewed any more, and nothing fails")
+}

@@ -28,6 +28,14 @@ func running() []mutant {
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},
 		{
+			name: "renewals-stay-a-trouble", oracle: lateness,
+			what: "renewals that failed stand in Health when nothing is left to renew, until some other lease needs one",
+			edits: []edit{
+				{"internal/engine/renewer.go", "			r.troubles.passed(troubleRenew, \"\") //", "			//"},
+			},
+			sees: tests("TestRenewalsAreNoTroubleOnceNothingIsLeftToRenew"),
+		},
+		{
 			name: "overtaken-attempt-renewed", oracle: duplicates,
 			what: "an attempt that a person's requeue has overtaken is renewed beside the new one, which is then taken for lost, too",
 			edits: []edit{
