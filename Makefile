@@ -75,7 +75,7 @@ check: ## format, vet and lint every module
 		if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
 	@for dir in $(modules); do \
 		echo "check $$dir"; \
-		(cd $$dir && export GOFLAGS="$(race)" && $(GO) vet ./... && $(staticcheck) ./...); \
+		(cd $$dir && export GOFLAGS="$${GOFLAGS:-} $(race)" && $(GO) vet ./... && $(staticcheck) ./...); \
 		$(call tidied,$$dir); \
 	done
 	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...

@@ -258,6 +258,8 @@ func init() {
 
 func (l opsLog) Operations() processlog.Operations { return l.store }
 
+func (l opsLog) OpenBreakers() []OpenBreaker { return l.engine.OpenBreakers() }
+
 // Scrub is an error's text as people may see it.
 func (l opsLog) Scrub(text string) string { return l.scrub(text) }
 

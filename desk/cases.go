@@ -141,56 +141,87 @@ func (d *Desk) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Cas
 }
 
 // SeenCase names a case as it was seen: Case.EntryID and Case.Version.
-type SeenCase struct {
-	EntryID compensator.EntryID
-	Version uint64
-}
+type SeenCase = processlog.SeenCase
 
-// TakeCase makes an open case the actor's own, also from somebody else, whom the version then names. It wants SeeEntries and
-// TakeCase. ErrNotFound: there is no open case; ErrChanged.
-func (d *Desk) TakeCase(ctx context.Context, a Actor, seen SeenCase, why Why) error {
+// TakeCases makes up to MaxEntries open cases the actor's own, also from somebody else, whom the version then names, in one
+// transaction with the records, and answers for each in their order: nil, or why it was left alone.
+// compensator.ErrNotFound: there is no open case, or it may not be seen; ErrNotAllowed: the right is missing for this type or
+// amount; ErrChanged. It wants SeeEntries and TakeCase. With another error nothing was done, or all, when the answer to
+// COMMIT was lost: then a second call finds ErrChanged.
+func (d *Desk) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
 
-// AssignCase gives an open case to somebody, or, with no owner, back. It wants SeeEntries and AssignCase; TakeCase will do
-// to give back what is one's own. Its errors are TakeCase's.
-func (d *Desk) AssignCase(ctx context.Context, a Actor, seen SeenCase, owner string, why Why) error {
+// AssignCases gives open cases to somebody, or, with no owner, back. It wants SeeEntries and AssignCase; TakeCase will do
+// to give back what is one's own. Otherwise it is as TakeCases.
+func (d *Desk) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, owner, AssignCase, why)
 }
 
-func (d *Desk) assign(ctx context.Context, a Actor, seen SeenCase, owner string, right Right, why Why) error {
+func (d *Desk) assign(ctx context.Context, a Actor, seen []SeenCase, owner string, right Right, why Why) ([]error, error) {
 	if d.readOnly {
-		return ErrReadOnly
+		return nil, ErrReadOnly
+	}
+	if a.invalid() {
+		return nil, ErrNotAllowed
 	}
 	reason, err := why.text()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	ids := make([]compensator.EntryID, len(seen))
+	for i := range seen {
+		ids[i] = seen[i].EntryID
+	}
+	if err := named(ids); err != nil {
+		return nil, err
 	}
 	if owner != "" && (Actor{owner}).invalid() {
-		return &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
+		return nil, &compensator.FieldError{Field: "owner", Reason: "want at most 191 characters, or none"}
 	}
 	ctx = acting(ctx)
-	cases, err := d.casesOf(ctx, []compensator.EntryID{seen.EntryID})
+	found, err := d.casesOf(ctx, ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var c Case
-	if len(cases) > 0 {
-		c = cases[0]
+	cases := make(map[compensator.EntryID]Case, len(found))
+	for _, c := range found {
+		cases[c.EntryID] = c
 	}
-	op := processlog.Operation{Actor: a.ID, Action: string(right), EntryID: seen.EntryID, BusinessType: c.BusinessType, Subject: owner, Reason: reason}
-	switch {
-	case len(cases) == 0 || !d.may(ctx, a, SeeEntries, Subject{Type: c.BusinessType}):
-		return d.hide(ctx, a, op, seen.EntryID)
-	case !c.ClosedAt.IsZero():
-		return notFound(seen.EntryID)
+	answers := make([]error, len(seen))
+	refused := rejected{of: len(seen)}
+	var these []SeenCase
+	var places []int
+	sees := d.sight(a, SeeEntries)
+	for i, v := range seen {
+		c, found := cases[v.EntryID]
+		on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: len(seen)}
+		gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == v.Version
+		switch {
+		case !found || !sees.sees(ctx, c.BusinessType):
+			answers[i] = notFound(v.EntryID)
+			refused.add(v.EntryID, "")
+		case !c.ClosedAt.IsZero():
+			answers[i] = notFound(v.EntryID)
+		case !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)):
+			answers[i] = ErrNotAllowed
+			refused.add(v.EntryID, c.BusinessType)
+		default:
+			these, places = append(these, v), append(places, i)
+		}
 	}
-	on := Subject{Type: c.BusinessType, Amount: c.Amount, Count: 1}
-	gives := right == AssignCase && owner == "" && c.Owner == a.ID && c.Version == seen.Version
-	if !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)) {
-		return d.refuse(ctx, a, op)
+	op := processlog.Operation{Actor: a.ID, Action: string(right), Subject: owner, Reason: reason}
+	if err := d.refuseSome(ctx, a, op, refused); err != nil || len(these) == 0 {
+		return answers, err
 	}
-	return d.log.Operations().AssignCase(ctx, seen.EntryID, seen.Version, owner, op)
+	done, err := d.log.Operations().AssignCases(ctx, these, owner, op)
+	if err != nil {
+		return nil, err
+	}
+	for i, place := range places {
+		answers[place] = done[i]
+	}
+	return answers, nil
 }
 
 // Note puts words of a person beside an entry, with a case or without. It wants SeeEntries and NoteCase.

@@ -57,7 +57,7 @@ type Change struct {
 	Delay time.Duration // Requeue, Compensate, Reschedule: until due
 }
 
-// MaxEntries is how many entries a Change names at most.
+// MaxEntries is how many entries an action names at most.
 const MaxEntries = 500
 
 // Change does what it says to each entry that still stands as it was seen, in one transaction with the records and the
@@ -70,16 +70,16 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	if d.readOnly {
 		return nil, ErrReadOnly
 	}
-	change, err := ch.change(a)
+	ids := make([]compensator.EntryID, len(ch.Entries))
+	for i, seen := range ch.Entries {
+		ids[i] = seen.ID
+	}
+	change, err := ch.change(a, ids)
 	if err != nil {
 		return nil, err
 	}
 	ctx = acting(ctx)
 	answers := make([]error, len(ch.Entries))
-	ids := make([]compensator.EntryID, len(ch.Entries))
-	for i, seen := range ch.Entries {
-		ids[i] = seen.ID
-	}
 	outlines, err := d.outlines(ctx, a, ids)
 	if err != nil {
 		return nil, err
@@ -91,33 +91,29 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	rows := byID(outlines)
 	var versions []processlog.Version
 	var places []int
-	var refused []processlog.Row // of those that may not be seen the id alone, as hide does
+	refused := rejected{of: len(ch.Entries)}
 	for i, seen := range ch.Entries {
 		row, found := rows[seen.ID]
 		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
 		case !found: // or not to be seen
 			answers[i] = notFound(seen.ID)
-			refused = append(refused, processlog.Row{ID: seen.ID})
+			refused.add(seen.ID, "")
 		case !d.may(ctx, a, ch.Action, on):
 			answers[i] = ErrNotAllowed
-			refused = append(refused, row)
+			refused.add(row.ID, row.BusinessType)
 		case row.Version != seen.Version:
 			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, compensator.ErrChanged)
 		case again(ch.Action, row.State) && !d.may(ctx, a, RequeueSucceeded, on):
 			answers[i] = ErrNotAllowed
-			refused = append(refused, row)
+			refused.add(row.ID, row.BusinessType)
 		default:
 			versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			places = append(places, i)
 		}
 	}
-	if len(refused) > 0 {
-		err := d.refuse(ctx, a, processlog.Operation{Action: string(ch.Action), EntryID: refused[0].ID, BusinessType: refused[0].BusinessType,
-			Subject: fmt.Sprintf("%d of %d entries", len(refused), len(ch.Entries)), Reason: change.Reason})
-		if err != ErrNotAllowed { // the record was not written: nor is anything else done
-			return nil, err
-		}
+	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {
+		return nil, err
 	}
 	if len(versions) == 0 {
 		return answers, nil
@@ -148,30 +144,39 @@ func again(action Right, state compensator.State) bool {
 var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleByHand: compensator.ActionSettleByHand,
 	Cancel: compensator.ActionCancel, Complete: compensator.ActionComplete, Reschedule: compensator.ActionReschedule}
 
-// change checks what was asked for.
-func (ch Change) change(a Actor) (processlog.Change, error) {
+// named checks the entries that an action names.
+func named(ids []compensator.EntryID) error {
+	if len(ids) == 0 || len(ids) > MaxEntries {
+		return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(ids), MaxEntries)}
+	}
+	before := make(map[compensator.EntryID]bool, len(ids))
+	for _, id := range ids {
+		if before[id] {
+			return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("name entry %s twice", id)}
+		}
+		before[id] = true
+	}
+	return nil
+}
+
+// change checks what was asked for, of these entries.
+func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, error) {
 	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
 	refuse := func(field, reason string) (processlog.Change, error) {
 		return change, &compensator.FieldError{Field: field, Reason: reason}
-	}
-	named := make(map[compensator.EntryID]bool, len(ch.Entries))
-	for _, seen := range ch.Entries {
-		if named[seen.ID] {
-			return refuse("entries", fmt.Sprintf("name entry %s twice", seen.ID))
-		}
-		named[seen.ID] = true
 	}
 	switch {
 	case a.invalid():
 		return change, ErrNotAllowed
 	case change.Action == "":
 		return refuse("action", fmt.Sprintf("%q is none", ch.Action))
-	case len(ch.Entries) == 0 || len(ch.Entries) > MaxEntries:
-		return refuse("entries", fmt.Sprintf("%d, want 1 to %d", len(ch.Entries), MaxEntries))
 	case ch.Delay < 0 || ch.Delay > processlog.MaxDelay:
 		return refuse("delay", fmt.Sprintf("%v: want 0 to 100 years", ch.Delay))
 	case ch.Delay > 0 && change.Action != compensator.ActionRequeue && change.Action != compensator.ActionReschedule:
 		return refuse("delay", "is none of "+string(ch.Action)+"'s")
+	}
+	if err := named(ids); err != nil {
+		return change, err
 	}
 	var err error
 	change.Reason, err = ch.text()

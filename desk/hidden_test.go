@@ -227,7 +227,7 @@ func TestActionsWaitForNoReader(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, d.Pause(t.Context(), mei, refundType, why))
-		require.NoError(t, d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, why))
+		require.NoError(t, joined(d.TakeCases(t.Context(), mei, []desk.SeenCase{{EntryID: b.dead.ID, Version: b.caseOf().Version}}, why)))
 		_, err = d.Reveal(t.Context(), mei, b.dead.ID, why)
 		require.NoError(t, err)
 		answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.Requeue, Entries: []desk.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})
@@ -281,8 +281,8 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			tell("reveal", err)
 			tell("note", d.Note(t.Context(), mei, id, why))
 			tell("note by its key", d.Note(t.Context(), mei, key, why))
-			tell("take", d.TakeCase(t.Context(), mei, desk.SeenCase{EntryID: id}, why))
-			tell("assign", d.AssignCase(t.Context(), mei, desk.SeenCase{EntryID: id}, "bob", why))
+			tell("take", joined(d.TakeCases(t.Context(), mei, []desk.SeenCase{{EntryID: id}}, why)))
+			tell("assign", joined(d.AssignCases(t.Context(), mei, []desk.SeenCase{{EntryID: id}}, "bob", why)))
 			answers, err := d.Change(t.Context(), mei, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: id}, {ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
 			tell("change", err)
 			for _, answer := range answers {
@@ -382,9 +382,9 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 		}
 		return breakers
 	}
-	full := &desk.OpenBreaker{Since: open.Since, ProbeAt: open.ProbeAt, Error: `no answer about card "` + canary + `", password=…`}
+	full := &desk.OpenBreaker{Type: refundType, Since: open.Since, ProbeAt: open.ProbeAt, Error: `no answer about card "` + canary + `", password=…`}
 	assert.Equal(t, map[string]*desk.OpenBreaker{refundType: full, mailType: nil}, told(everything))
-	masked := &desk.OpenBreaker{Since: open.Since, ProbeAt: open.ProbeAt, Error: "no answer about card “…”, password=…"}
+	masked := &desk.OpenBreaker{Type: refundType, Since: open.Since, ProbeAt: open.ProbeAt, Error: "no answer about card “…”, password=…"}
 	assert.Equal(t, map[string]*desk.OpenBreaker{refundType: masked, mailType: nil}, told(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
 		return r == desk.SeeOverview
 	}))

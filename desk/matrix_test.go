@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -133,6 +134,9 @@ func deeds() []deed {
 		{"paused", "Paused", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Paused(ctx, a))
 		}},
+		{"open breakers", "OpenBreakers", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return d.OpenBreakers(ctx, a), nil
+		}},
 		{"reveal", "Reveal", desk.SeeContent, sees, true, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Reveal(ctx, a, b.dead.ID, why))
 		}},
@@ -149,11 +153,11 @@ func deeds() []deed {
 		changing(desk.Cancel, nil, deadRefund),
 		changing(desk.Complete, nil, deadRefund),
 		changing(desk.Reschedule, nil, func(b *bed) compensator.Entry { return b.pending }),
-		{"take", "TakeCase", desk.TakeCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
-			return nil, d.TakeCase(ctx, a, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, why)
+		{"take", "TakeCases", desk.TakeCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, joined(d.TakeCases(ctx, a, []desk.SeenCase{{EntryID: b.dead.ID, Version: b.caseOf().Version}}, why))
 		}},
-		{"assign", "AssignCase", desk.AssignCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
-			return nil, d.AssignCase(ctx, a, desk.SeenCase{EntryID: b.dead.ID, Version: b.caseOf().Version}, "bob", why)
+		{"assign", "AssignCases", desk.AssignCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, joined(d.AssignCases(ctx, a, []desk.SeenCase{{EntryID: b.dead.ID, Version: b.caseOf().Version}}, "bob", why))
 		}},
 		{"note", "Note", desk.NoteCase, sees, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return nil, d.Note(ctx, a, b.dead.ID, why)
@@ -408,3 +412,58 @@ func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
 	}
 	assert.Empty(t, b.trail(false))
 }
+
+// TestManyCasesAreTakenAtOnce: each as it was seen and as Access says of it, beside how many are named; what is refused stands
+// on record once, and leaves the others alone.
+func TestManyCasesAreTakenAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var count int
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, a desk.Actor, r desk.Right, on desk.Subject) bool {
+		count = max(count, on.Count)
+		return r == desk.SeeEntries || a != mei || on.Type == mailType
+	})})
+	seen := func(e compensator.Entry) desk.SeenCase {
+		view, err := d.Entry(t.Context(), mei, e.ID)
+		require.NoError(t, err)
+		return desk.SeenCase{EntryID: e.ID, Version: view.Case.Version}
+	}
+	all := []desk.SeenCase{seen(b.dead), seen(b.otherDead), {EntryID: b.pending.ID}}
+	answers, err := d.TakeCases(t.Context(), mei, all, why)
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0], desk.ErrNotAllowed)
+	require.NoError(t, answers[1])
+	require.ErrorIs(t, answers[2], compensator.ErrNotFound)
+	assert.Equal(t, 3, count)
+	require.Len(t, b.trail(true), 1)
+	assert.Equal(t, []any{"2 of 3 entries", b.dead.ID}, []any{b.trail(true)[0].Subject, b.trail(true)[0].EntryID})
+	owners := func() []string {
+		page, err := d.Cases(t.Context(), mei, desk.CaseFilter{})
+		require.NoError(t, err)
+		require.Len(t, page.Cases, 2)
+		return []string{page.Cases[0].BusinessType + " " + page.Cases[0].Owner, page.Cases[1].BusinessType + " " + page.Cases[1].Owner}
+	}
+	assert.ElementsMatch(t, []string{"refund ", "mail mei"}, owners())
+
+	bob := desk.Actor{ID: "bob"}
+	answers, err = d.AssignCases(t.Context(), bob, all[:2], "eve", why)
+	require.NoError(t, err)
+	require.NoError(t, answers[0])
+	require.ErrorIs(t, answers[1], compensator.ErrChanged, "mei has it")
+	require.NoError(t, joined(d.AssignCases(t.Context(), mei, []desk.SeenCase{seen(b.otherDead)}, "", why)), "she gives back what is hers")
+	assert.ElementsMatch(t, []string{"refund eve", "mail "}, owners())
+
+	for _, bad := range [][]desk.SeenCase{nil, {all[0], all[0]}, make([]desk.SeenCase, desk.MaxEntries+1)} {
+		_, err := d.TakeCases(t.Context(), bob, bad, why)
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, "entries", refused.Field)
+	}
+	_, err = d.AssignCases(t.Context(), bob, all, strings.Repeat("x", 192), why)
+	var refused *compensator.FieldError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "owner", refused.Field)
+}
+
+// joined is what an action on many was answered, as one error.
+func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

@@ -29,6 +29,7 @@ type TypeOverview struct {
 
 // OpenBreaker says why the process that serves the Desk claims no entry of a type for now: TypeConfig.Breaker has opened.
 type OpenBreaker struct {
+	Type    string    `json:"type"`
 	Since   time.Time `json:"since"`    // by the clock of that process, as ProbeAt
 	ProbeAt time.Time `json:"probe_at"` // from then on one entry is tried; that one may be under way, or not have come due yet
 	Error   string    `json:"error"`    // of the last call that failed; its shape to who has no SeeErrors
@@ -59,7 +60,7 @@ var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, 
 // and for the Health with no type. All who ask within two seconds, or while it is read, share what was read; of a log that takes long
 // to count, within two hundred times as long, up to ten seconds. What is done through this Desk shows at once.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
-	sees, inFull := d.sight(a, SeeOverview), d.sight(a, SeeErrors)
+	sees := d.sight(a, SeeOverview)
 	counts, at, err := d.counted(ctx)
 	if err != nil {
 		return Overview{}, err
@@ -92,10 +93,9 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	for i := range paused {
 		of(paused[i].Type).Paused = &paused[i]
 	}
-	for _, b := range health.OpenBreakers {
-		if sees.sees(ctx, b.BusinessType) {
-			of(b.BusinessType).Breaker = d.openBreaker(b, inFull.sees(ctx, b.BusinessType))
-		}
+	breakers := d.breakersAmong(ctx, a, health.OpenBreakers, sees)
+	for i := range breakers {
+		of(breakers[i].Type).Breaker = &breakers[i]
 	}
 	if sees.sees(ctx, "") {
 		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
@@ -116,9 +116,21 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	return found, nil
 }
 
-// openBreaker has its error cut as the log cuts those of entries, for it is the handler's own, of any length.
-func (d *Desk) openBreaker(b compensator.OpenBreaker, errorInFull bool) *OpenBreaker {
-	return &OpenBreaker{Since: b.Since, ProbeAt: b.ProbeAt, Error: d.told(processlog.FitError(text(b.Err)), errorInFull)}
+// OpenBreakers lists the types that the process that serves the Desk leaves alone, as they are now, of those that the actor may
+// see: it wants SeeOverview. It asks the log for nothing.
+func (d *Desk) OpenBreakers(ctx context.Context, a Actor) []OpenBreaker {
+	return d.breakersAmong(ctx, a, d.log.OpenBreakers(), d.sight(a, SeeOverview))
+}
+
+// breakersAmong has their errors cut as the log cuts those of entries, for they are the handlers' own, of any length.
+func (d *Desk) breakersAmong(ctx context.Context, a Actor, open []compensator.OpenBreaker, sees *sight) (seen []OpenBreaker) {
+	inFull := d.sight(a, SeeErrors)
+	for _, b := range open {
+		if sees.sees(ctx, b.BusinessType) {
+			seen = append(seen, OpenBreaker{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.told(processlog.FitError(text(b.Err)), inFull.sees(ctx, b.BusinessType))})
+		}
+	}
+	return seen
 }
 
 func text(err error) string {

@@ -3,8 +3,10 @@ package desk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -35,11 +37,39 @@ func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) err
 // answer, by what is put on record, which is of no type and has the id that was named, or by what becomes of it when that fails.
 func (d *Desk) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
 	op.EntryID, _ = ref.(processlog.ID)
-	op.BusinessType = ""
 	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
 		return err
 	}
 	return notFound(ref)
+}
+
+// rejected are those of the entries named by an action that are refused: of those that may not be seen the id alone, as hide
+// does.
+type rejected struct {
+	n, of int
+	first struct {
+		id           compensator.EntryID
+		businessType string
+	}
+}
+
+func (r *rejected) add(id compensator.EntryID, businessType string) {
+	if r.n++; r.n == 1 {
+		r.first.id, r.first.businessType = id, businessType
+	}
+}
+
+// refuseSome puts on record what an action refuses, if anything. With an error that was not written, and nothing else is to be
+// done.
+func (d *Desk) refuseSome(ctx context.Context, a Actor, op processlog.Operation, some rejected) error {
+	if some.n == 0 {
+		return nil
+	}
+	op.EntryID, op.BusinessType, op.Subject = some.first.id, some.first.businessType, fmt.Sprintf("%d of %d entries", some.n, some.of)
+	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
+		return err
+	}
+	return nil
 }
 
 // countRefusal reports whether one more of an actor is put on record.

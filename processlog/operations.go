@@ -42,9 +42,10 @@ type Operations interface {
 	// does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
-	// AssignCase gives an open case that has the version seen an owner, or none, and records op, in one transaction.
-	// ErrNotFound: there is no open case; ErrChanged; ErrBusy.
-	AssignCase(ctx context.Context, id ID, seen uint64, owner string, op Operation) error
+	// AssignCases gives each open case that still has the version seen an owner, or none, and records op of each, with its
+	// entry and type, in one transaction. It answers for each in their order: nil, ErrChanged or, where there is no open
+	// case, ErrNotFound. No case is named twice.
+	AssignCases(ctx context.Context, seen []SeenCase, owner string, op Operation) ([]error, error)
 
 	// Operate records what is no change of an entry.
 	Operate(ctx context.Context, op Operation) error
@@ -159,6 +160,23 @@ type Case struct {
 	OpenedAt     time.Time   `json:"opened_at"`
 	DueAt        time.Time   `json:"due_at"`
 	ClosedAt     time.Time   `json:"closed_at,omitzero"` // zero: it is open
+}
+
+// SeenCase names a case as it was seen: Case.EntryID and Case.Version.
+type SeenCase struct {
+	EntryID ID
+	Version uint64
+}
+
+// Assigned answers for a case that is to be assigned, as it is now; nil: its entry has none.
+func (seen SeenCase) Assigned(c *Case) error {
+	switch {
+	case c == nil || !c.ClosedAt.IsZero():
+		return fmt.Errorf("assign the case of entry %s: %w", seen.EntryID, ErrNotFound)
+	case c.Version != seen.Version:
+		return fmt.Errorf("assign the case of entry %s: %w", seen.EntryID, ErrChanged)
+	}
+	return nil
 }
 
 // CaseFilter selects open cases for Cases, the one due earliest first.

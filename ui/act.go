@@ -27,8 +27,9 @@ const (
 // wish is what a form asks for, before it is confirmed and with it.
 type wish struct {
 	Do      string
-	Seen    []desk.Seen // entries, as they were seen
-	Case    desk.SeenCase
+	Seen    []desk.Seen         // entries, as they were seen
+	Cases   []desk.SeenCase     // theirs, of those that had one
+	Texts   []string            // both, as the page named them
 	ID      compensator.EntryID // of note and reveal
 	Owner   string
 	Type    string
@@ -50,18 +51,19 @@ func readWish(r *http.Request) (wish, error) {
 	if len(r.Form["seen"]) > desk.MaxEntries {
 		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), desk.MaxEntries)}
 	}
-	for _, text := range r.Form["seen"] {
-		id, version, err := parseSeen(text)
+	wi.Texts = r.Form["seen"]
+	for _, text := range wi.Texts {
+		seen, ofCase, err := parseSeen(text)
 		if err != nil {
 			return wi, err
 		}
-		wi.Seen = append(wi.Seen, desk.Seen{ID: id, Version: version})
+		wi.Seen = append(wi.Seen, seen)
+		if ofCase != nil {
+			wi.Cases = append(wi.Cases, *ofCase)
+		}
 	}
 	var err error
-	if text := r.Form.Get("case"); text != "" {
-		wi.Case.EntryID, wi.Case.Version, err = parseSeen(text)
-	}
-	if text := r.Form.Get("id"); text != "" && err == nil {
+	if text := r.Form.Get("id"); text != "" {
 		wi.ID, err = compensator.ParseEntryID(text)
 	}
 	if text := r.Form.Get("version"); text != "" && err == nil {
@@ -76,25 +78,39 @@ func readWish(r *http.Request) (wish, error) {
 	return wi, err
 }
 
-func seenText(id compensator.EntryID, version uint64) string {
-	return id.String() + ":" + strconv.FormatUint(version, 10)
+// seenText names an entry as a page shows it, and its case if that is open: id:version, id:version:version of the case.
+func seenText(id compensator.EntryID, version uint64, c *desk.Case) string {
+	text := id.String() + ":" + strconv.FormatUint(version, 10)
+	if open(c) {
+		text += ":" + strconv.FormatUint(c.Version, 10)
+	}
+	return text
 }
 
-func parseSeen(text string) (compensator.EntryID, uint64, error) {
-	first, second, _ := strings.Cut(text, ":")
-	id, err := compensator.ParseEntryID(first)
-	if err != nil {
-		return id, 0, err
+func parseSeen(text string) (seen desk.Seen, ofCase *desk.SeenCase, err error) {
+	parts := strings.Split(text, ":")
+	if seen.ID, err = compensator.ParseEntryID(parts[0]); err != nil {
+		return seen, nil, err
 	}
-	version, err := strconv.ParseUint(second, 10, 64)
-	if err != nil {
-		return id, 0, &compensator.FieldError{Field: "seen", Reason: "want id:version"}
+	wrong := &compensator.FieldError{Field: "seen", Reason: "want id:version, or id:version:version of the case"}
+	if len(parts) != 2 && len(parts) != 3 {
+		return seen, nil, wrong
 	}
-	return id, version, nil
+	if seen.Version, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+		return seen, nil, wrong
+	}
+	if len(parts) == 3 {
+		ofCase = &desk.SeenCase{EntryID: seen.ID}
+		if ofCase.Version, err = strconv.ParseUint(parts[2], 10, 64); err != nil {
+			return seen, nil, wrong
+		}
+	}
+	return seen, ofCase, nil
 }
 
-// onEntries reports whether it is a Change of entries.
+// onEntries reports whether it is a Change of entries, onCases whether it is about whose their cases are.
 func (wi wish) onEntries() bool { return slices.Contains(changes, desk.Right(wi.Do)) }
+func (wi wish) onCases() bool   { return wi.Do == doTake || wi.Do == doAssign || wi.Do == doGiveBack }
 
 // confirmData is what is to be confirmed.
 type confirmData struct {
@@ -106,6 +122,7 @@ type confirmData struct {
 	Theirs  int           // are cases of others
 	Futile  int           // ended with an error that does not go away
 	Paused  []desk.Paused // types of which nothing would run
+	Broken  []desk.OpenBreaker
 	Sums    []string
 	Problem string // with what was filled in
 	Delays  []time.Duration
@@ -122,15 +139,6 @@ func (d confirmData) Target() string {
 
 // Warns reports whether the person must be sure.
 func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
-
-// SeenTexts are the entries as they were seen.
-func (d confirmData) SeenTexts() []string {
-	texts := make([]string, len(d.Seen))
-	for i, seen := range d.Seen {
-		texts[i] = seenText(seen.ID, seen.Version)
-	}
-	return texts
-}
 
 func (s *server) confirm(rq *request) {
 	wi, err := readWish(rq.r)
@@ -153,7 +161,7 @@ func (wi wish) complete() error {
 	ok := false
 	switch wi.Do {
 	case doTake, doAssign, doGiveBack:
-		ok = !wi.Case.EntryID.IsZero()
+		ok = len(wi.Cases) > 0
 	case doNote, doReveal:
 		ok = !wi.ID.IsZero()
 	case doPause:
@@ -192,10 +200,8 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		ids = append(ids, seen.ID)
 		versions[seen.ID] = seen.Version
 	}
-	for _, id := range []compensator.EntryID{wi.ID, wi.Case.EntryID} {
-		if !id.IsZero() {
-			ids = append(ids, id)
-		}
+	if !wi.ID.IsZero() {
+		ids = append(ids, wi.ID)
 	}
 	if len(ids) == 0 {
 		return data, nil
@@ -212,9 +218,11 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		if err != nil {
 			return data, err
 		}
-		data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool {
-			return !slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == p.Type })
-		})
+		about := func(businessType string) bool {
+			return slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == businessType })
+		}
+		data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool { return !about(p.Type) })
+		data.Broken = slices.DeleteFunc(s.desk.OpenBreakers(rq.ctx, rq.Actor), func(b desk.OpenBreaker) bool { return !about(b.Type) })
 	}
 	var worth risk
 	runs := wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
@@ -278,17 +286,34 @@ func (s *server) do(rq *request) {
 	rq.tell(result)
 }
 
+// named are the entries that are answered for.
+func (wi wish) named() []compensator.EntryID {
+	if wi.onCases() {
+		return idsOf(wi.Cases, func(c desk.SeenCase) compensator.EntryID { return c.EntryID })
+	}
+	return idsOf(wi.Seen, func(seen desk.Seen) compensator.EntryID { return seen.ID })
+}
+
+func idsOf[T any](all []T, id func(T) compensator.EntryID) []compensator.EntryID {
+	ids := make([]compensator.EntryID, len(all))
+	for i, one := range all {
+		ids[i] = id(one)
+	}
+	return ids
+}
+
 // perform hands a wish to the Desk.
 func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
+	var answers []error
 	var err error
 	switch wi.Do {
 	case doTake:
-		err = s.desk.TakeCase(rq.ctx, rq.Actor, wi.Case, wi.Why)
+		answers, err = s.desk.TakeCases(rq.ctx, rq.Actor, wi.Cases, wi.Why)
 	case doAssign:
-		err = s.desk.AssignCase(rq.ctx, rq.Actor, wi.Case, wi.Owner, wi.Why)
+		answers, err = s.desk.AssignCases(rq.ctx, rq.Actor, wi.Cases, wi.Owner, wi.Why)
 	case doGiveBack:
-		err = s.desk.AssignCase(rq.ctx, rq.Actor, wi.Case, "", wi.Why)
+		answers, err = s.desk.AssignCases(rq.ctx, rq.Actor, wi.Cases, "", wi.Why)
 	case doNote:
 		err = s.desk.Note(rq.ctx, rq.Actor, wi.ID, wi.Why)
 	case doPause:
@@ -298,9 +323,10 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	case doReveal:
 		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
 	default:
-		var answers []error
 		answers, err = s.desk.Change(rq.ctx, rq.Actor, desk.Change{Action: desk.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay})
-		result.answered(wi.Seen, answers)
+	}
+	if answers != nil {
+		result.answered(wi.named(), answers)
 	}
 	return result, err
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/compensator-go/compensator/desk"
 )
@@ -24,17 +25,17 @@ func (s *server) groups(rq *request) {
 
 // casesData is a page of cases, the one due earliest first.
 type casesData struct {
-	Type, Kind, Owner, Failure string
-	Rows                       int         // of a page
-	Group                      *desk.Group // of the failure
-	GroupSums                  []string
-	Lines                      []desk.Line // each with its case
+	Type, Kind, Owner, Who, Failure string
+	Rows                            int         // of a page
+	Group                           *desk.Group // of the failure
+	GroupSums                       []string
+	Lines                           []desk.Line // each with its case
 	pager
-	Actions []desk.Right
+	Actions []string
 }
 
 // All reports whether all cases that are open would be listed: only then does an empty list say that nothing waits.
-func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Failure == "" && d.First == "" }
+func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Who+d.Failure == "" && d.First == "" }
 
 // manyRows is a page for an incident: what failed alike is put right at one press. The address of the page that asks names
 // as many entries in less than the 8 KB that proxies take.
@@ -45,15 +46,17 @@ func (casesData) RowChoices() []int { return []int{pageSize, manyRows} }
 
 func (s *server) cases(rq *request) {
 	q := rq.r.URL.Query()
-	data := casesData{Type: q.Get("type"), Kind: q.Get("kind"), Owner: q.Get("owner"), Failure: q.Get("failure"), Rows: pageSize}
+	data := casesData{Type: q.Get("type"), Kind: q.Get("kind"), Owner: q.Get("owner"), Who: strings.TrimSpace(q.Get("who")), Failure: q.Get("failure"), Rows: pageSize}
 	if q.Get("rows") == strconv.Itoa(manyRows) {
 		data.Rows = manyRows
 	}
 	filter := desk.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
-	switch data.Owner {
-	case "me":
+	switch {
+	case data.Who != "": // a name says more than the choice beside it
+		filter.Owner = data.Who
+	case data.Owner == "me":
 		filter.Owner = rq.Actor.ID
-	case "nobody":
+	case data.Owner == "nobody":
 		filter.Unowned = true
 	}
 	switch data.Kind {
@@ -78,7 +81,7 @@ func (s *server) cases(rq *request) {
 	}
 	data.Lines = page.Lines
 	data.pager = pages(rq.r.URL, page.Next)
-	data.Actions = rq.actionsOn(data.Lines)
+	data.Actions = append(rq.actionsOn(data.Lines), rq.onCases(data.Lines)...)
 	rq.show(http.StatusOK, "cases", data)
 }
 

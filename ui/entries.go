@@ -18,7 +18,7 @@ type entriesData struct {
 	Filter filterForm
 	Lines  []desk.Line
 	pager
-	Actions []desk.Right
+	Actions []string
 	Refused string // what is wrong with the filter
 }
 

@@ -12,20 +12,19 @@ import (
 // entryData is an entry, and what may be done about it.
 type entryData struct {
 	desk.EntryView
-	Actions  []desk.Right
+	Actions  []string
 	Reveal   bool
 	Note     bool
-	Take     bool
-	GiveBack bool
-	Assign   bool
-	Unsure   bool          // an attempt's effect may have happened
-	Paused   *desk.Paused  // why it does not run
+	OnCase   []string     // what may be done about whose the case is
+	Unsure   bool         // an attempt's effect may have happened
+	Paused   *desk.Paused // why it does not run
+	Breaker  *desk.OpenBreaker
 	Late     time.Duration // by how much it should have run
 	Revealed *revealed
 }
 
 // Seen names the entry as the page shows it.
-func (d entryData) Seen() string { return seenText(d.Entry.ID, d.Entry.Version) }
+func (d entryData) Seen() string { return seenText(d.Entry.ID, d.Entry.Version, d.Case) }
 
 func (s *server) entry(rq *request) {
 	id, err := compensator.ParseEntryID(rq.r.PathValue("id"))
@@ -50,16 +49,13 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 		rq.failed(err)
 		return
 	}
-	for _, right := range rq.actionsOn([]desk.Line{{Entry: view.Entry, Amount: view.Amount}}) {
-		if slices.Contains(allowed[right], view.Entry.State) && !view.Entry.Erased {
-			data.Actions = append(data.Actions, right)
+	line := []desk.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
+	for _, do := range rq.actionsOn(line) {
+		if slices.Contains(allowed[desk.Right(do)], view.Entry.State) && !view.Entry.Erased {
+			data.Actions = append(data.Actions, do)
 		}
 	}
-	if c := view.Case; c != nil && c.ClosedAt.IsZero() {
-		data.Take = c.Owner != rq.Actor.ID && rq.May(desk.TakeCase, on)
-		data.GiveBack = c.Owner == rq.Actor.ID && (rq.May(desk.TakeCase, on) || rq.May(desk.AssignCase, on))
-		data.Assign = rq.May(desk.AssignCase, on)
-	}
+	data.OnCase = rq.onCases(line)
 	rq.show(http.StatusOK, "entry", data)
 }
 
@@ -78,12 +74,19 @@ func (s *server) waiting(rq *request, data *entryData) error {
 	if at := slices.IndexFunc(paused, func(p desk.Paused) bool { return p.Type == data.Entry.BusinessType }); at >= 0 {
 		data.Paused = &paused[at]
 	}
+	breakers := s.desk.OpenBreakers(rq.ctx, rq.Actor)
+	if at := slices.IndexFunc(breakers, func(b desk.OpenBreaker) bool { return b.Type == data.Entry.BusinessType }); at >= 0 {
+		data.Breaker = &breakers[at]
+	}
 	return err
 }
 
+// open reports whether there is a case, and it is open.
+func open(c *desk.Case) bool { return c != nil && c.ClosedAt.IsZero() }
+
 // unsure reports whether nobody knows what an entry's attempts have done.
 func unsure(c *desk.Case) bool {
-	return c != nil && c.ClosedAt.IsZero() && c.Kind == desk.CaseUnknown
+	return open(c) && c.Kind == desk.CaseUnknown
 }
 
 // changes are what may be done to entries, what is done most first.
@@ -101,13 +104,38 @@ var allowed = map[desk.Right][]compensator.State{
 }
 
 // actionsOn are the actions that somebody may do to any of these.
-func (rq *request) actionsOn(lines []desk.Line) []desk.Right {
-	var may []desk.Right
+func (rq *request) actionsOn(lines []desk.Line) []string {
+	var may []string
 	for _, right := range changes {
 		if slices.ContainsFunc(lines, func(l desk.Line) bool {
 			return rq.May(right, desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1})
 		}) {
-			may = append(may, right)
+			may = append(may, string(right))
+		}
+	}
+	return may
+}
+
+// onCases are what somebody may do about whose the open cases of any of these are.
+func (rq *request) onCases(lines []desk.Line) []string {
+	var take, giveBack, assign bool
+	for _, l := range lines {
+		if !open(l.Case) {
+			continue
+		}
+		on := desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
+		mine, mayTake, mayAssign := l.Case.Owner == rq.Actor.ID, rq.May(desk.TakeCase, on), rq.May(desk.AssignCase, on)
+		take = take || mayTake && !mine
+		giveBack = giveBack || mine && (mayTake || mayAssign)
+		assign = assign || mayAssign
+	}
+	var may []string
+	for _, do := range []struct {
+		name string
+		may  bool
+	}{{doTake, take}, {doGiveBack, giveBack}, {doAssign, assign}} {
+		if do.may {
+			may = append(may, do.name)
 		}
 	}
 	return may

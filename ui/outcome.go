@@ -50,10 +50,10 @@ const (
 	mostBack    = 900
 )
 
-func (o *outcome) answered(seen []desk.Seen, errs []error) {
+func (o *outcome) answered(ids []compensator.EntryID, errs []error) {
 	o.Counts = make(map[string]int)
 	for i, err := range errs {
-		a := answer{seen[i].ID, answerOf(err)}
+		a := answer{ids[i], answerOf(err)}
 		o.Counts[a.Answer]++
 		o.List = append(o.List, a)
 	}

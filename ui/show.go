@@ -198,20 +198,7 @@ func (w words) Delays(do string) bool {
 func (w words) Sums(g desk.Group) []string { return riskOf([]desk.Group{g}).Sums }
 
 // Seen names an entry as a page shows it.
-func (w words) Seen(l desk.Line) string { return seenText(l.Entry.ID, l.Entry.Version) }
-
-// SeenCase names a case as a page shows it.
-func (w words) SeenCase(of any) string {
-	switch c := of.(type) {
-	case desk.Case:
-		return seenText(c.EntryID, c.Version)
-	case *desk.Case:
-		return seenText(c.EntryID, c.Version)
-	case desk.SeenCase:
-		return seenText(c.EntryID, c.Version)
-	}
-	return ""
-}
+func (w words) Seen(l desk.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }
 
 // EntryLink leads to an entry.
 func (rq *request) EntryLink(id compensator.EntryID) string {
@@ -245,9 +232,14 @@ type (
 		R      *request
 		Paused desk.Paused
 	}
+	brokenPart struct {
+		R       *request
+		Breaker desk.OpenBreaker
+	}
 )
 
 func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, g} }
 func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
 func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }
 func (rq *request) Pausing(p desk.Paused) pausedPart     { return pausedPart{rq, p} }
+func (rq *request) Broken(b desk.OpenBreaker) brokenPart { return brokenPart{rq, b} }

@@ -289,16 +289,16 @@ func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 	w := httptest.NewRecorder()
 	rq := &request{s: &server{opts: Options{Base: "/ops/"}}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
 	o := outcome{Do: "settle by hand", Back: "/ops/entries?" + strings.Repeat("c=1&", 200)}
-	seen, errs := make([]desk.Seen, desk.MaxEntries), make([]error, desk.MaxEntries)
-	for i := range seen {
+	ids, errs := make([]compensator.EntryID, desk.MaxEntries), make([]error, desk.MaxEntries)
+	for i := range ids {
 		id, err := compensator.ParseEntryID(fmt.Sprint(uint64(1<<63) + uint64(i)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen[i].ID, errs[i] = id, desk.ErrNotAllowed
+		ids[i], errs[i] = id, desk.ErrNotAllowed
 	}
 	errs[0] = nil
-	o.answered(seen, errs)
+	o.answered(ids, errs)
 	if o.List[0].Answer != "not_allowed" || o.All() != desk.MaxEntries || o.Shown() != answersKept {
 		t.Errorf("%+v", o)
 	}

@@ -149,14 +149,9 @@ func (p *program) caseTake() *cobra.Command {
 				return err
 			}
 			s.atOnce = len(names)
-			var answers results
-			for _, name := range names {
-				err := p.take(ctx, s, name, why.Why)
-				var known *exitError
-				if err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &known) {
-					return err // and so would the others'
-				}
-				answers.add(name, err)
+			answers, err := s.take(ctx, names, why.Why)
+			if err != nil {
+				return err
 			}
 			return p.answer(answers)
 		})
@@ -164,28 +159,59 @@ func (p *program) caseTake() *cobra.Command {
 	return cmd
 }
 
-// take takes a case as it was seen: by its version, where one is given, else as it is.
-func (p *program) take(ctx context.Context, s *session, name string, why desk.Why) error {
-	text, seen, given := strings.Cut(name, ":c")
-	id, err := compensator.ParseEntryID(text)
-	if err != nil {
-		return usage("%q is no case: want an entry's id, or a line of cases list -o ids", name)
+// take takes cases as they were seen, as many at a time as the desk lets.
+func (s *session) take(ctx context.Context, names []string, why desk.Why) (results, error) {
+	errs := make([]error, len(names))
+	var seen []desk.SeenCase
+	var places []int
+	for i, name := range names {
+		v, err := s.seenCase(ctx, name)
+		var known *exitError
+		if err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &known) {
+			return results{}, err // and so would the others'
+		}
+		if errs[i] = err; err == nil {
+			seen, places = append(seen, v), append(places, i)
+		}
 	}
-	version, err := strconv.ParseUint(seen, 10, 64)
-	switch {
-	case given && err != nil:
-		return usage("%q is no line of cases list -o ids", name)
-	case !given:
-		view, err := s.Entry(ctx, s.actor, id)
+	for some := range slices.Chunk(seen, desk.MaxEntries) {
+		done, err := s.TakeCases(ctx, s.actor, some, why)
 		if err != nil {
-			return err
+			return results{}, err
 		}
-		if view.Case == nil {
-			return fmt.Errorf("a case of entry %s: %w", id, compensator.ErrNotFound)
+		for i, err := range done {
+			errs[places[i]] = err
 		}
-		version = view.Case.Version
+		places = places[len(some):]
 	}
-	return s.TakeCase(ctx, s.actor, desk.SeenCase{EntryID: id, Version: version}, why)
+	var answers results
+	for i, name := range names {
+		answers.add(name, errs[i])
+	}
+	return answers, nil
+}
+
+// seenCase is a case as it was seen: by its version, where one is given, else as it is.
+func (s *session) seenCase(ctx context.Context, name string) (seen desk.SeenCase, err error) {
+	text, version, given := strings.Cut(name, ":c")
+	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {
+		return seen, usage("%q is no case: want an entry's id, or a line of cases list -o ids", name)
+	}
+	if given {
+		if seen.Version, err = strconv.ParseUint(version, 10, 64); err != nil {
+			return seen, usage("%q is no line of cases list -o ids", name)
+		}
+		return seen, nil
+	}
+	view, err := s.Entry(ctx, s.actor, seen.EntryID)
+	if err != nil {
+		return seen, err
+	}
+	if view.Case == nil {
+		return seen, fmt.Errorf("a case of entry %s: %w", seen.EntryID, compensator.ErrNotFound)
+	}
+	seen.Version = view.Case.Version
+	return seen, nil
 }
 
 func (p *program) caseNote() *cobra.Command {

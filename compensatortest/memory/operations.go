@@ -293,25 +293,30 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(types)), ctx.Err()
 }
 
-// AssignCase implements processlog.Operations.
-func (s *Store) AssignCase(ctx context.Context, id processlog.ID, seen uint64, owner string, op processlog.Operation) error {
+// AssignCases implements processlog.Operations.
+func (s *Store) AssignCases(ctx context.Context, seen []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, found := s.ops.cases[id]
-	switch {
-	case !found || !c.ClosedAt.IsZero():
-		return fmt.Errorf("assign the case of entry %s: %w", id, processlog.ErrNotFound)
-	case c.Version != seen:
-		return fmt.Errorf("assign the case of entry %s: %w", id, processlog.ErrChanged)
+	answers := make([]error, len(seen))
+	for i, v := range seen {
+		var now *processlog.Case
+		c, found := s.ops.cases[v.EntryID]
+		if found {
+			now = &c
+		}
+		if answers[i] = v.Assigned(now); answers[i] != nil {
+			continue
+		}
+		c.Owner = owner
+		c.Version++
+		s.ops.cases[v.EntryID] = c
+		op.EntryID, op.BusinessType = v.EntryID, c.BusinessType
+		s.operateLocked(op)
 	}
-	c.Owner = owner
-	c.Version++
-	s.ops.cases[id] = c
-	s.operateLocked(op)
-	return nil
+	return answers, nil
 }
 
 // Operate implements processlog.Operations.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ var operationPromises = []storePromise{
 	{"GroupsAddUpToTheirCases", false, ofOperations((*storeTest).groupsAddUpToTheirCases)},
 	{"GroupsAreCutAmongTheirTypesAlone", false, ofOperations((*storeTest).groupsAreCutAmongTheirTypesAlone)},
 	{"TypesAreThoseOfLogAndOperations", false, ofOperations((*storeTest).typesAreThoseOfLogAndOperations)},
-	{"CaseIsAssignedAsItWasSeen", false, ofOperations((*storeTest).caseIsAssignedAsItWasSeen)},
+	{"CasesAreAssignedAsTheyWereSeen", false, ofOperations((*storeTest).casesAreAssignedAsTheyWereSeen)},
 	{"TrailTellsAllNewestFirst", false, ofOperations((*storeTest).trailTellsAllNewestFirst)},
 	{"ErasureReachesCaseAndOperations", false, ofOperations((*storeTest).erasureReachesCaseAndOperations)},
 	{"SettingIsPutAsItWasSeen", false, ofOperations((*storeTest).settingIsPutAsItWasSeen)},
@@ -169,7 +170,7 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 func (t *storeTest) caseIsOpenedAgainWithItsOwner() {
 	row := t.die("refund", caseDraft(1, 100, "CNY"))
 	first := t.openCase(row.ID)
-	require.NoError(t, t.ops().AssignCase(t.ctx, row.ID, first.Version, "mei", processlog.Operation{Actor: "mei", Action: "take case", EntryID: row.ID}))
+	require.NoError(t, t.assign(row.ID, first.Version, "mei", processlog.Operation{Actor: "mei", Action: "take case", EntryID: row.ID}))
 	answers, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(row)}, newChange(nil, processlog.ActionRequeue))
 	require.NoError(t, err)
 	require.NoError(t, answers[0].Err)
@@ -318,7 +319,7 @@ func (t *storeTest) casesAreListedAsTheyAreDue() {
 		draft.Kind = processlog.CaseKind(1 + i%2)
 		ids = append(ids, t.die([]string{"refund", "mail"}[i%2], draft).ID)
 	}
-	require.NoError(t, t.ops().AssignCase(t.ctx, ids[3], t.openCase(ids[3]).Version, "mei", processlog.Operation{Actor: "mei", Action: "take case"}))
+	require.NoError(t, t.assign(ids[3], t.openCase(ids[3]).Version, "mei", processlog.Operation{Actor: "mei", Action: "take case"}))
 	list := func(f processlog.CaseFilter) (found []processlog.ID) {
 		f.Limit = 2
 		for {
@@ -436,22 +437,45 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	assert.Equal(t, []string{"gone", "mail", "refund"}, types)
 }
 
-func (t *storeTest) caseIsAssignedAsItWasSeen() {
-	row := t.die("refund", caseDraft(1, 1, "CNY"))
-	c := t.openCase(row.ID)
-	op := processlog.Operation{Actor: "mei", Action: "take case", EntryID: row.ID, BusinessType: "refund", Reason: "mine"}
-	require.NoError(t, t.ops().AssignCase(t.ctx, row.ID, c.Version, "mei", op))
-	require.ErrorIs(t, t.ops().AssignCase(t.ctx, row.ID, c.Version, "bob", op), processlog.ErrChanged)
-	assert.Equal(t, "mei", t.openCase(row.ID).Owner)
-	require.ErrorIs(t, t.ops().AssignCase(t.ctx, processlog.RowID(row.ID.Row()+1000), 0, "mei", op), processlog.ErrNotFound)
-	t.change(row.ID, processlog.ActionCancel)
+func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
+	first, second, ended, last := t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(2, 0, "")), t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(2, 0, ""))
+	seen := func(id processlog.ID) processlog.SeenCase {
+		c, _ := t.caseOf(id)
+		return processlog.SeenCase{EntryID: id, Version: c.Version}
+	}
+	op := processlog.Operation{Actor: "mei", Action: "take case", Reason: "mine"}
+	before := seen(second.ID)
+	require.NoError(t, t.assign(second.ID, before.Version, "bob", op))
+	require.ErrorIs(t, t.assign(second.ID, before.Version, "mei", op), processlog.ErrChanged)
+	t.change(ended.ID, processlog.ActionCancel)
 	_, err := t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
-	c, _ = t.caseOf(row.ID)
-	require.ErrorIs(t, t.ops().AssignCase(t.ctx, row.ID, c.Version, "bob", op), processlog.ErrNotFound, "it is closed")
-	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{EntryID: row.ID, Action: "take case"})
+
+	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{seen(ended.ID), before, {EntryID: processlog.RowID(ended.ID.Row() + 1000)}, seen(last.ID), seen(first.ID)}, "mei", op)
 	require.NoError(t, err)
-	assert.Len(t, page.Records, 1, "what was refused has left nothing")
+	require.Len(t, answers, 5)
+	require.ErrorIs(t, answers[0], processlog.ErrNotFound, "it is closed")
+	require.ErrorIs(t, answers[1], processlog.ErrChanged)
+	require.ErrorIs(t, answers[2], processlog.ErrNotFound, "it never was")
+	require.NoError(t, errors.Join(answers[3:]...))
+	assert.Equal(t, []string{"mei", "bob", "mei"}, []string{t.openCase(first.ID).Owner, t.openCase(second.ID).Owner, t.openCase(last.ID).Owner})
+	require.NoError(t, t.assign(first.ID, seen(first.ID).Version, "", op), "it is given back")
+	assert.Empty(t, t.openCase(first.ID).Owner)
+	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "take case"})
+	require.NoError(t, err)
+	var told []string
+	for _, r := range page.Records {
+		told = append(told, fmt.Sprint(r.Actor, " ", r.BusinessType, " ", r.EntryID, " ", r.Reason))
+	}
+	assert.ElementsMatch(t, []string{fmt.Sprint("mei refund ", first.ID, " mine"), fmt.Sprint("mei refund ", first.ID, " mine"), fmt.Sprint("mei mail ", second.ID, " mine"),
+		fmt.Sprint("mei mail ", last.ID, " mine")}, told,
+		"what was left alone has left nothing")
+}
+
+// assign is AssignCases of one.
+func (t *storeTest) assign(id processlog.ID, version uint64, owner string, op processlog.Operation) error {
+	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{{EntryID: id, Version: version}}, owner, op)
+	return errors.Join(append(answers, err)...)
 }
 
 func (t *storeTest) trailTellsAllNewestFirst() {

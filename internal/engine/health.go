@@ -13,7 +13,7 @@ func (e *Engine) Health(ctx context.Context) observe.Health {
 	ctx = e.reporting(ctx)
 	h := observe.Health{
 		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
-		Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), OpenBreakers: e.types.openBreakers(), Queue: e.announcer.health.problem(),
+		Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), OpenBreakers: e.OpenBreakers(), Queue: e.announcer.health.problem(),
 	}
 	if loss := e.witness.stopped(); loss != nil {
 		h.History = &loss.LossError
@@ -54,3 +54,6 @@ func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head process
 	}
 	return nil
 }
+
+// OpenBreakers are the types that are not claimed in this process for now, by name.
+func (e *Engine) OpenBreakers() []observe.OpenBreaker { return e.types.openBreakers() }

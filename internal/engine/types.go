@@ -78,7 +78,7 @@ func (r *types) closeBreakers() {
 	}
 }
 
-// openBreakers is for Health, by type.
+// openBreakers are sorted by type.
 func (r *types) openBreakers() (open []observe.OpenBreaker) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

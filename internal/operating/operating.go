@@ -5,6 +5,7 @@ package operating
 import (
 	"context"
 
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -15,6 +16,9 @@ type Log interface {
 
 	// Scrub is an error's text without what people must not see.
 	Scrub(text string) string
+
+	// OpenBreakers are the types that this process leaves alone for now.
+	OpenBreakers() []observe.OpenBreaker
 
 	// Count is that of the store.
 	Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error)

@@ -403,27 +403,3 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	}
 	return groups, rows.Err()
 }
-
-// AssignCase implements Operations.
-func (s *Store) AssignCase(ctx context.Context, id processlog.ID, seen uint64, owner string, op processlog.Operation) error {
-	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
-		if err := s.operate(ctx, tx, op); err != nil {
-			return err
-		}
-		n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET owner=%s, version=version+1 WHERE entry_id=%s AND version=%d AND closed_at=0", s.table.quoted("_case"), s.d.text([]byte(owner)), id, seen))
-		if err != nil || n == 1 {
-			return err
-		}
-		open, err := queryIDs(ctx, tx, "SELECT entry_id FROM "+s.table.quoted("_case")+" WHERE closed_at=0 AND entry_id="+id.String())
-		if err == nil {
-			if err = processlog.ErrChanged; len(open) == 0 {
-				err = processlog.ErrNotFound
-			}
-		}
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("assign the case of entry %s: %w", id, err)
-	}
-	return err
-}

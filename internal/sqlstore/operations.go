@@ -34,16 +34,19 @@ func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
 	return nil
 }
 
-func (s *Store) operate(ctx context.Context, tx processlog.Tx, op processlog.Operation) error {
-	refused := 0
-	if op.Refused {
-		refused = 1
-	}
+func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog.Operation) error {
 	text := func(v string) string { return s.d.text([]byte(v)) }
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (`at`, actor, `action`, refused, entry_id, business_type, subject, reason) VALUES (%s,%s,%s,%d,%s,%s,%s,%s)",
-		s.table.quoted("_operation"), s.d.now, text(op.Actor), text(op.Action), refused, op.EntryID, text(op.BusinessType), text(op.Subject), text(op.Reason)))
+	rows := make([]string, len(ops))
+	for i, op := range ops {
+		refused := 0
+		if op.Refused {
+			refused = 1
+		}
+		rows[i] = fmt.Sprintf("(%s,%s,%s,%d,%s,%s,%s,%s)", s.d.now, text(op.Actor), text(op.Action), refused, op.EntryID, text(op.BusinessType), text(op.Subject), text(op.Reason))
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+s.table.quoted("_operation")+" (`at`, actor, `action`, refused, entry_id, business_type, subject, reason) VALUES "+strings.Join(rows, ","))
 	if err != nil {
-		return fmt.Errorf("compensator: record that somebody did %q: %w", op.Action, err)
+		return fmt.Errorf("compensator: record that somebody did %q: %w", ops[0].Action, err)
 	}
 	failpoint.Reach(failpoint.OperationWritten)
 	return nil

@@ -67,6 +67,14 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 		has(t, page("blind"), told+masked, lang)
 		lacks(t, page("half"), "charge", lang)
 	}
+	charge := w.entriesOf("charge", compensator.Pending)[0]
+	const waits = "The breaker of charge is open: this process begins nothing of it · tried from "
+	for _, path := range []string{"entries/" + charge.ID.String(), "confirm?do=reschedule&seen=" + seen(charge)} {
+		has(t, plain(w.client("alice").get(path).text), waits+next+" "+full)
+		has(t, plain(w.client("blind").get(path).text), waits+next+" "+masked)
+	}
+	lacks(t, plain(w.client("alice").get("confirm?do=cancel&seen="+seen(charge)).text), waits, "nothing would run")
+	lacks(t, plain(w.client("alice").get("entries/"+w.entriesOf("refund", compensator.Dead)[0].ID.String()).text), waits)
 	row := regexp.MustCompile(`(?s)<tr[^>]*>\s*<th[^>]*><a[^>]*><bdi>charge</bdi>.*?</tr>`).FindString(w.client("alice").get("").text)
 	require.NotEmpty(t, row)
 	lacks(t, row, "on time")

@@ -25,7 +25,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 	view, err := w.desk.Entry(ctx, alice, refund.ID)
 	require.NoError(t, err)
 	why := desk.Why{Reason: "asked the bank", Ticket: "OPS-988"}
-	require.NoError(t, w.desk.TakeCase(ctx, alice, desk.SeenCase{EntryID: refund.ID, Version: view.Case.Version}, why))
+	require.NoError(t, joined(w.desk.TakeCases(ctx, alice, []desk.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, why)))
 	require.NoError(t, w.desk.Note(ctx, alice, refund.ID, desk.Why{Reason: "they call back at 18:00"}))
 	require.NoError(t, w.desk.Pause(ctx, alice, "ship_parcel", desk.Why{Reason: "shipper is down"}))
 	groups, err := w.desk.Groups(ctx, alice)

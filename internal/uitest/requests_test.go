@@ -3,6 +3,7 @@ package uitest
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -63,7 +64,7 @@ func calls(e compensator.Entry, c *desk.Case) map[string][]call {
 	of := func(pairs ...string) func(compensator.Entry) []string {
 		return func(compensator.Entry) []string { return append(pairs, "reason", "why not") }
 	}
-	theCase := fmt.Sprintf("%s:%d", c.EntryID, c.Version)
+	theCase := func(later uint64) string { return fmt.Sprintf("%s:%d", seen(e), c.Version+later) }
 	return map[string][]call{
 		"GET {$}":          {{"GET", "", nil, 200, 403, 200, 200}},
 		"GET entries":      {{"GET", "entries", nil, 200, 200, 200, 200}, {"GET", "entries?type=salary&state=dead&error=4711", nil, 200, 200, 200, 200}},
@@ -73,7 +74,7 @@ func calls(e compensator.Entry, c *desk.Case) map[string][]call {
 		"GET cases/due":    {{"GET", "cases/due", nil, 200, 200, 200, 200}, {"GET", "cases/due?failure=" + c.Fingerprint.String(), nil, 200, 200, 200, 200}},
 		"GET trail":        {{"GET", "trail", nil, 200, 200, 200, 200}},
 		"GET settings":     {{"GET", "settings", nil, 200, 403, 200, 200}},
-		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&case=" + theCase, nil, 200, 404, 404, 403},
+		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&seen=" + theCase(0), nil, 200, 404, 404, 403},
 			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 200, 200, 403}},
 		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
 		"GET assets/{name}": {{"GET", "assets/x.css", nil, 404, 404, 404, 404}},
@@ -83,11 +84,11 @@ func calls(e compensator.Entry, c *desk.Case) map[string][]call {
 		"POST reveal": {{"POST", "reveal", of("id", e.ID.String()), 200, 404, 404, 403}},
 		"POST do": {
 			{"POST", "do", of("do", "note", "id", e.ID.String()), 303, 404, 404, 403},
-			{"POST", "do", of("do", "take case", "case", theCase), 303, 404, 404, 403},
+			{"POST", "do", of("do", "take case", "seen", theCase(0)), 303, 303, 303, 403},
 			{"POST", "do", of("do", "pause", "type", "salary"), 303, 403, 403, 403},
 			{"POST", "do", of("do", "resume", "type", "salary", "version", "1"), 303, 403, 403, 403},
-			{"POST", "do", of("do", "assign case", "owner", "bob", "case", fmt.Sprintf("%s:%d", c.EntryID, c.Version+1)), 303, 404, 404, 403},
-			{"POST", "do", of("do", "give back", "case", fmt.Sprintf("%s:%d", c.EntryID, c.Version+2)), 303, 404, 404, 403},
+			{"POST", "do", of("do", "assign case", "owner", "bob", "seen", theCase(1)), 303, 303, 303, 403},
+			{"POST", "do", of("do", "give back", "seen", theCase(2)), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "requeue"), 303, 303, 303, 403}, // what came of each entry stands on the page that this leads to
 			{"POST", "do", entryForm("do", "settle by hand"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "compensate"), 303, 303, 303, 403},
@@ -486,17 +487,35 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	w.trouble()
 	alice, bob := w.client("alice"), w.client("bob")
 	refund := w.entriesOf("refund", compensator.Dead)[0]
-	at := func(version int) string { return fmt.Sprintf("%s:%d", refund.ID, version) }
+	at := func(version int) string { return fmt.Sprintf("%s:%d", seen(refund), version) }
 	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
 	require.NoError(t, err)
 	v := int(view.Case.Version)
-	assert.Equal(t, 200, alice.post("do", values("do", "take case", "case", at(v), "reason", "mine")).status)
-	assert.Equal(t, 409, bob.post("do", values("do", "take case", "case", at(v), "reason", "mine, too")).status)
+	assert.Equal(t, 422, alice.post("do", values("do", "take case", "seen", seen(refund), "reason", "mine")).status, "it names no case")
+	has(t, plain(alice.post("do", values("do", "take case", "seen", at(v), "reason", "mine")).text), "Done 1")
+	has(t, plain(bob.post("do", values("do", "take case", "seen", at(v), "reason", "mine, too")).text), "Changed meanwhile 1")
 	assert.Contains(t, plain(bob.get("entries/"+refund.ID.String()).text), "Owner alice")
 	has(t, alice.get("cases/due?owner=me").text, "#"+refund.ID.String())
 	lacks(t, bob.get("cases/due?owner=me").text, "#"+refund.ID.String())
-	assert.Equal(t, 422, alice.post("do", values("do", "assign case", "owner", strings.Repeat("x", 200), "case", at(v+1), "reason", "r")).status)
-	assert.Equal(t, 200, alice.post("do", values("do", "give back", "case", at(v+1), "reason", "going home")).status)
+	assert.Equal(t, 422, alice.post("do", values("do", "assign case", "owner", strings.Repeat("x", 200), "seen", at(v+1), "reason", "r")).status)
+	has(t, plain(alice.post("do", values("do", "give back", "seen", at(v+1), "reason", "going home")).text), "Done 1")
+
+	// Many at once, as the page of cases names them.
+	page := bob.get("cases/due?type=refund")
+	has(t, page.text, `name="do" value="take case"`)
+	lacks(t, page.text, `name="do" value="give back"`, "none is his")
+	all := []string{"do", "take case", "reason", "all of these"}
+	for _, match := range regexp.MustCompile(`name="seen" value="(\d+:\d+:\d+)"`).FindAllStringSubmatch(page.text, -1) {
+		all = append(all, "seen", match[1])
+	}
+	n := (len(all) - 4) / 2
+	require.Greater(t, n, 1)
+	has(t, plain(bob.get("confirm?"+values(all...).Encode()).text), fmt.Sprintf("Take %d entries", n))
+	has(t, plain(bob.post("do", values(all...)).text), fmt.Sprintf("Done %d", n))
+	has(t, plain(alice.post("do", values(all...)).text), fmt.Sprintf("Changed meanwhile %d", n))
+	has(t, alice.get("cases/due?who=bob").text, "#"+refund.ID.String())
+	lacks(t, alice.get("cases/due?who=mei").text, "#"+refund.ID.String())
+	has(t, bob.get("cases/due?owner=me").text, `name="do" value="give back"`)
 	assert.Equal(t, 200, alice.post("do", values("do", "note", "id", refund.ID.String(), "reason", "call at six")).status)
 	has(t, bob.get("entries/"+refund.ID.String()).text, "call at six")
 
@@ -530,7 +549,7 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	refund := refunds[slices.IndexFunc(refunds, func(e compensator.Entry) bool { return e.EndedBy == compensator.EndedByExhausted })]
 	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
 	require.NoError(t, err)
-	require.NoError(t, w.desk.TakeCase(t.Context(), desk.Actor{ID: "bob"}, desk.SeenCase{EntryID: refund.ID, Version: view.Case.Version}, desk.Why{Reason: "mine"}))
+	require.NoError(t, joined(w.desk.TakeCases(t.Context(), desk.Actor{ID: "bob"}, []desk.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, desk.Why{Reason: "mine"})))
 	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "mei"}, "refund", desk.Why{Reason: "paid twice"}))
 
 	const theirs, paused = "is somebody else’s case", "refund is paused by mei: nothing of it runs until it is resumed. paid twice"
@@ -740,3 +759,6 @@ func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 		assert.Contains(t, short, fmt.Sprintf("calm_%02d", n), "what is to be seen to is not left out, however many")
 	}
 }
+
+// joined is what an action on many was answered, as one error.
+func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

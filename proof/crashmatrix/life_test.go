@@ -370,7 +370,8 @@ func (l *life) atDesk(ctx context.Context, e compensator.Entry, action desk.Righ
 	if err != nil || view.Case == nil {
 		return err
 	}
-	err = l.p.desk.TakeCase(ctx, actor, desk.SeenCase{EntryID: e.ID, Version: view.Case.Version}, why)
+	taken, err := l.p.desk.TakeCases(ctx, actor, []desk.SeenCase{{EntryID: e.ID, Version: view.Case.Version}}, why)
+	err = errors.Join(append(taken, err)...)
 	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
 		return err
 	}

@@ -45,6 +45,22 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ChangeAllDoesClosesAndRecordsInOne", "TestEachRightAllowsWhatItSaysAndNothingElse").and(simulation, "300"),
 		},
 		{
+			name: "case-taken-unseen", oracle: safety,
+			what: "a case is given to somebody whatever has become of it since it was seen: two believe that it is theirs",
+			edits: []edit{
+				{"processlog/operations.go", "	case c.Version != seen.Version:", "	case c.Version < seen.Version:"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CasesAreAssignedAsTheyWereSeen", "TestManyCasesAreTakenAtOnce"),
+		},
+		{
+			name: "cases-taken-unrecorded", oracle: safety,
+			what: "of many cases that somebody takes the first alone is on record",
+			edits: []edit{
+				{"internal/sqlstore/caseowner.go", "s.operate(ctx, tx, ops...)", "s.operate(ctx, tx, ops[:1]...)"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CasesAreAssignedAsTheyWereSeen"),
+		},
+		{
 			name: "case-closed-by-nobody", oracle: safety,
 			what: "an action of the desk leaves the case open until the next round of upkeep",
 			edits: []edit{
@@ -175,10 +191,9 @@ func operating() []mutant {
 		},
 		{
 			name: "desk-tells-hidden-from-absent", oracle: safety,
-			what: "a refusal that cannot be put on record is told of an entry that may not be seen, and of none that is not there",
+			what: "that somebody tried to take a case that he may not see is put on record, and of one that is not there it is not",
 			edits: []edit{
-				{"desk/refuse.go", "	op.BusinessType = \"\"\n", "	hidden := op.BusinessType != \"\"\n	op.BusinessType = \"\"\n"},
-				{"desk/refuse.go", "d.refuse(ctx, a, op); err != ErrNotAllowed {", "d.refuse(ctx, a, op); err != ErrNotAllowed && hidden {"},
+				{"desk/cases.go", "			refused.add(v.EntryID, \"\")\n", "			if found {\n				refused.add(v.EntryID, \"\")\n			}\n"},
 			},
 			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
 		},
@@ -186,7 +201,7 @@ func operating() []mutant {
 			name: "desk-records-what-it-hides", oracle: safety,
 			what: "a refusal is of the type of the entry that may not be seen: who sees in the trail what is of no type can tell it from one that is not there",
 			edits: []edit{
-				{"desk/change.go", "refused = append(refused, processlog.Row{ID: seen.ID})", "refused = append(refused, processlog.Row{ID: seen.ID, BusinessType: row.BusinessType})"},
+				{"desk/cases.go", "refused.add(v.EntryID, \"\")", "refused.add(v.EntryID, c.BusinessType)"},
 			},
 			sees: tests("TestHiddenAndAbsentAreToldApartByNothing"),
 		},

@@ -183,9 +183,10 @@ func meeting() []mutant {
 		},
 		{
 			name: "erased-in-another-order", oracle: leak,
-			what: "an erasure locks the case before what was done, and whoever takes the case the other way round: each waits for the other",
+			what: "an erasure blanks what was done before it has the case: what whoever holds that records of it meanwhile stays",
 			edits: []edit{
-				{"internal/sqlstore/erase.go", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_case\")+\" SET version=version WHERE entry_id=\"+id.String()); err != nil {\n		return err\n	}\n	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE"},
+				{"internal/sqlstore/erase.go", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_case\")+\" SET error='',", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE entry_id=\"+id.String()); err != nil {\n		return err\n	}\n	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_case\")+\" SET error='',"},
+				{"internal/sqlstore/erase.go", "	_, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE entry_id=\"+id.String())\n	return err\n", "	return nil\n"},
 			},
 			sees: tests("TestErasureLocksInTheOrderOfWhoeverTakesTheCase"),
 		},

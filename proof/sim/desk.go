@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -63,7 +64,11 @@ func (w *world) visit(v visit) {
 	if v.takes {
 		cases, err := d.Cases(ctx, actor, desk.CaseFilter{})
 		if err == nil && len(cases.Cases) > 0 {
-			_ = d.TakeCase(ctx, actor, desk.SeenCase{EntryID: cases.Cases[0].EntryID, Version: cases.Cases[0].Version}, why)
+			var seen []desk.SeenCase
+			for _, c := range cases.Cases {
+				seen = append(seen, desk.SeenCase{EntryID: c.EntryID, Version: c.Version})
+			}
+			_, _ = d.TakeCases(ctx, actor, seen, why)
 		}
 	}
 	var seen []desk.Seen
@@ -209,14 +214,18 @@ func (s *gatedStore) CaseGroups(ctx context.Context, businessTypes []string, fai
 
 func (s *gatedStore) Types(ctx context.Context) ([]string, error) { return s.store.Types(ctx) }
 
-func (s *gatedStore) AssignCase(ctx context.Context, id compensator.EntryID, seen uint64, owner string, op processlog.Operation) error {
-	return s.from.step(ctx, classOnce, "assigncase", id.String(), func() error {
-		err := s.store.AssignCase(ctx, id, seen, owner, op)
-		if err != nil && !errors.Is(err, processlog.ErrChanged) && !errors.Is(err, processlog.ErrNotFound) {
-			s.from.w.oracle.fail("G32: a case is taken: %v", err)
+func (s *gatedStore) AssignCases(ctx context.Context, seen []processlog.SeenCase, owner string, op processlog.Operation) (answers []error, err error) {
+	err = s.from.step(ctx, classOnce, "assigncases", seen[0].EntryID.String(), func() error {
+		var err error
+		answers, err = s.store.AssignCases(ctx, seen, owner, op)
+		for _, answer := range append(slices.Clone(answers), err) {
+			if answer != nil && !errors.Is(answer, processlog.ErrChanged) && !errors.Is(answer, processlog.ErrNotFound) {
+				s.from.w.oracle.fail("G32: a case is taken: %v", answer)
+			}
 		}
 		return err
 	})
+	return answers, err
 }
 
 func (s *gatedStore) Operate(ctx context.Context, op processlog.Operation) error {

@@ -38,7 +38,7 @@ func main() {
 	d, err := desk.New(c, desk.Options{})
 	if err == nil {
 		_, _ = d.Change(ctx, desk.Actor{}, desk.Change{})
-		_ = d.TakeCase(ctx, desk.Actor{}, desk.SeenCase{}, desk.Why{})
+		_, _ = d.TakeCases(ctx, desk.Actor{}, nil, desk.Why{})
 	}
 	_, _ = compensator.Handle(c, "order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
 	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})

@@ -1,0 +1,85 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// AssignCases implements Operations.
+func (s *Store) AssignCases(ctx context.Context, seen []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
+	var answers []error
+	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
+		answers = make([]error, 0, len(seen))
+		for some := range slices.Chunk(seen, requeueStep) {
+			these, err := s.assignSome(ctx, tx, some, owner, op)
+			if err != nil {
+				return err
+			}
+			answers = append(answers, these...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compensator: assign %d cases: %w", len(seen), err)
+	}
+	return answers, nil
+}
+
+func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
+	now, err := s.lockCases(ctx, tx, seen)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]error, len(seen))
+	var ids []processlog.ID
+	var ops []processlog.Operation
+	for i, v := range seen {
+		c := now[v.EntryID]
+		if answers[i] = v.Assigned(c); answers[i] == nil {
+			op.EntryID, op.BusinessType = v.EntryID, c.BusinessType
+			ids, ops = append(ids, v.EntryID), append(ops, op)
+		}
+	}
+	if len(ids) == 0 {
+		return answers, nil
+	}
+	if err := s.operate(ctx, tx, ops...); err != nil {
+		return nil, err
+	}
+	_, err = execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET owner="+s.d.text([]byte(owner))+", version=version+1 WHERE entry_id IN ("+idList(ids)+")")
+	return answers, err
+}
+
+// casesByID are the cases, to be read by entry whatever their number, as byID is the log.
+func (s *Store) casesByID() string { return s.table.quoted("_case") + s.d.idIndex }
+
+// lockCases reads, and holds, what an assignment wants to know of the cases there are.
+func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
+	ids := make([]processlog.ID, len(seen))
+	for i := range seen {
+		ids[i] = seen[i].EntryID
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT entry_id, version, business_type, closed_at FROM "+s.casesByID()+" WHERE entry_id IN ("+idList(ids)+")"+s.d.lockNow)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	cases := make(map[processlog.ID]*processlog.Case, len(ids))
+	for rows.Next() {
+		var c processlog.Case
+		var id uint64
+		var closed int64
+		if err := rows.Scan(&id, &c.Version, &c.BusinessType, &closed); err != nil {
+			return nil, err
+		}
+		if closed > 0 {
+			c.ClosedAt = unixMilli(closed)
+		}
+		c.EntryID = processlog.RowID(id)
+		cases[c.EntryID] = &c
+	}
+	return cases, rows.Err()
+}
