@@ -50,12 +50,7 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 		return
 	}
 	line := []desk.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
-	for _, do := range rq.actionsOn(line) {
-		if slices.Contains(allowed[desk.Right(do)], view.Entry.State) && !view.Entry.Erased {
-			data.Actions = append(data.Actions, do)
-		}
-	}
-	data.OnCase = rq.onCases(line)
+	data.Actions, data.OnCase = rq.actionsOn(line), rq.onCases(line)
 	rq.show(http.StatusOK, "entry", data)
 }
 
@@ -103,12 +98,12 @@ var allowed = map[desk.Right][]compensator.State{
 	desk.Reschedule:   {compensator.Pending, compensator.Retrying},
 }
 
-// actionsOn are the actions that somebody may do to any of these.
+// actionsOn are the actions that lead somewhere for any of these, and that somebody may do to it.
 func (rq *request) actionsOn(lines []desk.Line) []string {
 	var may []string
 	for _, right := range changes {
 		if slices.ContainsFunc(lines, func(l desk.Line) bool {
-			return rq.May(right, desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1})
+			return slices.Contains(allowed[right], l.Entry.State) && !l.Entry.Erased && rq.May(right, desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1})
 		}) {
 			may = append(may, string(right))
 		}
