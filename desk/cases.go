@@ -211,8 +211,11 @@ func (d *Desk) assign(ctx context.Context, a Actor, seen []SeenCase, owner strin
 		}
 	}
 	op := processlog.Operation{Actor: a.ID, Action: string(right), Subject: owner, Reason: reason}
-	if err := d.refuseSome(ctx, a, op, refused); err != nil || len(these) == 0 {
-		return answers, err
+	if err := d.refuseSome(ctx, a, op, refused); err != nil {
+		return nil, err
+	}
+	if len(these) == 0 {
+		return answers, nil
 	}
 	done, err := d.log.Operations().AssignCases(ctx, these, owner, op)
 	if err != nil {
