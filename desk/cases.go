@@ -146,14 +146,14 @@ type SeenCase = processlog.SeenCase
 // TakeCases makes up to MaxEntries open cases the actor's own, also from somebody else, whom the version then names, in one
 // transaction with the records, and answers for each in their order: nil, or why it was left alone.
 // compensator.ErrNotFound: there is no open case, or it may not be seen; ErrNotAllowed: the right is missing for this type or
-// amount; ErrChanged. It wants SeeEntries and TakeCase. With another error nothing was done, or all, when the answer to
-// COMMIT was lost: then a second call finds ErrChanged.
+// amount; ErrChanged. What is the actor's own already is answered nil, so that a call may be repeated. It wants SeeEntries and
+// TakeCase. With another error nothing was done, or all, when the answer to COMMIT was lost.
 func (d *Desk) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
 
 // AssignCases gives open cases to somebody, or, with no owner, back. It wants SeeEntries and AssignCase; TakeCase will do
-// to give back what is one's own. Otherwise it is as TakeCases.
+// to give back what is one's own. Otherwise it is as TakeCases, but that a repeated call finds ErrChanged.
 func (d *Desk) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, owner, AssignCase, why)
 }
@@ -206,6 +206,7 @@ func (d *Desk) assign(ctx context.Context, a Actor, seen []SeenCase, owner strin
 		case !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)):
 			answers[i] = ErrNotAllowed
 			refused.add(v.EntryID, c.BusinessType)
+		case right == TakeCase && c.Owner == a.ID: // who presses twice has done it once
 		default:
 			these, places = append(these, v), append(places, i)
 		}

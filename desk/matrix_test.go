@@ -445,6 +445,10 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{"refund ", "mail mei"}, owners())
 
+	did := len(b.trail(false))
+	require.NoError(t, joined(d.TakeCases(t.Context(), mei, all[1:2], why)), "who presses twice has done it once")
+	assert.Len(t, b.trail(false), did)
+
 	bob := desk.Actor{ID: "bob"}
 	answers, err = d.AssignCases(t.Context(), bob, all[:2], "eve", why)
 	require.NoError(t, err)

@@ -233,7 +233,7 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		if line.Amount.Known() {
 			worth.add(desk.Group{Sums: []compensator.Amount{line.Amount}})
 		}
-		if wi.onEntries() && versions[line.Entry.ID] != line.Entry.Version {
+		if wi.onEntries() && versions[line.Entry.ID] != line.Entry.Version || wi.onCases() && !wi.sees(line.Case) {
 			data.Moved++
 			continue
 		}
@@ -286,6 +286,11 @@ func (s *server) do(rq *request) {
 	rq.tell(result)
 }
 
+// sees reports whether a case is as it was seen.
+func (wi wish) sees(c *desk.Case) bool {
+	return open(c) && slices.Contains(wi.Cases, desk.SeenCase{EntryID: c.EntryID, Version: c.Version})
+}
+
 // named are the entries that are answered for.
 func (wi wish) named() []compensator.EntryID {
 	if wi.onCases() {
@@ -307,6 +312,9 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
 	var err error
+	if wi.Do == doAssign && wi.Owner == "" { // to nobody is to give back
+		return result, &compensator.FieldError{Field: "owner", Reason: "is empty"}
+	}
 	switch wi.Do {
 	case doTake:
 		answers, err = s.desk.TakeCases(rq.ctx, rq.Actor, wi.Cases, wi.Why)

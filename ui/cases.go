@@ -53,7 +53,7 @@ func (s *server) cases(rq *request) {
 	filter := desk.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
 	switch {
 	case data.Who != "": // a name says more than the choice beside it
-		filter.Owner = data.Who
+		filter.Owner, data.Owner = data.Who, ""
 	case data.Owner == "me":
 		filter.Owner = rq.Actor.ID
 	case data.Owner == "nobody":

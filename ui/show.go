@@ -238,6 +238,14 @@ type (
 	}
 )
 
+// Did is the word for what was done: a case that is assigned to nobody was given back.
+func (p recordPart) Did() string {
+	if p.X.Action == doAssign && p.X.Subject == "" {
+		return doGiveBack
+	}
+	return p.X.Action
+}
+
 func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, g} }
 func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
 func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }
