@@ -104,7 +104,10 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 		asked := time.Now() // of the try that is answered: what a person has accepted meanwhile speaks of before (G19)
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
-		s.saw(troubleStore, err)
+		// Rows that are all locked, by a session that was lost while it wrote them perhaps, tell nothing of whether others can be.
+		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
+			s.saw(troubleStore, err)
+		}
 		if err == nil {
 			return batch, results, asked
 		}

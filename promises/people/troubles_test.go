@@ -203,6 +203,40 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	}
 }
 
+// An outcome whose row is locked is stored as little as before: what is wrong stands in Health since it began.
+func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
+	t.Parallel()
+	b, _ := newBreakable(t, false) // on such a pool it is asked first which rows are free
+	var asked atomic.Int64
+	b.proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
+		if r.Runs() && strings.HasPrefix(r.Text, "SELECT id FROM") && strings.Contains(r.Text, "SKIP LOCKED") {
+			asked.Add(1)
+		}
+		return false
+	}})
+	trouble := troubles["store"]
+	trouble.breaks(b)
+	open := func() (since time.Time) {
+		for _, open := range b.c.Health(t.Context()).Troubles {
+			if open.What == trouble.what {
+				since = open.Since
+			}
+		}
+		return since
+	}
+	b.Eventually(func() bool { return !open().IsZero() }, "it cannot be stored")
+	held := b.Begin(b.DB)
+	_, err := held.Exec("UPDATE common_process_log SET updated_at=updated_at")
+	require.NoError(t, err)
+	since, before := open(), asked.Load()
+	b.Eventually(func() bool { return asked.Load() >= before+8 }, "it is offered again")
+	require.False(t, since.IsZero())
+	require.Equal(t, since, open())
+	require.NoError(t, held.Rollback())
+	b.proxy.Heal()
+	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
+}
+
 // What could not be renewed until its lease had ended is renewed no more: its trouble does not stand in Health until some other
 // lease needs a renewal, which may be never.
 func TestRenewalsAreNoTroubleOnceNothingIsLeftToRenew(t *testing.T) {

@@ -28,6 +28,14 @@ func running() []mutant {
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},
 		{
+			name: "locked-is-stored", oracle: lateness,
+			what: "an outcome whose row is locked is taken for one that was stored: Health says that nothing is wrong, while a lost session holds what it could not write",
+			edits: []edit{
+				{"internal/engine/settler.go", "		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {", "		if true {"},
+			},
+			sees: tests("TestOutcomeWhoseRowIsLockedIsNotTakenForStored"),
+		},
+		{
 			name: "renewals-stay-a-trouble", oracle: lateness,
 			what: "renewals that failed stand in Health when nothing is left to renew, until some other lease needs one",
 			edits: []edit{
