@@ -119,10 +119,10 @@ func (rq *request) onCases(lines []desk.Line) []string {
 			continue
 		}
 		on := desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
-		mine, mayTake, mayAssign := l.Case.Owner == rq.Actor.ID, rq.May(desk.TakeCase, on), rq.May(desk.AssignCase, on)
-		take = take || mayTake && !mine
-		giveBack = giveBack || mine && (mayTake || mayAssign)
-		assign = assign || mayAssign
+		mine := l.Case.Owner == rq.Actor.ID
+		take = take || !mine && rq.May(desk.TakeCase, on) // what is known is not asked again, of hundreds of rows
+		giveBack = giveBack || mine && (rq.May(desk.TakeCase, on) || rq.May(desk.AssignCase, on))
+		assign = assign || rq.May(desk.AssignCase, on)
 	}
 	var may []string
 	for _, do := range []struct {
