@@ -13,7 +13,8 @@ PACKAGES_AT_ONCE ?= 2 # test packages of a module; each has servers of its own, 
 in_memory := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 # SQLite is C made Go: to watch its every access takes three times what it does, and says nothing of the code here.
 race := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0'
-go_test = $(if $(TMPDIR),,$(in_memory)) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test $(race) -shuffle=on -count=1 -timeout 30m -vet=off \
+memory = $(if $(TMPDIR),,$(in_memory))
+go_test = $(memory) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test $(race) -shuffle=on -count=1 -timeout 30m -vet=off \
 	-ldflags=-w -p $(strip $(or $(at_once/$*),$(PACKAGES_AT_ONCE)))
 build := $(CURDIR)/build
 # Its path, as a workspace takes no -modfile.
@@ -67,6 +68,9 @@ test-newest: ## run the root module's tests with the newest go-redis and MySQL d
 	$(GO) get -t -modfile=$(build)/newest.mod ./... github.com/redis/go-redis/v9@latest github.com/go-sql-driver/mysql@latest
 	$(go_test) -modfile=$(build)/newest.mod ./...
 
+# The packages with files under a build tag; with it the others are what they are without.
+under = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*.go' '^//go:build $(1)$$' internal proof))))
+
 # What vet and staticcheck take from compiled packages they take from those that make test compiles, so that they are compiled
 # once. With tags they take it from those of make crash.
 .PHONY: check
@@ -78,8 +82,8 @@ check: ## format, vet and lint every module
 		(cd $$dir && export GOFLAGS="$${GOFLAGS:-} $(race)" && $(GO) vet ./... && $(staticcheck) ./...); \
 		$(call tidied,$$dir); \
 	done
-	$(GO) vet -tags failpoints ./... && $(staticcheck) -tags failpoints ./...
-	$(GO) vet -tags engines ./... && $(staticcheck) -tags engines ./...
+	$(GO) vet -tags failpoints $(call under,failpoints) && $(staticcheck) -tags failpoints $(call under,failpoints)
+	$(GO) vet -tags engines $(call under,engines) && $(staticcheck) -tags engines $(call under,engines)
 
 .PHONY: relay
 relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it
@@ -158,7 +162,7 @@ model: ## check the model of the protocol, and its mutants; needs spin and gcc
 .PHONY: crash
 crash: ## kill processes at every step of the code, on real servers; KILLS=20 at each
 	$(GO) test -tags failpoints -count=1 ./internal/failpoint
-	$(GO) test -tags failpoints -count=1 -parallel 4 -timeout 60m ./proof/crashmatrix -kills=$(or $(KILLS),20)
+	$(memory) $(GO) test -tags failpoints -count=1 -parallel 6 -timeout 60m ./proof/crashmatrix -kills=$(or $(KILLS),20)
 
 .PHONY: chaos
 chaos: ## let faults loose on real servers and processes, and judge the history; DURATION=1m SEED=1
