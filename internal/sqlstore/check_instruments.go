@@ -36,6 +36,15 @@ type proof struct {
 	s        *Store
 	key      string
 	problems []error
+	beside   *lookout // the session that looks, until another is asked for
+}
+
+// lookout is a session beside the one that holds a row. All its transactions are of one level: on Vitess a level that was
+// asked for one of them stays.
+type lookout struct {
+	*sql.Conn
+	db    *sql.DB
+	level sql.IsolationLevel
 }
 
 const (
@@ -193,7 +202,8 @@ func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {
 	return err
 }
 
-// acrossSessions holds a row in one session and looks at it from others.
+// acrossSessions holds a row in one session and looks at it from others, one after the other: a pool may have only one to
+// spare.
 func (p *proof) acrossSessions(ctx context.Context) error {
 	holder, err := p.s.beginOwn(ctx)
 	if err != nil {
@@ -204,7 +214,8 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.locks, p.skips, p.isolation} {
+	defer p.leave()
+	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.locks, p.hides, p.skips, p.isolation} {
 		if err := try(ctx, id); err == errNoSecond {
 			p.note("the pool had no second connection to spare", "whether locks and isolation levels behave could not be tried")
 			return nil
@@ -217,26 +228,42 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 
 var errNoSecond = errors.New("no second connection")
 
-// look runs work in a transaction of another session, which is then thrown away: on Vitess a level that was asked
-// for one transaction stays.
-func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) error {
+// look runs work in a transaction of another session, which serves the next look as well if that is to be like it.
+func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
 	}
-	conn, err := spare(ctx, db)
-	if err != nil {
-		return err
+	if p.beside == nil || p.beside.db != db || p.beside.level != level {
+		p.leave()
+		conn, err := spare(ctx, db)
+		if err != nil {
+			return err
+		}
+		p.beside = &lookout{conn, db, level}
 	}
-	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, proofPatience)
 	defer cancel()
-	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	tx, err := p.beside.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
+		p.leave()
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
+	defer func() {
+		if tx.Rollback() != nil || err != nil { // it has broken, or was given up on in the middle of a statement
+			p.leave()
+		}
+	}()
 	return work(ctx, tx)
+}
+
+// leave throws the session that looks away: it waits for locks otherwise than the pool's, and has a level that may stay.
+func (p *proof) leave() {
+	if p.beside == nil {
+		return
+	}
+	_ = p.beside.Raw(func(any) error { return driver.ErrBadConn })
+	_ = p.beside.Close()
+	p.beside = nil
 }
 
 // spare is a connection beside the holder's; errNoSecond where all are in use. One that has to be opened may take its time.
@@ -337,7 +364,17 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	return nil
 }
 
-// isolation tries whether a level that is asked for is what a transaction gets.
+// hides tries whether a transaction at READ COMMITTED sees what nobody has committed.
+func (p *proof) hides(ctx context.Context, id processlog.ID) error {
+	seen, err := p.sees(ctx, id, sql.LevelReadCommitted)
+	if seen {
+		p.refuse("shows uncommitted rows to a transaction at READ COMMITTED", "an entry could run that is rolled back later; connect to the database itself")
+	}
+	return err
+}
+
+// isolation tries whether a level that is asked for is what a transaction gets: one that is to see everything does. Where it
+// does not, and where the connections are the library's own, their level is read.
 func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	if p.s.own != nil {
 		level, err := readIsolation(ctx, p.s.own)
@@ -345,14 +382,6 @@ func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 			return err
 		}
 		p.refuseLevel(level, "connections of the library's own")
-	}
-	committed, err := p.sees(ctx, id, sql.LevelReadCommitted)
-	if err != nil {
-		return err
-	}
-	if committed {
-		p.refuse("shows uncommitted rows to a transaction at READ COMMITTED", "an entry could run that is rolled back later; connect to the database itself")
-		return nil
 	}
 	uncommitted, err := p.sees(ctx, id, sql.LevelReadUncommitted)
 	if err = unlessRefused(err); err != nil || uncommitted {

@@ -63,6 +63,14 @@ func claiming() []mutant {
 			sees: tests("TestNewTakesASlowServerForNoneThatWaits"),
 		},
 		{
+			name: "broken-session-looks-on", oracle: lateness,
+			what: "New goes on with the session that it gave up on in the middle of a statement, and the service does not start on a server whose SKIP LOCKED waits",
+			edits: []edit{
+				{"internal/sqlstore/check_instruments.go", "tx.Rollback() != nil || err != nil", "tx.Rollback() != nil && err != nil"},
+			},
+			sees: tests("TestEntriesRunOnAServerWhose/SKIP_LOCKED_waits"),
+		},
+		{
 			name: "gone-fails-claim", oracle: lateness,
 			what: "one id that does not exist fails the claim of all others",
 			edits: []edit{
