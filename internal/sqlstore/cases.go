@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -29,17 +28,13 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 			err = rows.Close()
 		}
 		switch {
-		case noSuchTable(err):
+		case s.d.fault(err) == faultNoTable:
 			problems = append(problems, &processlog.FieldError{Field: "table " + s.table.quoted(suffix), Reason: "does not exist, and Operations needs it; run Migrate or the files in migrations/" + s.d.name})
 		case err != nil:
 			return fmt.Errorf("compensator: look for the tables of cases: %w", err)
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func noSuchTable(err error) bool {
-	return err != nil && (mysqlerr.Number(err) == mysqlerr.NoSuchTable || strings.Contains(err.Error(), "no such table"))
 }
 
 // hasCase reports whether an outcome opens one.
@@ -370,10 +365,7 @@ func parsePair(cursor string) (a, b uint64, err error) {
 
 // CaseGroups implements Operations: sums out of an index alone, and one row of each.
 func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
-	hint, of := "", ""
-	if s.d.name == "mysql" {
-		hint = " FORCE INDEX (k_group)"
-	}
+	of := ""
 	if businessTypes != nil {
 		of = " AND business_type" + s.among(businessTypes)
 	}
@@ -382,7 +374,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	}
 	rows, err := s.read(ctx, "SELECT g.business_type, g.fingerprint, g.currency, g.n, g.total, g.earliest, g.latest, g.example, e.error, e.kind FROM "+
 		"(SELECT business_type, fingerprint, currency, COUNT(*) AS n, COALESCE(SUM(amount),0) AS total, MIN(opened_at) AS earliest, MAX(opened_at) AS latest, MAX(entry_id) AS example FROM "+
-		s.table.quoted("_case")+hint+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage)+") AS g JOIN "+
+		s.table.quoted("_case")+s.d.by("k_group")+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage)+") AS g JOIN "+
 		s.table.quoted("_case")+" AS e ON e.entry_id=g.example ORDER BY g.n DESC, g.example")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: sum up cases: %w", err)

@@ -93,7 +93,7 @@ func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.C
 	}
 	rows, err := s.readIn(ctx, tx, fmt.Sprintf(
 		"SELECT state, business_type, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type",
-		s.table.quoted(""), s.d.hint("batch_id"), where, f.AtMost+1))
+		s.table.quoted(""), s.d.by("k_batch_id"), where, f.AtMost+1))
 	if err != nil {
 		return nil, err
 	}

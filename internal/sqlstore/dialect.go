@@ -3,11 +3,13 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
 	"strings"
+	"sync/atomic"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -24,9 +26,9 @@ type dialect struct {
 	text       func(utf8 []byte) string    // a text literal
 	numbers    func(columns string) string // reads whole numbers, whatever they were written as
 	dueIndex   string                      // hint: read the table by its due index
-	keyIndex   string                      // hint: read the table by idempotent id
 	idIndex    string                      // hint: read the table by id
-	deleteByID func(table string) string   // DELETE FROM the table, with the hint
+	by         func(index string) string   // hint: read the table by this index of migrations/, whatever seems cheaper
+	deleteByID func(table string) string   // DELETE FROM the table, with idIndex
 	skipLocked string                      // suffix: lock the rows read, leave out those that are locked
 	halves     bool                        // skipLocked does not do that: use lockNow on fewer and fewer rows
 	thenJoin   string                      // JOIN, from what stands before it, whatever seems cheaper
@@ -43,10 +45,11 @@ type dialect struct {
 	qualified  bool                        // the table may be named database.table
 	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
 
-	again  func(key string, columns ...string) string          // an INSERT of a row whose key is there takes these columns over
-	keyed  func(keys []processlog.IdempotentID) string         // condition: the row's idempotent id is one of keys
-	groups func(from string, states []processlog.State) string // the states and types that occur, without reading every row
-	ended  func(seconds int, query string) string              // a SELECT that the server ends after so long; nil: a context does
+	again  func(key string, columns ...string) string                 // an INSERT of a row whose key is there takes these columns over
+	keyed  func(keys []processlog.IdempotentID) string                // condition: the row's idempotent id is one of keys
+	groups func(from string, states []processlog.State) string        // the states and types that occur, without reading every row
+	ended  func(seconds int, query string) string                     // a SELECT that the server ends after so long; nil: a context does
+	own    func(inner driver.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
 
 	probe func(ctx context.Context, tx processlog.Tx) error                     // ErrNoTransaction unless open
 	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool
@@ -64,6 +67,7 @@ const (
 	faultBusy              // a lock was not to be had in time; the statement did nothing
 	faultAborted           // the server rolled the whole transaction back
 	faultOutsideTx         // guardedKey refused
+	faultNoTable           // a table is not there
 	faultUnreachable       // the connection broke: nothing is known
 )
 

@@ -243,7 +243,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 
 // readKeys adds the rows that hold one of the keys.
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID, lock string, byKey map[processlog.IdempotentID]processlog.Row) error {
-	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.keyIndex, "idempotent_id IN ("+placeholders(len(keys))+")") + lock
+	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.by("uk_idempotent_id"), "idempotent_id IN ("+placeholders(len(keys))+")") + lock
 	rows, err := in.s.queryRows(ctx, tx, len(keys), query, anySlice(keys)...)
 	for _, row := range rows {
 		byKey[row.IdempotentID] = row

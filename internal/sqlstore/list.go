@@ -137,9 +137,9 @@ func (l *listing) along(columns string, n int) string {
 	hint, order := "", "id"
 	switch {
 	case l.key != "":
-		hint = l.s.d.hint(l.key)
+		hint = l.s.d.by("k_" + l.key)
 	case l.order == orderCreated:
-		hint, order = l.s.d.hint("created_at"), "created_at, id"
+		hint, order = l.s.d.by("k_created_at"), "created_at, id"
 	case l.order == orderDue:
 		hint, order = l.s.d.dueIndex, "next_at, id"
 	}
@@ -383,13 +383,4 @@ func stateList(states []processlog.State) string {
 		numbers[i] = fmt.Sprint(int8(state))
 	}
 	return strings.Join(numbers, ",")
-}
-
-// hint makes MySQL read the table by the index of a column, which it would often leave for one that seems to
-// need no sorting. SQLite takes that index by itself.
-func (d *dialect) hint(column string) string {
-	if d.name != "mysql" {
-		return ""
-	}
-	return " FORCE INDEX (k_" + column + ")"
 }

@@ -34,8 +34,8 @@ func mysqlDialect(version string) *dialect {
 		text:       func(utf8 []byte) string { return "_utf8mb4 " + hexLiteral(utf8) },
 		numbers:    func(columns string) string { return columns },
 		dueIndex:   " FORCE INDEX (k_due)",
-		keyIndex:   " FORCE INDEX (uk_idempotent_id)",
 		idIndex:    " FORCE INDEX (PRIMARY)",
+		by:         func(index string) string { return " FORCE INDEX (" + index + ")" },
 		deleteByID: func(table string) string { return "DELETE " + table + " FROM " + table + " FORCE INDEX (PRIMARY)" },
 		skipLocked: " FOR UPDATE SKIP LOCKED",
 		thenJoin:   "STRAIGHT_JOIN",
@@ -48,6 +48,7 @@ func mysqlDialect(version string) *dialect {
 		again:      mysqlAgain,
 		keyed:      mysqlKeyed,
 		ended:      mysqlEnded,
+		own:        openOwn,
 		probe:      probeMySQL,
 		begin:      beginMySQL,
 		check:      checkMySQL,
@@ -103,6 +104,8 @@ func mysqlFault(err error) fault {
 		return faultBusy
 	case mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.DuringCommit, mysqlerr.BeforeCommit, mysqlerr.RolledBackOnCommit:
 		return faultAborted
+	case mysqlerr.NoSuchTable:
+		return faultNoTable
 	case mysqlerr.BadNull:
 		return faultOutsideTx // every value of ours is checked; only guardedKey yields NULL
 	}

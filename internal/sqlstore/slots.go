@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -98,7 +97,7 @@ func (s *Store) withoutSlots(err error) error {
 
 // withoutTable makes of an error that says so that a table is missing: who needs it.
 func (s *Store) withoutTable(err error, suffix, needs string) error {
-	if err == nil || mysqlerr.Number(err) != mysqlerr.NoSuchTable && !strings.Contains(err.Error(), "no such table") {
+	if s.d.fault(err) != faultNoTable {
 		return err
 	}
 	return &processlog.FieldError{Field: "table " + s.table.quoted(suffix), Reason: "does not exist, and " + needs + " it; run Migrate or the files in migrations/" + s.d.name}

@@ -31,6 +31,7 @@ func sqliteDialect() *dialect {
 		text:       func(utf8 []byte) string { return "CAST(" + hexLiteral(utf8) + " AS TEXT)" },
 		numbers:    sqliteNumbers,
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
+		by:         func(string) string { return "" }, // it takes that index by itself
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
 		thenJoin:   "CROSS JOIN",
 		returning:  true,
@@ -170,6 +171,9 @@ func sqliteFault(err error) fault {
 		return faultBusy
 	case sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull:
 		return faultAborted // SQLite may have rolled back on its own
+	}
+	if strings.Contains(err.Error(), "no such table") { // which has no code of its own
+		return faultNoTable
 	}
 	return faultOther
 }

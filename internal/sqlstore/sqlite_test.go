@@ -38,7 +38,7 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 		{errors.New("sqlite3: database table is locked: common_process_log"), faultBusy},
 		{errors.New("interrupted"), faultAborted},
 		{errors.New("database or disk is full"), faultAborted},
-		{errors.New("no such table: common_process_log"), faultOther},
+		{errors.New("no such table: common_process_log"), faultNoTable},
 		{context.Canceled, faultAborted},
 		{context.DeadlineExceeded, faultAborted},
 		{driver.ErrBadConn, faultUnreachable},

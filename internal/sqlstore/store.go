@@ -79,8 +79,8 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	switch {
 	case s.connector == nil:
 		s.users = txwatch.Lend(db)
-	case d.skipLocked != "":
-		s.own = openOwn(s.connector.Inner(), &s.opened)
+	case d.own != nil:
+		s.own = d.own(s.connector.Inner(), &s.opened)
 	}
 	return s, nil
 }
