@@ -13,17 +13,6 @@ import (
 	"github.com/compensator-go/compensator/desk"
 )
 
-// What the form asks for beside the Desk's actions on entries.
-const (
-	doTake     = "take case"
-	doAssign   = "assign case"
-	doGiveBack = "give back"
-	doNote     = "note"
-	doReveal   = "see content"
-	doPause    = "pause"
-	doResume   = "resume"
-)
-
 // wish is what a form asks for, before it is confirmed and with it.
 type wish struct {
 	Do      string

@@ -1,0 +1,79 @@
+package ui
+
+import (
+	"slices"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+// changes are what may be done to entries, what is done most first.
+var changes = []desk.Right{desk.Requeue, desk.SettleByHand, desk.Compensate, desk.Reschedule, desk.Cancel, desk.Complete}
+
+// What may be done beside the Desk's actions on entries.
+const (
+	doTake     = "take case"
+	doAssign   = "assign case"
+	doGiveBack = "give back"
+	doNote     = "note"
+	doReveal   = "see content"
+	doPause    = "pause"
+	doResume   = "resume"
+)
+
+// allowed are the states from which an action leads anywhere, so that a page shows no button in vain; the log decides.
+var allowed = map[desk.Right][]compensator.State{
+	desk.Requeue: {compensator.Dead, compensator.Retrying, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledByHand},
+	desk.Compensate: {compensator.Dead, compensator.Retrying, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand},
+	desk.SettleByHand: {compensator.Dead, compensator.Retrying, compensator.Compensating},
+	desk.Cancel:       {compensator.Pending, compensator.Retrying, compensator.Dead},
+	desk.Complete:     {compensator.Pending, compensator.Retrying, compensator.Dead},
+	desk.Reschedule:   {compensator.Pending, compensator.Retrying},
+}
+
+// actionsOn are the actions that lead somewhere for any of these, and that somebody may do to it.
+func (rq *request) actionsOn(lines []desk.Line) []string {
+	var may []string
+	for _, right := range changes {
+		if slices.ContainsFunc(lines, func(l desk.Line) bool {
+			return slices.Contains(allowed[right], l.Entry.State) && !l.Entry.Erased && rq.May(right, desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1})
+		}) {
+			may = append(may, string(right))
+		}
+	}
+	return may
+}
+
+// onCases are what somebody may do about whose the open cases of any of these are.
+func (rq *request) onCases(lines []desk.Line) []string {
+	var take, giveBack, assign bool
+	for _, l := range lines {
+		if !open(l.Case) {
+			continue
+		}
+		on := desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
+		mine := l.Case.Owner == rq.Actor.ID
+		take = take || !mine && rq.May(desk.TakeCase, on) // what is known is not asked again, of hundreds of rows
+		giveBack = giveBack || mine && (rq.May(desk.TakeCase, on) || rq.May(desk.AssignCase, on))
+		assign = assign || rq.May(desk.AssignCase, on)
+	}
+	var may []string
+	for _, do := range []struct {
+		name string
+		may  bool
+	}{{doTake, take}, {doGiveBack, giveBack}, {doAssign, assign}} {
+		if do.may {
+			may = append(may, do.name)
+		}
+	}
+	return may
+}
+
+// open reports whether there is a case, and it is open.
+func open(c *desk.Case) bool { return c != nil && c.ClosedAt.IsZero() }
+
+// unsure reports whether nobody knows what an entry's attempts have done.
+func unsure(c *desk.Case) bool {
+	return open(c) && c.Kind == desk.CaseUnknown
+}
