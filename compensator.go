@@ -15,7 +15,7 @@ import (
 )
 
 // Compensator records entries and runs their handlers. Make one per process with New; its methods may be called
-// concurrently.
+// concurrently, but for Use and UseBatch.
 type Compensator struct {
 	cfg       Config
 	log       *slog.Logger
@@ -96,7 +96,8 @@ func (c *Compensator) serverFault(err error) bool {
 	return mysqlerr.IsServers(err)
 }
 
-// Use adds middleware around handlers and compensations registered later on.
+// Use adds middleware around handlers and compensations registered later on. Like UseBatch it is for start-up, and not
+// called beside Handle.
 func (c *Compensator) Use(middleware ...Middleware) {
 	c.middleware = append(c.middleware, middleware...)
 }
@@ -108,8 +109,8 @@ func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits for what is on its way, up to 5 s where a server does not answer, and closes what the library opened, not
-// Config.DB and Config.Redis. It comes after Run has returned.
+// Close waits for what is on its way, up to 5 s where a server does not answer, and closes what the library opened, and
+// Config.Store and Config.Queue, but not Config.DB and Config.Redis. It comes after Run has returned.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

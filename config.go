@@ -1,7 +1,6 @@
 package compensator
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -59,35 +58,8 @@ type Config struct {
 	Observer   Observer     // sees every step, for metrics
 	Propagator Propagator   // carries values, a trace for example, from Record to the handler
 
-	Store processlog.Store // replaces DB, and Queue Redis, in unit tests and simulations; see package compensatortest
+	Store processlog.Store // replaces DB, and Queue Redis, in unit tests and simulations; see package compensatortest. Closed by Close, and where New fails
 	Queue processlog.Queue
-}
-
-// Propagator carries values from Record's context to the handler's; it is called concurrently. Record refuses more than
-// 2,048 bytes of them and Options.Headers as JSON; Extract is given both. A panic or nil of Extract is logged, and the
-// handler runs without them.
-type Propagator interface {
-	Inject(ctx context.Context) map[string]string
-	Extract(ctx context.Context, headers map[string]string) context.Context
-}
-
-// extract gives a handler the values that travelled with its entry; a propagator that panics on them, or answers with
-// no context, gives none.
-func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
-	if c.cfg.Propagator == nil {
-		return base
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.log.Error("compensator: propagator panicked", "panic", p)
-			ctx = base
-		}
-	}()
-	if ctx = c.cfg.Propagator.Extract(base, headers); ctx == nil {
-		c.log.Error("compensator: propagator returned no context")
-		return base
-	}
-	return ctx
 }
 
 const hardMaxContent = 8 << 20

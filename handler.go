@@ -277,6 +277,7 @@ func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {
 	if cfg.RefuseOtherContent {
 		c.types.refuseOtherContent(name)
 	}
+	c.types.reads(name, cfg.Codec)
 	c.types.sealsBy(name, cfg.Codec)
 	return &Type[T]{c: c, name: name, codec: cfg.Codec}
 }

@@ -10,6 +10,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Propagator carries values from Record's context to the handler's; it is called concurrently. Record refuses more than
+// 2,048 bytes of them and Options.Headers as JSON; Extract is given both. A panic or nil of Extract is logged, and the
+// handler runs without them.
+type Propagator interface {
+	Inject(ctx context.Context) map[string]string
+	Extract(ctx context.Context, headers map[string]string) context.Context
+}
+
 // headers is what travels with the entries of one Record call.
 type headers struct {
 	carried map[string]string // by the propagator
@@ -59,4 +67,23 @@ func encodeHeaders(values map[string]string) ([]byte, error) {
 
 func refuseHeaders(reason string, args ...any) error {
 	return &FieldError{Field: "headers", Reason: fmt.Sprintf(reason, args...)}
+}
+
+// extract gives a handler the values that travelled with its entry; a propagator that panics on them, or answers with
+// no context, gives none.
+func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
+	if c.cfg.Propagator == nil {
+		return base
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("compensator: propagator panicked", "panic", p)
+			ctx = base
+		}
+	}()
+	if ctx = c.cfg.Propagator.Extract(base, headers); ctx == nil {
+		c.log.Error("compensator: propagator returned no context")
+		return base
+	}
+	return ctx
 }

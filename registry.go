@@ -28,7 +28,16 @@ func (r *registry) handles(name string, codec Codec) {
 	r.codecs[name] = codec
 }
 
-// codec is nil for a type that has no handler here.
+// reads notes the codec of a type that is declared here; a handler's goes before it.
+func (r *registry) reads(name string, codec Codec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, handled := r.codecs[name]; !handled {
+		r.codecs[name] = codec
+	}
+}
+
+// codec is nil for a type that is not known here.
 func (r *registry) codec(name string) Codec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

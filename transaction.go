@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"reflect"
@@ -52,25 +53,61 @@ func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) 
 
 // QueryRowContext runs a query for one row.
 func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return s.tx.(interface {
+	tx, ok := s.tx.(interface {
 		QueryRowContext(context.Context, string, ...any) *sql.Row
-	}).QueryRowContext(ctx, query, args...)
+	})
+	if err := cmp.Or(s.ended(), unlessKnown(ok, "QueryRowContext")); err != nil {
+		return noRow(ctx, err)
+	}
+	row := tx.QueryRowContext(ctx, query, args...)
+	_ = s.see(row.Err()) // its Scan returns it
+	return row
 }
 
 // PrepareContext prepares a statement.
 func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
-	return s.tx.(interface {
+	tx, ok := s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
-	}).PrepareContext(ctx, query)
+	})
+	if err := cmp.Or(s.ended(), unlessKnown(ok, "PrepareContext")); err != nil {
+		return nil, err
+	}
+	stmt, err := tx.PrepareContext(ctx, query)
+	return stmt, s.see(err)
 }
 
 // StmtContext is stmt in this transaction, as of a *sql.Tx. It must have been prepared on Config.DB, opened on a Connector;
 // otherwise it returns an error when it is used.
 func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
-	return s.tx.(interface {
+	tx, ok := s.tx.(interface {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
-	}).StmtContext(ctx, stmt)
+	})
+	if err := unlessKnown(ok, "StmtContext"); err != nil {
+		panic(err) // a *sql.Stmt of our own cannot hold it
+	}
+	return tx.StmtContext(ctx, stmt)
 }
+
+// unlessKnown is an error where a transaction of a Store of the user's is no *sql.Tx, and has no such method.
+func unlessKnown(known bool, method string) error {
+	if known {
+		return nil
+	}
+	return fmt.Errorf("compensator: Config.Store's transactions have no %s", method)
+}
+
+// noRow is a row whose Scan returns err.
+func noRow(ctx context.Context, err error) *sql.Row {
+	db := sql.OpenDB(refusing{err})
+	defer db.Close()
+	return db.QueryRowContext(ctx, "")
+}
+
+// refusing is a database that cannot be reached, for a reason.
+type refusing struct{ err error }
+
+func (r refusing) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
+func (r refusing) Driver() driver.Driver                        { return nil }
 
 // ended is why nothing more is to be sent. A watched connection says so by itself.
 func (s *ScopedTx) ended() error {

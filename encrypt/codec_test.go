@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -203,6 +204,29 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 		}, 30*time.Second, 5*time.Millisecond)
 	}
 	require.Equal(t, "Chen Street 1", got.Load().Street)
+}
+
+// Who only declares a type, to record it or to look at it, reads it as well; where a handler is, its codec goes before.
+func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
+	store := compensatortest.NewMemoryStore()
+	codec := newCodec(t, key("a", 1))
+	c, letters, _ := service(t, store, codec)
+	_, err := record(t, c, letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotentID: "letter-1"}))
+	require.NoError(t, err)
+	desk, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer desk.Close()
+	_, err = compensator.Declare[address](desk, "letter", compensator.TypeConfig{Codec: codec})
+	require.NoError(t, err)
+	_, err = compensator.Declare[address](c, "letter", compensator.TypeConfig{})
+	require.NoError(t, err)
+	for _, reader := range []*compensator.Compensator{desk, c} {
+		e, err := reader.Get(t.Context(), compensator.IdempotentID("letter-1"))
+		require.NoError(t, err)
+		var v address
+		require.NoError(t, e.Decode(&v))
+		require.Equal(t, "Chen Street 1", v.Street)
+	}
 }
 
 // A process that was deployed without the key harms nothing: the entry waits for one that has it.

@@ -13,7 +13,8 @@ type Tx interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Transaction is a transaction the store began itself.
+// Transaction is a transaction the store began itself. Where it has QueryRowContext, PrepareContext and StmtContext, as a
+// *sql.Tx has, whoever works in it may use them.
 type Transaction interface {
 	Tx
 	Commit() error

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
@@ -512,4 +514,20 @@ func TestSecondCommitCancelsNothing(t *testing.T) {
 		w.WaitState(receipt.ID(), compensator.Succeeded)
 		assert.Equal(t, 1, ran.Of(receipt.ID()))
 	})
+}
+
+// TestTransactionOfAStoreWithoutSQLSaysWhatItLacks: a Store of the user's need not begin a *sql.Tx.
+func TestTransactionOfAStoreWithoutSQLSaysWhatItLacks(t *testing.T) {
+	t.Parallel()
+	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		var n int
+		require.ErrorContains(t, tx.QueryRowContext(ctx, "SELECT 1").Scan(&n), "have no QueryRowContext")
+		_, err := tx.PrepareContext(ctx, "SELECT 1")
+		require.ErrorContains(t, err, "have no PrepareContext")
+		require.PanicsWithError(t, "compensator: Config.Store's transactions have no StmtContext", func() { tx.StmtContext(ctx, nil) })
+		return nil
+	}))
 }

@@ -426,6 +426,23 @@ func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, ty
 	require.NoError(t, tx.Commit())
 }
 
+// The oldest row is locked all the time: each step takes one less than it may, and Purge goes on with those behind.
+func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		store.locked = true
+		c, stop := start(t, config(store, 0), map[string]time.Duration{"usual": 0})
+		fill(t, c, store, 3000, "usual")
+		time.Sleep(time.Hour)
+		n, err := c.Purge(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, 3000, n)
+		require.Empty(t, left(store))
+		stop()
+	})
+}
+
 // The oldest row of a type is locked all the time: one step takes 99, and the round goes on with those behind.
 func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
