@@ -155,7 +155,8 @@ func (d *Desk) siblings(ctx context.Context, a Actor, e *compensator.Entry, view
 }
 
 // Reveal shows an entry with its content, headers and user name, and puts on record who looked and why, before it shows
-// anything. It wants SeeEntries and SeeContent; where ReadOnly is set nothing is revealed, for it could not be put on record.
+// anything. It wants SeeEntries and SeeContent, and shows the error as Entry does; where ReadOnly is set nothing is revealed, for it
+// could not be put on record.
 func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, reason, err := d.entryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
@@ -165,7 +166,7 @@ func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why
 	if err != nil {
 		return compensator.Entry{}, err
 	}
-	e.LastError = d.told(e.LastError, true)
+	e.LastError = d.told(e.LastError, d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))
 	return *e, nil
 }
 

@@ -325,6 +325,40 @@ func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	}
 }
 
+// TestRevealShowsTheErrorAsOtherViewsDo: the right to a content is none to what the handler has said.
+func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	for right, want := range map[desk.Right]string{desk.SeeErrors: "no such card “…”", "": `no such card "` + canary + `"`} {
+		d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool { return r != right })})
+		e, err := d.Reveal(t.Context(), mei, b.dead.ID, why)
+		require.NoError(t, err)
+		assert.Equal(t, want, e.LastError, "without %q", right)
+		assert.NotEmpty(t, e.Content)
+	}
+}
+
+// TestNoTypeIsPausedUnderANameThatNoneHas: it would be said to be, and its entries go on; whatever the actor may.
+func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	nobody := desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return false })
+	for _, access := range []desk.Access{everything, nobody} {
+		d := b.desk(desk.Options{Access: access})
+		for _, name := range []string{" refund", "refund ", "refund\n", "\u00a0refund", " ", ""} {
+			for _, err := range []error{d.Pause(t.Context(), mei, name, why), d.Resume(t.Context(), mei, desk.Paused{Type: name, Version: 1}, why)} {
+				var field *compensator.FieldError
+				require.ErrorAs(t, err, &field, "%q", name)
+				assert.Equal(t, "business type", field.Field)
+			}
+		}
+	}
+	settings, err := b.store.Settings(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, settings)
+	assert.Empty(t, b.trail(true), "who mistypes a name has tried nothing")
+}
+
 // TestNothingIsWeighedThatMayNotBeSeen: for an amount a content is read, and the service's own function called.
 func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()

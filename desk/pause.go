@@ -91,6 +91,9 @@ func (d *Desk) forType(ctx context.Context, a Actor, businessType string, why Wh
 	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
 		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
 	}
+	if strings.TrimSpace(businessType) != businessType { // as no type is called: what was pasted so would be paused, and hold nothing
+		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
+	}
 	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {
 		return "", d.refuse(ctx, a, processlog.Operation{Action: string(Pause), BusinessType: businessType, Reason: reason})
 	}

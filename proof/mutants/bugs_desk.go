@@ -121,7 +121,7 @@ func operating() []mutant {
 			name: "reveal-before-the-record", oracle: safety,
 			what: "content is shown although it could not be put on record who looked",
 			edits: []edit{
-				{"desk/entries.go", "	if err != nil {\n		return compensator.Entry{}, err\n	}\n	e.LastError = d.told(e.LastError, true)\n	return *e, nil\n", "	return *e, err\n"},
+				{"desk/entries.go", "	if err != nil {\n		return compensator.Entry{}, err\n	}\n	e.LastError = d.told(e.LastError, d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))\n	return *e, nil\n", "	return *e, err\n"},
 			},
 			sees: tests("TestWhatCannotBeRecordedIsNotDone"),
 		},
