@@ -15,18 +15,9 @@ import (
 	"github.com/compensator-go/compensator/desk"
 )
 
-// decimals of currencies that do not have two.
-var decimals = map[string]int{
-	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0,
-	"XAF": 0, "XOF": 0, "XPF": 0, "BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3, "CLF": 4, "UYW": 4,
-}
-
 // money writes an amount of minor units: "CNY 12,900.00". Never through a float.
 func money(minor *big.Int, currency string) string {
-	places, odd := decimals[currency]
-	if !odd {
-		places = 2
-	}
+	places := desk.Decimals(currency)
 	digits := new(big.Int).Abs(minor).String()
 	if len(digits) <= places {
 		digits = strings.Repeat("0", places+1-len(digits)) + digits

@@ -96,11 +96,11 @@ func TestEachWordHasAText(t *testing.T) {
 	}
 }
 
-// Amounts are written as they are, to the last digit, in currencies with two places, none and three.
+// Amounts are written as they are, to the last digit, in currencies with two places, none, three and four.
 func TestAmountsAreExact(t *testing.T) {
 	for want, a := range map[string]compensator.Amount{
 		"CNY 129.00": {Minor: 12900, Currency: "CNY"}, "CNY 0.05": {Minor: 5, Currency: "CNY"}, "USD −1,234.50": {Minor: -123450, Currency: "USD"},
-		"JPY 1,234,567": {Minor: 1234567, Currency: "JPY"}, "KWD 0.001": {Minor: 1, Currency: "KWD"}, "CNY 0.00": {Currency: "CNY"},
+		"JPY 1,234,567": {Minor: 1234567, Currency: "JPY"}, "KWD 0.001": {Minor: 1, Currency: "KWD"}, "CLF 0.0001": {Minor: 1, Currency: "CLF"}, "CNY 0.00": {Currency: "CNY"},
 		"CNY 90,000,000,000.00": {Minor: 9_000_000_000_000, Currency: "CNY"}, "": {Minor: 5},
 	} {
 		if got := strings.ReplaceAll(languages[0].Amount(a), "\u00a0", " "); got != want && a.Known() {

@@ -367,10 +367,6 @@ func money(a compensator.Amount) (minor, currency any) {
 	return digits(strconv.FormatInt(a.Minor, 10)), a.Currency
 }
 
-// decimals of currencies whose smallest unit is not a hundredth.
-var decimals = map[string]int{"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0,
-	"VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0, "BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3}
-
 // worth is an amount for a person: "129.00 CNY".
 func worth(a compensator.Amount) string {
 	if !a.Known() {
@@ -380,10 +376,7 @@ func worth(a compensator.Amount) string {
 }
 
 func inUnits(minor int64, currency string) string {
-	places, odd := decimals[currency]
-	if !odd {
-		places = 2
-	}
+	places := desk.Decimals(currency)
 	sign, text := "", strconv.FormatInt(minor, 10)
 	if minor < 0 {
 		sign, text = "-", text[1:]

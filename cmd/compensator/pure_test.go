@@ -26,7 +26,7 @@ func TestTextsAreShownAsWhatTheyAre(t *testing.T) {
 
 func TestAmountsAreExact(t *testing.T) {
 	for want, of := range map[string]compensator.Amount{"129.00 CNY": {Minor: 12900, Currency: "CNY"}, "-0.05 EUR": {Minor: -5, Currency: "EUR"},
-		"7 JPY": {Minor: 7, Currency: "JPY"}, "0.007 KWD": {Minor: 7, Currency: "KWD"}, "0.00 CNY": {Currency: "CNY"}, "": {}} {
+		"7 JPY": {Minor: 7, Currency: "JPY"}, "0.007 KWD": {Minor: 7, Currency: "KWD"}, "0.0007 CLF": {Minor: 7, Currency: "CLF"}, "7 UYI": {Minor: 7, Currency: "UYI"}, "0.00 CNY": {Currency: "CNY"}, "": {}} {
 		assert.Equal(t, want, worth(of))
 	}
 }
