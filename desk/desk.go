@@ -24,8 +24,9 @@ type Options struct {
 }
 
 // Desk serves people. Its methods may be called concurrently: it asks the log for four things at a time for who looks, and
-// for two for who acts, each for Options.ReadTime at most. All of them return ErrNotAllowed to an Actor without a name or
-// without the right, and the database's errors as they are.
+// for two for who acts, each for Options.ReadTime at most. For an Actor without a name, or without the right, lists and sums
+// have nothing of what he may not see, an entry is not found, and whatever acts returns or answers ErrNotAllowed; the
+// database's errors come as they are.
 type Desk struct {
 	c        *compensator.Compensator
 	log      operating.Log

@@ -57,7 +57,7 @@ const overviewMost = 1000
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
 // Overview counts what is unfinished or dead, up to 1,000 of each type and state. It wants SeeOverview, asked for each type,
-// and for the Health with no type. All who ask within two seconds, or while it is read, share what was read; of a log that takes long
+// and for the Health with no type; ErrNotAllowed: he has it for none. All who ask within two seconds, or while it is read, share what was read; of a log that takes long
 // to count, within two hundred times as long, up to ten seconds. What is done through this Desk shows at once.
 func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)

@@ -127,7 +127,9 @@ func TestExitCodes(t *testing.T) {
 	b.ok("health", "--patience", "1000000h")
 	b.refused(codeUnhealthy, "health", "--patience", "1000000h", "--redis", "127.0.0.1:1")
 
-	assert.Equal(t, codeDatabase, finish(t, call(t, "root@tcp(127.0.0.1:1)/shop", "list")).code)
+	for _, command := range []string{"list", "health"} {
+		assert.Equal(t, codeDatabase, finish(t, call(t, "root@tcp(127.0.0.1:1)/shop", command)).code, command)
+	}
 	assert.Contains(t, b.refused(codeDatabase, "list", "--table", "nowhere"), `"compensator migrate" makes one`)
 	assert.Equal(t, codeDatabase, finish(t, call(t, "file:"+t.TempDir()+"/none.db", "list")).code, "and no file is made")
 	assert.Equal(t, codeUsage, finish(t, call(t, "", "list")).code)

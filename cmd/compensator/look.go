@@ -409,7 +409,7 @@ func (p *program) batch() *cobra.Command {
 
 func (p *program) health() *cobra.Command {
 	var patience time.Duration
-	cmd := p.onLog("health", "Whether the database and, with --redis, the queue answer, and nothing has waited too long; else exit code 7", cobra.NoArgs, toRead,
+	cmd := p.onLog("health", "Whether the database and, with --redis, the queue answer, and nothing has waited too long; else exit code 7, and 6 where the database cannot be reached", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Overview(ctx, s.actor)
 			if err != nil {
