@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +36,7 @@ func readWish(r *http.Request) (wish, error) {
 	if err := r.ParseForm(); err != nil {
 		return wish{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
-	wi := wish{Do: r.Form.Get("do"), Owner: strings.TrimSpace(r.Form.Get("owner")), Type: r.Form.Get("type"), Sure: r.Form.Get("sure") == "yes",
-		Why: desk.Why{Reason: strings.TrimSpace(r.Form.Get("reason")), Ticket: strings.TrimSpace(r.Form.Get("ticket"))}}
+	wi := wish{Do: r.Form.Get("do"), Owner: typed(r.Form, "owner"), Type: typed(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Why: readWhy(r.Form)}
 	if len(r.Form["seen"]) > desk.MaxEntries {
 		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), desk.MaxEntries)}
 	}
@@ -65,6 +65,16 @@ func readWish(r *http.Request) (wish, error) {
 		err = &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
 	return wi, err
+}
+
+// readWhy reads what people say of an action.
+func readWhy(form url.Values) desk.Why {
+	return desk.Why{Reason: typed(form, "reason"), Ticket: typed(form, "ticket")}
+}
+
+// typed is what somebody has typed into a field. A form sends the ends of lines as CR LF, whatever the system.
+func typed(form url.Values, name string) string {
+	return strings.TrimSpace(strings.ReplaceAll(form.Get(name), "\r\n", "\n"))
 }
 
 // seenText names an entry as a page shows it, and its case if that is open: id:version, id:version:version of the case.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -32,7 +31,7 @@ func (s *server) export(rq *request) {
 	form := rq.r.PostForm
 	filter, err := readFilter(form).filter()
 	filter.Limit = exportPage
-	why := desk.Why{Reason: strings.TrimSpace(form.Get("reason")), Ticket: strings.TrimSpace(form.Get("ticket"))}
+	why := readWhy(form)
 	var lines []desk.Line
 	for range exportPages {
 		if err != nil {

@@ -85,21 +85,21 @@ func (w words) Number(n int) string {
 }
 
 // visible shows, between tags, the characters that would turn or hide a text as their numbers. The templates have none, so
-// that all there are come from outside; in an attribute they confine themselves to it.
+// that all there are come from outside; in an attribute they confine themselves to it. A CR that ends a line with its LF is none.
 func visible(html []byte) []byte {
 	if !bytes.ContainsFunc(html, unseen) {
 		return html
 	}
 	var out bytes.Buffer
 	inTag := false
-	for _, r := range string(html) {
+	for at, r := range string(html) {
 		switch {
 		case r == '<':
 			inTag = true
 		case r == '>':
 			inTag = false
 		}
-		if !inTag && unseen(r) {
+		if !inTag && unseen(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
 			fmt.Fprintf(&out, "[U+%04X]", r)
 			continue
 		}

@@ -176,6 +176,9 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
 		t.Errorf("%q", got)
 	}
+	if got := string(visible([]byte("<q>one\r\ntwo\rthree\r</q>\r\n"))); got != "<q>one\r\ntwo[U+000D]three[U+000D]</q>\r\n" {
+		t.Errorf("ends of lines: %q", got)
+	}
 }
 
 // Where to go back to is one of these pages, whatever a form says.

@@ -605,6 +605,30 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")
 }
 
+// A note of many lines is one, without what a form ends them with: on record, in the trail, and in a form that is shown again.
+func TestNoteOfManyLinesKeepsThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice := w.client("alice")
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	note := values("do", "note", "id", refund.ID.String(), "reason", "asked the bank:\r\n- paid\r\n- not booked\r\n", "ticket", "OPS 991")
+	refused := alice.post("do", note)
+	require.Equal(t, 422, refused.status, "a ticket has no blanks")
+	has(t, refused.text, ">asked the bank:\n- paid\n- not booked</textarea>")
+	note.Set("ticket", "")
+	require.Equal(t, 200, alice.post("do", note).status)
+	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{Action: "note"})
+	require.NoError(t, err)
+	require.Len(t, trail.Records, 1)
+	assert.Equal(t, "asked the bank:\n- paid\n- not booked", trail.Records[0].Reason)
+	for _, path := range []string{"trail", "entries/" + refund.ID.String()} {
+		text := alice.get(path).text
+		has(t, text, "asked the bank:\n- paid", path)
+		lacks(t, text, "[U+", path)
+	}
+}
+
 // A page leads to older entries and back, and to the same rows while others are recorded.
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
