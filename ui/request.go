@@ -177,11 +177,19 @@ func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
 
 // back is an address of these pages, whatever it was.
 func (rq *request) back(to string) string {
+	base := rq.s.opts.Base
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(path.Clean(u.Path), rq.s.opts.Base) {
-		return rq.s.opts.Base
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
+		return base
 	}
-	return (&url.URL{Path: path.Clean(u.Path), RawQuery: u.RawQuery}).RequestURI()
+	clean := path.Clean(u.Path)
+	if clean+"/" == base { // Clean takes the last slash away, which no other page has
+		clean = base
+	}
+	if !strings.HasPrefix(clean, base) {
+		return base
+	}
+	return (&url.URL{Path: clean, RawQuery: u.RawQuery}).RequestURI()
 }
 
 // May reports whether somebody may do something to what is of a type.

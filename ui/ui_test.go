@@ -186,7 +186,7 @@ func TestBackStaysUnderTheBase(t *testing.T) {
 	for _, base := range []string{"/", "/ops/", "/a/b/"} {
 		rq := &request{s: &server{opts: Options{Base: base}}}
 		for to, want := range map[string]string{
-			base + "entries?c=1": base + "entries?c=1", base: base, "": base, "https://evil.example/": base, "//evil.example": base, `/\evil.example`: base,
+			base + "entries?c=1": base + "entries?c=1", base + "?types=all": base + "?types=all", base: base, "": base, "https://evil.example/": base, "//evil.example": base, `/\evil.example`: base,
 			"javascript:alert(1)": base, base + "../../x": base, "\x00": base,
 		} {
 			if base == "/" && strings.HasSuffix(want, "/") && !strings.Contains(to, ":") {
