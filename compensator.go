@@ -48,13 +48,13 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c.engine = c.newEngine(ctx, queueAnswers)
-	if err := c.keepHouse(ctx, cfg.Keep); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	if cfg.Operations != nil {
+	if cfg.Operations != nil { // before what is purged: they are seen to one after the other, and a purge takes all the time there is
 		if err := c.keepCases(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
+	}
+	if err := c.keepHouse(ctx, cfg.Keep); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }

@@ -226,7 +226,8 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	if err := rows.Err(); err != nil {
 		return t, err
 	}
-	return t, t.readIndexes(ctx, s, schema)
+	err = t.readIndexes(ctx, s, schema)
+	return t, err
 }
 
 func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) error {

@@ -160,7 +160,8 @@ func readSQLiteTable(ctx context.Context, conn *sql.Conn, table tableName) (sqli
 	if err := t.readColumns(ctx, conn, table); err != nil {
 		return t, err
 	}
-	return t, t.readIndexes(ctx, conn, table)
+	err = t.readIndexes(ctx, conn, table)
+	return t, err
 }
 
 func (t *sqliteTable) readColumns(ctx context.Context, conn *sql.Conn, table tableName) error {

@@ -43,12 +43,18 @@ type claim struct {
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
-	rows, err := readFree(ctx, c.s, c.ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-		// By primary key: by the due index the lock would cover the range that producers insert into (G14).
-		return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
-	})
-	if err != nil {
-		return err
+	var rows []processlog.Row
+	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
+		free, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
+			// By primary key: by the due index the lock would cover the range that producers insert into (G14).
+			return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
+		})
+		if err != nil {
+			return err
+		}
+		if rows = append(rows, free...); len(rows) == len(free) {
+			rows = free // the first are not copied
+		}
 	}
 	if err := c.lookAtUnread(ctx, tx, rows); err != nil {
 		return err
@@ -204,17 +210,21 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	if len(ids) == 0 {
 		return nil
 	}
-	// By token: whoever has claimed the entry since keeps his lease. Both other conditions make a second try change
-	// nothing (G16).
-	_, busy, err := s.updateRows(ctx, slices.Clone(ids), func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
-			s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
-	})
-	if err == nil && len(busy) > 0 {
-		err = processlog.ErrBusy
+	var held bool
+	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
+		// By token: whoever has claimed the entry since keeps his lease. Both other conditions make a second try change
+		// nothing (G16).
+		_, busy, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
+			return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
+				s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
+		})
+		if err != nil {
+			return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
+		}
+		held = held || len(busy) > 0
 	}
-	if err != nil {
-		return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
+	if held {
+		return fmt.Errorf("compensator: release %d entries: %w", len(ids), processlog.ErrBusy)
 	}
 	return nil
 }
@@ -226,23 +236,35 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 	for _, h := range held {
 		byVersion[h.Version] = append(byVersion[h.Version], h.ID)
 	}
-	for version, ids := range byVersion {
+	for version, all := range byVersion {
 		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
-		changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
-			return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
-		})
-		// Fewer rows may have changed because some were locked: only those whose fence no longer holds are lost.
-		if err == nil && changed < int64(len(ids)) {
-			var kept []processlog.ID
-			kept, err = queryIDs(ctx, s.pool(), "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)
-			if err == nil {
-				left.Lost = append(left.Lost, without(ids, kept)...)
-				left.Busy = append(left.Busy, without(busy, without(ids, kept))...)
+		for ids := range slices.Chunk(all, processlog.MaxRows) {
+			if err := s.renew(ctx, ids, fence, lease, &left); err != nil {
+				return left, fmt.Errorf("compensator: renew %d leases: %w", len(held), err)
 			}
-		}
-		if err != nil {
-			return left, fmt.Errorf("compensator: renew %d leases: %w", len(ids), err)
 		}
 	}
 	return left, nil
+}
+
+func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, lease time.Duration, left *processlog.Unrenewed) error {
+	changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
+		return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
+	})
+	if err != nil || changed == int64(len(ids)) {
+		return err
+	}
+	// Fewer rows may have changed because some were locked: only those whose fence no longer holds are lost.
+	var kept []processlog.ID
+	err = s.readLatest(ctx, func(from processlog.Tx) (err error) {
+		kept, err = queryIDs(ctx, from, "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	lost := without(ids, kept)
+	left.Lost = append(left.Lost, lost...)
+	left.Busy = append(left.Busy, without(busy, lost)...)
+	return nil
 }

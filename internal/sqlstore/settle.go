@@ -177,9 +177,13 @@ func (s *Store) textLiteral(text string) string {
 }
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
-	rows, err := s.Load(ctx, ids)
-	if err != nil {
+	var rows []processlog.Row
+	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // an old token would pass for somebody else's write
+		rows, err = s.queryRows(ctx, from, len(ids), s.selectRows("id IN ("+idList(ids)+")"))
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("compensator: read what became of %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
 		// Until a row says otherwise: it was purged, or its id is another entry's by now (G19).
@@ -187,8 +191,8 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotentID == outcomes[i].IdempotentID {
-			// Every write leaves its token: ours is there if the try whose answer was lost has come through, and
-			// nobody has written since (G8).
+			// Every write to a row that an outcome fits leaves its token: ours is there if the try whose answer was lost has
+			// come through, and nobody has written since (G8).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 		}
 	}

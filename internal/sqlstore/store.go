@@ -145,7 +145,8 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 	if !rows.Next() {
 		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", cmp.Or(rows.Err(), sql.ErrNoRows))
 	}
-	return fingerprint, rows.Scan(&fingerprint)
+	err = rows.Scan(&fingerprint)
+	return fingerprint, err
 }
 
 // atHome is the condition that a statement reaches the log's own database, and not the one of the same table name in

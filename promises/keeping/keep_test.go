@@ -474,6 +474,23 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// A purge takes all the time that a round has, each minute; cases, which are seen to in the same round each three, go before it.
+func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		store.takes = 2 * time.Second
+		cfg := config(store, time.Hour)
+		cfg.Operations = &compensator.Operations{}
+		c, stop := start(t, cfg, map[string]time.Duration{"usual": 0})
+		fill(t, c, store, 3000, "usual")
+		time.Sleep(65 * time.Minute)
+		require.NotEmpty(t, left(store), "it is not done yet")
+		require.Empty(t, c.Health(t.Context()).Troubles)
+		stop()
+	})
+}
+
 func TestRoundThatBeginsLateEndsAsAnyOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
