@@ -88,7 +88,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(ctx)
+		in.measure(works) // not ctx, which lives on when the Compensator is closed
 	}()
 	err := in.loop(ctx, works)
 	stop()

@@ -7,12 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 )
 
 // flaky is a source that gives everything again, however often, until it is acknowledged, and whose methods fail now and then.
@@ -87,6 +89,68 @@ func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	stop()
 	r.requireBooks(500, 0)
 	assert.Len(t, f.acked, 500)
+}
+
+// measured is a source that tells how far it is behind, and is told that Run has ended. Its messages come when they are sent.
+type measured struct {
+	messages chan Message
+	left     bool
+}
+
+func (s *measured) Name() string { return "measured" }
+
+func (s *measured) Next(ctx context.Context, _ int) ([]Message, error) {
+	select {
+	case m := <-s.messages:
+		return []Message{m}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *measured) Ack(context.Context, []Message) error { return nil }
+
+func (s *measured) Measure(context.Context) (Backlog, error) { return Backlog{Lag: 1}, nil }
+
+func (s *measured) leave(context.Context) error { s.left = true; return nil }
+
+// TestIntakeOfAClosedCompensatorEnds: while its context lives, and its source is being measured.
+func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Logger: cfg.Logger})
+		require.NoError(t, err)
+		told := make(chan Stats)
+		cfg.Work, cfg.Observer.Measured = nil, func(s Stats) {
+			select {
+			case told <- s:
+			default:
+			}
+		}
+		source := &measured{messages: make(chan Message)}
+		in, err := Open(c, source, cfg)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel() // a bubble waits for all who are in it
+		ended := make(chan error, 1)
+		go func() { ended <- in.Run(ctx) }()
+		source.messages <- Message{ID: "1", Fields: map[string]string{"order": `{"n":1}`}}
+		assert.EqualValues(t, 1, (<-told).Recorded)
+		require.NoError(t, in.Err())
+
+		require.NoError(t, c.Close())
+		source.messages <- Message{ID: "2", Fields: map[string]string{"order": `{"n":2}`}}
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			assert.ErrorIs(t, err, compensator.ErrClosed)
+			assert.True(t, source.left)
+			assert.ErrorIs(t, in.Err(), errNotRunning)
+		default:
+			assert.Fail(t, "Run goes on")
+		}
+	})
 }
 
 // TestSlowBatchIsHalved: a transaction that takes too long is no outage.
