@@ -36,7 +36,7 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	}
 	if fields.Hour&everyHour != 0 {
 		fields.Location = in
-		return fields, nil
+		return every{fields, in}, nil
 	}
 	fields.Location = time.UTC
 	return wall{fields, in}, nil
@@ -44,6 +44,16 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 
 // everyHour is the bit by which the parser marks a field that is a star.
 const everyHour = 1 << 63
+
+// every asks the expression in the clock of in itself. It gives it the time by that clock: the parser's schedule takes time.Local for
+// the zone of whatever time it is given.
+type every struct {
+	fields *cron.SpecSchedule
+	in     *time.Location
+}
+
+// Next implements compensator.Schedule.
+func (e every) Next(after time.Time) time.Time { return e.fields.Next(after.In(e.in)).UTC() }
 
 // wall asks the expression in a clock that is never set, and finds the moment at which that of in shows the same.
 type wall struct {

@@ -104,6 +104,24 @@ func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
 	}
 }
 
+// TestProcessesOwnZoneIsThatZone: it sets time.Local, and so runs beside no other.
+func TestProcessesOwnZoneIsThatZone(t *testing.T) {
+	kolkata := zone(t, "Asia/Kolkata")
+	defer func(own *time.Location) { time.Local = own }(time.Local)
+	time.Local = kolkata
+	from := time.Date(2026, 3, 1, 18, 10, 0, 0, time.UTC) // Sunday, 23:40
+	for expression, want := range map[string][]string{
+		"@hourly":   {"03-02 00:00:00 IST", "03-02 01:00:00 IST", "03-02 02:00:00 IST"},
+		"0 * * * 1": {"03-02 00:00:00 IST", "03-02 01:00:00 IST", "03-02 02:00:00 IST"},
+		"0 * * * 0": {"03-08 00:00:00 IST", "03-08 01:00:00 IST", "03-08 02:00:00 IST"},
+		"0 2 * * *": {"03-02 02:00:00 IST"},
+	} {
+		list := slots(parse(t, expression, time.Local), from, from.Add(24*time.Hour*7))
+		require.GreaterOrEqual(t, len(list), len(want), "%s", expression)
+		assert.Equal(t, want, shown(list[:len(want)], kolkata), "%s", expression)
+	}
+}
+
 func TestExpressionsThatAreRefused(t *testing.T) {
 	for _, expression := range []string{"", "61 * * * *", "* * * * * *", "@every 1h", "TZ=UTC 0 2 * * *", "CRON_TZ=UTC 0 2 * * *", "@never"} {
 		_, err := cron.Parse(expression, time.UTC)
