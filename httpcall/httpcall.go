@@ -25,7 +25,9 @@ const KeyHeader = "Idempotency-Key"
 //
 //   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
 //   - that the request's context is over, or the client's own Timeout, is a plain error, and counts: it may be this entry
-//     that takes so long.
+//     that takes so long;
+//   - that the request's URL has no scheme, or no host, is a plain error, too: nobody is asked. A scheme that the client's own transport
+//     knows may do without a host.
 //
 // Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.
 //
@@ -35,6 +37,12 @@ const KeyHeader = "Idempotency-Key"
 // what it calls has no key: the keys of its items belong into what is sent. No error says more of the URL than its host. A nil client
 // is http.DefaultClient, which follows redirects. Do may be called concurrently.
 func Do(client *http.Client, request *http.Request, key string) (*http.Response, error) {
+	if err := addressed(request); err != nil {
+		if request.Body != nil {
+			err = errors.Join(err, request.Body.Close()) // as the client would
+		}
+		return nil, err
+	}
 	if key != "" {
 		request.Header.Set(KeyHeader, key)
 	}
@@ -46,6 +54,22 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 		return nil, errors.Join(err, answer.Body.Close())
 	}
 	return answer, nil
+}
+
+// addressed refuses a request that does not say whom to ask. A transport's error of it looks like that of a service which is away.
+func addressed(request *http.Request) error {
+	u, lacks := request.URL, ""
+	switch {
+	case u == nil:
+		lacks = "URL"
+	case u.Scheme == "":
+		lacks = "scheme in its URL"
+	case u.Host == "" && (u.Scheme == "http" || u.Scheme == "https" || u.Opaque != ""): // Opaque: of localhost:8080/x
+		lacks = "host in its URL"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s: the request has no %s", request.Method, lacks)
 }
 
 // unanswered is what a call without an answer means.

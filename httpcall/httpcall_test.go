@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,53 @@ func TestTimeThatIsOverIsAFailure(t *testing.T) {
 	_, err = call(t, ctx, bank.URL, patience)
 	require.ErrorIs(t, err, compensator.ErrStopping, "so that a stop is known for one")
 	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+}
+
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error { c.closed = true; return nil }
+
+func TestRequestOfNobodyCounts(t *testing.T) {
+	t.Parallel()
+	for _, to := range []*url.URL{nil, {}, {Path: "/pay"}, {Host: "pay.example"}, {Scheme: "http", Path: "/pay"}, {Scheme: "https", Opaque: "pay"}, {Scheme: "localhost", Opaque: "8080/x"}} {
+		body := &closing{Reader: strings.NewReader("100")}
+		_, err := Do(nil, &http.Request{Method: http.MethodPost, URL: to, Body: body}, "0-0")
+		require.ErrorContains(t, err, "POST: the request has no ")
+		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%v", to)
+		require.True(t, body.closed, "as http.Client has it")
+		_, err = Do(nil, &http.Request{Method: http.MethodPost, URL: to}, "")
+		require.ErrorContains(t, err, "POST: the request has no ")
+	}
+}
+
+// own is a transport of other schemes.
+type own func(*http.Request) (*http.Response, error)
+
+func (o own) RoundTrip(request *http.Request) (*http.Response, error) { return o(request) }
+
+func TestClientMayKnowOtherSchemes(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	there := true
+	client := &http.Client{Transport: own(func(request *http.Request) (*http.Response, error) {
+		if !there {
+			return nil, io.ErrUnexpectedEOF
+		}
+		asked = append(asked, request.URL.String())
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	})}
+	schemes := []string{"unix:///run/bank.sock", "bank://charges/1"}
+	for _, address := range schemes {
+		require.NoError(t, PostJSON(t.Context(), client, address, "0-0", 1, nil))
+	}
+	require.Equal(t, schemes, asked)
+	there = false
+	for _, address := range schemes {
+		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(PostJSON(t.Context(), client, address, "0-0", 1, nil)))
+	}
 }
 
 func TestAnswerOfAnotherClientIsRead(t *testing.T) {

@@ -4,22 +4,25 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 )
 
 // PostJSON posts v as JSON, by Do with its key, and reads the answer's JSON into into, unless that is nil. Its error is what a handler returns, as it
 // stands. What cannot be encoded, an address that is none, and an answer of a 2xx that cannot be read are plain errors, and count: the
 // service may have done the work by then, and knows the call by its key when it comes again. An answer is read to 1 MiB.
-func PostJSON(ctx context.Context, client *http.Client, url, key string, v, into any) error {
+func PostJSON(ctx context.Context, client *http.Client, address, key string, v, into any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode a request: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return fmt.Errorf("make a request: %w", withoutAddress(err))
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
@@ -39,3 +42,17 @@ func PostJSON(ctx context.Context, client *http.Client, url, key string, v, into
 }
 
 const maxAnswer = 1 << 20
+
+var errNoAddress = errors.New("the address is none")
+
+// withoutAddress is err without the address, or any part of it: a secret may be in each, and errors are kept.
+func withoutAddress(err error) error {
+	var about *url.Error
+	if !errors.As(err, &about) {
+		return err
+	}
+	if strings.Contains(about.Err.Error(), `"`) { // it quotes a part, as what it takes for a port in http://user:secret/
+		return errNoAddress
+	}
+	return about.Err
+}

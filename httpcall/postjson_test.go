@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -50,5 +51,30 @@ func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	err := PostJSON(t.Context(), nil, bank.URL, "0-0", func() {}, nil)
 	require.ErrorContains(t, err, "encode a request: ")
 	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
-	require.Error(t, PostJSON(t.Context(), nil, "http://a b", "0-0", 1, nil))
+}
+
+func TestAddressThatCannotBeReadCountsAndIsNotShown(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"https://pay.example/hook?token=s3cret\n":  "make a request: net/url: ",
+		"http://user:s3cret@a b/":                  "make a request: the address is none",
+		"http://user:s3cret/":                      "make a request: the address is none",
+		"http://us er:s3cret@a/":                   "make a request: net/url: ",
+		"https://pay.example/%zz?token=s3cret":     "make a request: the address is none",
+		"s3cret:s3cret@pay.example/charges":        "POST: the request has no host in its URL",
+		"://s3cret":                                "make a request: missing ",
+		"10.0.0.1:8080/hook?token=s3cret":          "make a request: first path segment ",
+		"":                                         "POST: the request has no scheme in its URL",
+		"pay.example/charges?token=s3cret":         "POST: the request has no scheme in its URL",
+		"//user:s3cret@pay.example/charges":        "POST: the request has no scheme in its URL",
+		"localhost:8080/x?token=s3cret":            "POST: the request has no host in its URL",
+		"https:///charges?token=s3cret":            "POST: the request has no host in its URL",
+		"http://user:s3cret@/charges?token=s3cret": "POST: the request has no host in its URL",
+		"http:pay.example/charges?token=s3cret":    "POST: the request has no host in its URL",
+	} {
+		err := PostJSON(t.Context(), nil, address, "0-0", 1, nil)
+		assert.ErrorContains(t, err, want, "%q", address)
+		assert.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%q", address)
+		assert.NotContains(t, fmt.Sprint(err), "s3cret")
+	}
 }
