@@ -42,8 +42,9 @@ type Config struct {
 //   - The context of log's Run ends: handlers end, and outcomes are stored.
 //   - What is Inside has a second for its requests.
 //
-// All that went wrong is joined in the error; nil: ctx has ended, and everything after it in good order. An address that
-// cannot be had is returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
+// All that went wrong is joined in the error; nil: all has ended in good order. ctx.Err() tells whether that was asked for: a
+// consumer that returns nil by itself, or a server that somebody shuts down, ends Run as well. An address that cannot be had is
+// returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
 // which ends their contexts, and a consumer is left running. Requests' contexts do not end with ctx, nor are hijacked
 // connections, as of WebSockets, waited for: see http.Server.RegisterOnShutdown.
 //

@@ -171,6 +171,9 @@ func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 				return ctx.Err()
 			})
 		}, nil},
+		"a consumer that ends by itself": {func(_ *testing.T, _ *compensator.Compensator, cfg *serve.Config) {
+			cfg.Consumers = append(cfg.Consumers, func(context.Context) error { return nil })
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
