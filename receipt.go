@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Receipt tells what Record did. It may be used by several goroutines.
+// Receipt tells what Record did. It may be used by several goroutines, but for ResolveIDs.
 type Receipt struct {
 	Entries []Recorded // one for each entry recorded, in their order
 

@@ -2,8 +2,9 @@
 // and its outcomes, what services and people do to it and the rules of that; what is asked of a Store, the table of entries,
 // and of a Queue, which says when one is due.
 //
-// The store is the truth and the queue a hint (G10). Store is three contracts, by who asks: recording, working, and people.
-// Only durations cross either border: each side has a clock of its own (G9).
+// The store is the truth and the queue a hint (G10). Store is five contracts, by who asks: Recorder, whoever records; Worker,
+// whoever works entries off; Keeper, services and people; Calendar, periodic types; Turns, serial types. Only durations cross
+// either border, but for the slots of a Calendar: each side has a clock of its own (G9).
 //
 // Whoever writes a store or a queue imports this and nothing else, and is right once suite.TestStore or suite.TestQueue of
 // package compensatortest/suite passes. Rooms that speak of entries import it, and it imports none of them. There is no
