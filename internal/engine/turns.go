@@ -355,14 +355,14 @@ func (n *turns) next(batch []restedLine) {
 		for i, l := range lines {
 			keys[i] = l.key
 		}
-		for failures := 1; failures < nextTries; failures++ {
+		for failures := 1; ; failures++ {
 			ctx, cancel := n.statement()
 			woken, err := n.Store.Advance(ctx, businessType, keys, !s.PassDead)
 			cancel()
 			n.saw(troubleTurns, err)
 			failpoint.Reach(failpoint.TurnsMoved)
 			n.announce(businessType, woken)
-			if err == nil || !n.pause(delay(settleBackoff, failures)) {
+			if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
 				break
 			}
 		}

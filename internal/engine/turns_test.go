@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,4 +76,26 @@ func TestTypeThatHasAHandlerStaysAsThatOneHasIt(t *testing.T) {
 	require.False(t, e.TakesTurns(typ.Name))
 	require.NoError(t, e.Serialize(t.Context(), "recorded_only", key))
 	require.True(t, e.TakesTurns("recorded_only"))
+}
+
+// stiffLine is a Store whose lines cannot be moved on.
+type stiffLine struct {
+	oneLine
+	tried []time.Time
+}
+
+func (s *stiffLine) Advance(context.Context, string, []string, bool) ([]processlog.ID, error) {
+	s.tried = append(s.tried, time.Now())
+	return nil, errors.New("gone away")
+}
+
+func TestLineThatCannotBeMovedOnIsTriedFiveTimesAndThenLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &stiffLine{}
+		e, _ := waitingOn(t, 0, Config{Store: store})
+		e.turns.rested.Add(restedLine{"mail", "ann"})
+		<-e.turns.rested.Done()
+		require.Len(t, store.tried, 5)
+		require.Equal(t, store.tried[4], time.Now(), "nothing comes after the last try that a rest would be for")
+	})
 }
