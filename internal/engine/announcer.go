@@ -157,8 +157,11 @@ func (n *announcer) ackBatch(batch []ack) {
 		failpoint.Reach(failpoint.QueueSettled)
 		cancel()
 		n.health.saw(err)
+		if err != nil {
+			return // as above: each further type would wait as long for a queue that is silent, and a stop for all of them
+		}
 		for _, item := range items {
-			if !item.Remove && err == nil {
+			if !item.Remove {
 				n.agenda.expect(name, item.In) // only now: a claim before the queue knows would find nothing
 			}
 		}

@@ -51,3 +51,27 @@ func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 		require.Equal(t, slices.Concat(want, tell(6)), q.told)
 	})
 }
+
+// mute is a queue that answers nobody.
+type mute struct {
+	processlog.Queue
+	asked []string
+}
+
+func (q *mute) Settle(ctx context.Context, businessType string, _ []processlog.QueueOutcome) error {
+	q.asked = append(q.asked, businessType)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A stop waits for what the queue is told: for one call, and not for one of each type.
+func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &mute{}
+		e, _ := waitingOn(t, 0, Config{Queue: q})
+		e.announcer.acks.Add(ack{businessType: "refund"}, ack{businessType: "mail"}, ack{businessType: "close_order"})
+		<-e.announcer.acks.Done()
+		require.Equal(t, []string{"refund"}, q.asked)
+		require.False(t, e.announcer.health.up())
+	})
+}
