@@ -16,9 +16,10 @@ import (
 // polling the database sooner beats waiting longer.
 const redisPatience = 2 * time.Second
 
-// ownRedisClient opens a client of ours to the servers the user's client talks to. It never sends a command
+// ownRedisClient opens a client of ours to the servers the user's client talks to. It never sends a single command
 // twice, because a script whose reply got lost would lease a second batch on top of the first, and it obeys
-// contexts. Hooks of the user's client are not carried over.
+// contexts. A pipeline it may: on a cluster go-redis sends one again whose connection has failed, and what goes through
+// one must bear being run twice. Hooks of the user's client are not carried over.
 func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error) {
 	switch c := theirs.(type) {
 	case *redis.Client: // a failover client is one, too: its dialer asks the sentinels
@@ -82,8 +83,9 @@ func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	}
 }
 
-// sendOnce keeps a cluster client from sending a command again after the connection failed, while it still
-// follows redirections: it decides by the error's type and text, so both are hidden from it.
+// sendOnce keeps a cluster client from sending a single command again after the connection failed, while it still
+// follows redirections: it decides by the error's type and text, so both are hidden from it. Of a pipeline it decides
+// before any hook hears of the error.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -3,8 +3,9 @@
 // loses, repeats or invents, and whatever a call of ours leaves half done, costs time and nothing else (G10).
 //
 // Scripts read Redis's own clock and are given durations only (G9). Each touches the keys of one hash tag, and does a
-// bounded amount of work, because Redis serves nobody else meanwhile. None that may have run is sent again: a claim whose
-// answer was lost would lease a second batch on top of the first.
+// bounded amount of work, because Redis serves nobody else meanwhile. None that was sent by itself, and may have run, is
+// sent again: a claim whose answer was lost would lease a second batch on top of the first. Those that go through a pipeline
+// bear being run twice, as on a cluster they may be.
 //
 // The engine calls it, through the contract in package processlog, any method from any goroutine. It has no goroutine of
 // its own: Listen runs on its caller's, who waits for it. It may know Redis, and nothing of SQL or of handlers.
