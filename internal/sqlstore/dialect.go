@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dialect is what one kind of database needs to be told differently.
+// dialect is what one kind of database needs to be told differently. Suffixes and hints may be empty. check gives up what the
+// server turns out not to do: halves, share and shareNow, inTx, returning, probe; and finds out snapshots, galera, foldsNames.
 type dialect struct {
 	name       string
 	migrations fs.FS
@@ -36,7 +37,7 @@ type dialect struct {
 	lockNow    string                      // suffix: lock the rows read, or fail at once
 	share      string                      // suffix: read the latest committed rows, wait for those in flight
 	shareNow   string                      // suffix: the same, or fail at once
-	inTx       string                      // condition that a statement fails or changes nothing outside a transaction
+	inTx       string                      // condition that a statement fails or changes nothing outside a transaction; "": there is none
 	latest     string                      // statement that makes the next read show what is committed, and fails inside a transaction
 	snapshots  bool                        // a lock on a row that changed since the snapshot aborts the transaction
 	foldsNames bool                        // a database goes by any case of its name, and is said by the one it was asked for by
@@ -47,7 +48,7 @@ type dialect struct {
 
 	again  func(key string, columns ...string) string                 // an INSERT of a row whose key is there takes these columns over
 	keyed  func(keys []processlog.IdempotentID) string                // condition: the row's idempotent id is one of keys
-	groups func(from string, states []processlog.State) string        // the states and types that occur, without reading every row
+	groups func(from string, states []processlog.State) string        // the states and types that occur, without reading every row; nil: GROUP BY does not
 	ended  func(seconds int, query string) string                     // a SELECT that the server ends after so long; nil: a context does
 	own    func(inner driver.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
 

@@ -1,6 +1,6 @@
 -- +goose Up
--- Facts about this log: 'fingerprint' tells two databases behind one Redis apart, 'schema' is the number of
--- the newest migration.
+-- Facts about this log: 'fingerprint' tells two databases behind one Redis apart, 'schema' is the version of
+-- the columns of the log's own table.
 CREATE TABLE IF NOT EXISTS `common_process_log_meta` (
   `name`  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   `value` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
