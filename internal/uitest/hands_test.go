@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -63,24 +62,18 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	w.trouble()
 	b := openTab(t, w, "alice")
 	b.look("en", "light", 1280)
-	b.do(chromedp.ActionFunc(func(ctx context.Context) error { // ten times as quick
-		_, err := page.AddScriptToEvaluateOnNewDocument(`const wait = setTimeout; window.setTimeout = (does, ms) => wait(does, ms / 10)`).Do(ctx)
-		return err
-	}))
+	b.quicken()
 	b.open("cases/due?type=refund")
 	b.do(chromedp.Evaluate(`window.here = true`, nil))
-	rounds := func(n int) { // as the page counts them
-		b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))
-	}
 	before := b.requests()
 	b.do(chromedp.Evaluate(`document.querySelector('input[name="seen"]').click()`, nil))
-	rounds(3)
+	b.rounds(3)
 	assert.Equal(t, before, b.requests(), "a row is chosen")
 	b.do(chromedp.Evaluate(`document.querySelector('input[name="seen"]').click(); document.querySelector("#find").focus()`, nil))
-	rounds(3)
+	b.rounds(3)
 	assert.Equal(t, before, b.requests(), "somebody is at a field")
 	b.do(chromedp.Evaluate(`document.activeElement.blur(); getSelection().selectAllChildren(document.querySelector("h1"))`, nil))
-	rounds(3)
+	b.rounds(3)
 	assert.Equal(t, before, b.requests(), "a text is marked")
 	b.do(chromedp.Evaluate(`getSelection().removeAllRanges()`, nil), b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length === %d`, theSum.Refunds+theSum.Closed)))
 
@@ -93,9 +86,39 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	assert.True(t, b.holds(`window.here === true`), "without being loaded again")
 	b.do(chromedp.Click("#live-switch"))
 	paused := b.requests()
-	rounds(3)
+	b.rounds(3)
 	assert.Equal(t, paused, b.requests(), "paused")
 	b.quiet("refresh")
+}
+
+// The page of an entry has the switch in the part that is replaced: it goes on to work, and to say what it is, with whoever
+// has it under the finger.
+func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	b := openTab(t, w, "alice")
+	b.look("en", "light", 1280)
+	b.quicken()
+	refund := w.entriesOf("refund", compensator.Dead)[0]
+	b.open("entries/" + refund.ID.String())
+	replaced := func() {
+		b.do(chromedp.Evaluate(`window.before = document.querySelector("#live h1")`, nil))
+		require.NoError(t, w.desk.Note(t.Context(), desk.Actor{ID: "bob"}, refund.ID, desk.Why{Reason: "they call back"})) // so that it is another page
+		b.do(b.until(`document.querySelector("#live h1") !== window.before`))
+	}
+	replaced()
+	b.do(chromedp.Click("#live-switch"), b.until(`document.querySelector("#live-switch").ariaPressed === "true"`))
+	paused := b.requests()
+	b.rounds(3)
+	assert.Equal(t, paused, b.requests(), "paused")
+	assert.True(t, b.holds(`document.activeElement.id === "live-switch"`))
+	b.do(chromedp.Click("#live-switch"), b.until(`document.querySelector("#live-switch").ariaPressed === "false"`))
+	replaced()
+	assert.True(t, b.holds(`document.activeElement.id === "live-switch"`), "the focus stays where it was")
+	b.press(kb.Enter)
+	b.do(b.until(`document.querySelector("#live-switch").ariaPressed === "true"`))
+	b.quiet("refresh of an entry")
 }
 
 // hostile is what a text may hold to become something else than a text.

@@ -113,7 +113,7 @@ asked.addEventListener("close", () => { asked.replaceChildren(); opener?.focus()
 const every = 5000;
 const live = $("#live"), button = $("#live-switch");
 let paused = kept("compensator-paused") === "yes", failed = false;
-const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCollapsed || live.contains(document.activeElement)
+const busy = () => document.hidden || $("dialog[open]") || !getSelection().isCollapsed || (live.contains(document.activeElement) && document.activeElement !== button)
 	|| document.activeElement?.matches("input, select, textarea") || $('#live input[name="seen"]:checked') || $("#live tbody tr:hover");
 const state = () => (paused ? "off" : failed ? "failed" : busy() ? "held" : "on");
 const say = (now = state()) => all("#live-state [data-when]").forEach((word) => { word.hidden = word.dataset.when !== now; });
@@ -137,7 +137,10 @@ const refresh = async () => {
 	const news = fresh.dataset.news !== live.dataset.news;
 	showTimes(fresh);
 	all(".js", fresh).forEach((element) => { element.hidden = false; });
+	const pressing = document.activeElement === button;
+	if (button) $("#live-switch", fresh)?.replaceWith(button); // the page of an entry has it in there: it stays the one that is pressed
 	live.replaceChildren(...document.adoptNode(fresh).childNodes);
+	if (pressing) button.focus({ preventScroll: true });
 	live.dataset.news = fresh.dataset.news;
 	if (news) $("#news").textContent = fresh.dataset.newsText;
 	tally();
