@@ -149,8 +149,8 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, KeepTime, KeepHouse, Listen and Renew are the loops of a Run. Each ends with its context, and has then ended all that it
-// has begun but handlers.
+// Scan, Reconcile, KeepTime, KeepHouse, KeepPauses, Listen and Renew are the loops of a Run. Each ends with its context, and
+// has then ended all that it has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
 func (e *Engine) KeepTime(ctx context.Context)  { e.calendar.run(ctx) }
@@ -172,8 +172,8 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	await(patience, &e.turns.rested)
-	await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
+	// A timer fires once: what comes after the end of its patience is waited for no more.
+	_ = await(patience, &e.turns.rested) && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
 	return stuck
 }
 

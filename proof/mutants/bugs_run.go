@@ -88,9 +88,17 @@ func running() []mutant {
 			what: "Run returns before the outcomes of its handlers are stored",
 			edits: []edit{
 				{"internal/engine/engine.go", "if !await(patience, &e.settler.lane, &e.settler.slow) {", "if false {"},
-				{"internal/engine/engine.go", "	await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)\n", "	_ = patience\n"},
+				{"internal/engine/engine.go", " && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)\n", "\n"},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
+		},
+		{
+			name: "stop-outlasts-its-patience", oracle: lateness,
+			what: "a stop whose patience is over waits for what the queue is to be told for as long as that takes",
+			edits: []edit{
+				{"internal/engine/engine.go", "	_ = await(patience, &e.turns.rested) && await(", "	_, _ = await(patience, &e.turns.rested), await("},
+			},
+			sees: tests("TestStopWhosePatienceIsOverWaitsForNothingMore"),
 		},
 		{
 			name: "stop-spends-attempts", oracle: safety,
