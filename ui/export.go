@@ -12,8 +12,8 @@ import (
 
 // A listing that is taken away is read in pages, each of which the Desk puts on record.
 const (
-	exportPage  = 1000
-	exportPages = 10
+	exportPage = 1000
+	exportMost = 10_000 // entries
 )
 
 // MayExport reports whether somebody may take any of these away.
@@ -21,7 +21,7 @@ func (rq *request) MayExport(lines []desk.Line) bool {
 	return slices.ContainsFunc(lines, func(l desk.Line) bool { return rq.May(desk.Export, desk.Subject{Type: l.Entry.BusinessType}) })
 }
 
-// export answers with what the filter names, as a file, up to ten pages of it. Nothing is sent before all of it is read, so that half
+// export answers with what the filter names, as a file, up to exportMost of it. Nothing is sent before all of it is read, so that half
 // a file is none.
 func (s *server) export(rq *request) {
 	if err := rq.r.ParseForm(); err != nil {
@@ -30,29 +30,37 @@ func (s *server) export(rq *request) {
 	}
 	form := rq.r.PostForm
 	filter, err := readFilter(form).filter()
-	filter.Limit = exportPage
-	why := readWhy(form)
-	var lines []desk.Line
-	for range exportPages {
-		if err != nil {
-			break
-		}
-		var page desk.LinePage
-		page, err = s.desk.Export(rq.ctx, rq.Actor, filter, why)
-		lines, filter.Cursor = append(lines, page.Lines...), page.Next
-		if filter.Cursor == "" {
-			break
-		}
+	if err != nil {
+		rq.failed(err)
+		return
 	}
+	why := readWhy(form)
+	lines, more, err := gathered(func(cursor string, limit int) (desk.LinePage, error) {
+		filter.Cursor, filter.Limit = cursor, limit
+		return s.desk.Export(rq.ctx, rq.Actor, filter, why)
+	})
 	if err != nil {
 		rq.failed(err)
 		return
 	}
 	name := "entries-" + time.Now().UTC().Format("20060102T150405Z")
-	if filter.Cursor != "" {
+	if more {
 		name += fmt.Sprintf("-first-%d", len(lines))
 	}
 	rq.file(name, form.Get("format"), lines)
+}
+
+// gathered reads pages until there is no other, or exportMost lines are there. A page may have few lines, or none, and not be
+// the last: of a filter that no index knows. How many such it reads is bounded by the request's time.
+func gathered(read func(cursor string, limit int) (desk.LinePage, error)) (lines []desk.Line, more bool, err error) {
+	var page desk.LinePage
+	for first := true; (first || page.Next != "") && len(lines) < exportMost; first = false {
+		if page, err = read(page.Next, min(exportPage, exportMost-len(lines))); err != nil {
+			return nil, false, err
+		}
+		lines = append(lines, page.Lines...)
+	}
+	return lines, page.Next != "", nil
 }
 
 // file answers with lines as a file to be kept.

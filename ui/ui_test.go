@@ -287,6 +287,32 @@ func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 	}
 }
 
+// What is taken away is all that there is, however few of it a page has, and so much at most as the page promises.
+func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
+	for _, tc := range []struct{ pages, lines, want, asked int }{
+		{45, 1, 45, 45}, {45, 0, 0, 45}, {1, 7, 7, 1}, {10, exportPage, exportMost, 10}, {11, exportPage, exportMost, 10}, {30, 600, exportMost, 17},
+	} {
+		asked := 0
+		lines, more, err := gathered(func(cursor string, limit int) (page desk.LinePage, _ error) {
+			if want := strings.Repeat("c", asked); cursor != want {
+				t.Errorf("page %d is asked for by %q", asked, cursor)
+			}
+			if asked++; asked < tc.pages {
+				page.Next = strings.Repeat("c", asked)
+			}
+			page.Lines = make([]desk.Line, min(limit, tc.lines))
+			return page, nil
+		})
+		if err != nil || len(lines) != tc.want || asked != tc.asked || more != (asked < tc.pages) {
+			t.Errorf("%+v: %d lines of %d pages, more: %v, %v", tc, len(lines), asked, more, err)
+		}
+	}
+	gone := errors.New("gone")
+	if lines, _, err := gathered(func(string, int) (desk.LinePage, error) { return desk.LinePage{Lines: make([]desk.Line, 1)}, gone }); !errors.Is(err, gone) || lines != nil {
+		t.Errorf("%d lines, %v", len(lines), err)
+	}
+}
+
 // The largest outcome fits into a cookie, and is read back as it was.
 func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 	w := httptest.NewRecorder()

@@ -63,7 +63,7 @@ func showing() []mutant {
 			name: "pages-export-past-the-desk", oracle: safety,
 			what: "a listing is taken away by who may only see it, and nothing of it is on record",
 			edits: []edit{
-				{"ui/export.go", "page, err = s.desk.Export(rq.ctx, rq.Actor, filter, why)", "_ = why\n		page, err = s.desk.EntryLines(rq.ctx, rq.Actor, filter)"},
+				{"ui/export.go", "return s.desk.Export(rq.ctx, rq.Actor, filter, why)", "_ = why\n		return s.desk.EntryLines(rq.ctx, rq.Actor, filter)"},
 			},
 			sees: pageTests("TestListingIsTakenAwayByRightAndOnRecord", "TestEveryRouteRefusesWhoHasNoRight"),
 		},
