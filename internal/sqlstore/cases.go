@@ -68,7 +68,7 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 // again the owner stays.
 func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, as string, draft func(id processlog.ID) *processlog.CaseDraft) (int64, error) {
 	each := func(of func(d *processlog.CaseDraft) string) string {
-		return eachOf(ids, func(id processlog.ID) string { return of(draft(id)) })
+		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)
 	}
 	number := func(of func(d *processlog.CaseDraft) int64) string {
 		return each(func(d *processlog.CaseDraft) string { return strconv.FormatInt(of(d), 10) })
@@ -103,20 +103,6 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 	}
 	failpoint.Reach(failpoint.CaseOpened)
 	return n, nil
-}
-
-// eachOf writes the value of each row; one that all share stands alone.
-func eachOf(ids []processlog.ID, value func(id processlog.ID) string) string {
-	first := value(ids[0])
-	if !slices.ContainsFunc(ids, func(id processlog.ID) bool { return value(id) != first }) {
-		return first
-	}
-	var b strings.Builder
-	b.WriteString("CASE id")
-	for _, id := range ids {
-		b.WriteString(" WHEN " + id.String() + " THEN " + value(id))
-	}
-	return b.String() + " END"
 }
 
 // closeCasesOf closes the cases of changed rows that are not dead any more.
@@ -182,11 +168,11 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
 	for chunk := range slices.Chunk(ids, purgeRows) {
-		_, err := s.updateFree(ctx, chunk, func(tx processlog.Transaction, free []processlog.ID) (int64, error) {
-			versions := eachOf(free, func(id processlog.ID) string { return strconv.FormatUint(rows[places[id]].Version, 10) })
+		err := s.updateFree(ctx, chunk, func(tx processlog.Transaction, free []processlog.ID) error {
+			versions := byRow("id", free, func(i int) uint64 { return rows[places[free[i]]].Version }, decimal)
 			_, err := s.openCases(ctx, tx, free, " AND version="+versions, func(id processlog.ID) *processlog.CaseDraft { return &cases[places[id]] })
 			opened += len(free)
-			return 0, err
+			return err
 		})
 		if err != nil {
 			return opened, fmt.Errorf("compensator: %w", err)
@@ -196,16 +182,14 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 }
 
 // updateFree runs work on those of ids that nobody holds, locked.
-func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, work func(tx processlog.Transaction, free []processlog.ID) (int64, error)) (n int64, err error) {
-	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
+func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, work func(tx processlog.Transaction, free []processlog.ID) error) error {
+	return s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
 		if err != nil || len(free) == 0 {
 			return err
 		}
-		n, err = work(tx, free)
-		return err
+		return work(tx, free)
 	})
-	return n, err
 }
 
 // CloseCases implements Operations. The version keeps one open that was opened again meanwhile.
@@ -239,7 +223,7 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	closed := 0
 	for chunk := range slices.Chunk(ids, purgeRows) {
-		version := strings.Replace(eachOf(chunk, func(id processlog.ID) string { return strconv.FormatUint(versions[id], 10) }), "CASE id", "CASE entry_id", 1)
+		version := byRow("entry_id", chunk, func(i int) uint64 { return versions[chunk[i]] }, decimal)
 		n, err := execCount(ctx, s.pool(), "UPDATE "+s.table.quoted("_case")+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(chunk)+") AND closed_at=0 AND version="+version)
 		if closed += int(n); err != nil {
 			return closed, s.dropReadOnly(err)

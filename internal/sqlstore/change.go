@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -106,12 +105,12 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 
 // move is one statement, whose values are those that Change.After has computed: the rules stand there alone.
 func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
-	number := func(of func(r *processlog.Row) int64) string {
-		return caseOf(rows, func(r *changedRow) string { return strconv.FormatInt(of(&r.after), 10) })
-	}
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].before.ID
+	}
+	number := func(of func(r *processlog.Row) int64) string {
+		return byRow("id", ids, func(i int) int64 { return of(&rows[i].after) }, func(n int64) string { return strconv.FormatInt(n, 10) })
 	}
 	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
 	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt
@@ -121,13 +120,13 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 		", process_count="+number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) })+
 		", compensate_count="+number(func(r *processlog.Row) int64 { return int64(r.CompensateCount) })+
 		", delivery_count="+number(func(r *processlog.Row) int64 { return int64(r.DeliveryCount) })+
-		", ended_by="+caseOf(rows, func(r *changedRow) string { return "'" + string(r.after.EndedBy) + "'" })+
+		", ended_by="+byRow("id", ids, func(i int) string { return "'" + string(rows[i].after.EndedBy) + "'" }, asIs)+
 		", next_at="+s.d.now+"+"+number(func(r *processlog.Row) int64 { return processlog.DueAfter(r.DueIn) })+
-		", lease_until="+caseOf(rows, func(r *changedRow) string {
-		return map[bool]string{true: "0", false: "lease_until"}[r.after.LeaseLeft == 0]
-	})+
+		", lease_until="+byRow("id", ids, func(i int) string {
+		return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]
+	}, asIs)+
 		", version=version+1, token="+hexLiteral(rows[0].after.Token[:])+", updated_at="+s.d.stamp+
-		" WHERE id IN ("+idList(ids)+") AND version="+caseOf(rows, func(r *changedRow) string { return strconv.FormatUint(r.before.Version, 10) }))
+		" WHERE id IN ("+idList(ids)+") AND version="+byRow("id", ids, func(i int) uint64 { return rows[i].before.Version }, decimal))
 	if err == nil && changed != int64(len(rows)) {
 		err = fmt.Errorf("changed %d of %d rows", changed, len(rows))
 	}
@@ -135,21 +134,4 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 		return fmt.Errorf("compensator: %s entry %s: %w", action, ids[0], err)
 	}
 	return nil
-}
-
-// caseOf writes the value of each row; one that all rows share stands alone.
-func caseOf(rows []changedRow, value func(r *changedRow) string) string {
-	first := value(&rows[0])
-	var b strings.Builder
-	b.WriteString("CASE id")
-	alike := true
-	for i := range rows {
-		v := value(&rows[i])
-		alike = alike && v == first
-		b.WriteString(" WHEN " + rows[i].before.ID.String() + " THEN " + v)
-	}
-	if alike {
-		return first
-	}
-	return b.String() + " END"
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -156,6 +157,27 @@ func scanIDs(rows *sql.Rows, into map[processlog.IdempotentID]processlog.ID) err
 	}
 	return rows.Err()
 }
+
+// byRow writes the value of each row, whose id stands in column; one that all rows share stands alone.
+func byRow[T comparable](column string, ids []processlog.ID, value func(i int) T, literal func(T) string) string {
+	first, alike := value(0), true
+	for i := 1; i < len(ids) && alike; i++ {
+		alike = value(i) == first
+	}
+	if alike {
+		return literal(first)
+	}
+	var b strings.Builder
+	b.WriteString("CASE " + column)
+	for i, id := range ids {
+		b.WriteString(" WHEN " + id.String() + " THEN " + literal(value(i)))
+	}
+	return b.String() + " END"
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func asIs(expression string) string { return expression }
 
 func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
 

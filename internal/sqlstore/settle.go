@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
@@ -121,18 +120,8 @@ func (v rowValues) number(value func(o *processlog.Outcome) int64) string {
 	return perRow(v, value, func(n int64) string { return strconv.FormatInt(n, 10) })
 }
 
-// perRow writes the value of each row; one that all rows share stands alone.
 func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, literal func(T) string) string {
-	first := value(v.of(v.ids[0]))
-	if !slices.ContainsFunc(v.ids, func(id processlog.ID) bool { return value(v.of(id)) != first }) {
-		return literal(first)
-	}
-	var b strings.Builder
-	b.WriteString("CASE id")
-	for _, id := range v.ids {
-		b.WriteString(" WHEN " + id.String() + " THEN " + literal(value(v.of(id))))
-	}
-	return b.String() + " END"
+	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
 // settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than
