@@ -130,6 +130,8 @@ func newBed(t *testing.T) *bed {
 			switch p.Order {
 			case "dies":
 				return compensator.Permanent(errors.New("no such card " + `"` + secret + `"`))
+			case "tries":
+				return errors.New("not yet")
 			case "down":
 				return compensator.Unavailable(errors.New("no answer about card " + `"` + secret + `", password=` + p.Card))
 			}

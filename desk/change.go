@@ -104,7 +104,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 			refused.add(row.ID, row.BusinessType)
 		case row.Version != seen.Version:
 			answers[i] = fmt.Errorf("%s entry %s: %w", ch.Action, seen.ID, compensator.ErrChanged)
-		case again(ch.Action, row.State) && !d.may(ctx, a, RequeueSucceeded, on):
+		case !d.mayAgain(ctx, a, ch.Action, row.State, on):
 			answers[i] = ErrNotAllowed
 			refused.add(row.ID, row.BusinessType)
 		default:
@@ -129,15 +129,26 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	return answers, nil
 }
 
-// again reports whether a requeue does again what was done.
-func again(action Right, state compensator.State) bool {
-	switch action {
-	case Requeue:
-		return state == compensator.Succeeded || state == compensator.SettledByHand
-	case Compensate:
-		return state == compensator.Compensated
+// Offers reports whether Change would do an action to this entry alone, if it still stands as the line has it, for a page that
+// shows no button in vain: the log's own rules let it, it would change something, and the actor has the rights. It reads and
+// records nothing.
+func (d *Desk) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
+	row := processlog.Row{State: line.Entry.State, Version: line.Entry.Version, CompensateCount: line.Entry.CompensateCount, Erased: line.Entry.Erased}
+	after, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: a.ID}.After(row)
+	if err != nil || after.Version == row.Version || d.readOnly {
+		return false
 	}
-	return false
+	on := Subject{Type: line.Entry.BusinessType, Amount: line.Amount, Count: 1}
+	return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, row.State, on)
+}
+
+// mayAgain asks for the right to do again what was done, where an action does.
+func (d *Desk) mayAgain(ctx context.Context, a Actor, action Right, state compensator.State, on Subject) bool {
+	switch {
+	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledByHand), action == Compensate && state == compensator.Compensated:
+		return d.may(ctx, a, RequeueSucceeded, on)
+	}
+	return true
 }
 
 // actions are what a Change may do.

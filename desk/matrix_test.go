@@ -284,7 +284,7 @@ func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	for i := range of.NumMethod() {
 		method := of.Method(i)
 		for j := range method.Type.NumIn() {
-			if method.Type.In(j) == reflect.TypeFor[desk.Actor]() && method.Name != "May" {
+			if method.Type.In(j) == reflect.TypeFor[desk.Actor]() && method.Name != "May" && method.Name != "Offers" {
 				assert.True(t, methods[method.Name], "no deed of %s", method.Name)
 			}
 		}

@@ -3,7 +3,6 @@ package ui
 import (
 	"slices"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
 )
 
@@ -21,24 +20,11 @@ const (
 	doResume   = "resume"
 )
 
-// allowed are the states from which an action leads anywhere, so that a page shows no button in vain; the log decides.
-var allowed = map[desk.Right][]compensator.State{
-	desk.Requeue: {compensator.Dead, compensator.Retrying, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledByHand},
-	desk.Compensate: {compensator.Dead, compensator.Retrying, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
-		compensator.SettledByHand},
-	desk.SettleByHand: {compensator.Dead, compensator.Retrying, compensator.Compensating},
-	desk.Cancel:       {compensator.Pending, compensator.Retrying, compensator.Dead},
-	desk.Complete:     {compensator.Pending, compensator.Retrying, compensator.Dead},
-	desk.Reschedule:   {compensator.Pending, compensator.Retrying},
-}
-
 // actionsOn are the actions that lead somewhere for any of these, and that somebody may do to it.
 func (rq *request) actionsOn(lines []desk.Line) []string {
 	var may []string
 	for _, right := range changes {
-		if slices.ContainsFunc(lines, func(l desk.Line) bool {
-			return slices.Contains(allowed[right], l.Entry.State) && !l.Entry.Erased && rq.May(right, desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1})
-		}) {
+		if slices.ContainsFunc(lines, func(l desk.Line) bool { return rq.s.desk.Offers(rq.ctx, rq.Actor, right, l) }) {
 			may = append(may, string(right))
 		}
 	}

@@ -186,4 +186,16 @@ func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 		lacks(t, text, "do=cancel")
 		lacks(t, text, "do=see")
 	}
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
+		return right != desk.RequeueSucceeded
+	})
+	buttons := func(e compensator.Entry) string { return alice.get("entries/" + e.ID.String()).text }
+	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.ByHand{Actor: "host", Reason: "as Lin asked"}
+	require.Contains(t, buttons(settled), "do=requeue")
+	require.NoError(t, w.c.SettleByHand(t.Context(), settled.ID, by))
+	lacks(t, buttons(settled), "do=requeue") // it would be refused, on record
+	_, err := w.c.Erase(t.Context(), erased.ID, by)
+	require.NoError(t, err)
+	require.Contains(t, buttons(erased), "do=settle")
+	lacks(t, buttons(erased), "do=requeue")
 }

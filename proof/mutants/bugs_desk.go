@@ -134,6 +134,14 @@ func operating() []mutant {
 			sees: tests("TestEachRightAllowsWhatItSaysAndNothingElse", "TestRightsAreAskedForWhatAnEntryIsWorth"),
 		},
 		{
+			name: "desk-offers-what-it-refuses", oracle: safety,
+			what: "who may requeue is offered what has succeeded, too: he presses, is refused, and the refusal is on record",
+			edits: []edit{
+				{"desk/change.go", "return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, row.State, on)", "return d.may(ctx, a, action, on)"},
+			},
+			sees: tests("TestWhatIsOfferedIsWhatChangeDoes"),
+		},
+		{
 			name: "desk-drops-what-it-has-read", oracle: safety,
 			what: "rows of types that may not be seen are dropped from a page that was read: short pages and cursors tell that they are there",
 			edits: []edit{
