@@ -16,9 +16,11 @@ type attempt struct {
 	suspect atomic.Bool     // it holds a place in quarantine
 	turn    processlog.Turn // with no key: it takes none
 
-	t       *Type
-	slot    *sharedSlot     // its batch's; nil: its own
-	ctx     context.Context // the handler's; kept to ask why it ended. nil when none is called: the entry is taken out
+	t    *Type
+	slot *sharedSlot // its batch's; nil: its own
+	// What one call of the handler has. An entry of a broken batch has another: written under holdings.mu, and read under it
+	// but by who runs the attempt.
+	ctx     context.Context // kept to ask why it ended. nil when none is called: the entry is taken out
 	cancel  context.CancelCauseFunc
 	started time.Time
 

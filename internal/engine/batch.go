@@ -87,7 +87,8 @@ func (d *dispatcher) again(a *attempt) {
 		d.finish(a, ending{err: cause, cause: cause})
 		return
 	}
-	if !a.t.breaker.readmit(a) {
+	own, admitted := a.t.breaker.readmit()
+	if !admitted {
 		d.finish(a, ending{err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
 		return
 	}
@@ -95,7 +96,7 @@ func (d *dispatcher) again(a *attempt) {
 	tell(d.base, d.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
 	// It is held and counted already: whoever waits for handlers goes on waiting for this one.
-	d.prepare(a)
+	d.prepare(a, own)
 	go d.attempt(a)
 }
 

@@ -163,15 +163,15 @@ func (b *breaker) admit(attempts []*attempt) (admitted, refused []*attempt) {
 	return attempts[:n:n], attempts[n:]
 }
 
-// readmit is admit for an entry of a broken batch. It is never the probe: its own call has just been.
-func (b *breaker) readmit(a *attempt) bool {
+// readmit is admit for an entry of a broken batch, and returns the call that it may make alone. It is never the probe: its own
+// call has just been.
+func (b *breaker) readmit() (own *call, admitted bool) {
 	if b == nil {
-		return true
+		return nil, true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a.call.Store(&call{turn: b.turn})
-	return b.open == nil
+	return &call{turn: b.turn}, b.open == nil
 }
 
 // join makes a batch's attempts one call.
@@ -189,9 +189,9 @@ func (b *breaker) ended(a *attempt, end ending, cause error) {
 	switch {
 	case b == nil:
 	case end.unstarted, end.uncalled:
-		b.hear(a, nothing, nil)
+		b.hear(a, a.call.Load(), nothing, nil)
 	default:
-		b.hear(a, tells(end.err, cause).of(a), end.err)
+		b.hear(a, a.call.Load(), tells(end.err, cause).of(a), end.err)
 	}
 }
 
@@ -199,21 +199,20 @@ func (b *breaker) ended(a *attempt, end ending, cause error) {
 func (b *breaker) batchEnded(batch []*attempt, verdicts []error, whole bool, cause error) {
 	if b != nil {
 		of, why := batchTells(verdicts, whole, cause)
-		b.hear(batch[0], of.of(batch...), why)
+		b.hear(batch[0], batch[0].call.Load(), of.of(batch...), why)
 	}
 }
 
-// hung takes the news that a handler does not return after its timeout.
-func (b *breaker) hung(a *attempt) {
+// hung takes the news that a call of a handler did not return after its timeout. Meanwhile it may have, and another begun.
+func (b *breaker) hung(a *attempt, in *call) {
 	if b != nil {
-		b.hear(a, down, processlog.ErrTimeout)
+		b.hear(a, in, down, processlog.ErrTimeout)
 	}
 }
 
-// hear takes what an attempt's call tells: the first word about it counts.
-func (b *breaker) hear(a *attempt, tells tale, why error) {
+// hear takes what a call for an attempt tells: the first word about it counts.
+func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 	b.mu.Lock()
-	c := a.call.Load()
 	if c.told || c.turn != b.turn {
 		b.mu.Unlock()
 		return

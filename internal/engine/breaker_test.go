@@ -198,7 +198,7 @@ func TestProbeThatHangsHasFailed(t *testing.T) {
 		b.call(t, errDown, errDown, errDown, errDown)
 		<-time.After(time.Until(b.current().ProbeAt))
 		a := b.begin()
-		b.hung(a)
+		b.hung(a, a.call.Load())
 		require.Equal(t, 1, b.current().Probes)
 		require.Equal(t, processlog.ErrTimeout, b.current().Err)
 		b.ended(a, ending{}, nil)
@@ -327,7 +327,8 @@ func TestABatchIsOneCall(t *testing.T) {
 		}
 	}
 	require.Len(t, b.opened, 1)
-	require.False(t, b.readmit(&attempt{t: b.t}), "nor do entries of a broken batch run alone")
+	_, admitted := b.readmit()
+	require.False(t, admitted, "nor do entries of a broken batch run alone")
 }
 
 func TestOpenBreakersTypeHasNoSlots(t *testing.T) {

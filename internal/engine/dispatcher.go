@@ -106,8 +106,7 @@ func (d *dispatcher) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	a.turn = d.turns.place(&a.row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
-	stuck, _ := d.holdings.holds(&a.row)
-	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, stuck), takesOut: true})
+	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), takesOut: true})
 	d.agenda.free(a.t, 1)
 }
 
@@ -132,7 +131,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
 func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, spare int) {
 	needed := callsOf(t, attempts)
 	for _, a := range attempts {
-		d.prepare(a)
+		d.prepare(a, a.call.Load())
 	}
 	run, _ := d.contexts()
 	attempts, refused = d.holdings.admit(run, attempts)
@@ -168,8 +167,8 @@ func callsOf(t *Type, attempts []*attempt) int {
 }
 
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
-// ended by a lost lease, by Cancel, or when Run gives up waiting.
-func (d *dispatcher) prepare(a *attempt) {
+// ended by a lost lease, by Cancel, or when Run gives up waiting. in is its call as a breaker counts it.
+func (d *dispatcher) prepare(a *attempt, in *call) {
 	own := &a.row
 	if a.batched() {
 		own = nil // alone in its batch or not: a batch carries nothing of one entry
@@ -180,6 +179,7 @@ func (d *dispatcher) prepare(a *attempt) {
 	// Also for an entry of a broken batch: it begins anew, and what was found of the batch's handler is not its own.
 	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
 	a.anew = false
+	a.call.Store(in) // under one lock with when it began: who finds it stuck means this call, or the one before
 }
 
 // handlerContext is a handler's context, with what travelled with an entry if its row is given.

@@ -59,6 +59,16 @@ func (h *holdings) holds(row *processlog.Row) (a *attempt, stuck bool) {
 	return a, a != nil && a.hangsLocked()
 }
 
+// since is when the attempt began by which this process runs an entry of this epoch still; zero: there is none.
+func (h *holdings) since(row *processlog.Row) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.held[holding{row.ID, row.Epoch}]; a != nil {
+		return a.started
+	}
+	return time.Time{}
+}
+
 // forget ends an attempt whose outcome is stored, or was dropped. Not sooner: until then the process may die of whatever
 // it holds, and a claim would find the entry as if nothing had come of it.
 func (h *holdings) forget(a *attempt) {

@@ -281,11 +281,11 @@ func (t *Type) giveUp(o processlog.Outcome, why processlog.EndedBy) processlog.O
 }
 
 // crashed takes an entry out whose leases keep ending with no outcome. Whether the handler's effect happened
-// is unknown, so compensating it is the type's choice. stuck is the attempt that this process still runs, or nil.
-func (t *Type) crashed(row *processlog.Row, stuck *attempt) processlog.Outcome {
+// is unknown, so compensating it is the type's choice. since is when the attempt began that this process still runs; zero: none.
+func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome {
 	why := "the process died, before its handler began or in it, or the handler never returned"
-	if stuck != nil {
-		why = "the handler has not returned since " + stuck.started.UTC().Format(time.RFC3339)
+	if !since.IsZero() {
+		why = "the handler has not returned since " + since.UTC().Format(time.RFC3339)
 	}
 	o := processlog.Outcome{
 		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: processlog.Dead, EndedBy: processlog.EndedByCrash,

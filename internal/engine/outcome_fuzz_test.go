@@ -139,7 +139,7 @@ func FuzzOutcome(f *testing.F) {
 		o := handled.safeOutcomeOf(row, err, attemptCauses[int(cause)%len(attemptCauses)])
 		requireLegal(t, handled, row, o)
 		require.Equal(t, err == nil, o.To == processlog.Succeeded || o.To == processlog.Compensated, "%v", o)
-		requireLegal(t, handled, row, handled.crashed(row, nil))
+		requireLegal(t, handled, row, handled.crashed(row, time.Time{}))
 	})
 }
 

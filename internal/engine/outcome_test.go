@@ -243,7 +243,7 @@ func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
 		typ := outcomeType(c.compensates)
 		typ.CompensateCrashed = c.optedIn
 		row.State = c.state
-		got := typ.crashed(row, nil)
+		got := typ.crashed(row, time.Time{})
 		require.Equal(t, c.want, got.To, "%+v", c)
 		require.Equal(t, 1, got.ProcessCount, "a crash is no failure of the handler's")
 		require.Equal(t, c.state == processlog.Compensating, got.CompensateCount == 1, "and tells that the compensation has begun")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -45,12 +46,20 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
+// hanging is an attempt that was found stuck, and in which call. All of it is taken under the lock under which it was found:
+// by the time it is told its batch may have returned, and the entry have a call of its own.
+type hanging struct {
+	*attempt
+	in    *call
+	event observe.AttemptEvent
+}
+
 // needRenewal finds the attempts with a third of their lease gone, by lease and in the order of their ids, and
 // reports stuck ones.
 func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	now := time.Now()
 	var due []*attempt
-	var stuck []*attempt
+	var stuck []hanging
 	r.holdings.mu.Lock()
 	for _, a := range r.holdings.held {
 		lease := a.t.Lease
@@ -59,7 +68,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 		case !a.returned.Load() && now.Sub(a.started) > a.t.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, a)
+				stuck = append(stuck, hanging{a, a.call.Load(), a.event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.endLocked(processlog.ErrLeaseLost) // the database did not answer in time: somebody else may have it
@@ -69,13 +78,13 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	}
 	due = newest(due)
 	r.holdings.mu.Unlock()
-	slices.SortFunc(stuck, inOrder) // a breaker takes a hanging batch's call for its first entry's, as it does when that returns
-	for _, a := range stuck {
-		a.t.breaker.hung(a)
-		r.holdings.leaveQuarantine(a) // it has not killed the process, and may never return
-		event := a.event(nil)
-		r.Log.Error("compensator: handler runs on after its timeout", "entry", event.ID, "type", event.BusinessType, "attempt", event.Attempt)
-		tell(r.base, r.Observer.Stuck, event)
+	// A breaker takes a hanging batch's call for its first entry's, as it does when that returns.
+	slices.SortFunc(stuck, func(a, b hanging) int { return inOrder(a.attempt, b.attempt) })
+	for _, s := range stuck {
+		s.t.breaker.hung(s.attempt, s.in)
+		r.holdings.leaveQuarantine(s.attempt) // it has not killed the process, and may never return
+		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
+		tell(r.base, r.Observer.Stuck, s.event)
 	}
 	return grouped.By(due, func(a *attempt) time.Duration { return a.t.Lease })
 }

@@ -260,6 +260,43 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
+// The observer is told of one entry after the other. By then the batch may have returned, and its entries run alone.
+func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{t: t, store: compensatortest.NewMemoryStore()}
+		told, returned := make(chan struct{}, 2), make(chan struct{})
+		c, err := compensator.New(t.Context(), compensator.Config{Store: s.store, Logger: slog.New(slog.DiscardHandler),
+			Observer: compensator.Observer{BreakerOpened: s.note(&s.opens), Stuck: func(compensator.AttemptEvent) {
+				told <- struct{}{}
+				<-returned
+				time.Sleep(time.Second) // the entries run alone
+			}}})
+		require.NoError(t, err)
+		s.c = c
+		_, err = compensator.HandleBatch(c, "quiet", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+			if len(items) == 1 {
+				s.calls.Add(1)
+				time.Sleep(5 * time.Second)
+				return nil
+			}
+			<-told // whatever its context says
+			close(returned)
+			return make([]error, len(items)+1)
+		}, compensator.TypeConfig{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 2, Share: 1, Pause: time.Hour}})
+		require.NoError(t, err)
+		s.record(2)
+		stop := compensatortest.Run(t, c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, told, 1, "of the second entry, too")
+		require.EqualValues(t, 2, s.calls.Load())
+		require.Empty(t, s.opened(), "one call of three has hung, and said so for one entry")
+		s.requireWhole(2)
+		s.close(stop)
+	})
+}
+
 // What a claim brings that was under way when the breaker opened runs nothing, and counts nothing.
 func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 	t.Parallel()

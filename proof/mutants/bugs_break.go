@@ -47,7 +47,7 @@ func breaking() []mutant {
 			name: "breaker-waits-for-hung-probe", oracle: lateness,
 			what: "a probe that never returns is waited for, and the type never tried again",
 			edits: []edit{
-				{"internal/engine/renewer.go", "		a.t.breaker.hung(a)\n", ""},
+				{"internal/engine/renewer.go", "		s.t.breaker.hung(s.attempt, s.in)\n", ""},
 			},
 			sees: tests("TestProbeThatHangsDoesNotEndTheProbing"),
 		},
@@ -55,9 +55,17 @@ func breaking() []mutant {
 			name: "breaker-hears-any-of-a-batch", oracle: lateness,
 			what: "a batch that hangs is the word of any one of its entries, and not of its first, as it is when it returns",
 			edits: []edit{
-				{"internal/engine/renewer.go", "	slices.SortFunc(stuck, inOrder) //", "	//"},
+				{"internal/engine/renewer.go", "	slices.SortFunc(stuck, func(a, b hanging) int { return inOrder(a.attempt, b.attempt) })\n", ""},
 			},
 			sees: tests("TestBatchThatHangsIsItsFirstEntrysWord"),
+		},
+		{
+			name: "breaker-hears-hung-of-the-next-call", oracle: lateness,
+			what: "that a batch hung is told of the calls that its entries have begun alone since: the breaker opens while they succeed",
+			edits: []edit{
+				{"internal/engine/renewer.go", "hung(s.attempt, s.in)", "hung(s.attempt, s.call.Load())"},
+			},
+			sees: tests("TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt"),
 		},
 		{
 			name: "breaker-void-probe-kept", oracle: lateness,
@@ -71,7 +79,7 @@ func breaking() []mutant {
 			name: "breaker-broken-batch-runs-on", oracle: duplicates,
 			what: "the entries of a batch that has opened the breaker run alone, all at once, against what is down",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	return b.open == nil\n", "	return true\n"},
+				{"internal/engine/breaker.go", "	return &call{turn: b.turn}, b.open == nil\n", "	return &call{turn: b.turn}, true\n"},
 			},
 			sees: tests("TestBatchThatOpensTheBreakerIsGivenBack"),
 		},
