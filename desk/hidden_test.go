@@ -407,22 +407,22 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	b := newBed(t)
 	b.breaks(refundType, "hunter2")
 	open := b.c.Health(t.Context()).OpenBreakers[0]
-	told := func(access desk.AccessFunc) map[string]*desk.OpenBreaker {
+	told := func(access desk.AccessFunc) map[string]*desk.Broken {
 		found, err := b.desk(desk.Options{Access: access}).Overview(t.Context(), mei)
 		require.NoError(t, err)
-		breakers := make(map[string]*desk.OpenBreaker)
+		breakers := make(map[string]*desk.Broken)
 		for _, of := range found.Types {
-			breakers[of.Type] = of.Breaker
+			breakers[of.Type] = of.Broken
 		}
 		return breakers
 	}
-	full := &desk.OpenBreaker{Type: refundType, Since: open.Since, ProbeAt: open.ProbeAt, Error: `no answer about card "` + canary + `", password=…`}
-	assert.Equal(t, map[string]*desk.OpenBreaker{refundType: full, mailType: nil}, told(everything))
-	masked := &desk.OpenBreaker{Type: refundType, Since: open.Since, ProbeAt: open.ProbeAt, Error: "no answer about card “…”, password=…"}
-	assert.Equal(t, map[string]*desk.OpenBreaker{refundType: masked, mailType: nil}, told(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
+	full := &desk.Broken{Type: refundType, Since: open.Since, ProbeAt: open.ProbeAt, Error: `no answer about card "` + canary + `", password=…`}
+	assert.Equal(t, map[string]*desk.Broken{refundType: full, mailType: nil}, told(everything))
+	masked := &desk.Broken{Type: refundType, Since: open.Since, ProbeAt: open.ProbeAt, Error: "no answer about card “…”, password=…"}
+	assert.Equal(t, map[string]*desk.Broken{refundType: masked, mailType: nil}, told(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
 		return r == desk.SeeOverview
 	}))
-	assert.Equal(t, map[string]*desk.OpenBreaker{mailType: nil}, told(mailOnly), "as if there were none")
+	assert.Equal(t, map[string]*desk.Broken{mailType: nil}, told(mailOnly), "as if there were none")
 	page, err := b.c.List(t.Context(), compensator.Filter{BusinessType: refundType})
 	require.NoError(t, err)
 	for _, e := range page.Entries {

@@ -134,8 +134,8 @@ func deeds() []deed {
 		{"paused", "Paused", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Paused(ctx, a))
 		}},
-		{"open breakers", "OpenBreakers", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
-			return d.OpenBreakers(ctx, a), nil
+		{"what is broken", "Broken", desk.SeeOverview, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return d.Broken(ctx, a), nil
 		}},
 		{"reveal", "Reveal", desk.SeeContent, sees, true, canary, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return answered(d.Reveal(ctx, a, b.dead.ID, why))

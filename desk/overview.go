@@ -24,11 +24,11 @@ type TypeOverview struct {
 	Overdue time.Duration `json:"overdue,omitempty"` // how long the one that waits longest has been due and unclaimed; 0: none
 	Unknown bool          `json:"unknown,omitempty"` // it is overdue, and this process has no handler for it
 	Paused  *Paused       `json:"paused,omitempty"`
-	Breaker *OpenBreaker  `json:"breaker,omitempty"` // it is open in this process; others may claim the type
+	Broken  *Broken       `json:"breaker,omitempty"` // its breaker is open in this process; others may claim the type
 }
 
-// OpenBreaker says why the process that serves the Desk claims no entry of a type for now: TypeConfig.Breaker has opened.
-type OpenBreaker struct {
+// Broken is a type of which the process that serves the Desk claims no entry for now: TypeConfig.Breaker has opened.
+type Broken struct {
 	Type    string    `json:"type"`
 	Since   time.Time `json:"since"`    // by the clock of that process, as ProbeAt
 	ProbeAt time.Time `json:"probe_at"` // from then on one entry is tried; that one may be under way, or not have come due yet
@@ -93,9 +93,9 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	for i := range paused {
 		of(paused[i].Type).Paused = &paused[i]
 	}
-	breakers := d.breakersAmong(ctx, a, health.OpenBreakers, sees)
-	for i := range breakers {
-		of(breakers[i].Type).Breaker = &breakers[i]
+	broken := d.brokenAmong(ctx, a, health.OpenBreakers, sees)
+	for i := range broken {
+		of(broken[i].Type).Broken = &broken[i]
 	}
 	if sees.sees(ctx, "") {
 		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
@@ -116,18 +116,18 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	return found, nil
 }
 
-// OpenBreakers lists the types that the process that serves the Desk leaves alone, as they are now, of those that the actor may
+// Broken lists the types that the process that serves the Desk leaves alone, as they are now, of those that the actor may
 // see: it wants SeeOverview. It asks the log for nothing.
-func (d *Desk) OpenBreakers(ctx context.Context, a Actor) []OpenBreaker {
-	return d.breakersAmong(ctx, a, d.log.OpenBreakers(), d.sight(a, SeeOverview))
+func (d *Desk) Broken(ctx context.Context, a Actor) []Broken {
+	return d.brokenAmong(ctx, a, d.log.OpenBreakers(), d.sight(a, SeeOverview))
 }
 
-// breakersAmong has their errors cut as the log cuts those of entries, for they are the handlers' own, of any length.
-func (d *Desk) breakersAmong(ctx context.Context, a Actor, open []compensator.OpenBreaker, sees *sight) (seen []OpenBreaker) {
+// brokenAmong has their errors cut as the log cuts those of entries, for they are the handlers' own, of any length.
+func (d *Desk) brokenAmong(ctx context.Context, a Actor, open []compensator.OpenBreaker, sees *sight) (seen []Broken) {
 	inFull := d.sight(a, SeeErrors)
 	for _, b := range open {
 		if sees.sees(ctx, b.BusinessType) {
-			seen = append(seen, OpenBreaker{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.told(processlog.FitError(text(b.Err)), inFull.sees(ctx, b.BusinessType))})
+			seen = append(seen, Broken{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.told(processlog.FitError(text(b.Err)), inFull.sees(ctx, b.BusinessType))})
 		}
 	}
 	return seen

@@ -121,7 +121,7 @@ type confirmData struct {
 	Theirs  int           // are cases of others
 	Futile  int           // ended with an error that does not go away
 	Paused  []desk.Paused // types of which nothing would run
-	Broken  []desk.OpenBreaker
+	Broken  []desk.Broken
 	Sums    []string
 	Problem string // with what was filled in
 	Delays  []time.Duration
@@ -221,7 +221,7 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 			return slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == businessType })
 		}
 		data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool { return !about(p.Type) })
-		data.Broken = slices.DeleteFunc(s.desk.OpenBreakers(rq.ctx, rq.Actor), func(b desk.OpenBreaker) bool { return !about(b.Type) })
+		data.Broken = slices.DeleteFunc(s.desk.Broken(rq.ctx, rq.Actor), func(b desk.Broken) bool { return !about(b.Type) })
 	}
 	var worth risk
 	runs := wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)

@@ -18,7 +18,7 @@ type entryData struct {
 	OnCase   []string     // what may be done about whose the case is
 	Unsure   bool         // an attempt's effect may have happened
 	Paused   *desk.Paused // why it does not run
-	Breaker  *desk.OpenBreaker
+	Broken   *desk.Broken
 	Late     time.Duration // by how much it should have run
 	Revealed *revealed
 }
@@ -69,9 +69,9 @@ func (s *server) waiting(rq *request, data *entryData) error {
 	if at := slices.IndexFunc(paused, func(p desk.Paused) bool { return p.Type == data.Entry.BusinessType }); at >= 0 {
 		data.Paused = &paused[at]
 	}
-	breakers := s.desk.OpenBreakers(rq.ctx, rq.Actor)
-	if at := slices.IndexFunc(breakers, func(b desk.OpenBreaker) bool { return b.Type == data.Entry.BusinessType }); at >= 0 {
-		data.Breaker = &breakers[at]
+	broken := s.desk.Broken(rq.ctx, rq.Actor)
+	if at := slices.IndexFunc(broken, func(b desk.Broken) bool { return b.Type == data.Entry.BusinessType }); at >= 0 {
+		data.Broken = &broken[at]
 	}
 	return err
 }

@@ -27,7 +27,7 @@ type typeRow struct {
 	Overdue  string // how long; empty: nothing is
 	Unknown  bool
 	Paused   *desk.Paused
-	Breaker  *desk.OpenBreaker
+	Broken   *desk.Broken
 	MayPause bool
 }
 
@@ -49,7 +49,7 @@ func (r typeRow) Bars() []cell {
 
 // troubled tells whether a type is to be seen to by somebody.
 func (r typeRow) troubled() bool {
-	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Breaker != nil
+	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil
 }
 
 // risk is what open cases come to.
@@ -142,7 +142,7 @@ func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err erro
 	rows = make([]typeRow, len(types))
 	most := 1
 	for i, t := range types {
-		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, Breaker: t.Breaker, MayPause: rq.MayPause(t.Type)}
+		rows[i] = typeRow{Type: t.Type, Cells: make([]cell, len(atAGlance)), Unknown: t.Unknown, Paused: t.Paused, Broken: t.Broken, MayPause: rq.MayPause(t.Type)}
 		if t.Overdue > 0 {
 			if rows[i].Overdue, err = rq.Span(t.Overdue); err != nil {
 				return nil, err

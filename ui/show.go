@@ -224,8 +224,8 @@ type (
 		Paused desk.Paused
 	}
 	brokenPart struct {
-		R       *request
-		Breaker desk.OpenBreaker
+		R      *request
+		Broken desk.Broken
 	}
 )
 
@@ -241,4 +241,4 @@ func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, 
 func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
 func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }
 func (rq *request) Pausing(p desk.Paused) pausedPart     { return pausedPart{rq, p} }
-func (rq *request) Broken(b desk.OpenBreaker) brokenPart { return brokenPart{rq, b} }
+func (rq *request) Broken(b desk.Broken) brokenPart      { return brokenPart{rq, b} }

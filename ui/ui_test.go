@@ -346,7 +346,7 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	calm := func(n int) []typeRow { return slices.Repeat([]typeRow{{Cells: make([]cell, len(atAGlance))}}, n) }
 	troubled := []typeRow{
 		{Cells: []cell{{N: 1}}}, {Cells: make([]cell, 4), Overdue: "4 min"},
-		{Cells: make([]cell, 4), Paused: &desk.Paused{}}, {Cells: make([]cell, 4), Breaker: &desk.OpenBreaker{}},
+		{Cells: make([]cell, 4), Paused: &desk.Paused{}}, {Cells: make([]cell, 4), Broken: &desk.Broken{}},
 	}
 	for _, tc := range []struct {
 		rows []typeRow
