@@ -81,24 +81,17 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 	return want
 }
 
-// release undoes a claim that ran nothing, and offers the entry to whoever is free. One that is owed is
-// announced to nobody: it cannot be claimed until it is paid, or its lease has ended.
+// release undoes a claim that ran nothing, and offers the entries to whoever is free: one that is owed once it is paid, for
+// until then, or until its lease has ended, nobody can claim it.
 func (c *claims) release(token processlog.Token, entries ...processlog.Announcement) {
-	ids := make([]processlog.ID, len(entries))
-	for i, e := range entries {
-		ids[i] = e.ID
-	}
-	if c.debts.release(ids, token) {
-		failpoint.Reach(failpoint.ClaimReleased)
-		c.announcer.announce(entries)
-	}
+	c.debts.release(entries, true, token)
 }
 
 // releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.
 func (c *claims) releaseUnknown(want []processlog.Wanted, token processlog.Token) {
-	ids := make([]processlog.ID, len(want))
+	entries := make([]processlog.Announcement, len(want))
 	for i, w := range want {
-		ids[i] = w.ID
+		entries[i].ID = w.ID
 	}
-	c.debts.release(ids, token)
+	c.debts.release(entries, false, token)
 }

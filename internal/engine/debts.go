@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -14,8 +17,9 @@ import (
 // process each time.
 type debts struct {
 	*base
-	lane groupcommit.Batcher[debt]
-	some atomic.Bool // there is any: a claim asks for no more than this
+	announcer *announcer
+	lane      groupcommit.Batcher[debt]
+	some      atomic.Bool // there is any: a claim asks for no more than this
 
 	mu   sync.Mutex // guards the field below
 	owed map[processlog.ID]int
@@ -23,12 +27,38 @@ type debts struct {
 
 // debt is what one write of ours may have leased.
 type debt struct {
-	ids   []processlog.ID
-	token processlog.Token
+	entries []processlog.Announcement
+	offered bool // to whoever is free, once it is paid
+	token   processlog.Token
+	failed  int // tries
 }
 
-func newDebts(b *base) *debts {
-	d := &debts{base: b}
+func (d *debt) ids() []processlog.ID {
+	ids := make([]processlog.ID, len(d.entries))
+	for i, e := range d.entries {
+		ids[i] = e.ID
+	}
+	return ids
+}
+
+// debtParts is in how many parts a debt is paid of which a row is locked. A part with such a row waits two seconds for it, and
+// the others for nothing, so that many are better than two.
+const debtParts = 8
+
+// after is what is left of a debt when paying it ended so: where a row is locked its parts, of which most can be paid.
+func (d *debt) after(err error) []debt {
+	if !errors.Is(err, processlog.ErrBusy) || len(d.entries) == 1 {
+		return []debt{{d.entries, d.offered, d.token, d.failed + 1}}
+	}
+	var parts []debt
+	for part := range slices.Chunk(d.entries, (len(d.entries)+debtParts-1)/debtParts) {
+		parts = append(parts, debt{entries: part, offered: d.offered, token: d.token})
+	}
+	return parts
+}
+
+func newDebts(b *base, n *announcer) *debts {
+	d := &debts{base: b, announcer: n}
 	d.lane.Max, d.lane.Workers, d.lane.Flush = 100, 1, d.payAll
 	return d
 }
@@ -72,36 +102,67 @@ func (d *debts) without(want []processlog.Wanted) (rest []processlog.Wanted, owe
 	return rest, owed
 }
 
-// release reports whether the leases are given back; otherwise they are owed. The first try is the caller's own, so that
-// what is given back is free before anybody is told of it.
-func (d *debts) release(ids []processlog.ID, token processlog.Token) bool {
-	owed := debt{ids, token}
-	if d.pay(owed) {
-		return true
+// release gives leases back, and offers the entries to whoever is free if offered says so. What cannot be given back is owed.
+// The first try is the caller's own, so that what is given back is free before anybody is told of it.
+func (d *debts) release(entries []processlog.Announcement, offered bool, token processlog.Token) {
+	owed := debt{entries: entries, offered: offered, token: token}
+	err := d.pay(&owed)
+	d.saw(troubleRelease, err)
+	if err == nil {
+		d.offer(&owed)
+		return
 	}
 	// Noted before it is handed over: paid first it would be owed for ever, and the entry never asked for here again.
-	d.owe(owed.ids)
-	d.lane.Add(owed)
-	return false
+	d.owe(owed.ids())
+	d.lane.Add(owed.after(err)...)
 }
 
 // pay tries once.
-func (d *debts) pay(owed debt) bool {
+func (d *debts) pay(owed *debt) error {
 	ctx, cancel := d.statement()
 	defer cancel()
-	err := d.Store.Release(ctx, owed.ids, owed.token)
-	d.saw(troubleRelease, err)
-	return err == nil
+	return d.Store.Release(ctx, owed.ids(), owed.token)
 }
 
-// payAll tries until the database answers. What somebody else has claimed since carries another token, and stays his.
+func (d *debts) offer(paid *debt) {
+	if paid.offered {
+		failpoint.Reach(failpoint.ClaimReleased)
+		d.announcer.announce(paid.entries)
+	}
+}
+
+// payAll tries each debt once. What is left comes again, behind what has come meanwhile: one row may be locked for as long as
+// somebody likes, and the others wait neither for it nor behind it. What somebody else has claimed since carries another token,
+// and stays his.
 func (d *debts) payAll(batch []debt) {
-	for _, owed := range batch {
-		for failures := 1; !d.pay(owed); failures++ {
-			if !d.pause(delay(settleBackoff, failures)) {
-				return // closed: the leases end by themselves, and count
-			}
+	var left []debt
+	var why error
+	fresh := false // of a debt there are parts now, which nobody has tried
+	began := time.Now()
+	for i := range batch {
+		if time.Since(began) > statementTimeout {
+			left = append(left, batch[i:]...) // enough of waiting for locks
+			break
 		}
-		d.paid(owed.ids)
+		err := d.pay(&batch[i])
+		if err == nil {
+			d.paid(batch[i].ids())
+			d.offer(&batch[i])
+			continue
+		}
+		why = err
+		again := batch[i].after(err)
+		fresh = fresh || again[0].failed == 0
+		if !errors.Is(err, processlog.ErrBusy) {
+			// The database does not answer, or not to this one, which comes last now.
+			left, fresh = append(append(left, batch[i+1:]...), again...), false
+			break
+		}
+		left = append(left, again...)
+	}
+	d.saw(troubleRelease, why)
+	// Closed, it adds nothing: the leases end by themselves, and count.
+	if len(left) > 0 && (fresh || d.pause(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
+		d.lane.Add(left...)
 	}
 }

@@ -52,7 +52,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.missing = &missing{b}
 	e.witness = newWitness(b, e.types, e.agenda, e.missing)
 	e.holdings = newHoldings(e.agenda)
-	e.debts = newDebts(b)
+	e.debts = newDebts(b, e.announcer)
 	e.turns = newTurns(b, e.agenda, e.announcer)
 	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts}
 	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, turns: e.turns}).withLanes()

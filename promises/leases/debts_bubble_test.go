@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
@@ -88,5 +89,124 @@ func TestWhatIsOwedIsNotAskedForMeanwhile(t *testing.T) {
 		stop()
 		require.Equal(t, 3, ran.Total())
 		require.NoError(t, c.Close())
+	})
+}
+
+// owing is a store, and a Compensator on it, of which some claims are done and not answered, and whose rows a caller's
+// transaction may hold.
+type owing struct {
+	processlog.Store
+
+	c      *compensator.Compensator
+	memory *compensatortest.MemoryStore
+	ran    *harness.Calls
+
+	mu    sync.Mutex // guards the fields below
+	loses int        // so many claims
+	lost  []int      // how many entries each had taken
+	fails int        // so many times nothing is given back, of several
+}
+
+func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	found, err := s.Store.Claim(ctx, want, token, lease, accept)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.loses > 0 && len(found.Mine) > 0 {
+		s.loses--
+		s.lost = append(s.lost, len(found.Mine))
+		return processlog.Claimed{}, errGone
+	}
+	return found, err
+}
+
+func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
+	s.mu.Lock()
+	fails := s.fails > 0 && len(ids) > 1
+	if fails {
+		s.fails--
+	}
+	s.mu.Unlock()
+	if fails {
+		return errGone
+	}
+	return s.Store.Release(ctx, ids, token)
+}
+
+// newOwing has leases so long that none ends by itself.
+func newOwing(t *testing.T) *owing {
+	s := &owing{memory: compensatortest.NewMemoryStore(), ran: new(harness.Calls)}
+	s.Store = s.memory
+	var err error
+	s.c, err = compensator.New(t.Context(), compensator.Config{Store: s, Lease: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, err = compensator.Handle(s.c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
+		assert.Equal(t, 1, e.DeliveryCount, "no lease counts as lost")
+		s.ran.Add(e.ID)
+		return nil
+	}, compensator.TypeConfig{Concurrency: 50})
+	require.NoError(t, err)
+	return s
+}
+
+// record makes n entries due in a second, and holds the row of the last of them if locked says so.
+func (s *owing) record(t *testing.T, n int, locked bool) (release func()) {
+	entries := make([]compensator.NewEntry, n)
+	for i := range entries {
+		entries[i] = compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{Delay: time.Second}}
+	}
+	receipt := harness.RecordIn(t, s.c, s.memory, entries...)
+	if !locked {
+		return nil
+	}
+	tx, err := s.memory.BeginTx(t.Context())
+	require.NoError(t, err)
+	_, err = s.c.CancelTx(t.Context(), tx, receipt.Entries[n-1].ID)
+	require.NoError(t, err)
+	return func() { require.NoError(t, tx.Rollback()) }
+}
+
+func TestOneLockedRowKeepsNoOtherFromBeingGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newOwing(t)
+		s.loses = 1
+		release := s.record(t, 30, true)
+		time.Sleep(2 * time.Second) // all are due
+		stop := compensatortest.Run(t, s.c)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []int{29}, s.lost)
+		require.Equal(t, 29, s.ran.Total(), "the row is locked still")
+		release()
+		time.Sleep(time.Minute)
+		stop()
+		require.Equal(t, 30, s.ran.Total())
+		require.NoError(t, s.c.Close())
+	})
+}
+
+func TestWhatIsOwedIsPaidWhileARowOfAnotherDebtIsLocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newOwing(t)
+		s.loses = 1
+		release := s.record(t, 2, true)
+		time.Sleep(2 * time.Second)
+		stop := compensatortest.Run(t, s.c)
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		s.loses, s.fails = 1, 1
+		s.mu.Unlock()
+		s.record(t, 5, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []int{1, 5}, s.lost)
+		require.Zero(t, s.fails)
+		require.Equal(t, 6, s.ran.Total(), "one row is locked still")
+		release()
+		time.Sleep(time.Minute)
+		stop()
+		require.Equal(t, 7, s.ran.Total())
+		require.NoError(t, s.c.Close())
 	})
 }

@@ -304,7 +304,7 @@ func running() []mutant {
 			name: "debts-forgotten", oracle: safety,
 			what: "a lease that could not be given back is left to end by itself, and counts as lost",
 			edits: []edit{
-				{"internal/engine/debts.go", "	d.owe(owed.ids)\n	d.lane.Add(owed)\n", ""},
+				{"internal/engine/debts.go", "	d.owe(owed.ids())\n	d.lane.Add(owed.after(err)...)\n", ""},
 			},
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
 		},
@@ -323,6 +323,22 @@ func running() []mutant {
 				{"internal/engine/debts.go", "		out := d.owed[w.ID] > 0\n", "		out := false\n"},
 			},
 			sees: tests("TestWhatIsOwedIsNotAskedForMeanwhile"),
+		},
+		{
+			name: "debt-is-all-or-nothing", oracle: lateness,
+			what: "of leases that are to be given back one row is locked, and all stay owed for as long as it is",
+			edits: []edit{
+				{"internal/engine/debts.go", "	if !errors.Is(err, processlog.ErrBusy) || len(d.entries) == 1 {\n", "	if len(d.entries) > 0 {\n"},
+			},
+			sees: tests("TestOneLockedRowKeepsNoOtherFromBeingGivenBack"),
+		},
+		{
+			name: "debts-wait-for-one", oracle: lateness,
+			what: "a lease whose row is locked is tried until it is given back, and what is owed since waits behind it",
+			edits: []edit{
+				{"internal/engine/debts.go", "		err := d.pay(&batch[i])\n", "		err := d.pay(&batch[i])\n		for len(batch[i].entries) == 1 && err != nil && d.pause(time.Second) {\n			err = d.pay(&batch[i])\n		}\n"},
+			},
+			sees: tests("TestWhatIsOwedIsPaidWhileARowOfAnotherDebtIsLocked"),
 		},
 		{
 			name: "hanging-in-every-slot-uncounted", oracle: lateness,
