@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,8 +117,8 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 type picked struct {
 	name string // as it was given
 	id   compensator.EntryID
-	seen uint64 // its version
-	view *desk.EntryView
+	seen uint64     // its version
+	line *desk.Line // nil: it was not read
 }
 
 // pick finds the entries that are named. What is not there is answered at once.
@@ -148,21 +149,7 @@ func (p *program) pick(ctx context.Context, s *session, args, conditions []strin
 	if len(names) > desk.MaxEntries {
 		return nil, nil, tooMany(strconv.Itoa(len(names)))
 	}
-	known := make(map[compensator.EntryID]bool)
-	for _, name := range names {
-		e, err := s.named(ctx, name)
-		switch {
-		case reasonOf(err) == codeNotFound && err != nil:
-			answers.add(name, err)
-		case err != nil:
-			return nil, nil, err
-		case known[e.id]:
-			return nil, nil, usage("%s is named twice", name)
-		default:
-			known[e.id], entries = true, append(entries, e)
-		}
-	}
-	return entries, answers, nil
+	return s.named(ctx, names)
 }
 
 func tooMany(n string) error {
@@ -216,25 +203,88 @@ func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// named reads id, id:version or key:…
-func (s *session) named(ctx context.Context, name string) (picked, error) {
-	if id, version, is := strings.Cut(name, ":"); is && id != "key" {
-		of, err := compensator.ParseEntryID(id)
-		seen, err2 := strconv.ParseUint(version, 10, 64)
-		if errors.Join(err, err2) != nil {
-			return picked{}, usage("%q is not id:version, as list -o ids has it", name)
+// asked is an entry as it was named.
+type asked struct {
+	name string
+	of   compensator.Ref
+	seen *uint64 // its version, where that is given
+}
+
+// parse reads id, id:version or key:…
+func parse(name string) (asked, error) {
+	id, version, is := strings.Cut(name, ":")
+	if !is || id == "key" {
+		of, err := ref(name)
+		return asked{name: name, of: of}, err
+	}
+	of, err := compensator.ParseEntryID(id)
+	seen, err2 := strconv.ParseUint(version, 10, 64)
+	if errors.Join(err, err2) != nil {
+		return asked{}, usage("%q is not id:version, as list -o ids has it", name)
+	}
+	return asked{name, of, &seen}, nil
+}
+
+// named finds entries by their names. Those of which no version is given are read, by their ids all at once; what is not there is
+// answered.
+func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
+	all := make([]asked, len(names))
+	var ids []compensator.EntryID
+	for i, name := range names {
+		if all[i], err = parse(name); err != nil {
+			return nil, nil, err
 		}
-		return picked{name: name, id: of, seen: seen}, nil
+		if id, is := all[i].of.(compensator.EntryID); is && all[i].seen == nil {
+			ids = append(ids, id)
+		}
 	}
-	of, err := ref(name)
+	lines, err := s.lines(ctx, ids)
 	if err != nil {
-		return picked{}, err
+		return nil, nil, err
 	}
-	view, err := s.Entry(ctx, s.actor, of)
-	if err != nil {
-		return picked{}, err
+	known := make(map[compensator.EntryID]bool)
+	for _, one := range all {
+		e, err := s.found(ctx, one, lines)
+		switch {
+		case errors.Is(err, compensator.ErrNotFound):
+			answers.add(one.name, err)
+		case err != nil:
+			return nil, nil, err
+		case known[e.id]:
+			return nil, nil, usage("%s is named twice", one.name)
+		default:
+			known[e.id], entries = true, append(entries, e)
+		}
 	}
-	return picked{name: name, id: view.Entry.ID, seen: view.Entry.Version, view: &view}, nil
+	return entries, answers, nil
+}
+
+// found is one of named's, of whose ids these were read.
+func (s *session) found(ctx context.Context, one asked, lines map[compensator.EntryID]*desk.Line) (picked, error) {
+	id, is := one.of.(compensator.EntryID)
+	switch {
+	case one.seen != nil:
+		return picked{name: one.name, id: id, seen: *one.seen}, nil
+	case !is:
+		view, err := s.Entry(ctx, s.actor, one.of)
+		return picked{one.name, view.Entry.ID, view.Entry.Version, &desk.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}, err
+	case lines[id] == nil:
+		return picked{}, fmt.Errorf("%v: %w", id, compensator.ErrNotFound)
+	}
+	return picked{one.name, id, lines[id].Entry.Version, lines[id]}, nil
+}
+
+// lines are entries in short, but those that are not there or may not be seen.
+func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*desk.Line, error) {
+	found := make(map[compensator.EntryID]*desk.Line, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	lines, err := s.Lines(ctx, s.actor, ids)
+	for i := range lines {
+		found[lines[i].Entry.ID] = &lines[i]
+	}
+	return found, err
 }
 
 // previewed is how many entries are shown before a change; the others are counted.
@@ -245,28 +295,31 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 	if yes {
 		return nil
 	}
+	var unread []compensator.EntryID
+	for _, e := range entries {
+		if e.line == nil {
+			unread = append(unread, e.id)
+		}
+	}
+	lines, err := s.lines(ctx, unread)
+	if err != nil {
+		return err
+	}
 	l := listing{kind: "preview", columns: []column{{"entry", "ENTRY"}, {"type", "TYPE"}, {"state", "STATE"}, {"worth", "WORTH"}, {"error", "ERROR"}}}
 	sums, unknown := make(map[string]int64), 0
-	for i := range entries {
-		e := &entries[i]
-		if e.view == nil {
-			view, err := s.Entry(ctx, s.actor, e.id)
-			if errors.Is(err, compensator.ErrNotFound) {
-				continue // its answer will say so
-			}
-			if err != nil {
-				return err
-			}
-			e.view = &view
+	for i, e := range entries {
+		line := cmp.Or(e.line, lines[e.id])
+		if line == nil {
+			continue // its answer will say so
 		}
-		if e.view.Amount.Known() {
-			sums[e.view.Amount.Currency] += e.view.Amount.Minor
+		if line.Amount.Known() {
+			sums[line.Amount.Currency] += line.Amount.Minor
 		}
-		if e.view.Case != nil && e.view.Case.ClosedAt.IsZero() && e.view.Case.Kind == desk.CaseUnknown {
+		if line.Case != nil && line.Case.ClosedAt.IsZero() && line.Case.Kind == desk.CaseUnknown {
 			unknown++
 		}
 		if i < previewed {
-			l.rows = append(l.rows, []any{digits(e.id.String()), e.view.Entry.BusinessType, e.view.Entry.State.String(), worth(e.view.Amount), e.view.Entry.LastError})
+			l.rows = append(l.rows, []any{digits(e.id.String()), line.Entry.BusinessType, line.Entry.State.String(), worth(line.Amount), line.Entry.LastError})
 		}
 	}
 	var total []string

@@ -214,33 +214,22 @@ func upTo[T any](limit int, cursor string, read func(limit int, cursor string) (
 	}
 }
 
-// ofFailure reads the entries of the open cases of a failure.
+// ofFailure reads the entries of the open cases of a failure, but those that have gone.
 func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
 	if s.store.missing() {
 		return nil, false, noOperations(s.store.table)
 	}
-	filter := desk.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: pageSize}
-	for {
-		page, err := s.Cases(ctx, s.actor, filter)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, c := range page.Cases {
-			view, err := s.Entry(ctx, s.actor, c.EntryID)
-			switch {
-			case err != nil:
-				return nil, false, err
-			case len(w.States) > 0 && !slices.Contains(w.States, view.Entry.State):
-			case len(found) == limit:
-				return found, true, nil
-			default:
-				found = append(found, view.Entry)
+	filter := desk.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: desk.MaxEntries}
+	return upTo(limit, "", func(_ int, cursor string) (found []compensator.Entry, next string, err error) {
+		filter.Cursor = cursor
+		page, err := s.CaseLines(ctx, s.actor, filter)
+		for _, line := range page.Lines {
+			if len(w.States) == 0 || slices.Contains(w.States, line.Entry.State) {
+				found = append(found, line.Entry)
 			}
 		}
-		if filter.Cursor = page.Next; filter.Cursor == "" {
-			return found, false, nil
-		}
-	}
+		return found, page.Next, err
+	})
 }
 
 // ref reads an entry's name: its id, or key:… with its idempotent id.

@@ -15,8 +15,8 @@ func commanding() []mutant {
 			name: "command-takes-what-stands", oracle: safety,
 			what: "an entry that was listed under a version is changed under the one it has by now",
 			edits: []edit{
-				{"cmd/compensator/change.go", "		return picked{name: name, id: of, seen: seen}, nil\n",
-					"		view, err := s.Entry(ctx, s.actor, of)\n		return picked{name: name, id: of, seen: max(seen, view.Entry.Version)}, err\n"},
+				{"cmd/compensator/change.go", "		return picked{name: one.name, id: id, seen: *one.seen}, nil\n",
+					"		view, err := s.Entry(ctx, s.actor, one.of)\n		return picked{name: one.name, id: id, seen: max(*one.seen, view.Entry.Version)}, err\n"},
 			},
 			sees: commandTests("TestOnlyWhatWasSeenIsChanged"),
 		},

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// counting counts how often a log is asked for whole entries, and for outlines of many.
+type counting struct {
+	processlog.Store
+	wholes int
+}
+
+func (c *counting) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
+	c.wholes++
+	return c.Store.Load(ctx, ids)
+}
+
+type outlining struct {
+	processlog.Operations
+	outlines int
+}
+
+func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
+	o.outlines++
+	return o.Operations.Outlines(ctx, ids)
+}
+
+// TestManyEntriesAreReadTogether: a database in trouble is not asked for each of five hundred.
+func TestManyEntriesAreReadTogether(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(4)
+	nobody, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer nobody.Close()
+	p := &program{env: func(name string) string { return map[string]string{dsnVariable: b.dsn}[name] }, in: nobody, out: nobody, errs: nobody}
+	p.root() // the flags' defaults
+	s, err := p.open(t.Context(), toChange)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	whole, many := &counting{Store: s.store.Store}, &outlining{Operations: s.store.Operations}
+	s.store.Store, s.store.Operations = whole, many
+	asked := func() (n [2]int) {
+		n = [2]int{whole.wholes, many.outlines}
+		whole.wholes, many.outlines = 0, 0
+		return n
+	}
+
+	groups, err := s.Groups(t.Context(), s.actor)
+	require.NoError(t, err)
+	found, more, err := s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, desk.MaxEntries)
+	require.NoError(t, err)
+	assert.False(t, more)
+	require.Len(t, found, 4)
+	assert.Equal(t, [2]int{0, 1}, asked(), "of a failure")
+	found, more, err = s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, 3)
+	require.NoError(t, err)
+	assert.True(t, more)
+	require.Len(t, found, 3)
+	asked()
+
+	var names []string
+	var unread []picked
+	for _, e := range found {
+		names = append(names, e.ID.String())
+		unread = append(unread, picked{id: e.ID, seen: e.Version})
+	}
+	named, answers, err := s.named(t.Context(), append(names, "999999", "key:d3", "key:nobody"))
+	require.NoError(t, err)
+	require.Len(t, named, 4)
+	require.Len(t, answers, 2)
+	assert.Equal(t, []string{"999999", "key:nobody"}, []string{answers[0].name, answers[1].name})
+	require.EqualError(t, answers[0].err, "999999: compensator: no such entry")
+	assert.Equal(t, [2]int{2, 1}, asked(), "by their ids; one by its key is looked for")
+	require.Error(t, p.preview(t.Context(), s, "requeue", unread, desk.Change{Action: desk.Requeue}, false), "nobody can be asked")
+	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
+}
+
+// TestFailureIsThereWithoutTheEntriesThatHaveGone: one of a thousand cases whose entry somebody has taken out of the log is no
+// reason to show none.
+func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(3)
+	failure := items(t, b.ok("cases", "list", "--groups", "-o", "json"))[0]["failure"].(string)
+	of := []string{"--where", "failure=" + failure, "-o"}
+	for _, as := range []string{"json", "csv", "ids", "table"} {
+		assert.Equal(t, b.ok("list", "--where", "state=dead", "-o", as), b.ok(append([]string{"list"}, append(of, as)...)...), "the same as of any other listing")
+	}
+	b.exec("DELETE FROM common_process_log WHERE idempotent_id='d1'")
+	assert.Len(t, items(t, b.ok(append([]string{"list"}, append(of, "json")...)...)), 2)
+	b.ok("requeue", "--where", "failure="+failure+",state=dead", reason, "--yes", "--delay", "1h")
+	assert.Equal(t, compensator.Pending, b.entry("d2").State)
+}
