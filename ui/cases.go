@@ -10,8 +10,9 @@ import (
 
 // groupsData is the open cases by failure.
 type groupsData struct {
-	Groups []desk.Group
-	Risk   risk
+	Groups  []desk.Group
+	Risk    risk
+	SeesAll bool // see seesAll
 }
 
 func (s *server) groups(rq *request) {
@@ -20,7 +21,7 @@ func (s *server) groups(rq *request) {
 		rq.failed(err)
 		return
 	}
-	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups)})
+	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups), rq.seesAll(nil)})
 }
 
 // casesData is a page of cases, the one due earliest first.
@@ -32,6 +33,7 @@ type casesData struct {
 	Lines                           []desk.Line // each with its case
 	pager
 	Actions []string
+	SeesAll bool // see seesAll
 }
 
 // All reports whether all cases that are open would be listed: only then does an empty list say that nothing waits.
@@ -79,7 +81,7 @@ func (s *server) cases(rq *request) {
 		rq.failed(err)
 		return
 	}
-	data.Lines = page.Lines
+	data.Lines, data.SeesAll = page.Lines, rq.seesAll(nil)
 	data.pager = pages(rq.r.URL, page.Next)
 	data.Actions = append(rq.actionsOn(data.Lines), rq.onCases(data.Lines)...)
 	rq.show(http.StatusOK, "cases", data)

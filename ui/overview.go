@@ -18,6 +18,8 @@ type overviewData struct {
 	Groups []desk.Group // those with most cases
 	Others int          // groups that are not among them
 	Risk   risk
+
+	SeesAll bool // see seesAll
 }
 
 // typeRow is a type with its counts by state.
@@ -104,7 +106,7 @@ func (s *server) overview(rq *request) {
 		return
 	}
 	rq.asOf(found.At)
-	data := overviewData{Health: found.Health}
+	data := overviewData{Health: found.Health, SeesAll: rq.seesAll(found.Types)}
 	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
@@ -126,6 +128,12 @@ func (s *server) overview(rq *request) {
 	if !rq.unchanged("overview", data) {
 		rq.show(http.StatusOK, "overview", data)
 	}
+}
+
+// seesAll reports whether somebody may see the entries of these types, and of none: who may not is not told that nothing waits.
+func (rq *request) seesAll(types []desk.TypeOverview) bool {
+	return rq.May(desk.SeeEntries, desk.Subject{}) &&
+		!slices.ContainsFunc(types, func(t desk.TypeOverview) bool { return !rq.May(desk.SeeEntries, desk.Subject{Type: t.Type}) })
 }
 
 // atFirst are the rows that the overview begins with: a browser takes longer for forty than for all else on the page.

@@ -19,6 +19,11 @@ type trailData struct {
 	Refused string
 }
 
+// Narrowed reports whether less is asked for than all of it.
+func (d trailData) Narrowed() bool {
+	return d.Actor+d.Action+d.Entry+d.From+d.To != ""
+}
+
 // trailActions are the words that a trail may have.
 var trailActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "erase", "take case", "assign case", "note", "see content",
 	"export", "pause", "resume", "purge", "accept loss"}

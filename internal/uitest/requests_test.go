@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/uitest/troubles"
 	"github.com/compensator-go/compensator/ui"
@@ -244,6 +245,35 @@ func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 		lacks(t, got.text, `class="health"`, path)
 	}
 	has(t, alice.get("").text, "refund")
+}
+
+// Who may see counts and not entries, or not of each type, is not told that nothing waits: he would not know.
+func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
+	t.Parallel()
+	has(t, newWorld(t, "/ops/").client("alice").get("").text, "Nothing waits for a person</span>")
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	for _, may := range []desk.AccessFunc{
+		func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
+			return right != desk.SeeEntries
+		},
+		func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+			return right != desk.SeeEntries || on.Type == "calm"
+		},
+	} {
+		w.allow(may)
+		alice := w.client("alice")
+		has(t, alice.get("").text, "state=dead&amp;type=refund", "counts")
+		for _, path := range []string{"", "cases", "cases/due"} {
+			has(t, alice.get(path).text, "Nothing waits for a person that you may see.", path)
+			lacks(t, alice.get(path).text, "Nothing waits for a person<", path)
+			has(t, alice.get(path, "Accept-Language", "zh").text, "没有您可查看的待人工处理的工单。", path)
+		}
+	}
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+		return right != desk.SeeEntries || on.Type == ""
+	})
+	lacks(t, w.client("alice").get("").text, "Nothing waits for a person<", "of its types he sees none")
 }
 
 // Content shows to nobody but who reveals it, and then only what the type's view names; who may not see errors sees their
@@ -656,6 +686,38 @@ func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	assert.Equal(t, 422, alice.get("trail?entry=first").status)
 	assert.Contains(t, alice.get("find?q="+seen(w.entriesOf("refund", compensator.Dead)[0])[:2]).at, "/ops/e")
 }
+
+// A trail without a row says what is true: that there is more to look at, that nothing matches, or that the reader sees none.
+func TestTrailWithoutARowSaysWhy(t *testing.T) {
+	t.Parallel()
+	c, db := sqlitetest.New(t, configure)
+	w := worldOf(t, c, "/ops/")
+	alice := w.client("alice")
+	says := func(path string) string {
+		return plain(none.FindString(alice.get(path).text)) + plain(none.FindString(alice.get(path, "Accept-Language", "zh").text))
+	}
+	assert.Equal(t, " Nothing is on record that you may see.  没有您可查看的操作记录。 ", says("trail"))
+	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "bob"}, "refund", desk.Why{Reason: "PSP down"}))
+	const nothing = " Nothing is on record that matches, and that you may see.  没有符合条件且您可查看的操作记录。 "
+	assert.Equal(t, nothing, says("trail?actor=mei"))
+	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) "+
+		"INSERT INTO common_process_log_operation(at, actor, action) SELECT i, 'carol', 'export' FROM n")
+	require.NoError(t, err)
+	assert.Equal(t, " None on this page; there is more.  本页没有，后面还有。 ", says("trail?actor=bob"))
+	next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(alice.get("trail?actor=bob").text)
+	require.NotNil(t, next)
+	second := html.UnescapeString(next[1])
+	has(t, alice.get(second).text, "PSP down")
+	_, err = db.ExecContext(t.Context(), "DELETE FROM common_process_log_operation WHERE actor='bob'")
+	require.NoError(t, err)
+	assert.Equal(t, " None on this page, and there is no more.  本页没有，后面也没有了。 ", says(second))
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
+		return right != desk.SeeTrail
+	})
+	assert.Equal(t, nothing, says("trail?actor=bob"))
+}
+
+var none = regexp.MustCompile(`<p class="none">.*</p>`)
 
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
