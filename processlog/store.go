@@ -91,7 +91,7 @@ type Worker interface {
 	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes a claim that ran nothing: of the rows last written under token the lease ends and the
-	// delivery is not counted.
+	// delivery is not counted. ErrBusy: some are locked, and all others are released.
 	Release(ctx context.Context, ids []ID, token Token) error
 
 	// Renew sets the lease of held entries to end lease from now, of all but those that it names.

@@ -80,6 +80,7 @@ var storePromises = []storePromise{
 	{"ConcurrentClaimsGetEachEntryOnce", false, (*storeTest).concurrentClaimsGetEachEntryOnce},
 	{"ClaimNeverWaitsForALockedRow", true, (*storeTest).claimNeverWaitsForALockedRow},
 	{"ReleaseUndoesOnlyItsOwnClaim", false, (*storeTest).releaseUndoesOnlyItsOwnClaim},
+	{"ReleaseFreesTheOthersWhereOneIsLocked", true, (*storeTest).releaseFreesTheOthersWhereOneIsLocked},
 	{"RenewKeepsTheVersionAndTellsWhatIsLost", false, (*storeTest).renewKeepsTheVersionAndTellsWhatIsLost},
 	{"OutcomesGoWhereTheContractSays", false, (*storeTest).outcomesGoWhereTheContractSays},
 	{"OutcomeOfTheLongestWaitIsStoredAsGiven", false, (*storeTest).outcomeOfTheLongestWaitIsStoredAsGiven},

@@ -146,6 +146,20 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	t.claim(mine.ID, token(3), time.Minute)
 }
 
+func (t *storeTest) releaseFreesTheOthersWhereOneIsLocked() {
+	held, free := t.insertOne("release"), t.insertOne("release")
+	t.claim(held.ID, token(1), time.Minute)
+	t.claim(free.ID, token(1), time.Minute)
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionReschedule))
+	require.NoError(t, err)
+	require.ErrorIs(t, t.Store.Release(t.ctx, []processlog.ID{held.ID, free.ID}, token(1)), processlog.ErrBusy)
+	t.claim(free.ID, token(2), time.Minute)
+	require.NoError(t, tx.Rollback())
+	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{held.ID}, token(1)))
+	t.claim(held.ID, token(3), time.Minute)
+}
+
 func (t *storeTest) renewKeepsTheVersionAndTellsWhatIsLost() {
 	held, lost, done := t.insertOne("renew"), t.insertOne("renew"), t.insertOne("renew")
 	a, b, c := t.claim(held.ID, token(1), time.Minute), t.claim(lost.ID, token(1), time.Minute), t.claim(done.ID, token(1), time.Minute)
