@@ -152,21 +152,26 @@ func (s *server) confirm(rq *request) {
 		rq.failed(desk.ErrReadOnly)
 		return
 	}
+	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // told before he tries, which would go on record
+		rq.failed(desk.ErrNotAllowed)
+		return
+	}
 	s.askFor(rq, wi, "", http.StatusOK)
 }
 
 // complete reports what a wish lacks, but for the reason.
 func (wi wish) complete() error {
-	ok := false
+	ok, lacks := false, &compensator.FieldError{Field: "entries", Reason: "none is chosen"}
 	switch wi.Do {
 	case doTake, doAssign, doGiveBack:
 		ok = len(wi.Cases) > 0
 	case doNote, doReveal:
 		ok = !wi.ID.IsZero()
-	case doPause:
-		ok = wi.Type != ""
-	case doResume:
-		ok = wi.Type != "" && wi.Version > 0
+	case doPause, doResume:
+		ok = wi.Type != "" && (wi.Do == doPause || wi.Version > 0)
+		if wi.Type == "" {
+			lacks = &compensator.FieldError{Field: "business type", Reason: "is empty"}
+		}
 	default:
 		if !wi.onEntries() {
 			return &compensator.FieldError{Field: "action", Reason: fmt.Sprintf("%q is none", wi.Do)}
@@ -174,7 +179,7 @@ func (wi wish) complete() error {
 		ok = len(wi.Seen) > 0
 	}
 	if !ok {
-		return &compensator.FieldError{Field: "entries", Reason: "none is chosen"}
+		return lacks
 	}
 	return nil
 }
@@ -275,7 +280,7 @@ func (s *server) do(rq *request) {
 	result, err := s.perform(rq, wi)
 	var field *compensator.FieldError
 	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner") {
-		s.askFor(rq, wi, rq.Word("field", field.Field)+": "+rq.Word("problem", field.Reason), http.StatusUnprocessableEntity)
+		s.askFor(rq, wi, rq.wrong(field), http.StatusUnprocessableEntity)
 		return
 	}
 	if err != nil {
@@ -353,7 +358,7 @@ func (s *server) reveal(rq *request) {
 	var field *compensator.FieldError
 	switch {
 	case errors.As(err, &field):
-		s.askFor(rq, wi, rq.Word("field", field.Field)+": "+rq.Word("problem", field.Reason), http.StatusUnprocessableEntity)
+		s.askFor(rq, wi, rq.wrong(field), http.StatusUnprocessableEntity)
 	case err != nil:
 		rq.failed(err)
 	default:

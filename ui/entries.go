@@ -2,6 +2,7 @@ package ui
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -46,7 +47,7 @@ func (f filterForm) filter() (compensator.Filter, error) {
 	if f.State != "" {
 		state, err := compensator.ParseState(f.State)
 		if err != nil {
-			return filter, err
+			return filter, none("state", f.State)
 		}
 		filter.States = []compensator.State{state}
 	}
@@ -58,11 +59,19 @@ func (f filterForm) filter() (compensator.Filter, error) {
 	default:
 		filter.BusinessID = f.ID
 	}
+	if f.EndedBy != "" && !slices.Contains(f.Ends(), f.EndedBy) {
+		return filter, none("ended by", f.EndedBy)
+	}
 	var err error
 	if filter.CreatedFrom, err = day("from", f.From); err == nil {
 		filter.CreatedTo, err = day("to", f.To)
 	}
 	return filter, err
+}
+
+// none is a word that is not among those to choose from.
+func none(field, word string) error {
+	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
 }
 
 // day reads an instant of UTC as a form's field writes it.
@@ -123,7 +132,7 @@ func (s *server) entries(rq *request) {
 	status := http.StatusOK
 	switch {
 	case errors.As(err, &field):
-		status, data.Refused = http.StatusUnprocessableEntity, field.Error()
+		status, data.Refused = http.StatusUnprocessableEntity, rq.wrong(field)
 	case err != nil:
 		rq.failed(err)
 		return

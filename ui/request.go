@@ -106,7 +106,7 @@ func (rq *request) failed(err error) {
 	case errors.Is(err, compensator.ErrBusy):
 		rq.fail(http.StatusConflict, "error.busy")
 	case errors.As(err, &field):
-		rq.fail(http.StatusUnprocessableEntity, "error.field", field.Field, field.Reason)
+		rq.fail(http.StatusUnprocessableEntity, "error.field", rq.wrong(field))
 	case rq.r.Method == http.MethodPost:
 		rq.s.opts.Logger.Error("compensator ui: an action failed", "path", rq.r.URL.Path, "actor", rq.Actor.ID, "err", err)
 		rq.fail(http.StatusServiceUnavailable, "error.action")

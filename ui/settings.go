@@ -8,11 +8,11 @@ import (
 	"github.com/compensator-go/compensator/desk"
 )
 
-// settingsData is the types that could be paused, and are.
+// settingsData is the types that are paused, and could be. Others can be named: rights are asked by type, and none of somebody's
+// types may have anything open ahead of a maintenance.
 type settingsData struct {
 	Paused []desk.Paused
-	Others []string // that could be paused
-	May    bool     // some type
+	Others []string // that are not, of those with something open
 }
 
 func (s *server) settings(rq *request) {
@@ -28,11 +28,8 @@ func (s *server) settings(rq *request) {
 	}
 	data := settingsData{Paused: paused}
 	for _, t := range found.Types {
-		if rq.MayPause(t.Type) {
-			data.May = true
-			if !slices.ContainsFunc(paused, func(p desk.Paused) bool { return p.Type == t.Type }) {
-				data.Others = append(data.Others, t.Type)
-			}
+		if rq.MayPause(t.Type) && !slices.ContainsFunc(paused, func(p desk.Paused) bool { return p.Type == t.Type }) {
+			data.Others = append(data.Others, t.Type)
 		}
 	}
 	rq.show(http.StatusOK, "settings", data)

@@ -25,8 +25,8 @@ func (d trailData) Narrowed() bool {
 }
 
 // trailActions are the words that a trail may have.
-var trailActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "erase", "take case", "assign case", "note", "see content",
-	"export", "pause", "resume", "purge", "accept loss"}
+var trailActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
+	"export", "pause", "resume", "purge", "accept loss", "set policy"}
 
 func (s *server) trail(rq *request) {
 	q := rq.r.URL.Query()
@@ -53,7 +53,7 @@ func (s *server) trail(rq *request) {
 	status := http.StatusOK
 	switch {
 	case errors.As(err, &field):
-		status, data.Refused = http.StatusUnprocessableEntity, field.Error()
+		status, data.Refused = http.StatusUnprocessableEntity, rq.wrong(field)
 	case err != nil:
 		rq.failed(err)
 		return

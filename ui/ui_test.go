@@ -87,6 +87,11 @@ func TestEachWordHasAText(t *testing.T) {
 	for _, action := range trailActions {
 		want("did", action)
 	}
+	for _, recorded := range append(slices.Clone(changes), desk.TakeCase, desk.AssignCase, desk.NoteCase, desk.SeeContent, desk.Export, desk.Pause, "resume", "set policy") {
+		if !slices.Contains(trailActions, string(recorded)) {
+			t.Errorf("the trail cannot be asked for %q", recorded)
+		}
+	}
 	for _, kind := range languages[0].Kinds() {
 		want("kind", kind)
 	}

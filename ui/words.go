@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/compensator-go/compensator"
 )
 
 // words are the texts of one language.
@@ -73,6 +75,17 @@ func (w words) T(key string, args ...any) (string, error) {
 		pairs = append(pairs, "{"+strconv.Itoa(i)+"}", fmt.Sprint(arg))
 	}
 	return strings.NewReplacer(pairs...).Replace(text), nil
+}
+
+// wrong says what is wrong with what somebody has filled in. A reason that begins with the text at fault, in quotes, has words
+// that begin with {0}.
+func (w words) wrong(field *compensator.FieldError) string {
+	reason := field.Reason
+	given, err := strconv.QuotedPrefix(reason)
+	if err == nil {
+		reason = "{0}" + strings.TrimPrefix(reason, given)
+	}
+	return strings.NewReplacer("{0}", w.Word("field", field.Field), "{1}", strings.Replace(w.Word("problem", reason), "{0}", given, 1)).Replace(w.texts["wrong"])
 }
 
 // Word is a stored word in somebody's language, or, when a later version has stored it, as it is.

@@ -76,7 +76,7 @@ func calls(e compensator.Entry, c *desk.Case) map[string][]call {
 		"GET trail":        {{"GET", "trail", nil, 200, 200, 200, 200}},
 		"GET settings":     {{"GET", "settings", nil, 200, 403, 200, 200}},
 		"GET confirm": {{"GET", "confirm?do=requeue&seen=" + seen(e), nil, 200, 404, 404, 403}, {"GET", "confirm?do=take+case&seen=" + theCase(0), nil, 200, 404, 404, 403},
-			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 200, 200, 403}},
+			{"GET", "confirm?do=see+content&id=" + e.ID.String(), nil, 200, 404, 404, 403}, {"GET", "confirm?do=pause&type=a", nil, 200, 403, 200, 403}},
 		"GET done":          {{"GET", "done?n=x", nil, 404, 404, 404, 404}},
 		"GET assets/{name}": {{"GET", "assets/x.css", nil, 404, 404, 404, 404}},
 		"POST preferences":  {{"POST", "preferences", of("language", "en"), 303, 303, 303, 303}},
@@ -573,6 +573,29 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 409, bob.post("do", resume).status)
 }
 
+// A type is paused ahead of a maintenance, when nothing of it is open, by the name that somebody types. Who has not the right
+// reads so before he tries, and nothing of it is on record.
+func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
+		return right != desk.Pause || on.Type == "refund"
+	})
+	alice := w.client("alice")
+	has(t, alice.get("settings").text, `name="type"`)
+	pause := values("do", "pause", "type", " refund ", "reason", "PSP is down tonight")
+	has(t, alice.get("confirm?"+pause.Encode()).text, `name="type" value="refund"`)
+	require.Equal(t, 200, alice.post("do", pause).status)
+	has(t, alice.get("settings").text, "PSP is down tonight")
+	assert.Equal(t, 403, alice.get("confirm?do=pause&type=mail").status)
+	empty := alice.get("confirm?do=pause&type=+")
+	assert.Equal(t, 422, empty.status)
+	has(t, plain(empty.text), "Type: is empty")
+	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{})
+	require.NoError(t, err)
+	assert.Len(t, trail.Records, 1, "the pause")
+}
+
 // Who is asked before an action reads whose case it is, and that a paused type will not run; who has acted, that the work is
 // still to be done; who has gone wrong, the way back.
 func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
@@ -786,6 +809,31 @@ func TestPagesSpeakTheReadersLanguage(t *testing.T) {
 	has(t, alice.post("preferences", values("language", "zh-CN", "theme", "dark", "back", "/ops/trail")).text, `lang="zh-CN" data-theme="dark"`)
 	has(t, alice.get("settings").text, "已暂停的类型")
 }
+
+// What is wrong with a filter or a form is said in the reader's language, by the names that the page has for its fields.
+func TestRefusalsSpeakTheReadersLanguage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	alice := w.client("alice")
+	long := strings.Repeat("x", 65)
+	for _, path := range []string{"entries?error=timeout", "entries?from=yesterday", "entries?to=yesterday", "entries?state=broken", "entries?ended_by=magic", "entries?c=x",
+		"entries?type=a&c=" + base64.RawURLEncoding.EncodeToString([]byte("0.id<.1.1")), "entries?type=%ff", "trail?entry=first", "trail?from=yesterday", "trail?c=x", "cases/due?c=x",
+		"cases/due?failure=x", "confirm?do=requeue", "confirm?do=magic", "confirm?do=pause&type=+"} {
+		english, chinese := alice.get(path), alice.get(path, "Accept-Language", "zh")
+		assert.Equal(t, []int{422, 422}, []int{english.status, chinese.status}, path)
+		said := func(a answer) string { return plain(badBanner.FindString(a.text)) }
+		assert.Regexp(t, `: [A-Z][a-z ]+: .`, said(english), path)
+		assert.NotRegexp(t, `compensator:|LastError`, said(english), path)
+		words := regexp.MustCompile(`"[^"]*"|UTF-8|2006-01-02T15:04`).ReplaceAllString(said(chinese), "")
+		assert.Regexp(t, `\p{Han}：.*\p{Han}`, words, path)
+		assert.NotRegexp(t, `[A-Za-z]`, words, path)
+	}
+	refused := alice.post("do", values("do", "pause", "type", long, "reason", "down"), "Accept-Language", "zh")
+	has(t, plain(refused.text), "未做任何更改：类型：应为 1 至 64 个字符")
+	has(t, plain(alice.post("do", values("do", "pause", "type", "a"), "Accept-Language", "zh").text), "原因：不能为空")
+}
+
+var badBanner = regexp.MustCompile(`<p class="banner bad".*</p>`)
 
 func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 	t.Parallel()
