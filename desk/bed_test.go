@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ type watched struct {
 	heads    func(ctx context.Context) error                    // before Heads
 	operates func(op processlog.Operation) error                // before Operate
 	groups   func(businessTypes []string)                       // before CaseGroups
+	sums     []processlog.CaseGroup                             // of CaseGroups, in place of the log's, if it is set
 	trails   func(f desk.TrailFilter)                           // before Trail
 	looked   atomic.Int64                                       // how often for the types that there are
 }
@@ -94,6 +96,9 @@ func (w *watched) Operate(ctx context.Context, op processlog.Operation) error {
 func (w *watched) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	if w.groups != nil {
 		w.groups(businessTypes)
+	}
+	if w.sums != nil {
+		return slices.Clone(w.sums), nil
 	}
 	return w.MemoryStore.CaseGroups(ctx, businessTypes, failure)
 }

@@ -38,29 +38,34 @@ type Group struct {
 	Example     compensator.EntryID  `json:"example"`         // one of them
 }
 
+// groupsMost is how many sums, by type, failure and currency, the log tells.
+const groupsMost = 1000
+
 // Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. All who may see every
-// type share what was read, as of Overview; for anybody else it is read each time.
-func (d *Desk) Groups(ctx context.Context, a Actor) ([]Group, error) {
+// type share what was read, as of Overview; for anybody else it is read each time. The log tells the 1,000 sums, by type, failure
+// and currency, with most cases: more, there may be others, and all come to more than these do.
+func (d *Desk) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.sumUp(ctx, a, "", d.failures)
 }
 
-// GroupsOf is Groups of one failure, of one type or, where that is empty, of each that has it. It is read each time.
-func (d *Desk) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) ([]Group, error) {
+// GroupsOf is Groups of one failure, or of any where that is zero, and of one type or, where that is empty, of each that has it. It
+// is read each time.
+func (d *Desk) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) (groups []Group, more bool, err error) {
 	return d.sumUp(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, types, failure)
 	})
 }
 
 // sumUp makes groups of sums, which are by currency as well, of the types that an actor may see.
-func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, ask func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) ([]Group, error) {
+func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, ask func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, businessType, nil)
 	if err != nil || !some {
-		return nil, err
+		return nil, false, err
 	}
 	sums, err := ask(ctx, types)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	type alike struct {
 		businessType string
@@ -83,7 +88,7 @@ func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, ask func
 		found[place].add(sum)
 	}
 	slices.SortStableFunc(found, func(a, b Group) int { return b.N - a.N })
-	return found, nil
+	return found, len(sums) >= groupsMost, nil
 }
 
 // add takes in the group's cases of one currency.

@@ -27,7 +27,7 @@ func Example() {
 	}))
 	defer c.Close()
 	d := compensator.Must(desk.New(c, desk.Options{Access: desk.AccessFunc(rights)}))
-	groups, err := d.Groups(ctx, desk.Actor{ID: "mei"})
+	groups, _, err := d.Groups(ctx, desk.Actor{ID: "mei"})
 	fmt.Println(len(groups), "groups of failures,", err)
 	_, err = d.Change(ctx, desk.Actor{ID: "mei"}, desk.Change{Action: desk.Requeue, Entries: []desk.Seen{{Version: 3}}})
 	fmt.Println(err)

@@ -135,7 +135,7 @@ func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 			types = nil
 			_, err1 := d.Entries(t.Context(), mei, compensator.Filter{})
 			_, err2 := d.Cases(t.Context(), mei, desk.CaseFilter{})
-			_, err3 := d.Groups(t.Context(), mei)
+			_, _, err3 := d.Groups(t.Context(), mei)
 			_, err4 := d.Trail(t.Context(), mei, desk.TrailFilter{})
 			require.NoError(t, errors.Join(err1, err2, err3, err4))
 			return types
@@ -335,6 +335,24 @@ func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, e.LastError, "without %q", right)
 		assert.NotEmpty(t, e.Content)
+	}
+}
+
+// TestGroupsThatMayNotBeAllAreToldToBeMore: the log tells so many sums and no more.
+func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]bool{999: false, 1000: true} {
+		b := newBed(t)
+		for i := range n {
+			b.store.sums = append(b.store.sums, processlog.CaseGroup{BusinessType: refundType, Fingerprint: processlog.Fingerprint{byte(i), byte(i >> 8), 1}, N: 1})
+		}
+		d := b.desk(desk.Options{Access: everything})
+		groups, more, err := d.Groups(t.Context(), mei)
+		require.NoError(t, err)
+		assert.Equal(t, []any{n, want}, []any{len(groups), more})
+		_, more, err = d.GroupsOf(t.Context(), mei, refundType, desk.Fingerprint{})
+		require.NoError(t, err)
+		assert.Equal(t, want, more)
 	}
 }
 

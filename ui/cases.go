@@ -16,12 +16,12 @@ type groupsData struct {
 }
 
 func (s *server) groups(rq *request) {
-	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
+	groups, more, err := s.desk.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
 	}
-	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups), rq.seesAll(nil)})
+	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups, more), rq.seesAll(nil)})
 }
 
 // casesData is a page of cases, the one due earliest first.
@@ -89,10 +89,10 @@ func (s *server) cases(rq *request) {
 
 // groupOf finds the sums of the failure that a page is about.
 func (s *server) groupOf(rq *request, data *casesData, failure desk.Fingerprint) error {
-	groups, err := s.desk.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
+	groups, _, err := s.desk.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
 	if len(groups) > 0 {
 		data.Group = &groups[0]
-		data.GroupSums = riskOf(groups[:1]).Sums
+		data.GroupSums = riskOf(groups[:1], false).Sums
 	}
 	return err
 }

@@ -57,6 +57,7 @@ func (r typeRow) troubled() bool {
 // risk is what open cases come to.
 type risk struct {
 	Cases, NoAmount int
+	More            bool // it is at least that
 	Sums            []string
 	sums            map[string]*big.Int
 }
@@ -75,8 +76,8 @@ func (r *risk) add(g desk.Group) {
 	}
 }
 
-func riskOf(groups []desk.Group) risk {
-	var r risk
+func riskOf(groups []desk.Group, more bool) risk {
+	r := risk{More: more}
 	for _, g := range groups {
 		r.add(g)
 	}
@@ -107,12 +108,12 @@ func (s *server) overview(rq *request) {
 	}
 	rq.asOf(found.At)
 	data := overviewData{Health: found.Health, SeesAll: rq.seesAll(found.Types)}
-	groups, err := s.desk.Groups(rq.ctx, rq.Actor)
+	groups, more, err := s.desk.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
 	}
-	data.Risk = riskOf(groups)
+	data.Risk = riskOf(groups, more)
 	data.Groups = groups[:min(len(groups), groupsAtAGlance)]
 	data.Others = len(groups) - len(data.Groups)
 	rows, err := rq.typeRows(found.Types)

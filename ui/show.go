@@ -186,7 +186,7 @@ func (w words) Delays(do string) bool {
 }
 
 // Sums are a group's, by currency.
-func (w words) Sums(g desk.Group) []string { return riskOf([]desk.Group{g}).Sums }
+func (w words) Sums(g desk.Group) []string { return riskOf([]desk.Group{g}, false).Sums }
 
 // Seen names an entry as a page shows it.
 func (w words) Seen(l desk.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }

@@ -113,7 +113,7 @@ func TestAmountsAreExact(t *testing.T) {
 		}
 	}
 	groups := slices.Repeat([]desk.Group{{N: 1, Sums: []compensator.Amount{{Minor: 1<<63 - 1, Currency: "CNY"}}}}, 3)
-	if got := riskOf(groups).Sums[0]; got != money(new(big.Int).Mul(big.NewInt(3), big.NewInt(1<<63-1)), "CNY") {
+	if got := riskOf(groups, false).Sums[0]; got != money(new(big.Int).Mul(big.NewInt(3), big.NewInt(1<<63-1)), "CNY") {
 		t.Errorf("a sum beyond 64 bits: %s", got)
 	}
 }
@@ -364,6 +364,26 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	} {
 		if got := len(atFirst(tc.rows)); got != tc.want {
 			t.Errorf("%d of %d types, want %d", got, len(tc.rows), tc.want)
+		}
+	}
+}
+
+// What the log has not told all of is written as so much or more.
+func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := []desk.Group{{N: 1234, Sums: []compensator.Amount{{Minor: 100, Currency: "CNY"}}}}
+	for _, more := range []bool{false, true} {
+		var html strings.Builder
+		if err := pages["groups"].ExecuteTemplate(&html, "risk", riskPart{&request{words: languages[0]}, riskOf(groups, more)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"1,234+</b>", "1.00+</b>"} {
+			if strings.Contains(strings.ReplaceAll(html.String(), "&#43;", "+"), text) != more {
+				t.Errorf("more: %v: %s", more, html.String())
+			}
 		}
 	}
 }

@@ -58,11 +58,14 @@ func (p *program) caseList() *cobra.Command {
 			}
 			l := listing{}
 			if groups {
-				found, err := s.Groups(ctx, s.actor)
+				found, more, err := s.groupsOf(ctx, filter.BusinessType)
 				if err != nil {
 					return err
 				}
-				l = groupListing(found, filter.BusinessType)
+				l = groupListing(found)
+				if l.more = more && p.flags.format == "json"; more && !l.more {
+					p.say("these are the failures with most cases, and there may be more: all come to more than these do")
+				}
 			} else {
 				found, more, err := s.casesOf(ctx, filter, limit)
 				if err != nil {
@@ -116,13 +119,18 @@ func (s *session) casesOf(ctx context.Context, filter desk.CaseFilter, limit int
 	})
 }
 
-func groupListing(groups []desk.Group, businessType string) listing {
+// groupsOf are the failures of a type, or of all.
+func (s *session) groupsOf(ctx context.Context, businessType string) (groups []desk.Group, more bool, err error) {
+	if businessType == "" {
+		return s.Groups(ctx, s.actor)
+	}
+	return s.GroupsOf(ctx, s.actor, businessType, desk.Fingerprint{})
+}
+
+func groupListing(groups []desk.Group) listing {
 	l := listing{kind: "group", columns: []column{{"failure", "FAILURE"}, {"business_type", "TYPE"}, {"cases", "CASES"}, {"worth", "WORTH"}, {"no_amount_known", ""},
 		{"error", "ERROR"}, {"first_at", "FIRST"}, {"last_at", ""}, {"example", "EXAMPLE"}, {"sums", ""}}}
 	for _, g := range groups {
-		if businessType != "" && g.Type != businessType {
-			continue
-		}
 		sums := listing{kind: "sum", columns: []column{{"amount_minor", ""}, {"currency", ""}}}
 		var worths []string
 		for _, sum := range g.Sums {

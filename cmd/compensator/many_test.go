@@ -54,7 +54,7 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 		return n
 	}
 
-	groups, err := s.Groups(t.Context(), s.actor)
+	groups, _, err := s.Groups(t.Context(), s.actor)
 	require.NoError(t, err)
 	found, more, err := s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, desk.MaxEntries)
 	require.NoError(t, err)
@@ -98,4 +98,24 @@ func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	assert.Len(t, items(t, b.ok(append([]string{"list"}, append(of, "json")...)...)), 2)
 	b.ok("requeue", "--where", "failure="+failure+",state=dead", reason, "--yes", "--delay", "1h")
 	assert.Equal(t, compensator.Pending, b.entry("d2").State)
+}
+
+// TestFailuresBeyondTheFirstThousandAreSaidToBeThere: nobody takes for all what the log tells of.
+func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(1)
+	b.exec(`INSERT INTO common_process_log_case (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, currency, opened_at, due_at)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000)
+		SELECT 1000+i, 0, 1, 'many', '', CAST(printf('%08d',(i+1)/2) AS BLOB), 'permanent', '', '', 1, 1 FROM n`)
+	groups := []string{"cases", "list", "--groups"}
+	a := b.do(groups...)
+	assert.Equal(t, codeDone, a.code)
+	assert.Contains(t, a.errs, "there may be more")
+	assert.NotContains(t, a.out, "--limit", "which is none of --groups")
+	all := b.ok(append(groups, "-o", "json")...)
+	assert.Contains(t, all, `"more":true`)
+	assert.Len(t, items(t, all), 1000)
+	of := b.do(append(groups, "-o", "json", "--type", "refund")...)
+	assert.Len(t, items(t, of.out), 1, "of a type it has those that are not among the first")
+	assert.NotContains(t, of.out+of.errs, "more")
 }

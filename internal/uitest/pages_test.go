@@ -28,7 +28,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 	require.NoError(t, joined(w.desk.TakeCases(ctx, alice, []desk.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, why)))
 	require.NoError(t, w.desk.Note(ctx, alice, refund.ID, desk.Why{Reason: "they call back at 18:00"}))
 	require.NoError(t, w.desk.Pause(ctx, alice, "ship_parcel", desk.Why{Reason: "shipper is down"}))
-	groups, err := w.desk.Groups(ctx, alice)
+	groups, _, err := w.desk.Groups(ctx, alice)
 	require.NoError(t, err)
 	pages := []struct{ name, path string }{
 		{"overview", ""},

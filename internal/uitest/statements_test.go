@@ -30,7 +30,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 	refund := shop.entriesOf("refund", compensator.Dead)[0]
 	alice := desk.Actor{ID: "alice"}
 	require.NoError(t, shop.desk.Note(t.Context(), alice, refund.ID, desk.Why{Reason: "asked the bank"}))
-	groups, err := shop.desk.Groups(t.Context(), alice)
+	groups, _, err := shop.desk.Groups(t.Context(), alice)
 	require.NoError(t, err)
 	client := w.client("alice")
 	take := values("type", "refund", "state", "dead", "reason", "for the auditor")

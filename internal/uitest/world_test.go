@@ -128,7 +128,7 @@ func (w *world) trouble() {
 
 // open is how many cases are.
 func (w *world) open() (n int) {
-	groups, err := w.desk.Groups(w.t.Context(), desk.Actor{ID: "test"})
+	groups, _, err := w.desk.Groups(w.t.Context(), desk.Actor{ID: "test"})
 	assert.NoError(w.t, err)
 	for _, g := range groups {
 		n += g.N

@@ -107,7 +107,7 @@ func traceless(t *testing.T, d *desk.Desk, visible map[string]bool) {
 		}
 		assert.Equal(t, 6, pages, name)
 	}
-	groups, err := d.Groups(ctx, bob)
+	groups, _, err := d.Groups(ctx, bob)
 	require.NoError(t, err)
 	require.Len(t, groups, 1)
 	assert.Equal(t, 6, groups[0].N)
