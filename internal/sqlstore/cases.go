@@ -27,9 +27,10 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 		if err == nil {
 			err = rows.Close()
 		}
-		switch {
-		case s.d.fault(err) == faultNoTable:
-			problems = append(problems, &processlog.FieldError{Field: "table " + s.table.quoted(suffix), Reason: "does not exist, and Operations needs it; run Migrate or the files in migrations/" + s.d.name})
+		var missing *processlog.FieldError
+		switch err = s.withoutTable(err, suffix, "Operations needs"); {
+		case errors.As(err, &missing):
+			problems = append(problems, missing)
 		case err != nil:
 			return fmt.Errorf("compensator: look for the tables of cases: %w", err)
 		}

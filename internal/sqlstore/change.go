@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -110,7 +109,7 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 		ids[i] = rows[i].before.ID
 	}
 	number := func(of func(r *processlog.Row) int64) string {
-		return byRow("id", ids, func(i int) int64 { return of(&rows[i].after) }, func(n int64) string { return strconv.FormatInt(n, 10) })
+		return byRow("id", ids, func(i int) int64 { return of(&rows[i].after) }, signed)
 	}
 	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
 	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt

@@ -177,6 +177,8 @@ func byRow[T comparable](column string, ids []processlog.ID, value func(i int) T
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
+func signed(n int64) string { return strconv.FormatInt(n, 10) }
+
 func asIs(expression string) string { return expression }
 
 func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
@@ -117,7 +116,7 @@ type rowValues struct {
 func (v rowValues) of(id processlog.ID) *processlog.Outcome { return &v.outcomes[v.place[id]] }
 
 func (v rowValues) number(value func(o *processlog.Outcome) int64) string {
-	return perRow(v, value, func(n int64) string { return strconv.FormatInt(n, 10) })
+	return perRow(v, value, signed)
 }
 
 func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, literal func(T) string) string {
