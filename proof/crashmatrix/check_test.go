@@ -146,14 +146,15 @@ type log struct {
 
 // step is one write.
 type step struct {
-	was, wasDue, wasLeased, at int64 // was: the version before, −1 on insert
-	version                    uint64
-	state                      compensator.State
-	failed, undoFailed         int
-	delivered                  int
-	epoch                      int
-	due, leased                int64
-	endedBy                    compensator.EndedBy
+	was, wasDue, wasLeased int64 // was: the version before, −1 on insert
+	began, at              int64 // when its statement began, and when it was written
+	version                uint64
+	state                  compensator.State
+	failed, undoFailed     int
+	delivered              int
+	epoch                  int
+	due, leased            int64
+	endedBy                compensator.EndedBy
 }
 
 // run is one call of a handler.
@@ -175,11 +176,11 @@ func (w *world) readLogs() (logs []*log) {
 		byID[l.id] = l
 		logs = append(logs, l)
 	})
-	w.each(`SELECT entry, was, was_due, was_leased, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by
+	w.each(`SELECT entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by
 		FROM history ORDER BY entry, version, seq`, func(scan func(...any)) {
 		var id uint64
 		var s step
-		scan(&id, &s.was, &s.wasDue, &s.wasLeased, &s.at, &s.version, &s.state, &s.failed, &s.undoFailed, &s.delivered, &s.epoch,
+		scan(&id, &s.was, &s.wasDue, &s.wasLeased, &s.began, &s.at, &s.version, &s.state, &s.failed, &s.undoFailed, &s.delivered, &s.epoch,
 			&s.due, &s.leased, &s.endedBy)
 		if l := byID[id]; l != nil {
 			l.steps = append(l.steps, s)

@@ -40,7 +40,8 @@ func (f *follower) follow(s step) string {
 // renewal is the one write that leaves the version: of the lease, and of nothing else.
 func (f *follower) renewal(was, s step) string {
 	same := s
-	same.was, same.wasDue, same.wasLeased, same.at, same.leased = was.was, was.wasDue, was.wasLeased, was.at, was.leased
+	same.was, same.wasDue, same.wasLeased, same.leased = was.was, was.wasDue, was.wasLeased, was.leased
+	same.began, same.at = was.began, was.at
 	if same != was || !f.claimed || s.leased < was.leased {
 		return "a write under the same version that renews no claim"
 	}
@@ -93,7 +94,7 @@ func (f *follower) claim(s step) string {
 	f.claims[s.version] = f.lost
 	f.claimed = true
 	switch {
-	case s.leased <= s.at:
+	case s.leased <= s.began:
 		return "claimed with no lease"
 	case s.at < s.wasDue:
 		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.at)

@@ -45,17 +45,19 @@ var tables = []string{
 	"CREATE TABLE old_rows (id BIGINT AUTO_INCREMENT PRIMARY KEY, state TINYINT NOT NULL DEFAULT 0)",
 	"CREATE TABLE runs (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, version BIGINT UNSIGNED, epoch INT, undoing BOOL, verdict VARCHAR(16))",
 	`CREATE TABLE history (seq BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, was BIGINT, was_due BIGINT, was_leased BIGINT,
-		at BIGINT, version BIGINT UNSIGNED, state TINYINT, process_count INT, compensate_count INT, delivery_count INT, epoch INT,
+		began BIGINT, at BIGINT, version BIGINT UNSIGNED, state TINYINT, process_count INT, compensate_count INT, delivery_count INT, epoch INT,
 		due BIGINT, leased BIGINT, ended_by VARCHAR(16),
 		KEY (entry, version, seq))`,
 	historyTrigger("INSERT", "-1, 0, 0"),
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
+// historyTrigger writes a step of history. It began when its statement did, whose clock every value of it is
+// reckoned by, and is written at a moment of its own: a machine that stands still lies between the two.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
-		"(entry, was, was_due, was_leased, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
-		"(NEW.id, " + before + ", FLOOR(UNIX_TIMESTAMP(SYSDATE(3))*1000), NEW.version, NEW.state, NEW.process_count, NEW.compensate_count, " +
+		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
+		"(NEW.id, " + before + ", FLOOR(UNIX_TIMESTAMP(NOW(3))*1000), FLOOR(UNIX_TIMESTAMP(SYSDATE(3))*1000), NEW.version, NEW.state, NEW.process_count, NEW.compensate_count, " +
 		"NEW.delivery_count, NEW.epoch, NEW.next_at, NEW.lease_until, NEW.ended_by)"
 }
 
