@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -26,8 +27,9 @@ const KeyHeader = "Idempotency-Key"
 //   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
 //   - that the request's context is over, or the client's own Timeout, is a plain error, and counts: it may be this entry
 //     that takes so long;
-//   - that the request's URL has no scheme, or no host, is a plain error, too: nobody is asked. A scheme that the client's own transport
-//     knows may do without a host.
+//   - that the request's URL has no scheme, one that nobody knows, or no host, is a plain error, too: nobody is asked. A scheme that
+//     the client's own transport knows may do without a host;
+//   - so is a redirect that the client does not follow, or cannot.
 //
 // Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.
 //
@@ -48,7 +50,7 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 	}
 	answer, err := cmp.Or(client, http.DefaultClient).Do(request)
 	if err != nil {
-		return nil, unanswered(request, err)
+		return nil, unanswered(request, answer, err)
 	}
 	if err := Outcome(answer); err != nil {
 		return nil, errors.Join(err, answer.Body.Close())
@@ -72,16 +74,24 @@ func addressed(request *http.Request) error {
 	return fmt.Errorf("%s: the request has no %s", request.Method, lacks)
 }
 
-// unanswered is what a call without an answer means.
-func unanswered(request *http.Request, err error) error {
+// unanswered is what a call without an answer means, or with one that the client made an error of.
+func unanswered(request *http.Request, redirect *http.Response, err error) error {
 	var about *url.Error
 	if errors.As(err, &about) {
 		err = about.Err // it names the URL, and what is in its query
 	}
+	counts := redirect != nil // as net/http has it where it was told not to follow
+	// What net/http says in words only.
+	switch said := err.Error(); {
+	case strings.HasPrefix(said, "unsupported protocol scheme"):
+		counts = true
+	case strings.HasPrefix(said, "failed to parse Location header"):
+		err, counts = errors.New("redirected to what is no address"), true // it has the whole of it, and what is in its query
+	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
 	var dialled *net.OpError
 	switch {
-	case request.Context().Err() != nil:
+	case counts, request.Context().Err() != nil:
 		return err
 	case errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &dialled) && dialled.Op == "dial"):
 		return err // the client's Timeout

@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,6 +185,36 @@ func TestRequestOfNobodyCounts(t *testing.T) {
 		require.True(t, body.closed, "as http.Client has it")
 		_, err = Do(nil, &http.Request{Method: http.MethodPost, URL: to}, "")
 		require.ErrorContains(t, err, "POST: the request has no ")
+	}
+}
+
+func TestSchemeThatNobodyKnowsCounts(t *testing.T) {
+	t.Parallel()
+	err := PostJSON(t.Context(), nil, "htp://pay.example/pay?token=secret", "0-0", 1, nil)
+	require.EqualError(t, err, `POST pay.example: unsupported protocol scheme "htp"`)
+	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+}
+
+func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
+	t.Parallel()
+	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", r.URL.Query().Get("to"))
+		w.WriteHeader(http.StatusFound)
+	}))
+	defer bank.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, _ []*http.Request) error {
+		if next.URL.Host == "elsewhere" {
+			return errors.New("not there")
+		}
+		return nil
+	}}
+	for _, to := range []string{"http://[::1/pay?token=secret", "http://elsewhere/pay?token=secret", "htp://other?token=secret"} {
+		err := PostJSON(t.Context(), client, bank.URL+"/pay?to="+url.QueryEscape(to), "0-0", 1, nil)
+		require.ErrorContains(t, err, "POST 127.0.0.1:")
+		require.NotContains(t, err.Error(), "secret")
+		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%v", err)
 	}
 }
 
