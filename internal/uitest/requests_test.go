@@ -479,7 +479,7 @@ func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	assert.Regexp(t, `Done\s+66\b`, plain(done.text))
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+66 })
 	after := plain(alice.get(incident).text)
-	has(t, after, "No open case is like that.")
+	has(t, after, "No open case that you may see is like that.")
 	lacks(t, after, "Nothing waits for a person", "of others some wait")
 }
 
