@@ -8,7 +8,7 @@
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-target=${1:-$repository/build/mysql97}
+target=$(realpath -m "${1:-$repository/build/mysql97}")
 part=$target.part
 
 if [ -x "$target/mysqld" ] && "$target/mysqld" --no-defaults --version; then
