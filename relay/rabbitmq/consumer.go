@@ -48,6 +48,10 @@ type ConsumerConfig struct {
 	// of the function. Give the one of compensator.Config.
 	Propagator compensator.Propagator
 
+	// RecordTimeout is how long one try to record a failed message may take; then it is made again, on another connection to the
+	// database. Default 10 s.
+	RecordTimeout time.Duration
+
 	// StopTimeout is how long Run waits for functions once its context has ended; then their contexts end, and Run waits
 	// as long again. Default 30 s.
 	StopTimeout time.Duration
@@ -58,6 +62,7 @@ type ConsumerConfig struct {
 
 func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 	setDefault(&cfg.Prefetch, 32)
+	setDefault(&cfg.RecordTimeout, 10*time.Second)
 	setDefault(&cfg.StopTimeout, 30*time.Second)
 	setDefault(&cfg.Logger, slog.Default())
 	if cfg.Type.Retry == nil {
@@ -73,6 +78,7 @@ func (cfg ConsumerConfig) validate() error {
 	refuse(len(cfg.Queue) > maxShort, "Queue", fmt.Sprintf("%d bytes, at most %d", len(cfg.Queue), maxShort))
 	refuse(cfg.Prefetch < 1 || cfg.Prefetch > 65_535, "Prefetch", fmt.Sprintf("%d: want 1 to 65,535", cfg.Prefetch))
 	refuse(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "cannot be kept: a message that is delivered again may have other headers")
+	refuse(cfg.RecordTimeout < time.Millisecond, "RecordTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.RecordTimeout))
 	refuse(cfg.StopTimeout < time.Millisecond, "StopTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.StopTimeout))
 	return errors.Join(problems...)
 }
@@ -182,6 +188,8 @@ func parkedFor(reason error) string {
 
 // record commits an entry of a message. That of one recorded before changes nothing.
 func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
+	defer cancel()
 	options := compensator.Options{IdempotentID: k.IdempotentID(d), Delay: delay}
 	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := k.entries.Record(ctx, tx, *d, options)

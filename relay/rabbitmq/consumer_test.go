@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -326,6 +327,71 @@ func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "being stopped is no failure")
 }
 
+// TestWhatIsDoneOnceItIsToldToStopIsAcknowledged: a function that listens to its context ends its transaction, and returns.
+func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	k := consumer(t, w.New(w.Quick()), func(ctx context.Context, _ *Delivery) error {
+		close(begun)
+		<-ctx.Done()
+		<-release
+		return nil
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, StopTimeout: testPatience / 60})
+	b.publish(queue, numbered(1)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- k.Run(ctx) }()
+	<-begun
+	cancel()
+	eventually(t, func() bool { return errors.Is(k.Err(), compensator.ErrStopping) }, "the function is told")
+	close(release)
+	require.NoError(t, <-result)
+	eventually(t, func() bool { return b.consumers(queue) == 0 }, "the broker sees it go")
+	assert.Zero(t, b.depth(queue), "Run has returned nil")
+	assert.Zero(t, w.Count("common_process_log"))
+}
+
+// TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection: which keeps its place among those that run at once.
+func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	proxy, url := b.proxied()
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	deaf, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	begun, cause := make(chan struct{}, 9), make(chan error, 9)
+	k := consumer(t, c, func(ctx context.Context, d *Delivery) error {
+		switch {
+		case d.Entry != nil:
+		case d.MessageID == "deaf":
+			close(deaf)
+			<-release
+		default:
+			begun <- struct{}{}
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		}
+		return nil
+	}, ConsumerConfig{URL: url, Queue: queue, Prefetch: 2})
+	consume(t, k)
+	b.publish(queue, amqp091.Publishing{MessageId: "deaf"})
+	<-deaf
+	proxy.Cut()
+	eventually(t, func() bool { return k.Err() == nil && b.depth(queue) == 0 && w.Count("common_process_log") == 1 }, "it comes again, and goes into the log")
+	b.publish(queue, numbered(2)...)
+	<-begun
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "the other one is here, too")
+	proxy.Cut()
+	assert.ErrorIs(t, harness.Next(t, cause), ErrDeliveryLost)
+	eventually(t, func() bool { return w.Count("common_process_log") == 3 }, "a new connection has both, and the log")
+}
+
 // TestConsumerComesBackAfterEveryWayOfBeingLost: each ends the consumer in its own way; messages sent afterwards arrive.
 func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	t.Parallel()
@@ -448,6 +514,23 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 }
 
 // TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay: it is larger than an entry may be.
+// TestMessageIsRecordedBesideAConnectionThatFellSilent: as old ones do after a failover, while new ones are answered.
+func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	proxy, db := w.Proxied(true)
+	cfg := w.Quick()
+	cfg.DB = db
+	k := consumer(t, w.New(cfg), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+		URL: b.URL(), Queue: queue, RecordTimeout: time.Second})
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Nth: 1, Fault: faultproxy.DropRequest, Hang: true})
+	consume(t, k)
+	b.publish(queue, numbered(1)...)
+	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
+}
+
 func TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

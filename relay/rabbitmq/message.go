@@ -14,6 +14,7 @@ import (
 const (
 	maxShort   = 255      // bytes of a name in AMQP; amqp091 cuts what is longer without a word
 	maxHeaders = 24 << 10 // bytes as JSON, of which one may be five in AMQP: all must fit a frame of 128 KiB, or the broker ends the connection
+	frameEnds  = 8        // bytes of a frame beside what it carries
 )
 
 // message is an entry on its way.
@@ -75,6 +76,47 @@ func (m *message) problem() string {
 		return fmt.Sprintf("Headers: %d bytes as JSON, at most %d", len(text), maxHeaders)
 	}
 	return ""
+}
+
+// beyond is what keeps a message from a connection whose frames have limit bytes at most; 0: any number. The broker would end
+// the connection, for everybody who sends over it. Only the body may be spread over several frames.
+func (m *message) beyond(limit int) string {
+	p := &m.publishing
+	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, size of the body, which properties there are
+		1 + len(p.ContentType) + tableSize(p.Headers) + 1 + 1 + len(p.MessageId) + 8 + 1 + len(p.Type)
+	if limit == 0 || size <= limit {
+		return ""
+	}
+	return fmt.Sprintf("Headers: a frame of %d bytes, at most %d by this connection", size, limit)
+}
+
+// tableSize is how many bytes a table has in AMQP 0-9-1, 4.2.5, as RabbitMQ reads it.
+func tableSize(t amqp091.Table) int {
+	size := 4
+	for name, value := range t {
+		size += 1 + len(name) + valueSize(value)
+	}
+	return size
+}
+
+func valueSize(value any) int {
+	switch v := value.(type) {
+	case nil:
+		return 1
+	case string:
+		return 5 + len(v)
+	case []byte:
+		return 5 + len(v)
+	case amqp091.Table:
+		return 1 + tableSize(v)
+	case []any:
+		size := 5
+		for _, one := range v {
+			size += valueSize(one)
+		}
+		return size
+	}
+	return 9 // of a number or a time, at most
 }
 
 func (m *message) refused(code int, reason string) *RefusedError {

@@ -160,6 +160,40 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	})
 }
 
+// TestHeadersFillAFrameToTheLastByteAndNoMore: one byte beyond the connection's frames, and the broker ends it for everybody.
+func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	p := open(t, Config{URL: b.URL(), AMQP: amqp091.Config{FrameSize: 8192}})
+	eventually(t, func() bool { return p.Err() == nil }, "connected")
+	p.mu.Lock()
+	line := p.line
+	p.mu.Unlock()
+	filledBy := func(id string, filled int) *message {
+		headers := amqp091.Table{"text": strings.Repeat("x", filled), "nothing": nil, "bytes": []byte("1234"), "number": int64(1),
+			"list": []any{"a", int64(2), amqp091.Table{"b": "c"}}}
+		m, err := newMessage(&compensator.Entry{IdempotentID: compensator.IdempotentID(id), BusinessType: "x", Content: []byte("{}"), CreatedAt: time.Now()}, Destination{Key: queue, Headers: headers})
+		require.NoError(t, err)
+		return m
+	}
+	room := 1
+	for filledBy("1", room+1).beyond(8192) == "" {
+		room++
+	}
+	outcomes := p.send(t.Context(), []*message{filledBy("1", room), filledBy("2", room+1), filledBy("3", 1)})
+	require.NoError(t, outcomes[0])
+	require.Equal(t, compensator.VerdictPermanent, compensator.VerdictOf(outcomes[1]))
+	require.ErrorContains(t, outcomes[1], "Headers: a frame of 8193 bytes, at most 8192 by this connection")
+	require.NoError(t, outcomes[2])
+	select {
+	case <-line.dead:
+		t.Error("the connection has ended")
+	default:
+	}
+	require.Equal(t, map[string]int{"1": 1, "3": 1}, b.ids(queue))
+}
+
 func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -281,8 +315,8 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 	_, err = Consume(c, "x", nil, ConsumerConfig{})
 	assert.ErrorContains(t, err, "work")
 	_, err = Consume(c, "x", func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
-		Prefetch: -1, StopTimeout: -1, Type: compensator.TypeConfig{RefuseOtherContent: true}})
-	for _, field := range []string{"URL", "Queue", "Prefetch", "StopTimeout", "Type.RefuseOtherContent"} {
+		Prefetch: -1, RecordTimeout: -1, StopTimeout: -1, Type: compensator.TypeConfig{RefuseOtherContent: true}})
+	for _, field := range []string{"URL", "Queue", "Prefetch", "RecordTimeout", "StopTimeout", "Type.RefuseOtherContent"} {
 		assert.ErrorContains(t, err, "compensator: "+field+":")
 	}
 }

@@ -114,7 +114,12 @@ func (l *line) deliver(ctx context.Context, messages []*message) []error {
 
 func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []error {
 	confirms := make([]*amqp091.DeferredConfirmation, len(messages))
+	verdicts := make([]error, len(messages))
 	for i, m := range messages {
+		if problem := m.beyond(l.link.Config.FrameSize); problem != "" {
+			verdicts[i] = m.refused(0, problem)
+			continue
+		}
 		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.publishing)
 		if err != nil {
 			if !ch.IsClosed() { // amqp091 would keep a connection that takes nothing
@@ -131,8 +136,10 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 		}
 	}
 	returned, unconfirmed := ch.takeReturned(), l.unconfirmed(ch)
-	verdicts := make([]error, len(messages))
 	for i, m := range messages {
+		if verdicts[i] != nil {
+			continue
+		}
 		if why, unroutable := returned[m.publishing.MessageId]; unroutable {
 			verdicts[i] = m.refused(int(why.ReplyCode), "unroutable: no queue is bound for it ("+why.ReplyText+")")
 		} else if confirms[i] == nil || !confirms[i].Acked() {

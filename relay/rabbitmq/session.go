@@ -33,12 +33,17 @@ func (k *Consumer) Run(ctx context.Context) error {
 	}
 	defer k.running.Store(false)
 	for failures := 0; ctx.Err() == nil; {
-		consumed, err := k.session(ctx)
+		s, err := k.session(ctx)
+		if err == nil {
+			failures = 0
+			if err = s.pump(ctx); err == nil {
+				return s.finish()
+			}
+			s.lose(ErrDeliveryLost)
+			s.link.drop() // whatever it was that failed, nothing of this connection is trusted any more
+		}
 		if ctx.Err() != nil {
 			break
-		}
-		if consumed {
-			failures = 0
 		}
 		failures++
 		k.set(failure("not consuming "+k.cfg.Queue, err))
@@ -51,7 +56,7 @@ func (k *Consumer) Run(ctx context.Context) error {
 	return k.drain()
 }
 
-// drain waits for the functions of connections that were lost. Their contexts have ended.
+// drain waits for functions whose contexts have ended: as long again as they had before.
 func (k *Consumer) drain() error {
 	timer := time.NewTimer(k.cfg.StopTimeout)
 	defer timer.Stop()
@@ -65,7 +70,7 @@ func (k *Consumer) drain() error {
 		select {
 		case k.slots <- struct{}{}:
 		case <-timer.C:
-			return fmt.Errorf("rabbitmq: %d functions of queue %s did not return", cap(k.slots)-taken, k.cfg.Queue)
+			return fmt.Errorf("rabbitmq: %d functions of queue %s did not return, or wait to acknowledge", cap(k.slots)-taken, k.cfg.Queue)
 		}
 	}
 	return nil
@@ -85,28 +90,21 @@ type session struct {
 	working sync.WaitGroup
 }
 
-// session consumes until the connection is lost or ctx has ended. It reports whether it came to consume.
-func (k *Consumer) session(ctx context.Context) (consumed bool, err error) {
+// session connects, and begins to consume.
+func (k *Consumer) session(ctx context.Context) (*session, error) {
 	l, err := connect(ctx, k.cfg.URL, k.cfg.AMQP, "compensator consumer of "+k.cfg.Queue)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	s := &session{Consumer: k, link: l, ending: make(chan struct{})}
-	s.works, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
-	defer s.lose(ErrDeliveryLost)
 	if err := s.subscribe(); err != nil {
 		l.close()
-		return false, err
+		return nil, err
 	}
+	s.works, s.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	k.set(nil)
 	k.cfg.Logger.Info("rabbitmq: consuming", "queue", k.cfg.Queue)
-	if err := s.pump(ctx); err != nil {
-		l.drop() // whatever it was that failed, nothing of this connection is trusted any more
-		return true, err
-	}
-	s.finish()
-	l.close()
-	return true, nil
+	return s, nil
 }
 
 // subscribe begins to consume. Its questions are all guarded: a broker that falls silent half-way ends the connection.
@@ -154,7 +152,9 @@ func (s *session) pump(ctx context.Context) error {
 				return s.loss()
 			}
 			quiet = false
-			s.hand(ctx, d)
+			if err := s.hand(ctx, d); err != nil {
+				return err
+			}
 		case <-probe.C:
 			if quiet {
 				if err := s.probe(); err != nil {
@@ -209,12 +209,15 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// hand starts a function for a message. It waits only for functions of connections before this one.
-func (s *session) hand(ctx context.Context, d amqp091.Delivery) {
+// hand starts a function for a message. It waits only for functions of connections before this one, and not when this
+// one is lost as well.
+func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
-		return
+		return nil
+	case err := <-s.link.closed:
+		return orClosed(err)
 	}
 	s.working.Add(1)
 	go func() {
@@ -222,6 +225,7 @@ func (s *session) hand(ctx context.Context, d amqp091.Delivery) {
 		defer func() { <-s.slots }()
 		s.handle(&d)
 	}()
+	return nil
 }
 
 // handle works on a message and acknowledges it once it is done, or stored.
@@ -327,8 +331,9 @@ func (s *session) putBack(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	_ = raw.Nack(false, true)
 }
 
-// finish ends the consumer in order and waits for its functions, whose acknowledgements still go out.
-func (s *session) finish() {
+// finish ends the consumer in order and waits for all functions. The acknowledgements of its own still go out, also of what
+// is done only once it is told to stop.
+func (s *session) finish() error {
 	close(s.ending)
 	stop := s.link.guard()
 	_ = s.channel.Cancel(consumerTag, false)
@@ -342,10 +347,13 @@ func (s *session) finish() {
 	defer timer.Stop()
 	select {
 	case <-idle:
-		return
 	case <-s.link.closed:
 		s.lose(ErrDeliveryLost)
 	case <-timer.C:
-		s.lose(compensator.ErrStopping)
 	}
+	s.lose(compensator.ErrStopping)
+	s.set(compensator.ErrStopping)
+	err := s.drain()
+	s.link.close()
+	return err
 }
