@@ -27,7 +27,7 @@ const KeyHeader = "Idempotency-Key"
 //   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
 //   - that the request's context is over, or the client's own Timeout, is a plain error, and counts: it may be this entry
 //     that takes so long;
-//   - that the request's URL has no scheme, one that nobody knows, or no host, is a plain error, too: nobody is asked. A scheme that
+//   - that the request's URL has no scheme, one that nobody knows, no host, or no port that could be one, is a plain error, too: nobody is asked. A scheme that
 //     the client's own transport knows may do without a host;
 //   - so is a redirect that the client does not follow, or cannot.
 //
@@ -46,6 +46,9 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 		return nil, err
 	}
 	if key != "" {
+		if request.Header == nil {
+			request.Header = make(http.Header) // net/http does without as well
+		}
 		request.Header.Set(KeyHeader, key)
 	}
 	answer, err := cmp.Or(client, http.DefaultClient).Do(request)
@@ -80,10 +83,12 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	if errors.As(err, &about) {
 		err = about.Err // it names the URL, and what is in its query
 	}
-	counts := redirect != nil // as net/http has it where it was told not to follow
+	var noAddress *net.AddrError // of a port that is none, say
+	counts := redirect != nil || // as net/http has it where it was told not to follow
+		errors.As(err, &noAddress)
 	// What net/http says in words only.
 	switch said := err.Error(); {
-	case strings.HasPrefix(said, "unsupported protocol scheme"):
+	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
 		counts = true
 	case strings.HasPrefix(said, "failed to parse Location header"):
 		err, counts = errors.New("redirected to what is no address"), true // it has the whole of it, and what is in its query

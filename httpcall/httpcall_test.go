@@ -128,6 +128,19 @@ func TestKeyGoesWithTheCall(t *testing.T) {
 	require.Equal(t, [][]string{{"0-2"}, {"shop-0-2-fee"}, nil}, keys)
 }
 
+func TestRequestWithoutHeadersIsSent(t *testing.T) {
+	t.Parallel()
+	var key string
+	bank := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { key = r.Header.Get(KeyHeader) }))
+	defer bank.Close()
+	to, err := url.Parse(bank.URL)
+	require.NoError(t, err)
+	answer, err := Do(bank.Client(), &http.Request{Method: http.MethodGet, URL: to}, "0-0")
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, "0-0", key)
+}
+
 func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -210,7 +223,7 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 		}
 		return nil
 	}}
-	for _, to := range []string{"http://[::1/pay?token=secret", "http://elsewhere/pay?token=secret", "htp://other?token=secret"} {
+	for _, to := range []string{"http://[::1/pay?token=secret", "http://elsewhere/pay?token=secret", "htp://other?token=secret", "http:///pay?token=secret", "http://pay.example:99999/pay?token=secret"} {
 		err := PostJSON(t.Context(), client, bank.URL+"/pay?to="+url.QueryEscape(to), "0-0", 1, nil)
 		require.ErrorContains(t, err, "POST 127.0.0.1:")
 		require.NotContains(t, err.Error(), "secret")

@@ -43,8 +43,8 @@ type Config struct {
 //   - What is Inside has a second for its requests.
 //
 // All that went wrong is joined in the error; nil: all has ended in good order. ctx.Err() tells whether that was asked for: a
-// consumer that returns nil by itself, or a server that somebody shuts down, ends Run as well. An address that cannot be had is
-// returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
+// consumer that returns nil by itself, or a server that somebody shuts down, ends Run as well. A field of cfg that is wrong, or an
+// address that cannot be had, is returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
 // which ends their contexts, and a consumer is left running. Requests' contexts do not end with ctx, nor are hijacked
 // connections, as of WebSockets, waited for: see http.Server.RegisterOnShutdown.
 //
@@ -55,7 +55,7 @@ type Config struct {
 // elsewhere when their leases end. Many may Run, each with servers and a log of its own.
 func Run(ctx context.Context, log Log, cfg Config) error {
 	kept := context.WithoutCancel(ctx)
-	if err := listen(kept, &cfg); err != nil {
+	if err := listen(kept, &cfg, cfg.validate(log)); err != nil {
 		return err
 	}
 	life, end := context.WithCancel(ctx)
@@ -90,6 +90,28 @@ const (
 	defaultStop = 10 * time.Second // longer than the 5 s for which net/http takes a connection that has sent nothing for a busy one
 	insideStop  = time.Second
 )
+
+// validate names what is wrong.
+func (cfg Config) validate(log Log) error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("serve: "+format, args...))
+		}
+	}
+	refuse(log == nil, "log is nil")
+	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
+	for i, s := range cfg.Servers {
+		refuse(s.Server == nil, "Servers[%d] has no Server", i)
+	}
+	for i, s := range cfg.Inside {
+		refuse(s.Server == nil, "Inside[%d] has no Server", i)
+	}
+	for i, consume := range cfg.Consumers {
+		refuse(consume == nil, "Consumers[%d] is nil", i)
+	}
+	return errors.Join(errs...)
+}
 
 // part is what runs until it is told to stop.
 type part struct {
@@ -150,30 +172,33 @@ func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// listen opens the listeners that are not given; on an error none stays open.
-func listen(ctx context.Context, cfg *Config) error {
-	var errs []error
+// listen opens the listeners that are not given, if nothing is wrong; on an error none stays open.
+func listen(ctx context.Context, cfg *Config, wrong error) error {
+	err := wrong
 	var open []net.Listener
 	for _, servers := range []*[]Server{&cfg.Servers, &cfg.Inside} {
 		*servers = slices.Clone(*servers) // the caller's is his
 		for i := range *servers {
 			s := &(*servers)[i]
-			if s.Listener == nil {
-				var err error
-				if s.Listener, err = new(net.ListenConfig).Listen(ctx, "tcp", s.addr()); err != nil {
-					errs = append(errs, fmt.Errorf("serve: %w", err))
+			if s.Listener == nil && wrong == nil {
+				l, failed := new(net.ListenConfig).Listen(ctx, "tcp", s.addr())
+				if failed != nil {
+					err = errors.Join(err, fmt.Errorf("serve: %w", failed))
 					continue
 				}
+				s.Listener = l
 			}
-			open = append(open, s.Listener)
+			if s.Listener != nil {
+				open = append(open, s.Listener)
+			}
 		}
 	}
 	for _, l := range open {
-		if len(errs) > 0 {
+		if err != nil {
 			_ = l.Close()
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 func (s Server) addr() string {

@@ -145,6 +145,17 @@ var errBroken = errors.New("too many open files")
 
 func (f failing) Accept() (net.Conn, error) { return nil, errBroken }
 
+func TestWhatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
+	t.Parallel()
+	s, _ := server(t, nil)
+	err := serve.Run(t.Context(), nil, serve.Config{Servers: []serve.Server{{}, s}, Inside: []serve.Server{{}},
+		Consumers: []func(context.Context) error{nil}, StopTimeout: -1})
+	for _, field := range []string{"log is nil", "Servers[0] has no Server", "Inside[0] has no Server", "Consumers[0] is nil", "StopTimeout: -1ns is less than 0"} {
+		assert.ErrorContains(t, err, "serve: "+field)
+	}
+	closed(t, s)
+}
+
 func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 	t.Parallel()
 	errConsumer := errors.New("no such queue")

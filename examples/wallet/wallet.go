@@ -3,8 +3,10 @@
 package wallet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"gorm.io/gorm"
 
@@ -45,15 +47,26 @@ func (w *Wallet) Pay(ctx context.Context, tx *gorm.DB, p Payment) error {
 }
 
 func (w *Wallet) book(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, p Payment) error {
+	if p.Amount <= 0 || p.From == p.To {
+		return compensator.Permanent(fmt.Errorf("payment of %d from %q to %q", p.Amount, p.From, p.To))
+	}
+	changes := []change{{p.From, -p.Amount}, {p.To, p.Amount}}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.account, b.account) }) // one order for all, so that no two deadlock
 	db := gormtx.Use(ctx, w.db, tx)
-	for id, change := range map[string]int{p.From: -p.Amount, p.To: p.Amount} {
-		booked := db.Model(&Account{}).Where("id = ? AND balance + ? >= 0", id, change).Update("balance", gorm.Expr("balance + ?", change))
+	for _, c := range changes {
+		booked := db.Model(&Account{}).Where("id = ? AND balance + ? >= 0", c.account, c.by).Update("balance", gorm.Expr("balance + ?", c.by))
 		if booked.Error != nil {
 			return booked.Error
 		}
 		if booked.RowsAffected == 0 {
-			return compensator.Permanent(fmt.Errorf("account %q does not exist, or has too little", id))
+			return compensator.Permanent(fmt.Errorf("account %q does not exist, or has too little", c.account))
 		}
 	}
 	return nil
+}
+
+// change is one half of a payment.
+type change struct {
+	account string
+	by      int
 }

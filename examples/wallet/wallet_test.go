@@ -53,6 +53,16 @@ func TestPaymentThatCannotBeBookedMovesNothing(t *testing.T) {
 	assert.Equal(t, []int{100, 0}, balances(t, db))
 }
 
+func TestPaymentThatIsNoneMovesNothing(t *testing.T) {
+	t.Parallel()
+	c, db, w := open(t)
+	for _, p := range []Payment{{From: "ann", To: "ann", Amount: 30}, {From: "bob", To: "ann", Amount: -30}, {From: "ann", To: "bob"}} {
+		entry := compensatortest.Call(t, c, w.pay, p, compensator.Options{})
+		assert.Equal(t, compensator.Dead, entry.State)
+	}
+	assert.Equal(t, []int{100, 0}, balances(t, db))
+}
+
 func TestPaymentIsBookedOnceHoweverOftenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	c, db, w := open(t)

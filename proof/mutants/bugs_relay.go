@@ -37,6 +37,14 @@ func relaying() []mutant {
 			sees: relayTests("TestRefusedMessageWaitsForAPerson"),
 		},
 		{
+			name: "relay-headers-beyond-the-frame", oracle: lateness,
+			what: "headers that no frame of the connection has room for are sent: the broker ends it for everybody, again and again",
+			edits: []edit{
+				{"relay/rabbitmq/message.go", "|| size <= limit {", "|| size <= 2*limit {"},
+			},
+			sees: relayTests("TestHeadersFillAFrameToTheLastByteAndNoMore"),
+		},
+		{
 			name: "relay-transient", oracle: safety,
 			what: "messages are not persistent: a broker that restarts has lost what it confirmed",
 			edits: []edit{
@@ -246,7 +254,7 @@ func consuming() []mutant {
 			name: "consumer-loss-untold", oracle: duplicates,
 			what: "a function works on a message that is its consumer's no more",
 			edits: []edit{
-				{"relay/rabbitmq/session.go", "	defer s.lose(ErrDeliveryLost)\n", ""},
+				{"relay/rabbitmq/session.go", "			s.lose(ErrDeliveryLost)\n", ""},
 			},
 			sees: relayTests("TestFunctionIsToldThatItsMessageIsLost"),
 		},
@@ -265,6 +273,30 @@ func consuming() []mutant {
 				{"relay/rabbitmq/session.go", "		case err := <-s.link.closed: // the deliveries", "		case err := <-make(chan *amqp091.Error): // the deliveries"},
 			},
 			sees: relayTests("TestConsumerComesBackFromABrokerThatReadsNothing"),
+		},
+		{
+			name: "consumer-deaf-while-it-waits", oracle: lateness,
+			what: "a lost connection is not noticed while a message of it waits for a function of an earlier one",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	case err := <-s.link.closed:\n		return orClosed(err)\n	}\n	s.working", "	}\n	s.working"},
+			},
+			sees: relayTests("TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection"),
+		},
+		{
+			name: "consumer-hangs-up-before-the-last-word", oracle: duplicates,
+			what: "the connection ends when functions are told to stop: what they do then comes again",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	err := s.drain()\n	s.link.close()\n", "	s.link.close()\n	err := s.drain()\n"},
+			},
+			sees: relayTests("TestWhatIsDoneOnceItIsToldToStopIsAcknowledged"),
+		},
+		{
+			name: "consumer-waits-for-a-silent-database", oracle: lateness,
+			what: "a message is held for as long as one connection to the database is silent, although others answer",
+			edits: []edit{
+				{"relay/rabbitmq/consumer.go", "context.WithTimeout(ctx, k.cfg.RecordTimeout)", "context.WithCancel(ctx)"},
+			},
+			sees: relayTests("TestMessageIsRecordedBesideAConnectionThatFellSilent"),
 		},
 		{
 			name: "consumer-cut-timestamps", oracle: lateness,
