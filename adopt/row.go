@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/processlog"
@@ -65,7 +64,7 @@ func keyOf(value any, column *sql.ColumnType) (key, error) {
 // idempotentID is what a row's entry is known by, for ever.
 func (im *Import) idempotentID(row string) compensator.IdempotentID {
 	id := im.cfg.Name + ":" + row
-	if utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.HasSuffix(id, " ") && !strings.ContainsRune(id, 0) {
+	if processlog.FitsIdempotentID(id) {
 		return compensator.IdempotentID(id)
 	}
 	sum := sha256.Sum256([]byte(row))

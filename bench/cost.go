@@ -81,7 +81,7 @@ func (a *arena) redisCalls() (calls float64) {
 	defer client.Close()
 	info, err := client.InfoMap(a.Context(), "commandstats").Result()
 	a.must(err)
-	for _, name := range []string{"evalsha", "eval", "publish"} {
+	for _, name := range []string{"evalsha", "eval", "publish", "subscribe", "ping"} {
 		stat, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_"+name], "calls="), ",")
 		n, _ := strconv.ParseFloat(stat, 64) // absent: none
 		calls += n

@@ -146,7 +146,6 @@ func (h *deskHouse) watch(ctx context.Context) {
 	group.Wait()
 }
 
-// deskViewers has people watch the overview of a log in which nothing happens, and then asks what a refresh is over the wire.
 // watchFor has them watch for a while.
 func (h *deskHouse) watchFor(d time.Duration) {
 	ctx, cancel := context.WithTimeout(h.a.Context(), d)
@@ -161,6 +160,7 @@ func (a *arena) spentIn(d time.Duration, work func()) serverWork {
 	return serverWork{statements: all.statements / d.Seconds(), cpu: (all.cpu + processCPU() - own) / d.Seconds()}
 }
 
+// deskViewers has people watch the overview of a log in which nothing happens, and then asks what a refresh is over the wire.
 func (a *arena) deskViewers(h *deskHouse) []figure {
 	a.Helper()
 	h.watchFor(viewEvery) // what is measured are refreshes

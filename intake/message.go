@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Message is one message of a source. Set aside, it is kept in an entry byte for byte.
@@ -94,9 +95,6 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// maxIdempotentID is what the log has room for, in characters.
-const maxIdempotentID = 191
-
 // separated keeps the parts of an id apart: "a:b" and "c" are not "a" and "b:c".
 var separated = strings.NewReplacer("%", "%25", ":", "%3A")
 
@@ -109,7 +107,7 @@ func idempotentID(parts ...string) compensator.IdempotentID {
 		_, _ = separated.WriteString(&id, part)
 	}
 	text := id.String()
-	if utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxIdempotentID && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ") {
+	if processlog.FitsIdempotentID(text) {
 		return compensator.IdempotentID(text)
 	}
 	return compensator.IdempotentID("intake#sha256:" + digest([]byte(text)))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestMessageIsKeptByteForByte(t *testing.T) {
@@ -32,7 +34,7 @@ func TestIdempotentIDsOfDifferentMessagesDiffer(t *testing.T) {
 		g := &group{Stream: Stream{Stream: names[0], Group: names[1]}}
 		for _, id := range []string{"1-1", "1-11", "1-1 ", long} {
 			key := idempotentID(g.Name(), id)
-			assert.LessOrEqual(t, len(key), maxIdempotentID)
+			assert.LessOrEqual(t, len(key), processlog.MaxIdempotentID)
 			assert.Falsef(t, strings.HasSuffix(string(key), " "), "%q", key)
 			before, found := seen[string(key)]
 			assert.Falsef(t, found, "%q is of %q and of %q", key, before, names)

@@ -46,6 +46,12 @@ func DueAfter(d time.Duration) int64 {
 // DueIn is DueAfter for the queue: asked any sooner, the database would say "not yet".
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
+// FitsIdempotentID reports whether the table takes text as an idempotent id and tells it from every other: who makes ids of others' names
+// hashes what does not fit.
+func FitsIdempotentID(text string) bool {
+	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotentID && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
+}
+
 // FitError makes a handler's text what the column of the last error takes: at most MaxText valid characters.
 func FitError(text string) string { return fit(text, MaxText) }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,9 +136,9 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	if err != nil {
 		return nil, "", err
 	}
-	version, err := exec.Command(path, "--version").Output()
+	version, err := versionOf(path, "--version")
 	if err != nil {
-		return nil, "", fmt.Errorf("%s --version: %w", path, err)
+		return nil, "", err
 	}
 	dir, err := serverDir()
 	if err != nil {
@@ -153,7 +152,7 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	if err := server.launch(); err != nil {
 		return nil, "", err
 	}
-	return server, strings.TrimSpace(string(version)), nil
+	return server, version, nil
 }
 
 // askRedis returns nil when the server on that address is ready, and is the process with that id; 0 stands

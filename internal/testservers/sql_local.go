@@ -64,11 +64,8 @@ func findSQL() (sqlProgram, error) {
 	if err != nil {
 		return sqlProgram{}, err
 	}
-	version, err := exec.Command(path, "--no-defaults", "--version").Output()
-	if err != nil {
-		return sqlProgram{}, fmt.Errorf("%s --version: %w", path, err)
-	}
-	return sqlProgram{path, strings.TrimSpace(string(version))}, nil
+	version, err := versionOf(path, "--no-defaults", "--version")
+	return sqlProgram{path, version}, err
 }
 
 func (p sqlProgram) mariadb() bool { return strings.Contains(p.version, "MariaDB") }
@@ -132,7 +129,7 @@ func (p sqlProgram) template() (string, error) {
 	if err := os.RemoveAll(making); err != nil {
 		return "", err
 	}
-	if err := p.initialize(making); err != nil {
+	if err := p.initialize(making, turn); err != nil {
 		return "", err
 	}
 	return made, os.Rename(making, made)
@@ -153,7 +150,9 @@ func (p sqlProgram) initFlags(data string) []string {
 		"--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--performance-schema=OFF")
 }
 
-func (p sqlProgram) initialize(data string) error {
+// initialize makes a data directory. What it starts outlives a process that is killed meanwhile: it keeps the turn until it has ended,
+// so that nobody else works in that directory.
+func (p sqlProgram) initialize(data string, turn *os.File) error {
 	path := p.path
 	if p.mariadb() {
 		var err error
@@ -162,6 +161,7 @@ func (p sqlProgram) initialize(data string) error {
 		}
 	}
 	cmd := exec.Command(path, p.initFlags(data)...)
+	cmd.ExtraFiles = []*os.File{turn}
 	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // swept, as by a server that starts
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))

@@ -206,7 +206,7 @@ func consuming() []mutant {
 			name: "consumer-ids-run-together", oracle: safety,
 			what: "type, queue and message id are joined as they are: names with a colon stand for others",
 			edits: []edit{
-				{"relay/rabbitmq/delivery.go", "if isPlain(id) && !strings.Contains(businessType, \":\") && !strings.Contains(d.Queue, \":\") {", "if isPlain(id) {"},
+				{"relay/rabbitmq/delivery.go", "if processlog.FitsIdempotentID(id) && !strings.Contains(businessType, \":\") && !strings.Contains(d.Queue, \":\") {", "if processlog.FitsIdempotentID(id) {"},
 			},
 			sees: relayTests("TestEachMessageHasAnIdempotentIDOfItsOwn"),
 		},

@@ -9,7 +9,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rabbitmq/amqp091-go"
 
@@ -158,13 +157,9 @@ func idempotentID(businessType string, d *Delivery) compensator.IdempotentID {
 		return ""
 	}
 	id := businessType + ":" + d.Queue + ":" + d.MessageID
-	if isPlain(id) && !strings.Contains(businessType, ":") && !strings.Contains(d.Queue, ":") {
+	if processlog.FitsIdempotentID(id) && !strings.Contains(businessType, ":") && !strings.Contains(d.Queue, ":") {
 		return compensator.IdempotentID(id)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, d.Queue, d.MessageID))
 	return compensator.IdempotentID("rabbitmq:sha256:" + hex.EncodeToString(sum[:]))
-}
-
-func isPlain(id string) bool {
-	return utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.ContainsRune(id, 0) && !strings.HasSuffix(id, " ")
 }

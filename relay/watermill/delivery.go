@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -66,13 +65,9 @@ func idempotentID(businessType, topic, messageID string) compensator.IdempotentI
 		return ""
 	}
 	id := businessType + ":" + topic + ":" + messageID
-	if isPlain(id) && !strings.Contains(businessType, ":") && !strings.Contains(topic, ":") {
+	if processlog.FitsIdempotentID(id) && !strings.Contains(businessType, ":") && !strings.Contains(topic, ":") {
 		return compensator.IdempotentID(id)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, topic, messageID))
 	return compensator.IdempotentID("watermill:sha256:" + hex.EncodeToString(sum[:]))
-}
-
-func isPlain(id string) bool {
-	return utf8.ValidString(id) && utf8.RuneCountInString(id) <= processlog.MaxIdempotentID && !strings.ContainsRune(id, 0) && !strings.HasSuffix(id, " ")
 }
