@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/compensator-go/compensator/observe/probe"
 )
 
 const longestRequest = 10 * time.Second
@@ -21,7 +23,7 @@ func (s *shop) routes() http.Handler {
 	mux.HandleFunc("POST /orders", answer(http.StatusCreated, s.placeRequest))
 	mux.HandleFunc("POST /orders/{id}/pay", answer(http.StatusOK, s.payRequest))
 	mux.HandleFunc("GET /orders/{id}", answer(http.StatusOK, s.findRequest))
-	mux.HandleFunc("GET /health", s.health)
+	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // for a load balancer: a backlog takes no instance out
 	return mux
 }
 
@@ -61,18 +63,6 @@ func orderID(r *http.Request) (uint64, error) {
 		return 0, errNotFound
 	}
 	return id, nil
-}
-
-// health is for a load balancer: a backlog takes no instance out.
-func (s *shop) health(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
-	defer cancel()
-	health, status := s.log.Health(ctx), http.StatusOK
-	if health.Ready() != nil {
-		status = http.StatusServiceUnavailable
-	}
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, health) // who asked has gone if it fails
 }
 
 // answer turns what serves a request into an HTTP handler.

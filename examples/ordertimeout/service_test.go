@@ -155,7 +155,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}
 	status, _ := w.post("/orders/99/pay", nil)
 	require.Equal(t, http.StatusNotFound, status)
-	response, err := http.Get("http://" + w.client.address() + "/health")
+	response, err := http.Get("http://" + w.client.address() + "/ready")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)

@@ -27,13 +27,17 @@ func (s *shop) register() error {
 }
 
 // giveBack closes an unpaid order and gives its stock back. Nothing here guards against a second run, and nothing
-// has to: the transaction that does this also records that it is done.
+// has to: the transaction that does this also records that it is done. A paid order it leaves alone: an operator who has
+// cancelled this entry, and requeues it, may not know that it was paid meanwhile.
 func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
-	_, err := tx.ExecContext(ctx, "UPDATE shop_stock SET n = n + ? WHERE item = ?", o.Quantity, o.Item)
+	closed, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'closed', closed_at = "+s.db.now+" WHERE id = ? AND status <> 'paid'", o.ID)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'closed', closed_at = "+s.db.now+" WHERE id = ?", o.ID)
+	if n, err := closed.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE shop_stock SET n = n + ? WHERE item = ?", o.Quantity, o.Item)
 	if err != nil {
 		return err
 	}

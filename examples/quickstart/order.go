@@ -68,18 +68,23 @@ func (s *shop) reserve(ctx context.Context, tx *sql.Tx, o Order) error {
 }
 
 // pay is one transaction, too: the order is paid, so it is to be shipped, and not to be closed any more. When it
-// has been closed, the error is a *compensator.StateError, and it stays unpaid. Paid once more, it is not shipped once more.
+// has been closed, the error is a *compensator.StateError, and it stays unpaid. Paid once more, it is not shipped once more:
+// the order says so, and not its closing, which an operator may have cancelled while nobody had paid.
 func (s *shop) pay(ctx context.Context, o Order) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'paid' WHERE id = ?", o.ID); err != nil {
+	paid, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'paid' WHERE id = ? AND status = 'open'", o.ID)
+	if err != nil {
 		return err
 	}
-	if found, err := s.closeUnpaid.CancelTx(ctx, tx, o.closing()); err != nil || found.WasAlready {
+	if _, err := s.closeUnpaid.CancelTx(ctx, tx, o.closing()); err != nil {
 		return err
+	}
+	if n, err := paid.RowsAffected(); err != nil || n == 0 {
+		return err // paid before
 	}
 	shipping := s.packParcel
 	if o.Drone {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -165,20 +166,44 @@ func harmOf(t *testing.T, p promise) string {
 	return ""
 }
 
-func TestOrderPaidTwiceIsShippedOnce(t *testing.T) {
+// openTestShop is a shop on SQLite with one order.
+func openTestShop(t *testing.T) (*shop, Order) {
 	t.Setenv(redisVariable, "")
 	db, err := openSQLite(filepath.Join(t.TempDir(), "shop.db"))
 	require.NoError(t, err)
-	defer db.Close()
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	require.NoError(t, db.clear(t.Context()))
 	s, err := openShop(t.Context(), db)
 	require.NoError(t, err)
-	defer s.Close()
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	o := newOrder(1)
 	require.NoError(t, s.place(t.Context(), o, false))
+	return s, o
+}
+
+func parcels(t *testing.T, s *shop, o Order) int {
+	found, err := s.List(t.Context(), compensator.Filter{BusinessID: o.number(), BusinessType: s.packParcel.Name()})
+	require.NoError(t, err)
+	return len(found.Entries)
+}
+
+func TestOrderPaidTwiceIsShippedOnce(t *testing.T) {
+	s, o := openTestShop(t)
 	require.NoError(t, s.pay(t.Context(), o))
 	require.NoError(t, s.pay(t.Context(), o), "the customer did not hear the first answer")
-	parcels, err := s.List(t.Context(), compensator.Filter{BusinessID: o.number(), BusinessType: s.packParcel.Name()})
+	require.Equal(t, 1, parcels(t, s, o))
+}
+
+// TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo also when that is requeued.
+func TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo(t *testing.T) {
+	s, o := openTestShop(t)
+	_, err := s.Cancel(t.Context(), o.closing())
 	require.NoError(t, err)
-	require.Len(t, parcels.Entries, 1)
+	require.NoError(t, s.pay(t.Context(), o))
+	require.Equal(t, 1, parcels(t, s, o))
+	require.NoError(t, s.Requeue(t.Context(), o.closing(), compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "a mistake"}}))
+	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, s.Compensator, o.closing()).State)
+	var status string
+	require.NoError(t, s.db.QueryRow("SELECT status FROM shop_orders WHERE id=?", o.ID).Scan(&status))
+	require.Equal(t, "paid", status)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/observe/probe"
 )
 
 const (
@@ -41,7 +42,7 @@ func (s *syncer) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(s.upload)))
 	mux.HandleFunc("GET /batches/{batch}", answer(http.StatusOK, s.progressRequest))
 	mux.HandleFunc("POST /batches/{batch}/users/{user}/repair", answer(http.StatusOK, s.repairRequest))
-	mux.HandleFunc("GET /health", s.health)
+	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // for a load balancer: a backlog takes no instance out
 }
 
 func (s *syncer) progressRequest(ctx context.Context, r *http.Request) (any, error) {
@@ -60,18 +61,6 @@ func (s *syncer) progressRequest(ctx context.Context, r *http.Request) (any, err
 func (s *syncer) repairRequest(ctx context.Context, r *http.Request) (any, error) {
 	who := repair{Batch: r.PathValue("batch"), User: r.PathValue("user"), Email: r.FormValue("email"), Operator: r.FormValue("operator")}
 	return who, s.repair(ctx, who)
-}
-
-// health is for a load balancer: a backlog takes no instance out.
-func (s *syncer) health(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
-	defer cancel()
-	health, status := s.log.Health(ctx), http.StatusOK
-	if health.Ready() != nil {
-		status = http.StatusServiceUnavailable
-	}
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, health) // who asked has gone if it fails
 }
 
 // answer turns what serves a request into an HTTP handler.
@@ -99,7 +88,7 @@ func explain(err error) (int, *refusal) {
 	var tooLarge *http.MaxBytesError
 	var state *compensator.StateError
 	switch {
-	case errors.Is(err, errOtherBatch), errors.As(err, &state):
+	case errors.Is(err, errOtherBatch), errors.Is(err, errSynced), errors.Is(err, compensator.ErrChanged), errors.As(err, &state):
 		status := http.StatusConflict
 		if errors.As(err, &bad) {
 			return status, bad

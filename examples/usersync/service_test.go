@@ -147,6 +147,20 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, got.Status)
 }
 
+// What answers that it failed may be asked again.
+func TestRepairThatIsAskedForAgainSyncsNobodyTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.upload("b", "op", "user,name,email\nu,Ann,u@example.org\n")
+	w.awaitSynced("u")
+	got, err := w.client.untilAnswered(w.ctx, http.MethodPost, "/batches/b/users/u/repair?email=a@b.org&operator=op", "", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusConflict, got.Status)
+	require.Contains(t, got.Error, "synced already")
+	require.Zero(t, w.count(`SELECT COUNT(*) FROM usersync_log WHERE business_type = 'sync_user' AND epoch > 0`))
+	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM usersync_users WHERE user = 'u' AND email = 'u@example.org'`))
+}
+
 // A message that nobody can read is an entry with its content, and the next one is not held up.
 func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	t.Parallel()

@@ -119,9 +119,6 @@ func noteSending(ctx context.Context, db querier, m message, sending int) error 
 
 // changeEmail also forgets what was wrong before.
 func changeEmail(ctx context.Context, db querier, m message, email string) error {
-	if _, err := findUser(ctx, db, m); err != nil {
-		return err
-	}
 	_, err := db.ExecContext(ctx, `UPDATE usersync_users SET email = ?, refused = FALSE, reason = '' WHERE batch = ? AND user = ?`, email, m.Batch, m.User)
 	return err
 }

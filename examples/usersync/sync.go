@@ -155,12 +155,28 @@ func (s *syncer) repair(ctx context.Context, r repair) error {
 		return err
 	}
 	m := message{Batch: r.Batch, User: r.User}
+	if _, err := findUser(ctx, s.db, m); err != nil {
+		return err
+	}
+	seen, err := s.log.Resolve(ctx, m.key())
+	switch {
+	case err != nil:
+		return err
+	case seen.State == compensator.Succeeded:
+		return errSynced // requeued, it would be synced twice
+	}
 	if err := changeEmail(ctx, s.db, m, r.Email); err != nil {
 		return err
 	}
-	return s.log.Requeue(ctx, m.key(), compensator.RequeueOptions{
+	requeued, err := s.log.RequeueAll(ctx, []compensator.Entry{*seen}, compensator.RequeueOptions{
 		ByHand: compensator.ByHand{Actor: r.Operator, Reason: "address set to " + r.Email}})
+	if err != nil {
+		return err
+	}
+	return requeued[0] // ErrChanged: as a late consumer has synced him meanwhile
 }
+
+var errSynced = errors.New("the user is synced already")
 
 // longestSend is how long a broker that is away may hold up the answer to an upload.
 const longestSend = 2 * time.Second

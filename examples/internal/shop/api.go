@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/compensator-go/compensator/observe/probe"
 )
 
 const (
@@ -51,7 +53,7 @@ func (a *API) RoutesOfShop(s *Shop) {
 	a.Mux.HandleFunc("POST /goods/{goods}/rebuild", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		return a.rebuildRequest(ctx, s, r.PathValue("goods"))
 	}))
-	a.Mux.HandleFunc("GET /health", s.health)
+	a.Mux.Handle("GET /ready", probe.Ready(s.Log, LongestRequest)) // for a load balancer: a backlog takes no instance out
 }
 
 // Way is how a sale sells.
@@ -89,18 +91,6 @@ func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, e
 	}
 	n, err := a.counter.Read(ctx, goods)
 	return map[string]any{"goods": goods, "stock": n.Stock, "buyers": len(n.Buyers)}, err
-}
-
-// health is for a load balancer: a backlog takes no instance out.
-func (s *Shop) health(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), LongestRequest)
-	defer cancel()
-	health, status := s.Log.Health(ctx), http.StatusOK
-	if health.Ready() != nil {
-		status = http.StatusServiceUnavailable
-	}
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, health) // who asked has gone if it fails
 }
 
 // refusal is an error as a client sees it.
