@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // layer is a kind of test that can see a mutant.
@@ -99,5 +102,21 @@ func (l layer) union(all []string) string {
 	case crash:
 		return strings.Join(all, "|")
 	}
-	return slices.MaxFunc(all, func(a, b string) int { return len(a) - len(b) }) // the longest run
+	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(l.length(a), l.length(b)) })
+}
+
+// length is how long a run of a selection is beside others of its layer: the simulation's in seeds, the chaos harness's in time.
+func (l layer) length(what string) int64 {
+	if l == simulation {
+		seeds, err := strconv.ParseInt(what, 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		return seeds
+	}
+	lasts, err := time.ParseDuration(what)
+	if err != nil {
+		panic(err)
+	}
+	return int64(lasts)
 }

@@ -115,20 +115,19 @@ func (w *world) spoil(r *request) {
 
 // outage is the fault of everything of a class right now, or of one operation.
 func (w *world) outage(c class, op string) fault {
-	until := w.storeDown
+	var until time.Time
 	switch {
 	case c == classOwn:
-		return none
-	case c == classRead && w.storeReads:
-		return none
 	case c == classQueue:
 		until = w.queueDown
-	case (op == "settle" || op == "renew") && w.outcomesDown.After(until):
+	case op == "settle" || op == "settletx" || op == "renew":
 		until = w.outcomesDown
-	case op == "versions" && w.questionsDown.After(until):
+	case op == "versions":
 		until = w.questionsDown
 	}
-	if time.Now().Before(until) {
+	now := time.Now()
+	away := (c != classOwn && c != classQueue) && !(c == classRead && w.storeReads) && now.Before(w.storeDown)
+	if away || now.Before(until) {
 		return errBefore
 	}
 	return none

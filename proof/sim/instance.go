@@ -175,7 +175,6 @@ func (w *world) bury() {
 			}
 		}
 		w.gate.pending = kept
-		w.deathsSeen++
 		n.stop()
 		noticed := time.Duration(w.rng.Int64N(int64(3 * time.Second)))
 		if w.healed.Load() {
