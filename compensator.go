@@ -29,6 +29,7 @@ type Compensator struct {
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware
 	types           *registry
+	inPool          atomic.Int64 // calls of transactional handlers that may hold a connection of DB at once
 	kept            kept
 
 	engine   *engine.Engine

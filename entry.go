@@ -31,7 +31,7 @@ type Entry struct {
 	Epoch           uint32
 	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds, as the others
 	EndedBy         EndedBy
-	LastError       string // of the last failed attempt; a compensation reads here what went wrong. A success clears it
+	LastError       string // of the last failed attempt: a compensation's first one reads here what went wrong, its second one what went wrong with the first. A success clears it
 	Erased          bool   // see Compensator.Erase
 
 	CreatedAt, UpdatedAt time.Time

@@ -256,6 +256,12 @@ func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool)
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
 		cfg.Concurrency = most
 	}
+	if usesTx && size > 3 { // a pool of fewer is meant to be waited for
+		most := int64(size - 2)
+		if all := c.inPool.Add(int64(cfg.Concurrency)); all > most && all-int64(cfg.Concurrency) <= most {
+			c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them", "calls", all, "max_open_conns", size)
+		}
+	}
 	if size <= 3 && c.connector == nil && cfg.Lease < cfg.Timeout {
 		cfg.Lease = cfg.Timeout + c.cfg.Grace
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)

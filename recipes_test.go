@@ -297,7 +297,7 @@ func ExampleTypeConfig_compensation() {
 	charge, err := compensator.Handle(c, "charge", callBank, compensator.TypeConfig{
 		MaxWait: 24 * time.Hour,
 		CompensateTx: compensator.TypedTx(func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, orderID int64) error {
-			if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='refused', reason=? WHERE id=? AND state='paid'", e.LastError, orderID); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='refused' WHERE id=? AND state='paid'", orderID); err != nil {
 				return err
 			}
 			_, err := refund.Record(ctx, tx, orderID, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("refund-", orderID))})

@@ -12,7 +12,7 @@ import (
 type RequeueOptions struct {
 	ByHand
 	Delay      time.Duration
-	Compensate bool // run the compensation (again) instead of the handler. Its Entry.Key is a new one
+	Compensate bool // run the compensation (again) instead of the handler, of what has succeeded, too. Its Entry.Key is a new one. Where the type has none, the entry stays in compensating until a person settles it
 	DryRun     bool // change nothing: only answer what would be answered, but for ErrBusy
 }
 

@@ -14,7 +14,7 @@ type TypeConfig struct {
 	MaxProcessCount int           // how many failed attempts exhaust an entry, the first included; Options may say otherwise. Default 10
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
-	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min)
+	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min): ten attempts take some four minutes, 8½ at most
 	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt, and a Breaker holds it up. Default 0: for ever
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
@@ -22,7 +22,7 @@ type TypeConfig struct {
 	// Concurrency is how many calls of the handler run at once in this process: of HandleBatch so many batches, and up to
 	// BatchSize times as many entries are held. Entries that run alone, compensations too, are a call each; those of a batch
 	// that came to no verdict run side by side in its one. Default 50, of HandleBatch 4; for transactional handlers at most
-	// the pool's MaxOpenConns − 2.
+	// the pool's MaxOpenConns − 2: each type's own, so bound the pool for all of them, and for requests.
 	Concurrency int
 
 	// Of HandleBatch alone. BatchSize is how many entries a call is given at most: default 100, at most 500. BatchWait is how
@@ -33,8 +33,9 @@ type TypeConfig struct {
 	BatchSize int
 	BatchWait time.Duration
 
-	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; it reads in
-	// Entry.LastError why. It runs at least once, with a budget of its own, and never after a success. Use Typed for
+	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; its first attempt reads in
+	// Entry.LastError why. It runs at least once, with a budget of its own, and never after a success unless a person has it
+	// do so: RequeueOptions.Compensate. Use Typed for
 	// the decoded value, of the type's own T, which no compiler checks here. CompensateTx instead undoes in a transaction,
 	// exactly once, whatever kind the handler is of: what has to be called as well it records as an entry of its own. Who
 	// asks a service what it has done asks by an id of his own, and not by Entry.Key.

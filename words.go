@@ -57,8 +57,8 @@ const (
 	EndedByHandler   = processlog.EndedByHandler   // its handler, or its compensation, returned nil
 	EndedByComplete  = processlog.EndedByComplete  // Complete, Once: somebody else did the work
 	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
-	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, with no compensation registered
-	EndedByExhausted = processlog.EndedByExhausted // attempts used up
+	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, of the compensation where there is one
+	EndedByExhausted = processlog.EndedByExhausted // attempts used up, of the compensation where there is one
 	EndedByCrash     = processlog.EndedByCrash     // too many leases in a row ended with no outcome
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )

@@ -96,8 +96,8 @@ const (
 	EndedByHandler   EndedBy = "handler"   // its handler, or its compensation, returned nil
 	EndedByComplete  EndedBy = "complete"  // Complete, Once: somebody else did the work
 	EndedByCancel    EndedBy = "cancel"    // Cancel: the work was no longer wanted
-	EndedByPermanent EndedBy = "permanent" // a Permanent error, with no compensation registered
-	EndedByExhausted EndedBy = "exhausted" // attempts used up
+	EndedByPermanent EndedBy = "permanent" // a Permanent error, of the compensation where there is one
+	EndedByExhausted EndedBy = "exhausted" // attempts used up, of the compensation where there is one
 	EndedByCrash     EndedBy = "crash"     // too many leases in a row ended with no outcome
 	EndedByPerson    EndedBy = "person"    // SettleByHand
 )

@@ -29,8 +29,9 @@ type Config struct {
 	Consumers []func(ctx context.Context) error // of messages, until ctx ends: the Run of an Intake, of a relay's Consumer
 	Inside    []Server                          // operators' pages, probes, metrics: they answer until all else has ended
 
-	// StopTimeout is how long requests and consumers under way are waited for, all of them together. Default 10 s. The log's
-	// Run then takes its own Config.StopTimeout: whoever kills the program waits for longer than both.
+	// StopTimeout is how long requests and consumers under way are waited for, all of them together: longer than consumers have
+	// for their own. Default 10 s, with Consumers 65 s: an Intake takes 30 s by default, a relay's Consumer as long twice. The log's
+	// Run then takes its own Config.StopTimeout and a third: whoever kills the program waits for longer than both.
 	StopTimeout time.Duration
 }
 
@@ -79,7 +80,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 
 	<-life.Done()
 	stopReceiving()
-	err := stop(kept, cmp.Or(cfg.StopTimeout, defaultStop), outside)
+	err := stop(kept, cfg.stopTimeout(), outside)
 	stopWorking()
 	<-work.done // it has a bound of its own
 	err = errors.Join(err, work.failure())
@@ -87,9 +88,20 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 }
 
 const (
-	defaultStop = 10 * time.Second // longer than the 5 s for which net/http takes a connection that has sent nothing for a busy one
-	insideStop  = time.Second
+	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http takes a connection that has sent nothing for a busy one
+	consumerStop = 65 * time.Second
+	insideStop   = time.Second
 )
+
+func (cfg Config) stopTimeout() time.Duration {
+	switch {
+	case cfg.StopTimeout > 0:
+		return cfg.StopTimeout
+	case len(cfg.Consumers) > 0:
+		return consumerStop
+	}
+	return defaultStop
+}
 
 // validate names what is wrong.
 func (cfg Config) validate(log Log) error {

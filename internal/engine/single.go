@@ -93,7 +93,7 @@ func (e *Engine) startInTurn(t *Type, row *processlog.Row) (putOff bool, err err
 		e.agenda.free(t, 1)
 	}
 	if err == nil && len(found.Mine) == 0 {
-		err = fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, row.LeaseLeft)
+		err = fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, max(0, row.LeaseLeft))
 	}
 	if err != nil {
 		return false, err

@@ -229,6 +229,28 @@ func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 	}
 }
 
+func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.DB.SetMaxOpenConns(20)
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	register := func(businessType string, calls int) {
+		_, err := compensator.HandleTx(c, businessType, func(context.Context, *compensator.ScopedTx, *compensator.Entry, harness.Order) error { return nil },
+			compensator.TypeConfig{Concurrency: calls})
+		require.NoError(t, err)
+	}
+	register("one", 0)
+	lines.Contains(w, "bounded by the pool", "type=one", "concurrency=18", "max_open_conns=20")
+	register("two", 5)
+	lines.Contains(w, "may hold the whole pool", "calls=23", "max_open_conns=20")
+	register("three", 5)
+	for len(lines) > 0 {
+		assert.NotContains(t, <-lines, "may hold the whole pool", "once")
+	}
+}
+
 func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

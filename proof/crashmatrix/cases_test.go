@@ -2,7 +2,12 @@
 
 package crashmatrix
 
-import "github.com/compensator-go/compensator/internal/failpoint"
+import (
+	"io/fs"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/migrations"
+)
 
 // surroundings are what a life finds.
 type surroundings string
@@ -123,9 +128,18 @@ var matrix = []crash{
 	{point: failpoint.TurnsLeft, most: 8, in: inLine},
 	{point: failpoint.TurnsMoved, most: 8, in: inLine},
 	{point: failpoint.OutcomesStored, most: 15, in: inLine},
-	{point: failpoint.MigrationPart, most: 5, in: unmade},
+	{point: failpoint.MigrationPart, most: migrationParts(), in: unmade},
 	{point: failpoint.StopBegun, most: 2},
 	{point: failpoint.LoopsEnded, most: 2},
 	{point: failpoint.HandlersEnded, most: 2},
 	{point: failpoint.OutcomesDrained, most: 2},
+}
+
+// migrationParts is how many parts a log is made in.
+func migrationParts() int {
+	files, err := fs.Glob(migrations.MySQL, "*/*.sql")
+	if err != nil {
+		panic(err)
+	}
+	return len(files)
 }

@@ -89,6 +89,7 @@ func (f *follower) byHand(s step) string {
 	return ""
 }
 
+// claim goes by the moment its statement began, whenever it was written: what it may take it has read by then.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost
@@ -96,10 +97,10 @@ func (f *follower) claim(s step) string {
 	switch {
 	case s.leased <= s.began:
 		return "claimed with no lease"
-	case s.at < s.wasDue:
-		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.at)
-	case s.at < s.wasLeased && s.was > 0: // what was born claimed may be claimed anew by its own process
-		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.at)
+	case s.began < s.wasDue:
+		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.began)
+	case s.began < s.wasLeased && s.was > 0: // what was born claimed may be claimed anew by its own process
+		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.began)
 	}
 	return ""
 }

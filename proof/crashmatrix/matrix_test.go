@@ -10,9 +10,12 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -200,19 +203,36 @@ func (w *world) eventually(check func() bool, why func() string) {
 	}
 }
 
-// killMigrations: a log that was half made is finished by the next who migrates, under its only fingerprint.
+// killMigrations: a log that was half made is finished by the next who migrates: as one that was made at once, under its only
+// fingerprint. Each part in turn is the last that is made.
 func (w *world) killMigrations(c crash) {
 	w.t.Helper()
+	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
+	atOnce := w.logTables()
 	random := c.random()
 	for n := range *kills {
-		w.exec("DROP TABLE IF EXISTS common_process_log, common_process_log_audit, common_process_log_meta, common_process_log_slots")
-		w.live(c, n, 1+random.IntN(c.most))
+		w.exec("DROP TABLE " + strings.Join(slices.Collect(maps.Keys(w.logTables())), ", "))
+		w.live(c, n, 1+n%c.most)
 		w.live(c, n, 1+random.IntN(c.most))
 		require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
+		require.Equal(w.t, atOnce, w.logTables())
 		require.Equal(w.t, 2, w.count("common_process_log_meta"))
 		store, err := compensator.OpenStore(w.t.Context(), w.db, compensator.DefaultTable)
 		require.NoError(w.t, err)
 		require.NoError(w.t, store.Check(w.t.Context()))
 		require.NoError(w.t, store.Close())
 	}
+}
+
+// logTables are the log's tables, with the statement that would make each.
+func (w *world) logTables() map[string]string {
+	w.t.Helper()
+	made := make(map[string]string)
+	w.each("SELECT table_name FROM information_schema.tables WHERE table_schema=DATABASE() AND table_name LIKE 'common_process_log%'", func(scan func(...any)) {
+		var name, statement string
+		scan(&name)
+		require.NoError(w.t, w.db.QueryRow("SHOW CREATE TABLE "+name).Scan(&name, &statement))
+		made[name] = statement
+	})
+	return made
 }
