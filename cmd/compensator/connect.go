@@ -36,7 +36,7 @@ func (f *flags) add(root *cobra.Command) {
 	all := root.PersistentFlags()
 	all.StringVar(&f.dsn, "dsn", "", "the database: user@tcp(host)/shop, or file:log.db; better "+dsnVariable+" or --dsn-file, which ps does not show")
 	all.StringVar(&f.dsnFile, "dsn-file", "", "a file that holds the DSN")
-	all.StringVar(&f.redis, "redis", "", "the services' Redis, host:port or redis://…; default "+redisVariable+". Without it requeued entries wait for the reconciler")
+	all.StringVar(&f.redis, "redis", "", "the services' Redis, host:port or redis://…, of a cluster host:port,host:port; default "+redisVariable+", as it should be where there is a password. Without it requeued entries wait for the reconciler")
 	all.StringVar(&f.table, "table", compensator.DefaultTable, "the log's table, optionally as database.table")
 	all.StringVar(&f.prefix, "prefix", "compensator", "of the services' keys in Redis")
 	f.format = "table"
@@ -132,14 +132,22 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	case where == "":
 		return nil, nil
 	case !strings.Contains(where, "://"):
-		return redis.NewClient(&redis.Options{Addr: where}), nil
+		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
+	case strings.Contains(where, "addr="):
+		opts, err := redis.ParseClusterURL(where)
+		if err != nil {
+			return nil, errRedis
+		}
+		return redis.NewClusterClient(opts), nil
 	}
 	opts, err := redis.ParseURL(where)
 	if err != nil {
-		return nil, usage("--redis: want host:port or redis://user:password@host:port/db")
+		return nil, errRedis
 	}
 	return redis.NewClient(opts), nil
 }
+
+var errRedis = usage("--redis: want host:port, redis://user:password@host:port/db, or of a cluster host:port,host:port or redis://user:password@host:port?addr=host:port")
 
 // actorPrefix says in the records where somebody sat.
 const actorPrefix = "cli:"

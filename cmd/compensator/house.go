@@ -135,7 +135,7 @@ func (p *program) grants() error {
 		database, table = cfg.DBName, database
 	}
 	for _, who := range []string{"reader", "operator"} {
-		fmt.Fprintf(p.out, "-- %s: every command that only looks%s\n", who, map[string]string{"operator": "; requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[who])
+		fmt.Fprintf(p.out, "-- %s: every command that only looks, but for check%s\n", who, map[string]string{"operator": "; check, requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[who])
 		for _, line := range grantLines {
 			rights := line.reader
 			if who == "operator" {

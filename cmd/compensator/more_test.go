@@ -19,6 +19,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // TestOfTwoOperatorsAtOnceOneGetsHisWay: both have seen the same, and the second one is told so.
@@ -250,6 +251,20 @@ func TestRequeuedEntriesAreAnnouncedThroughRedis(t *testing.T) {
 	}
 	assert.Contains(t, b.do("overview").errs, "queue not asked")
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
+}
+
+// TestRequeuedEntriesAreAnnouncedThroughACluster: each type's keys are on a node of their own.
+func TestRequeuedEntriesAreAnnouncedThroughACluster(t *testing.T) {
+	t.Parallel()
+	cluster := testservers.NewRedisCluster(t)
+	w := harness.NewWorld(t)
+	b := newBed(t, w.DSN, w.DB).dead(2)
+	for key, where := range map[string]string{"d0": strings.Join(cluster.Addrs(), ","), "d1": "redis://" + cluster.Addrs()[0] + "?addr=" + cluster.Addrs()[1]} {
+		a := b.do("requeue", "key:"+key, reason, "--yes", "--redis", where, "--prefix", cluster.Prefix(t))
+		require.Equal(t, codeDone, a.code, a.errs)
+		assert.NotContains(t, a.errs, "wait")
+	}
+	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }
 
 // TestNothingIsWrittenByLooking: not a row, not a mark.

@@ -76,6 +76,9 @@ func open(ctx context.Context) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	if driver == "mysql" {
+		db.SetMaxOpenConns(60) // close_order's 50, and some for requests: times the processes, below the server's max_connections
+	}
 	err = compensator.Migrate(ctx, db) // where many processes start at once all may: one does it
 	if err == nil {
 		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id VARCHAR(64) PRIMARY KEY, state VARCHAR(16) NOT NULL)")
