@@ -277,6 +277,14 @@ func recording() []mutant {
 			sees: tests("TestUnknownCommitIsResolvedToWhatHappened"),
 		},
 		{
+			name: "resolve-denies-what-waits", oracle: safety,
+			what: "Resolve finds no entry that no person has touched: a commit that happened is told as one that did not",
+			edits: []edit{
+				{"manage.go", "	row, err := c.store.Resolve(ctx, ref)\n", "	row, err := c.store.Resolve(ctx, ref)\n	if err == nil && row.Epoch == 0 {\n		err = ErrNotFound\n	}\n"},
+			},
+			sees: selection{simulation: "1000"},
+		},
+		{
 			name: "resolve-on-one-connection", oracle: producers,
 			what: "Resolve on Galera gives up at the first connection of the pool that has broken unseen",
 			edits: []edit{
@@ -299,6 +307,38 @@ func recording() []mutant {
 				{"receipt.go", "	if rec.c.types.refusesOtherContent(e.BusinessType) {\n", "	if false {\n"},
 			},
 			sees: tests("TestOtherContentIsRefusedWhereItsTypeSaysSo"),
+		},
+		{
+			name: "delay-dropped", oracle: safety,
+			what: "an entry is due at once, whatever delay its producer has asked for",
+			edits: []edit{
+				{"record.go", "Delay: delay, Done: e.done,", "Delay: 0 * delay, Done: e.done,"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
+			name: "first-content-for-all", oracle: safety,
+			what: "the entries of one Record all have the first one's content",
+			edits: []edit{
+				{"record.go", "		draft.Headers, draft.Token = stored, token\n", "		draft.Headers, draft.Token, draft.Content = stored, token, entries[0].Content\n"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
+			name: "own-budget-dropped", oracle: safety,
+			what: "an entry's own MaxProcessCount is not recorded: it has as many attempts as its type",
+			edits: []edit{
+				{"record.go", "Content: e.Content, MaxProcessCount: e.MaxProcessCount,", "Content: e.Content,"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
+			name: "headers-dropped", oracle: safety,
+			what: "what a context carries is not recorded with its entry: no trace goes on in the handler",
+			edits: []edit{
+				{"record.go", "draft.Headers, draft.Token = stored, token\n", "draft.Headers, draft.Token = stored[:0], token\n"},
+			},
+			sees: selection{simulation: "300"},
 		},
 		{
 			name: "refused-event-commits", oracle: safety,

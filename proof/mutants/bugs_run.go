@@ -208,6 +208,14 @@ func running() []mutant {
 			sees: tests("TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain").and(simulation, "300"),
 		},
 		{
+			name: "unstarted-kept-at-the-stop", oracle: duplicates,
+			what: "what a claim brings when Run is told to stop is neither started nor given back: it waits for the end of its lease, and that counts as a crash",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	d.claims.release(attempts[0].row.Token, entries...)\n", "	if !d.stopping() {\n		d.claims.release(attempts[0].row.Token, entries...)\n	}\n"},
+			},
+			sees: selection{simulation: "1000"},
+		},
+		{
 			name: "start-after-its-time", oracle: duplicates,
 			what: "a handler is called although its attempt ran out of time while its transaction began, passes for stuck, and has left its place to another suspect",
 			edits: []edit{

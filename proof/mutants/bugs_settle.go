@@ -89,6 +89,14 @@ func settling() []mutant {
 			sees: tests("TestExhaustedEntryIsCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300"),
 		},
 		{
+			name: "permanent-told-as-exhausted", oracle: safety,
+			what: "an entry whose handler gave it up for good is told as one whose attempts were used up",
+			edits: []edit{
+				{"internal/engine/outcome.go", "return t.giveUp(o, processlog.EndedByPermanent)", "return t.giveUp(o, processlog.EndedByExhausted)"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
 			name: "count-in-sql", oracle: safety,
 			what: "the failure is counted in SQL before the state is computed from the count: exhausted one early",
 			edits: []edit{

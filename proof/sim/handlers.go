@@ -176,7 +176,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 	}
 	if ended == nil && b.chain && !strings.Contains(string(e.IdempotentID), "/") {
 		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotentID: e.IdempotentID + "/f"}}
-		_, ended = n.c.Record(ctx, tx, follow)
+		_, ended = n.record(ctx, tx, follow)
 	}
 	return n.conclude(a, n.decide(a, b, ended))
 }

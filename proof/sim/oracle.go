@@ -28,7 +28,8 @@ type oracle struct {
 	lives   map[compensator.EntryID]*life
 	keys    map[string]*life // retained rows by idempotent id
 	orders  map[string]*keyFate
-	open    int // rows of handled types that are not at rest
+	wished  map[string][]wish // by idempotent id
+	open    int               // rows of handled types that are not at rest
 	effect  map[effect]int
 	working map[string]int  // by business type, as open
 	crowded map[string]bool // types that ever had more to do at once than an instance has slots to spare
@@ -70,7 +71,7 @@ type operation struct {
 	inTx     bool                           // a change in a caller's transaction
 	unknown  bool                           // an insert whose COMMIT was not answered
 	failed   bool                           // a claim that was answered with an error
-	released bool                           // and was given back
+	back     map[compensator.EntryID]bool   // of a claim: what was given back, or tried to be
 	number   int                            // of a claim that was done
 }
 
@@ -133,7 +134,7 @@ func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool 
 func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
-		keys: make(map[string]*life), orders: make(map[string]*keyFate), effect: make(map[effect]int),
+		keys: make(map[string]*life), orders: make(map[string]*keyFate), wished: make(map[string][]wish), effect: make(map[effect]int),
 		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[processlog.Token]time.Time),
 	}
 }
@@ -240,6 +241,7 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	l := &life{id: row.ID, key: string(row.IdempotentID), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
 	o.lives[row.ID], o.keys[string(row.IdempotentID)] = l, l
+	o.asWishedLocked(row, op)
 	fate := o.fateLocked(string(row.IdempotentID))
 	fate.rows++
 	fate.kinds[row.BusinessType] = true

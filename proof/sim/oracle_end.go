@@ -65,16 +65,26 @@ func (o *oracle) refusedLocked(order order, err error) {
 	}
 }
 
-// resolved takes the answer about an unknown commit.
-func (o *oracle) resolved(key string, happened bool) {
+// under is the retained row under an idempotent id; nil: there is none.
+func (o *oracle) under(key compensator.IdempotentID) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if fate := o.fateLocked(key); happened && fate.rows == 0 {
+	return o.keys[string(key)]
+}
+
+// resolved judges the answer about an idempotent id, of which before was the row when it was asked for.
+func (o *oracle) resolved(key compensator.IdempotentID, before *life, happened bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if fate := o.fateLocked(string(key)); happened && fate.rows == 0 {
 		o.failLocked("G2: Resolve says that %q was recorded; it was not", key)
+	}
+	if before != nil && o.keys[string(key)] == before && !happened {
+		o.failLocked("G2: Resolve says that %q was not recorded, and entry %s has been there all the time, %s", key, before.id, before.last().row.State)
 	}
 }
 
-// ranToItsEnd: G15, once Run has returned nil none of its handlers runs.
+// ranToItsEnd: G15, once Run has returned nil none of its handlers runs, and it holds nothing that it has not started.
 func (o *oracle) ranToItsEnd(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,10 +94,21 @@ func (o *oracle) ranToItsEnd(n *instance) {
 				o.failLocked("G15: Run of instance %d has returned, and entry %s, version %d, still runs there", n.number, a.id, a.version)
 			}
 		}
+		if o.unstartedLocked(n, l) {
+			o.failLocked("G15: Run of instance %d has returned, and entry %s, which it claimed and did not start, was not given back", n.number, l.id)
+		}
 		if last := l.last(); n.mustEndWell.Load() && last.op.kind == opClaim && last.op.from == n && last.row.DeliveryCount > 0 {
 			o.failLocked("G15: Run of instance %d has returned, and entry %s is still leased to it", n.number, l.id)
 		}
 	}
+}
+
+// unstartedLocked reports whether an instance was told of a claim, which stands, and has neither run its entry, nor given it
+// back, nor taken it out as a killer.
+func (o *oracle) unstartedLocked(n *instance, l *life) bool {
+	last := l.last()
+	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
+	return told && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
 // atRest judges the end.
@@ -100,8 +121,10 @@ func (o *oracle) atRest() {
 		o.exactlyOnceLocked(l)
 	}
 	for _, op := range o.ops {
-		if op.failed && !op.released && !op.from.dead.Load() {
-			o.failLocked("G16: a claim of instance %d failed, may yet have been done, and was not given back", op.from.number)
+		for _, w := range op.want {
+			if op.failed && !op.back[w.ID] && !op.from.dead.Load() {
+				o.failLocked("G16: a claim of instance %d failed, may yet have been done, and entry %s was not given back", op.from.number, w.ID)
+			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.orders)) {

@@ -52,6 +52,26 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 		o.spentLocked(l, before, after, a)
 	}
 	o.waitsLocked(before, after, a)
+	o.endedByLocked(after, a)
+}
+
+// endedByLocked: G7, what ended an entry is told as it was, and nothing where it goes on.
+func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
+	var want compensator.EndedBy
+	switch {
+	case after.State == compensator.Succeeded, after.State == compensator.Compensated:
+		want = compensator.EndedByHandler
+	case after.State != compensator.Dead:
+	case after.EndedBy == compensator.EndedByCrash:
+		return // see crashedLocked
+	case a != nil && a.manner == permanently:
+		want = compensator.EndedByPermanent
+	default:
+		want = compensator.EndedByExhausted
+	}
+	if after.EndedBy != want {
+		o.failLocked("G7: entry %s is %s, ended by %q, want %q (%+v)", after.ID, after.State, after.EndedBy, want, a)
+	}
 }
 
 // attemptOf finds the attempt of a version. The last one: a batch that came to nothing is run again alone.

@@ -132,12 +132,19 @@ func (o *oracle) ending(a *attempt) {
 	}
 }
 
-// givenBack takes note of a release.
-func (o *oracle) givenBack(token processlog.Token) {
+// givenBack takes note of a release, whatever comes of it.
+func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if op := o.ops[token]; op != nil {
-		op.released = true
+	op := o.ops[token]
+	if op == nil {
+		return
+	}
+	if op.back == nil {
+		op.back = make(map[compensator.EntryID]bool)
+	}
+	for _, id := range ids {
+		op.back[id] = true
 	}
 }
 

@@ -93,7 +93,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 		}
 		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
 	case 4:
-		row, err := n.c.Resolve(ctx, ref)
+		row, err := n.ask(ctx, ref)
 		undoes := err == nil && (row.BusinessType == undoType || row.BusinessType == undoTxType)
 		if undoes {
 			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Compensate: true})

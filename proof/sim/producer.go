@@ -139,7 +139,7 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 			return nil, err
 		}
 	}
-	receipt, err := n.c.Record(ctx, tx, o.entries...)
+	receipt, err := n.record(ctx, tx, o.entries...)
 	var other *compensator.OtherTypeError
 	if o.stubborn && o.way == inTx && errors.As(err, &other) {
 		return nil, nil // the commit is to refuse what is left
@@ -164,6 +164,13 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	return receipt, nil
 }
 
+// record asks for entries, with whatever ctx carries.
+func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...compensator.NewEntry) (*compensator.Receipt, error) {
+	carried, _ := ctx.Value(orderName{}).(string)
+	n.w.oracle.wishes(n, carried, entries)
+	return n.c.Record(ctx, tx, entries...)
+}
+
 func (n *instance) plainTransaction(ctx context.Context, o order) error {
 	tx, err := n.store.begin(ctx)
 	if err != nil {
@@ -185,12 +192,18 @@ func (n *instance) plainTransaction(ctx context.Context, o order) error {
 
 // resolve asks what became of an unknown commit.
 func (n *instance) resolve(ctx context.Context, o order) {
-	if o.undone {
-		return
+	if !o.undone {
+		_, _ = n.ask(ctx, o.entries[0].IdempotentID)
 	}
-	key := o.entries[0].IdempotentID
-	_, err := n.c.Resolve(ctx, key)
-	if err == nil || errors.Is(err, compensator.ErrNotFound) {
-		n.w.oracle.resolved(string(key), err == nil)
+}
+
+// ask looks an entry up, and judges the answer about an idempotent id.
+func (n *instance) ask(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
+	key, named := ref.(compensator.IdempotentID)
+	before := n.w.oracle.under(key)
+	e, err := n.c.Resolve(ctx, ref)
+	if named && (err == nil || errors.Is(err, compensator.ErrNotFound)) {
+		n.w.oracle.resolved(key, before, err == nil)
 	}
+	return e, err
 }

@@ -198,7 +198,7 @@ func (s *gatedStore) Claim(ctx context.Context, want []processlog.Wanted, token 
 }
 
 func (s *gatedStore) Release(ctx context.Context, ids []compensator.EntryID, token processlog.Token) error {
-	s.from.w.oracle.givenBack(token)
+	s.from.w.oracle.givenBack(token, ids...)
 	return s.from.stepUnder(ctx, token, classWrite, "release", string(make(args, 0, 32).ids(ids)), func() error {
 		return s.store.Release(ctx, ids, token)
 	})

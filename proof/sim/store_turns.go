@@ -31,7 +31,9 @@ func (s *gatedStore) Lines(ctx context.Context, businessType string, turns []pro
 }
 
 func (s *gatedStore) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
-	s.from.w.oracle.givenBack(token)
+	for _, p := range parked {
+		s.from.w.oracle.givenBack(token, p.ID)
+	}
 	return s.from.stepUnder(ctx, token, classWrite, "park", idsOf(parked, func(p processlog.Parked) compensator.EntryID { return p.ID }), func() error {
 		return s.store.Park(ctx, parked, token)
 	})

@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// wish is an entry as its producer has asked for it, and where.
+type wish struct {
+	compensator.NewEntry
+	on      *instance
+	carried string // what is to travel with it
+}
+
+// wishes takes note of entries before they are handed to the library.
+func (o *oracle) wishes(n *instance, carried string, entries []compensator.NewEntry) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range entries {
+		key := string(e.IdempotentID)
+		o.wished[key] = append(o.wished[key], wish{NewEntry: e, on: n, carried: carried})
+	}
+}
+
+// asWishedLocked: G9, G11, what is committed is what a producer has asked that instance for, whatever the library made of it
+// on the way. Slots are made by the library itself.
+func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
+	if strings.HasPrefix(string(row.IdempotentID), plainType+"@") {
+		return
+	}
+	asked := o.wished[string(row.IdempotentID)]
+	if !slices.ContainsFunc(asked, func(w wish) bool { return w.on == op.from && w.is(row) }) {
+		o.failLocked("G11: entry %s is recorded as nobody asked: %+v, due after %v; wished for: %+v", row.ID, row, row.NextAt.Sub(row.CreatedAt), asked)
+	}
+}
+
+// is reports whether a new row is all that was wished for.
+func (w wish) is(row processlog.Row) bool {
+	in := row.NextAt.Sub(row.CreatedAt)
+	return row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
+		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
+		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
+		in >= w.Delay && in <= w.Delay+2*time.Millisecond // now and then are whole ones, of which none may be early
+}
