@@ -46,14 +46,25 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	if !o.hastyLocked(l) {
 		return
 	}
-	o.sights[sawPrompt]++
 	late := min(-before.DueIn, time.Since(l.last().at))
 	if l.last().op.change.Action == compensator.ActionReschedule { // the lease of an attempt that it found under way stands
 		late = min(late, -before.LeaseLeft)
+		if l.held(before.Epoch, time.Now().Add(-late)) {
+			return
+		}
 	}
+	o.sights[sawPrompt]++
 	if late > promptness+o.lingers(l.kind) {
 		o.failLocked("G17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
+}
+
+// held reports whether a living instance still had an attempt of an epoch when the entry came free, or was just through with it.
+// Such an attempt may outlast its lease: its instance, should the queue offer it the entry, puts it back for a while (G16).
+func (l *life) held(epoch uint32, free time.Time) bool {
+	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
+		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))
+	})
 }
 
 // promptlyStartedLocked: what is claimed is run at once.

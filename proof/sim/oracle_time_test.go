@@ -1,0 +1,41 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// An entry that was rescheduled under its batch is free at the end of its lease, and the batch goes on. Its instance is
+// offered it, and must put it back.
+func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		before   uint32        // how many epochs before the attempt began
+		endedAgo time.Duration // 0: it goes on
+		late     bool
+	}{
+		"the attempt goes on":             {},
+		"it ended after the lease":        {endedAgo: 200 * time.Millisecond},
+		"it ended long before":            {endedAgo: time.Second, late: true},
+		"it goes on, of an earlier epoch": {before: 1, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(*testing.T) {
+				w := &world{plan: plan{calm: true, sharedQueue: true}}
+				w.oracle = newOracle(w)
+				rescheduled := &operation{kind: opChange, change: processlog.Change{Action: compensator.ActionReschedule}}
+				l := &life{kind: batchType, steps: []transition{{op: rescheduled, at: time.Now().Add(-2 * time.Second)}}}
+				l.attempts = []*attempt{{from: &instance{w: w}, epoch: 1 - c.before, ended: c.endedAgo > 0, endedAt: time.Now().Add(-c.endedAgo)}}
+
+				w.oracle.promptlyClaimedLocked(l, processlog.Row{Epoch: 1, DueIn: -time.Second, LeaseLeft: -300 * time.Millisecond})
+
+				assert.Equal(t, c.late, w.oracle.verdict != "", w.oracle.verdict)
+			})
+		})
+	}
+}
