@@ -114,6 +114,10 @@ func (w *world) checkRest(logs []*log) {
 	w.t.Helper()
 	w.none("leased at its end", "common_process_log WHERE lease_until>0 OR delivery_count>0")
 	w.none("a person's action without its record", `common_process_log l WHERE epoch <> (SELECT COUNT(*) FROM common_process_log_audit WHERE entry_id=l.id)`)
+	w.none("erased, and something of it left", `common_process_log l WHERE headers='"erased"' AND (content<>'' OR last_error<>'' OR
+		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action<>'erase' AND a.reason<>''))`)
+	w.none("erased without its record, or on record alone", `common_process_log l WHERE (COALESCE(headers,'')='"erased"') <>
+		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action='erase')`)
 	byEnd := make(map[string]int)
 	for _, l := range logs {
 		byEnd[fmt.Sprintf("%s %s", l.kind, l.last().endedBy)]++
@@ -253,6 +257,8 @@ func (l *log) badEnd(f follower) string {
 		good = good && end.failed == failures
 	case refund:
 		good = end.state == compensator.Compensated && end.failed == refundFailures && end.undoFailed == undoFailures
+	case recall:
+		good = end.state == compensator.Compensated && end.failed == max(0, 1-end.epoch) && end.undoFailed == undoFailures
 	case hand:
 		good = good && end.epoch > 0 || end.state == compensator.SettledByHand && end.epoch > 0 ||
 			end.state == compensator.Dead && end.endedBy == compensator.EndedByPermanent && end.failed == 1 ||

@@ -58,7 +58,7 @@ func (f *follower) step(was, s step) string {
 		return "moved on from a terminal state by no person"
 	case s.epoch == was.epoch+1:
 		f.lost = 0
-		return f.byHand(s)
+		return f.byHand(was, s)
 	case s.epoch != was.epoch:
 		return fmt.Sprintf("epoch %d after %d", s.epoch, was.epoch)
 	case !moved && s.delivered == was.delivered+1:
@@ -80,11 +80,15 @@ func (f *follower) step(was, s step) string {
 	return f.outcome(was, s, held)
 }
 
-// byHand: requeued, or settled by a person.
-func (f *follower) byHand(s step) string {
-	requeued := s.state == compensator.Pending && s.failed == 0 && s.undoFailed == 0
-	if !requeued && s.state != compensator.SettledByHand {
-		return "a new epoch, and neither requeued nor settled by hand"
+// byHand: requeued, the handler or what undoes it, settled by a person, or erased.
+func (f *follower) byHand(was, s step) string {
+	fresh := s.failed == 0 && s.undoFailed == 0
+	switch {
+	case s.state == compensator.Pending && fresh, s.state == compensator.SettledByHand:
+	case s.state == compensator.Compensating && fresh && f.log.kind == recall && was.state == compensator.Compensated:
+	case s.state == was.state && was.state.Terminal() && s.failed == was.failed && s.undoFailed == was.undoFailed:
+	default:
+		return fmt.Sprintf("a new epoch, and neither requeued nor settled by hand nor erased, but %s", s.state)
 	}
 	return ""
 }
@@ -132,9 +136,11 @@ func (f *follower) outcome(was, s step, held bool) string {
 		return ""
 	}
 	undo := was.state == compensator.Compensating
+	same := s.failed == was.failed && s.undoFailed == was.undoFailed
+	success := same && (s.state == compensator.Succeeded && s.endedBy == compensator.EndedByHandler && !undo || s.state == compensator.Compensated && undo)
 	switch {
-	case s.state == compensator.Succeeded && s.endedBy == compensator.EndedByHandler: // absorbed, whoever holds the lease
-		return f.explained(was, s, ok, false)
+	case success && f.log.absorbed(undo):
+		return f.explained(was, s, ok, undo)
 	case lost >= crashBudget:
 		return fmt.Sprintf("run after %d lost leases", lost)
 	case !held:
@@ -143,9 +149,9 @@ func (f *follower) outcome(was, s step, held bool) string {
 		return f.failure(was, s)
 	case s.undoFailed == was.undoFailed+1 && s.failed == was.failed && undo:
 		return f.explained(was, s, wrong, true)
-	case s.state == compensator.Compensated && undo && s.failed == was.failed && s.undoFailed == was.undoFailed:
-		return f.explained(was, s, ok, true)
-	case s.state == was.state && s.failed == was.failed && s.undoFailed == was.undoFailed:
+	case success:
+		return f.explained(was, s, ok, undo)
+	case s.state == was.state && same:
 		return "" // interrupted: no verdict
 	}
 	return fmt.Sprintf("from %s to %s", was.state, s.state)
@@ -156,21 +162,32 @@ func (f *follower) failure(was, s step) string {
 	case compensator.Retrying:
 		return f.explained(was, s, wrong, false)
 	case compensator.Compensating:
-		if s.failed != refundFailures || f.log.kind != refund {
-			return fmt.Sprintf("compensated after %d failures", s.failed)
+		switch {
+		case f.log.kind == refund && s.failed == refundFailures:
+			return f.explained(was, s, wrong, false)
+		case f.log.kind == recall:
+			return f.explained(was, s, never, false)
 		}
-		return f.explained(was, s, wrong, false)
+		return fmt.Sprintf("compensated after %d failures", s.failed)
 	case compensator.Dead:
 		return f.explained(was, s, never, false)
 	}
 	return fmt.Sprintf("a failure, and %s", s.state)
 }
 
+// absorbed reports whether a success counts whoever holds the lease: unless effect and outcome are one transaction.
+func (l *log) absorbed(undo bool) bool {
+	if undo {
+		return l.kind == recall
+	}
+	return l.kind != pay && l.kind != sum
+}
+
 // explained: some handler of this epoch said so; for anything but an absorbed success under this very claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {
-			here := version == was.version || verdict == ok && !undo
+			here := version == was.version || verdict == ok && f.log.absorbed(undo)
 			if here && r.epoch == s.epoch && r.undo == undo && r.verdict == verdict {
 				return ""
 			}

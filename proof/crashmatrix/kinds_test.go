@@ -20,6 +20,7 @@ const (
 	slow   = "slow"   // succeeds, after its lease had to be renewed
 	fail   = "fail"   // fails twice, then succeeds
 	refund = "refund" // fails as often as it may; its compensation, transactional, fails once, then succeeds
+	recall = "recall" // fails for good; its compensation, plain, fails once, then succeeds, and somebody may want it once more
 	hand   = "hand"   // fails for good; succeeds once somebody has requeued it
 	mail   = "mail"   // succeeds in batches, some of which break
 	later  = "later"  // succeeds; comes due later, and may be moved or called off until then
@@ -31,8 +32,10 @@ const (
 const (
 	failures         = 2 // of a fail, before it succeeds
 	refundFailures   = 2 // all a refund may have
-	undoFailures     = 1 // of a refund's compensation
+	undoFailures     = 1 // of a refund's compensation, and of a recall's each time
 	slowTakes        = 500 * time.Millisecond
+	recallTime       = 300 * time.Millisecond             // what a recall's attempts have
+	hangs            = recallTime + time.Second + 2*lease // longer than the lease of what has not returned when its time is over
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
 	ok, wrong, never = "ok", "failed", "permanent" // verdicts
@@ -49,6 +52,7 @@ type kinds struct {
 	of map[string]*compensator.Type[content]
 
 	ticks *compensator.Type[time.Time]
+	hang  bool // some recalls are undone when their leases have been lost
 }
 
 func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
@@ -68,6 +72,7 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	add(refund)(compensator.Handle(c, refund, k.plain, compensator.TypeConfig{
 		MaxProcessCount: refundFailures, Retry: retry.Retry, CompensateTx: k.undo,
 	}))
+	add(recall)(compensator.Handle(c, recall, k.plain, compensator.TypeConfig{Timeout: recallTime, Retry: retry.Retry, Compensate: k.undoPlain}))
 	add(mail)(compensator.HandleBatch(c, mail, k.mail, compensator.TypeConfig{BatchSize: batchSize, BatchWait: 20 * time.Millisecond, Concurrency: 1, Retry: retry.Retry}))
 	add(sum)(compensator.HandleTx(c, sum, k.sum, compensator.TypeConfig{Retry: retry.Retry, AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }}))
 	var err error
@@ -100,7 +105,7 @@ func verdict(e *compensator.Entry) string {
 		return ok
 	case e.BusinessType == refund, e.BusinessType == fail && e.ProcessCount < failures:
 		return wrong
-	case e.BusinessType == hand && e.Epoch == 0:
+	case e.BusinessType == hand && e.Epoch == 0, e.BusinessType == recall:
 		return never
 	}
 	return ok
@@ -157,6 +162,17 @@ func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 
 func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	return k.effect(ctx, tx, e)
+}
+
+// undoPlain is deaf to its context, and may come back with a success when the entry is somebody else's.
+func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
+	if err := k.ran(context.WithoutCancel(ctx), e); err != nil {
+		return compensator.Unavailable(err)
+	}
+	if k.hang && verdict(e) == ok && e.ID.Row()%3 == 0 {
+		<-time.After(hangs)
+	}
+	return answer(verdict(e))
 }
 
 func (k *kinds) effect(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
 )
 
 // lifeEnv holds the program of a process that is a life, not a test run.
@@ -178,7 +177,7 @@ func (l *life) recordAgain(ctx context.Context) error {
 // recordWatched: a transaction of the service's own, whose end the Connector sees.
 func (l *life) recordWatched(ctx context.Context) error {
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
-		for _, kind := range []string{slow, fail, refund} {
+		for _, kind := range []string{slow, fail, refund, recall} {
 			if _, err := l.put(ctx, tx, kind, l.key(), 0); err != nil {
 				return err
 			}
@@ -338,47 +337,6 @@ func (l *life) actOnLater(ctx context.Context) error {
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
 }
 
-// actByHand has a person requeue a dead entry and settle another.
-func (l *life) actByHand(ctx context.Context) error {
-	page, err := l.p.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: hand, Limit: 4})
-	for i, e := range page.Entries {
-		switch {
-		case e.EndedBy != compensator.EndedByPermanent:
-		case e.Epoch == 0 && e.ID.Row()%3 == 0: // the work is not wanted any more, whatever became of it
-			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-				_, err := l.p.CancelTx(ctx, tx, e.ID)
-				return err
-			}))
-		case l.p.desk != nil:
-			err = l.atDesk(ctx, e, []desk.Right{desk.Requeue, desk.SettleByHand}[min(i, 1)])
-		case i == 0:
-			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "again"}}))
-		default:
-			err = unlessLate(l.p.SettleByHand(ctx, e.ID, compensator.ByHand{Actor: "ann", Reason: "done"}))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// atDesk takes an entry's case, and acts on the entry as it was seen.
-func (l *life) atDesk(ctx context.Context, e compensator.Entry, action desk.Right) error {
-	actor, why := desk.Actor{ID: "desk"}, desk.Why{Reason: "again"}
-	view, err := l.p.desk.Entry(ctx, actor, e.ID)
-	if err != nil || view.Case == nil {
-		return err
-	}
-	taken, err := l.p.desk.TakeCases(ctx, actor, []desk.SeenCase{{EntryID: e.ID, Version: view.Case.Version}}, why)
-	err = errors.Join(append(taken, err)...)
-	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
-		return err
-	}
-	_, err = l.p.desk.Change(ctx, actor, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
-	return err
-}
-
 // purgeAge is younger than the entries of old surroundings, and older than those of any life.
 const purgeAge = 30 * time.Minute
 
@@ -387,15 +345,6 @@ func (l *life) purge(ctx context.Context) error {
 		return nil // it does so by itself
 	}
 	_, err := l.p.Purge(ctx, purgeAge)
-	return err
-}
-
-// unlessLate drops the refusals that say that the entry has moved on or is being worked on.
-func unlessLate(err error) error {
-	var state *compensator.StateError
-	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) {
-		return nil
-	}
 	return err
 }
 

@@ -84,7 +84,7 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 				w.makeWhole()
 			}
 			if c.in.beside() {
-				w.work(usual)
+				w.work(c.in)
 			}
 			random := c.random()
 			for n := range *kills {
@@ -139,11 +139,13 @@ func (w *world) live(c crash, number, nth int) {
 // work starts a healthy process, which runs until it is stopped, or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
+	hang := in == beside
 	if in != wheel && in != streamed && in != adopting && in != inLine && in != staffed {
 		in = usual
 	}
 	p, err := newProcess(w.t.Context(), w.place, in)
 	require.NoError(w.t, err)
+	p.hang = hang
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -161,6 +163,7 @@ func (w *world) workOff() {
 	defer w.stop()
 	w.eventually(func() bool { return w.count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, w.open)
 	w.eventually(func() bool { return len(w.queued()) == 0 }, func() string { return fmt.Sprintf("all ended, but the queue holds %v", w.queued()) })
+	w.eventually(func() bool { return len(w.healthy.Health(w.t.Context()).Stuck) == 0 }, func() string { return "a handler does not return" })
 	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
 	require.NoError(w.t, err)
 	h := w.healthy.Health(w.t.Context())

@@ -1,0 +1,110 @@
+//go:build failpoints
+
+package crashmatrix
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/desk"
+)
+
+var ann = compensator.ByHand{Actor: "ann", Reason: "again"}
+
+// actByHand has a person put right what is dead, have undone again what is undone, and erase what somebody has settled.
+func (l *life) actByHand(ctx context.Context) error {
+	return errors.Join(l.putRight(ctx), l.undoAgain(ctx), l.erase(ctx))
+}
+
+// putRight has a person requeue dead entries, one or all, and settle others.
+func (l *life) putRight(ctx context.Context) error {
+	dead, err := l.found(ctx, hand, compensator.Dead)
+	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
+	if err != nil || l.p.desk == nil && rand.N(3) == 0 {
+		return errors.Join(err, l.requeueAll(ctx, dead))
+	}
+	for i, e := range dead {
+		switch {
+		case e.Epoch == 0 && e.ID.Row()%3 == 0: // the work is not wanted any more, whatever became of it
+			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := l.p.CancelTx(ctx, tx, e.ID)
+				return err
+			}))
+		case l.p.desk != nil:
+			err = l.atDesk(ctx, e, []desk.Right{desk.Requeue, desk.SettleByHand}[min(i, 1)])
+		case i == 0:
+			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann}))
+		default:
+			err = unlessLate(l.p.SettleByHand(ctx, e.ID, ann))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found is the first few entries of a kind in a state.
+func (l *life) found(ctx context.Context, kind string, in compensator.State) ([]compensator.Entry, error) {
+	page, err := l.p.List(ctx, compensator.Filter{States: []compensator.State{in}, BusinessType: kind, Limit: 4})
+	return page.Entries, err
+}
+
+func (l *life) requeueAll(ctx context.Context, entries []compensator.Entry) error {
+	refusals, err := l.p.RequeueAll(ctx, entries, compensator.RequeueOptions{ByHand: ann})
+	for _, refusal := range refusals {
+		err = errors.Join(err, unlessLate(refusal))
+	}
+	return err
+}
+
+// undoAgain has a person want some of what is undone undone once more.
+func (l *life) undoAgain(ctx context.Context) error {
+	undone, err := l.found(ctx, recall, compensator.Compensated)
+	for _, e := range undone {
+		if e.Epoch == 0 && e.ID.Row()%2 == 0 {
+			err = errors.Join(err, unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann, Compensate: true})))
+		}
+	}
+	return err
+}
+
+// erase has a person blank some of what a person has settled.
+func (l *life) erase(ctx context.Context) error {
+	settled, err := l.found(ctx, hand, compensator.SettledByHand)
+	for _, e := range settled {
+		if !e.Erased && e.ID.Row()%2 == 0 {
+			_, failed := l.p.Erase(ctx, e.ID, ann)
+			err = errors.Join(err, unlessLate(failed))
+		}
+	}
+	return err
+}
+
+// atDesk takes an entry's case, and acts on the entry as it was seen.
+func (l *life) atDesk(ctx context.Context, e compensator.Entry, action desk.Right) error {
+	actor, why := desk.Actor{ID: "desk"}, desk.Why{Reason: "again"}
+	view, err := l.p.desk.Entry(ctx, actor, e.ID)
+	if err != nil || view.Case == nil {
+		return err
+	}
+	taken, err := l.p.desk.TakeCases(ctx, actor, []desk.SeenCase{{EntryID: e.ID, Version: view.Case.Version}}, why)
+	err = errors.Join(append(taken, err)...)
+	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
+		return err
+	}
+	_, err = l.p.desk.Change(ctx, actor, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+	return err
+}
+
+// unlessLate drops the refusals that say that the entry has moved on or is being worked on.
+func unlessLate(err error) error {
+	var state *compensator.StateError
+	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, compensator.ErrChanged) {
+		return nil
+	}
+	return err
+}
