@@ -59,7 +59,22 @@ func (q countedQueue) Check(ctx context.Context, fingerprint string) error {
 	return q.Queue.Check(ctx, fingerprint)
 }
 
-// countedStore counts the statements that come without entries.
+func (q countedQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+	q.calls.Add(1)
+	return q.Queue.Announce(ctx, items, rules)
+}
+
+func (q countedQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
+	q.calls.Add(1)
+	return q.Queue.Settle(ctx, businessType, items)
+}
+
+func (q countedQueue) Notify(ctx context.Context, types []string) error {
+	q.calls.Add(1)
+	return q.Queue.Notify(ctx, types)
+}
+
+// countedStore counts statements, of all that a process with nothing to do might ask.
 type countedStore struct {
 	processlog.Store
 	calls *atomic.Int64
@@ -78,6 +93,41 @@ func (s countedStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 func (s countedStore) Due(ctx context.Context, businessType string, limit int) ([]compensator.EntryID, error) {
 	s.calls.Add(1)
 	return s.Store.Due(ctx, businessType, limit)
+}
+
+func (s countedStore) Fingerprint(ctx context.Context) (string, error) {
+	s.calls.Add(1)
+	return s.Store.Fingerprint(ctx)
+}
+
+func (s countedStore) Load(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
+	s.calls.Add(1)
+	return s.Store.Load(ctx, ids)
+}
+
+func (s countedStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]processlog.Version, error) {
+	s.calls.Add(1)
+	return s.Store.Versions(ctx, ids)
+}
+
+func (s countedStore) Count(ctx context.Context, tx processlog.Tx, filter compensator.CountFilter) ([]processlog.Count, error) {
+	s.calls.Add(1)
+	return s.Store.Count(ctx, tx, filter)
+}
+
+func (s countedStore) List(ctx context.Context, filter compensator.Filter) (processlog.Page, error) {
+	s.calls.Add(1)
+	return s.Store.List(ctx, filter)
+}
+
+func (s countedStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
+	s.calls.Add(1)
+	return s.Store.Claim(ctx, want, token, lease, accept)
+}
+
+func (s countedStore) Marks(ctx context.Context, types []string) (time.Time, map[string]time.Time, error) {
+	s.calls.Add(1)
+	return s.Store.Marks(ctx, types)
 }
 
 func (s countedStore) Purge(ctx context.Context, businessType string, state compensator.State, age time.Duration, limit int) (int, error) {

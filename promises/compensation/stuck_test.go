@@ -17,6 +17,7 @@ func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				cfg.Lease = time.Second
 				c := w.New(cfg)

@@ -324,7 +324,6 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	}, "the recorder goes on: %v", err)
 }
 
-// What was seen and is missing for a good reason is no loss.
 // The success is lost, and before this process looks another one has run the entry again: the row is at a higher version
 // than the one that was seen.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
@@ -344,6 +343,7 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	require.Equal(t, id, loss.Lost[0].ID)
 }
 
+// What was seen and is missing for a good reason is no loss.
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

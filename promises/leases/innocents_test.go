@@ -4,7 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,7 +81,11 @@ func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 				t.Parallel()
 				harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 					c := w.New(cfg)
+					var running, most atomic.Int64
 					_, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+						for now, before := running.Add(1), most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+						}
+						defer running.Add(-1)
 						<-time.After(10 * time.Millisecond)
 						return nil
 					}, compensator.TypeConfig{Concurrency: concurrency})
@@ -91,6 +97,7 @@ func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 					w.WaitAllEnded()
 					t.Logf("concurrency %d: %d entries of one lost lease, handlers of 10 ms, took %v", concurrency, concurrency, time.Since(began).Round(10*time.Millisecond))
 					require.Equal(t, concurrency, w.Ended(compensator.Succeeded, 0))
+					require.LessOrEqual(t, most.Load(), int64(math.Ceil(math.Sqrt(float64(concurrency)))), "at once")
 				})
 			})
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -107,10 +108,26 @@ func TestMissedSlotsAreMadeUpForAsTold(t *testing.T) {
 				p.stop()
 				time.Sleep(6 * time.Hour)
 				require.Equal(t, []string{"01:00"}, recorded(store), "nobody runs")
-				p = start(t, slow(store), compensator.Every(time.Hour), catchUp)
+				cfg := slow(store)
+				log := harness.LogInto(&cfg)
+				p = start(t, cfg, compensator.Every(time.Hour), catchUp)
 				time.Sleep(time.Hour)
 				p.stop()
 				require.Equal(t, want, recorded(store))
+				close(log)
+				var told []string
+				for line := range log {
+					if _, of, found := strings.Cut(line, "slots of a periodic type have passed"); found {
+						told = append(told, of)
+					}
+				}
+				if made := max(1, catchUp); made > 6 {
+					require.Empty(t, told)
+				} else {
+					require.Len(t, told, 1)
+					require.Contains(t, told[0], fmt.Sprintf("type=report slots=%d ", 6-made))
+					require.Contains(t, told[0], fmt.Sprint("made_up_for=", made))
+				}
 			})
 		})
 	}

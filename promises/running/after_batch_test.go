@@ -205,38 +205,46 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	require.ErrorIs(t, err, lost)
 }
 
-// A person may requeue what has ended while somebody waits for others of its batch.
+// A person may requeue what has ended while somebody waits for others of its batch, and has passed it.
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
 	var healed atomic.Bool
-	rows, gate := harness.Held(t, c, "held", compensator.TypeConfig{Timeout: harness.Patience, Lease: 2 * harness.Patience}, nil)
-	sour, err := compensator.Handle(c, "sour", func(context.Context, *compensator.Entry, harness.Order) error {
-		if healed.Load() {
-			return nil
+	var rows, sour *compensator.Type[harness.Order]
+	var gate, again *harness.Gate
+	harness.InBubble(t, func(c *compensator.Compensator) {
+		rows, gate = harness.Held(t, c, "held", compensator.TypeConfig{Timeout: time.Hour}, nil)
+		again = harness.NewGate()
+		var err error
+		sour, err = compensator.Handle(c, "sour", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			if healed.Load() {
+				return again.Pass(ctx, e)
+			}
+			return compensator.Permanent(harness.ErrSoldOut)
+		}, compensator.TypeConfig{Timeout: time.Hour})
+		require.NoError(t, err)
+	}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore) {
+		batch := compensator.Options{BatchID: "b"}
+		dead := harness.RecordIn(t, c, store, sour.Entry(harness.Order{}, batch)).ID()
+		time.Sleep(time.Second)
+		harness.RecordIn(t, c, store, rows.Entry(harness.Order{}, batch), rows.Entry(harness.Order{}, batch))
+		type result struct {
+			compensator.Progress
+			err error
 		}
-		return compensator.Permanent(harness.ErrSoldOut)
-	}, compensator.TypeConfig{})
-	require.NoError(t, err)
-	w.Run(c)
-	dead := w.Put(sour, 0, compensator.Options{BatchID: "b"})
-	w.WaitState(dead, compensator.Dead)
-	w.Put(rows, 0, compensator.Options{BatchID: "b"})
-	gate.Await(t)
-	type result struct {
-		compensator.Progress
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		p, err := c.WaitBatch(t.Context(), "b")
-		done <- result{p, err}
-	}()
-	healed.Store(true)
-	require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ops", Reason: "healed"}}))
-	gate.Open()
-	got := harness.Next(t, done)
-	require.NoError(t, got.err)
-	require.Equal(t, 2, got.Succeeded)
+		done := make(chan result, 1)
+		go func() {
+			p, err := c.WaitBatch(t.Context(), "b")
+			done <- result{p, err}
+		}()
+		time.Sleep(time.Minute) // it has looked, and found the first that is held
+		healed.Store(true)
+		require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ops", Reason: "healed"}}))
+		gate.Open()
+		time.Sleep(time.Minute)
+		require.Empty(t, done, "the one in front runs")
+		again.Open()
+		got := <-done
+		require.NoError(t, got.err)
+		require.Equal(t, 3, got.Succeeded)
+	})
 }

@@ -335,6 +335,9 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(second)
 		w.WaitAllEnded()
+		for i := range 3 {
+			require.Len(t, seen.of(i), 1)
+		}
 	})
 }
 

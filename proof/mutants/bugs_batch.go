@@ -4,6 +4,14 @@ package main
 func batching() []mutant {
 	return []mutant{
 		{
+			name: "wait-batch-passes-the-requeued", oracle: safety,
+			what: "WaitBatch ends when nothing is open behind where it has looked, whatever a person has requeued in front",
+			edits: []edit{
+				{"inspect.go", "			case err != nil || p.Done == p.Total:\n", "			case true:\n"},
+			},
+			sees: tests("TestWaitBatchWaitsForWhatIsRequeuedMeanwhile"),
+		},
+		{
 			name: "concurrency-caps-batches", oracle: lateness,
 			what: "a claim brings as many entries as batches may run: one batch at a time is one entry at a time",
 			edits: []edit{

@@ -4,6 +4,22 @@ package main
 func recurring() []mutant {
 	return []mutant{
 		{
+			name: "held-mark-stops-the-round", oracle: lateness,
+			what: "a periodic type whose mark is held, or that is not due, keeps all behind it from being made",
+			edits: []edit{
+				{"internal/engine/calendar.go", "		what, businessType := p.trouble()\n", "		if err == nil && !done {\n			break\n		}\n		what, businessType := p.trouble()\n"},
+			},
+			sees: tests("TestMarkThatIsHeldIsTakenUpWhenItIsFree"),
+		},
+		{
+			name: "slots-passed-over-in-silence", oracle: lateness,
+			what: "that slots have passed while no process ran, and are not made up for, is told nobody",
+			edits: []edit{
+				{"internal/engine/calendar.go", "	if due.skipped > 0 && !p.upkeep() {\n", "	if due.skipped < 0 && !p.upkeep() {\n"},
+			},
+			sees: tests("TestMissedSlotsAreMadeUpForAsTold"),
+		},
+		{
 			name: "mark-unfenced", oracle: duplicates,
 			what: "a mark is moved from wherever it is: a process that read it long ago moves it back, and slots are made again",
 			edits: []edit{

@@ -180,7 +180,7 @@ func running() []mutant {
 			edits: []edit{
 				{"internal/engine/quarantine.go", "	case q.few[t] >= fewOf(t) ||", "	case q.few[t] >= 1<<30 ||"},
 			},
-			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart").and(simulation, "2000"),
+			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").and(simulation, "2000"),
 		},
 		{
 			name: "alone-beside-few", oracle: safety,
