@@ -107,6 +107,13 @@ func TestDocsCountWhatThereIs(t *testing.T) {
 	}
 }
 
+func TestEachGuaranteeSaysWhatShowsIt(t *testing.T) {
+	_, promises, _ := strings.Cut(page(t, "docs/guarantees.md"), "\n### ")
+	for promise := range strings.SplitSeq(promises, "\n### ") {
+		require.Contains(t, promise, "*Shown by*", "%.40s", promise)
+	}
+}
+
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
