@@ -60,10 +60,10 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.Run(c)
-	<-rounds // the first look at everything is over
+	harness.Next(t, rounds) // the first look at everything is over
 	before, from := scriptCalls(t, w.Redis), told.Load()
 	for range 10 {
-		<-rounds
+		harness.Next(t, rounds)
 	}
 	asked, passed := scriptCalls(t, w.Redis)-before, int(told.Load()-from)
 	require.LessOrEqual(t, asked, 4*passed+10, "scripts run in %d idle rounds", passed)

@@ -267,7 +267,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	w.Run(c)
 	g.OpenAtEnd(t) // before Run is stopped, which waits for the handler
 	g.Await(t)
-	require.Equal(t, deaf, (<-stuck).ID)
+	require.Equal(t, deaf, harness.Next(t, stuck).ID)
 	w.WaitState(next, compensator.Succeeded)
 	require.Equal(t, 1, ran.Of(next))
 }

@@ -269,7 +269,7 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 	require.NoError(t, err)
 	w.InsertDue("close_order", 1, 1)
 	w.Run(c)
-	<-inside
+	harness.Next(t, inside)
 	w.Exec("ALTER TABLE effects ADD COLUMN more INT NULL")
 	w.Effect(w.DB, "somebody else's")
 	w.WaitAllEnded()

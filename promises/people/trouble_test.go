@@ -64,10 +64,10 @@ func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
-	<-waiting
+	harness.Next(t, waiting)
 	_, err = c.Complete(t.Context(), id)
 	require.NoError(t, err)
-	<-dropped
+	harness.Next(t, dropped)
 	assert.Empty(t, c.Health(t.Context()).Troubles)
 }
 

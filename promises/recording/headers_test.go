@@ -38,10 +38,10 @@ func TestChosenHeadersTravelWithTheirEntry(t *testing.T) {
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{Headers: chosen})
 		want := map[string]string{"tenant": "ä<7>", "empty": "", "trace": "t1"}
 		chosen["tenant"] = "changed since"
-		assert.Equal(t, want, <-seen)
+		assert.Equal(t, want, harness.Next(t, seen))
 		w.WaitState(id, compensator.Dead)
 		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "again"}}))
-		assert.Equal(t, want, <-seen, "after a requeue")
+		assert.Equal(t, want, harness.Next(t, seen), "after a requeue")
 		w.WaitState(id, compensator.Succeeded)
 		e, err := c.Get(t.Context(), id)
 		require.NoError(t, err)
