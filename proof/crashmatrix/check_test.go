@@ -118,6 +118,8 @@ func (w *world) checkRest(logs []*log) {
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action<>'erase' AND a.reason<>''))`)
 	w.none("erased without its record, or on record alone", `common_process_log l WHERE (COALESCE(headers,'')='"erased"') <>
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action='erase')`)
+	w.none("what was said of it is erased, and it is not", `common_process_log_audit a JOIN common_process_log l ON l.id=a.entry_id
+		WHERE a.action<>'erase' AND a.reason='' AND COALESCE(headers,'')<>'"erased"'`)
 	byEnd := make(map[string]int)
 	for _, l := range logs {
 		byEnd[fmt.Sprintf("%s %s", l.kind, l.last().endedBy)]++

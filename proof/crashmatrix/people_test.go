@@ -14,9 +14,17 @@ import (
 
 var ann = compensator.ByHand{Actor: "ann", Reason: "again"}
 
-// actByHand has a person put right what is dead, have undone again what is undone, and erase what somebody has settled.
+// actByHand has a person put right what is dead, have undone again what is undone, and erase what is put right, in any order:
+// whoever dies of the first thing that people do dies of each.
 func (l *life) actByHand(ctx context.Context) error {
-	return errors.Join(l.putRight(ctx), l.undoAgain(ctx), l.erase(ctx))
+	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
+	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
+	for _, act := range acts {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // putRight has a person requeue dead entries, one or all, and settle others.
@@ -26,7 +34,8 @@ func (l *life) putRight(ctx context.Context) error {
 	if err != nil || l.p.desk == nil && rand.N(3) == 0 {
 		return errors.Join(err, l.requeueAll(ctx, dead))
 	}
-	for i, e := range dead {
+	for _, e := range dead {
+		settle := rand.N(2)
 		switch {
 		case e.Epoch == 0 && e.ID.Row()%3 == 0: // the work is not wanted any more, whatever became of it
 			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -34,8 +43,8 @@ func (l *life) putRight(ctx context.Context) error {
 				return err
 			}))
 		case l.p.desk != nil:
-			err = l.atDesk(ctx, e, []desk.Right{desk.Requeue, desk.SettleByHand}[min(i, 1)])
-		case i == 0:
+			err = l.atDesk(ctx, e, []desk.Right{desk.Requeue, desk.SettleByHand}[settle])
+		case settle == 0:
 			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann}))
 		default:
 			err = unlessLate(l.p.SettleByHand(ctx, e.ID, ann))
@@ -47,9 +56,9 @@ func (l *life) putRight(ctx context.Context) error {
 	return nil
 }
 
-// found is the first few entries of a kind in a state.
-func (l *life) found(ctx context.Context, kind string, in compensator.State) ([]compensator.Entry, error) {
-	page, err := l.p.List(ctx, compensator.Filter{States: []compensator.State{in}, BusinessType: kind, Limit: 4})
+// found is the latest few entries of a kind in some states.
+func (l *life) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
+	page, err := l.p.List(ctx, compensator.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
 }
 
@@ -65,18 +74,18 @@ func (l *life) requeueAll(ctx context.Context, entries []compensator.Entry) erro
 func (l *life) undoAgain(ctx context.Context) error {
 	undone, err := l.found(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
-		if e.Epoch == 0 && e.ID.Row()%2 == 0 {
+		if e.Epoch == 0 && e.ID.Row()%3 > 0 {
 			err = errors.Join(err, unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann, Compensate: true})))
 		}
 	}
 	return err
 }
 
-// erase has a person blank some of what a person has settled.
+// erase has a person blank some of what somebody has put right.
 func (l *life) erase(ctx context.Context) error {
-	settled, err := l.found(ctx, hand, compensator.SettledByHand)
-	for _, e := range settled {
-		if !e.Erased && e.ID.Row()%2 == 0 {
+	rest, err := l.found(ctx, hand, compensator.SettledByHand, compensator.Succeeded)
+	for _, e := range rest {
+		if !e.Erased && e.ID.Row()%3 > 0 {
 			_, failed := l.p.Erase(ctx, e.ID, ann)
 			err = errors.Join(err, unlessLate(failed))
 		}
