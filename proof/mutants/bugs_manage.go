@@ -20,6 +20,14 @@ func managing() []mutant {
 			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(model, "m:same-epoch-again"),
 		},
 		{
+			name: "cancel-completes", oracle: safety,
+			what: "Cancel tells the database to complete: what nobody wanted any more is told as done",
+			edits: []edit{
+				{"manage.go", "return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))", "return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
 			name: "requeue-keeps-counts", oracle: safety,
 			what: "a requeued entry has no attempts left",
 			edits: []edit{

@@ -26,7 +26,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"record.go", "	case told.State == Succeeded:\n		return false, nil\n", "	case told.State == Succeeded:\n		return true, nil\n"},
 			},
-			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce"),
+			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce").and(simulation, "300"),
 		},
 		{
 			name: "cancelled-taken-for-done", oracle: safety,
@@ -34,15 +34,16 @@ func recording() []mutant {
 			edits: []edit{
 				{"record.go", "	_, err = t.CompleteTx(ctx, tx, id)\n", "	return false, nil\n"},
 			},
-			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise"),
+			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise").and(simulation, "1000"),
 		},
 		{
 			name: "done-work-runs", oracle: safety,
 			what: "an entry that says that its recorder has done the work is pending, and runs",
 			edits: []edit{
 				{"internal/sqlstore/insert.go", "	if done {\n", "	if false {\n"},
+				{"compensatortest/memory/row.go", "	if draft.Done {\n", "	if false {\n"},
 			},
-			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns"),
+			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns").and(simulation, "300"),
 		},
 		{
 			name: "done-work-stands-in-line", oracle: lateness,

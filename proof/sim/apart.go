@@ -89,6 +89,7 @@ func (w *world) wake() {
 	defer cancel()
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
+			w.oracle.asksFor(compensator.ActionReschedule, false, row.ID)
 			_ = n.c.Reschedule(ctx, row.ID, 0) // or at the next look
 		}
 	}

@@ -40,6 +40,12 @@ func (w *world) drawDesk() {
 	}
 }
 
+// deskAction is what a right is about.
+var deskAction = map[desk.Right]compensator.Action{
+	desk.Requeue: compensator.ActionRequeue, desk.Compensate: compensator.ActionRequeue, desk.SettleByHand: compensator.ActionSettleByHand,
+	desk.Cancel: compensator.ActionCancel, desk.Complete: compensator.ActionComplete,
+}
+
 var anybody = desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
 
 // visit carries one out. Every refusal of what has changed since is legal.
@@ -77,6 +83,7 @@ func (w *world) visit(v visit) {
 			continue
 		}
 		seen = append(seen, desk.Seen{ID: e.ID, Version: e.Version})
+		w.oracle.asksFor(deskAction[v.action], v.action == desk.Compensate, e.ID)
 	}
 	select {
 	case <-time.After(v.thinks):

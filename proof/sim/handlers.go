@@ -46,7 +46,8 @@ func (n *instance) register(c *compensator.Compensator) error {
 	}
 	cfg := n.w.plan.types
 	cfg.BatchSize = 0
-	_, err1 := compensator.Handle(c, plainType, plain(plainType), n.serial(plainType, cfg))
+	messages, err1 := compensator.Handle(c, plainType, plain(plainType), n.serial(plainType, cfg))
+	n.messages = messages
 	_, err2 := compensator.HandleTx(c, txType, inTx(txType), n.serial(txType, following(cfg)))
 	undo := cfg
 	undo.Compensate, undo.CompensateCrashed = n.attempt, n.w.plan.compensateCrashed

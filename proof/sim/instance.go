@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -21,13 +22,14 @@ type instance struct {
 	number int // from 1
 	runs   bool
 
-	c       *compensator.Compensator
-	store   *gatedStore
-	link    link
-	opening bool // inside New, in front of the turnstile
-	stop    context.CancelFunc
-	ended   chan struct{} // closed when Run has returned and the Compensator is closed
-	runErr  error         // of Run; read after ended
+	c        *compensator.Compensator
+	messages *compensator.Type[json.RawMessage]
+	store    *gatedStore
+	link     link
+	opening  bool // inside New, in front of the turnstile
+	stop     context.CancelFunc
+	ended    chan struct{} // closed when Run has returned and the Compensator is closed
+	runErr   error         // of Run; read after ended
 
 	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
@@ -99,6 +101,9 @@ func (n *instance) life(ctx context.Context) {
 	}
 	if err := n.c.Close(); err != nil && !n.dead.Load() {
 		n.w.oracle.fail("G15: Close of instance %d: %v", n.number, err)
+	}
+	if n.ranWell.Load() && !n.dead.Load() {
+		n.w.oracle.closed(n)
 	}
 }
 

@@ -29,8 +29,10 @@ type oracle struct {
 	keys    map[string]*life // retained rows by idempotent id
 	orders  map[string]*keyFate
 	wished  map[string][]wish // by idempotent id
-	open    int               // rows of handled types that are not at rest
+	asked   map[deedOn]bool
+	open    int // rows of handled types that are not at rest
 	effect  map[effect]int
+	done    map[done]int
 	working map[string]int  // by business type, as open
 	crowded map[string]bool // types that ever had more to do at once than an instance has slots to spare
 
@@ -92,6 +94,7 @@ type transition struct {
 	outcome processlog.Outcome
 	row     processlog.Row // as it left it
 	at      time.Time
+	counts  bool // a claim that may be there to count a lease against a handler that is stuck: nothing of it runs
 }
 
 // attempt is one run of a handler.
@@ -134,7 +137,7 @@ func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool 
 func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
-		keys: make(map[string]*life), orders: make(map[string]*keyFate), wished: make(map[string][]wish), effect: make(map[effect]int),
+		keys: make(map[string]*life), orders: make(map[string]*keyFate), wished: make(map[string][]wish), asked: make(map[deedOn]bool), effect: make(map[effect]int), done: make(map[done]int),
 		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[processlog.Token]time.Time),
 	}
 }
@@ -232,7 +235,7 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	if o.keys[string(row.IdempotentID)] != nil {
 		o.failLocked("G11: a second row for idempotent id %q", row.IdempotentID)
 	}
-	if row.Version != 0 || row.State != compensator.Pending || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
+	if row.Version != 0 || row.State != compensator.Pending && row.State != compensator.Succeeded || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
 		o.failLocked("G4: entry %s is born as %+v", row.ID, row)
 	}
 	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotentID).Delay > 0) {
@@ -246,7 +249,9 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	fate.rows++
 	fate.kinds[row.BusinessType] = true
 	o.slotLocked(row, fate)
-	o.countLocked(l.kind, 1)
+	if !row.State.Terminal() {
+		o.countLocked(l.kind, 1)
+	}
 }
 
 func (o *oracle) purgedLocked(row processlog.Row) {
@@ -313,21 +318,6 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	}
 }
 
-// endedAnewLocked: G3, of what has ended a service may complete and cancel dead entries, in whose epoch no compensation
-// has run. What has run is known from the attempts, whatever the row counts.
-func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
-	ends := op.kind == opChange && (op.change.Action == compensator.ActionComplete || op.change.Action == compensator.ActionCancel)
-	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
-		o.failLocked("G3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
-	}
-	for _, a := range l.attempts {
-		if a.compensate && a.epoch == before.Epoch {
-			o.failLocked("G3: a service made entry %s %s, which had begun to be compensated in version %d", after.ID, after.State, a.version)
-		}
-	}
-	o.sights[sawRescued]++
-}
-
 // countLocked counts the rows that are not at rest.
 func (o *oracle) countLocked(kind string, change int) {
 	if kind == strayType {
@@ -363,6 +353,7 @@ func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transit
 	}
 	o.renewedLocked(l, before)
 	o.unheldLocked(l, t.op, before)
+	t.counts = l.unsettled(t.op.from, before.Epoch)
 	o.promptlyClaimedLocked(l, before)
 }
 
@@ -379,60 +370,5 @@ func (o *oracle) releasedLocked(l *life, before, after processlog.Row) {
 		if a.version == before.Version && !a.from.dead.Load() {
 			o.failLocked("G4: the lease of entry %s was given back as unused, but version %d ran", after.ID, before.Version)
 		}
-	}
-}
-
-// actions is who may do what, written down once more.
-var actions = map[compensator.Action]struct {
-	from  map[compensator.State]bool
-	epoch uint32
-}{
-	compensator.ActionComplete:   {from: states(compensator.Pending, compensator.Retrying, compensator.Dead)},
-	compensator.ActionCancel:     {from: states(compensator.Pending, compensator.Retrying, compensator.Dead)},
-	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
-	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
-		compensator.SettledByHand, compensator.Retrying)},
-	compensator.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
-		compensator.SettledByHand)},
-	compensator.ActionSettleByHand: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating)},
-}
-
-func states(list ...compensator.State) map[compensator.State]bool {
-	set := make(map[compensator.State]bool)
-	for _, s := range list {
-		set[s] = true
-	}
-	return set
-}
-
-// erasedLocked: what may be personal is gone, and what happened is not.
-func (o *oracle) erasedLocked(before, after processlog.Row) {
-	o.sights[sawErased]++
-	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
-	if !kept || !after.Erased || len(after.Content)+len(after.Headers)+len(after.LastError)+len(after.UserName) > 0 {
-		o.failLocked("G3: erasing took entry %s from %+v to %+v", after.ID, before, after)
-	}
-}
-
-func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
-	change, rule := op.change, actions[op.change.Action]
-	o.sights[sawActions]++
-	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
-		o.failLocked("G3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
-	}
-	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
-		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
-	}
-	if before.Erased && !after.State.Terminal() {
-		o.failLocked("G3: %s took entry %s to %s, whose content is gone", change.Action, after.ID, after.State)
-	}
-	if op.seen != nil {
-		o.sights[sawManyRequeued]++
-		if op.seen[after.ID] != before.Version {
-			o.failLocked("G3: entry %s was requeued in version %d, and seen in %d", after.ID, before.Version, op.seen[after.ID])
-		}
-	}
-	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
-		o.failLocked("G13: entry %s was requeued and keeps its counts", after.ID)
 	}
 }

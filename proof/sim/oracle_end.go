@@ -84,7 +84,7 @@ func (o *oracle) resolved(key compensator.IdempotentID, before *life, happened b
 	}
 }
 
-// ranToItsEnd: G15, once Run has returned nil none of its handlers runs, and it holds nothing that it has not started.
+// ranToItsEnd: G15, once Run has returned nil none of its handlers runs.
 func (o *oracle) ranToItsEnd(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,21 +94,30 @@ func (o *oracle) ranToItsEnd(n *instance) {
 				o.failLocked("G15: Run of instance %d has returned, and entry %s, version %d, still runs there", n.number, a.id, a.version)
 			}
 		}
-		if o.unstartedLocked(n, l) {
-			o.failLocked("G15: Run of instance %d has returned, and entry %s, which it claimed and did not start, was not given back", n.number, l.id)
-		}
 		if last := l.last(); n.mustEndWell.Load() && last.op.kind == opClaim && last.op.from == n && last.row.DeliveryCount > 0 {
 			o.failLocked("G15: Run of instance %d has returned, and entry %s is still leased to it", n.number, l.id)
 		}
 	}
 }
 
+// closed: G15, once a Run that has returned nil is closed, too, all that it claimed and did not start was given back, as far as
+// the database let it. Where a statement hangs for longer than Run waits, Close waits for what comes of it.
+func (o *oracle) closed(n *instance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.idsLocked() {
+		if l := o.lives[id]; o.unstartedLocked(n, l) {
+			o.failLocked("G15: instance %d has stopped in order, and entry %s, which it claimed and did not start, was not given back", n.number, l.id)
+		}
+	}
+}
+
 // unstartedLocked reports whether an instance was told of a claim, which stands, and has neither run its entry, nor given it
-// back, nor taken it out as a killer.
+// back, nor taken it out as a killer, nor counted a lease.
 func (o *oracle) unstartedLocked(n *instance, l *life) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
-	return told && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
+	return told && !last.counts && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
 // atRest judges the end.
@@ -119,6 +128,7 @@ func (o *oracle) atRest() {
 		l := o.lives[id]
 		o.nothingLostLocked(l)
 		o.exactlyOnceLocked(l)
+		o.doneAsToldLocked(l)
 	}
 	for _, op := range o.ops {
 		for _, w := range op.want {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -61,6 +62,12 @@ func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 			o.failLocked("G16: instance %d, whose handler is stuck on entry %s, version %d, claims it when it has been free for %v of %v", op.from.number, l.id, a.version, free, lease)
 		}
 	}
+}
+
+// unsettled reports whether an instance has had no answer yet to what an attempt of an epoch came to, be it that its handler, or
+// the COMMIT of its transaction, has not returned.
+func (l *life) unsettled(n *instance, epoch uint32) bool {
+	return slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
 }
 
 // accepted takes note of what an instance does not claim although it could.

@@ -15,15 +15,16 @@ type wish struct {
 	compensator.NewEntry
 	on      *instance
 	carried string // what is to travel with it
+	done    bool   // whoever records it does the work
 }
 
 // wishes takes note of entries before they are handed to the library.
-func (o *oracle) wishes(n *instance, carried string, entries []compensator.NewEntry) {
+func (o *oracle) wishes(n *instance, wishes ...wish) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, e := range entries {
-		key := string(e.IdempotentID)
-		o.wished[key] = append(o.wished[key], wish{NewEntry: e, on: n, carried: carried})
+	for _, w := range wishes {
+		w.on = n
+		o.wished[string(w.IdempotentID)] = append(o.wished[string(w.IdempotentID)], w)
 	}
 }
 
@@ -42,7 +43,12 @@ func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 // is reports whether a new row is all that was wished for.
 func (w wish) is(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
-	return row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
+	var state compensator.State
+	var endedBy compensator.EndedBy
+	if w.done {
+		state, endedBy = compensator.Succeeded, compensator.EndedByComplete
+	}
+	return row.State == state && row.EndedBy == endedBy && row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
 		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
 		in >= w.Delay && in <= w.Delay+2*time.Millisecond // now and then are whole ones, of which none may be early

@@ -26,6 +26,9 @@ const (
 	purgeDeed   = 6
 )
 
+// serviceDeeds are those that a service does, also in its own transaction.
+var serviceDeeds = [...]compensator.Action{compensator.ActionCancel, compensator.ActionComplete, compensator.ActionReschedule}
+
 // purgeAge is how long an entry is kept after its end, at least.
 const purgeAge = time.Minute
 
@@ -74,6 +77,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := compensator.ByHand{Actor: "somebody", Reason: "because"}
 	switch d.what {
 	case 0, 1, 2:
+		n.w.oracle.asksFor(serviceDeeds[d.what], false, ref)
 		if d.inTx {
 			n.deedInTx(ctx, d, ref)
 			return
@@ -91,19 +95,24 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			n.requeueAll(ctx, d, compensator.RequeueOptions{ByHand: by})
 			return
 		}
+		n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
 		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
 	case 4:
 		row, err := n.ask(ctx, ref)
 		undoes := err == nil && (row.BusinessType == undoType || row.BusinessType == undoTxType)
 		if undoes {
+			n.w.oracle.asksFor(compensator.ActionRequeue, true, ref)
 			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Compensate: true})
 		}
 	case 5:
 		if d.inTx && d.fails { // of which it knows nothing
+			n.w.oracle.asksFor(compensator.ActionErase, false, ref)
 			_, _ = n.c.Erase(ctx, ref, by)
+			n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
 			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by})
 			return
 		}
+		n.w.oracle.asksFor(compensator.ActionSettleByHand, false, ref)
 		_ = n.c.SettleByHand(ctx, ref, by)
 	case purgeDeed:
 		_, _ = n.c.Purge(ctx, purgeAge)
@@ -119,6 +128,9 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.Requ
 	select {
 	case <-time.After(d.delay):
 	case <-n.died:
+	}
+	for _, e := range page.Entries {
+		n.w.oracle.asksFor(compensator.ActionRequeue, false, e.ID)
 	}
 	_, _ = n.c.RequeueAll(ctx, page.Entries, opts)
 }

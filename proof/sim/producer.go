@@ -47,7 +47,8 @@ const (
 	inTx      way = iota // InTx: born claimed where a slot is free
 	announced            // a plain transaction, and Committed
 	unwatched            // a plain transaction, and not a word: the reconciler's
-	ways
+	ways                 // that an entry is recorded in for a handler
+	once                 // InTx, and the work is done in it; see drawMessages
 )
 
 // drawOrders draws what producers do.
@@ -112,12 +113,15 @@ func (w *world) produce(o order) {
 	defer cancel()
 	ctx = context.WithValue(ctx, orderName{}, string(o.entries[0].IdempotentID+" at ")+o.at.String())
 	var err error
-	if o.way == inTx {
+	switch o.way {
+	case inTx:
 		err = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			_, err := n.business(ctx, tx, o)
 			return err
 		})
-	} else {
+	case once:
+		err = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return n.consume(ctx, tx, o) })
+	default:
 		err = n.plainTransaction(ctx, o)
 	}
 	if n.dead.Load() {
@@ -152,6 +156,14 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 			return nil, err
 		}
 	}
+	if err := n.think(o); err != nil {
+		return nil, err
+	}
+	return receipt, nil
+}
+
+// think is the time between recording and the end, and what the business decides then.
+func (n *instance) think(o order) error {
 	if o.thinking > 0 {
 		select {
 		case <-time.After(o.thinking):
@@ -159,16 +171,23 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 		}
 	}
 	if o.fails {
-		return nil, errBusiness
+		return errBusiness
 	}
-	return receipt, nil
+	return nil
 }
 
 // record asks for entries, with whatever ctx carries.
 func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...compensator.NewEntry) (*compensator.Receipt, error) {
-	carried, _ := ctx.Value(orderName{}).(string)
-	n.w.oracle.wishes(n, carried, entries)
+	for _, e := range entries {
+		n.w.oracle.wishes(n, wish{NewEntry: e, carried: carriedBy(ctx)})
+	}
 	return n.c.Record(ctx, tx, entries...)
+}
+
+// carriedBy is the name of the order that a context carries.
+func carriedBy(ctx context.Context) string {
+	name, _ := ctx.Value(orderName{}).(string)
+	return name
 }
 
 func (n *instance) plainTransaction(ctx context.Context, o order) error {

@@ -56,6 +56,8 @@ const (
 	sawCases
 	sawDeskActions
 	sawWaitedOut
+	sawConsumed
+	sawDoneBefore
 	sights
 )
 
@@ -90,6 +92,8 @@ var sightNames = [sights]string{
 	sawCases:       "cases that opened",
 	sawDeskActions: "entries changed from a desk",
 	sawWaitedOut:   "waits that counted, as they had lasted long enough",
+	sawConsumed:    "messages done",
+	sawDoneBefore:  "messages told as done before",
 }
 
 // tally counts faults and sights.

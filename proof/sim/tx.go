@@ -21,8 +21,10 @@ type gatedTx struct {
 	from    *instance
 	first   string      // its first statement, which tells it from others
 	broken  atomic.Bool // its connection is gone
-	effects []effect    // of one goroutine, as inserts
+	effects []effect    // of one goroutine, as what follows
 	inserts []*operation
+
+	consumed []compensator.IdempotentID // messages that it does
 }
 
 var _ processlog.Transaction = (*gatedTx)(nil)
@@ -73,6 +75,7 @@ func (tx *gatedTx) Commit() error {
 		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
 			w.oracle.effects(tx.effects)
+			w.oracle.consumed(tx.consumed)
 		}
 		return err
 	})

@@ -113,6 +113,7 @@ func newWorld(seed uint64) *world {
 	w.drawBreakers()
 	w.drawDesk()
 	w.drawMaxWait()
+	w.drawMessages()
 	return w
 }
 
@@ -218,8 +219,9 @@ func (w *world) drawEvents() {
 	}
 }
 
-// refusalStream is the stream of outcomes that are refused, and of nothing else: what shares a stream falls together.
-const refusalStream = 7801
+// refusalStream is the stream of outcomes that are refused, and of nothing else: what shares a stream falls together. No kept
+// seed that had none gets one.
+const refusalStream = 156202
 
 // drawRefusals draws when the database takes no outcomes.
 func (w *world) drawRefusals() {

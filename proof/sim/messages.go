@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// messagesStream is the stream of messages that idempotent consumers take. It leaves all seeds kept until then the lives they
+// were.
+const messagesStream = 223698
+
+// drawMessages draws messages that come two to four times each, to any instance, at about the same time. Some have the id of
+// an entry that a producer records for a handler.
+func (w *world) drawMessages() {
+	rng := rand.New(rand.NewPCG(w.seed, messagesStream))
+	if w.plan.calm || rng.IntN(6) > 0 {
+		return
+	}
+	recorded := w.plan.orders
+	for i := range 1 + rng.IntN(4) {
+		message := compensator.NewEntry{BusinessType: plainType, Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("n", i))}}
+		from := time.Duration(rng.Int64N(int64(w.plan.chaos * 7 / 10)))
+		if o := recorded[rng.IntN(len(recorded))]; rng.IntN(2) == 0 && o.entries[0].BusinessType == plainType {
+			message.IdempotentID, from = o.entries[0].IdempotentID, o.at
+		}
+		message.Content = strconv.AppendQuote(nil, string(message.IdempotentID))
+		for range 2 + rng.IntN(3) {
+			o := order{at: from + time.Duration(rng.Int64N(int64(3*time.Second))), whom: rng.IntN(8), way: once, entries: []compensator.NewEntry{message}}
+			o.fails = rng.IntN(6) == 0
+			if rng.IntN(3) == 0 {
+				o.thinking = time.Duration(rng.Int64N(int64(time.Second)))
+			}
+			w.plan.orders = append(w.plan.orders, o)
+		}
+	}
+	w.plan.ordered, w.plan.untold = inHowMany(w.plan.orders)
+}
+
+// consume is a consumer's transaction: what the message asks for is done in it, if it is the first.
+func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) error {
+	message := o.entries[0]
+	key := message.IdempotentID
+	n.w.oracle.wishes(n, wish{NewEntry: message, done: true, carried: carriedBy(ctx)})
+	n.w.oracle.asksFor(compensator.ActionComplete, false, key)
+	first, err := n.messages.Once(ctx, tx, key, message.Content)
+	if err != nil {
+		return err
+	}
+	if first {
+		inner := gatedOf(tx)
+		inner.consumed = append(inner.consumed, key)
+	} else {
+		n.w.oracle.doneBefore(key)
+	}
+	return n.think(o)
+}
+
+// done is what was done for a message, in an epoch of its entry.
+type done struct {
+	id    compensator.EntryID
+	epoch uint32
+}
+
+// consumed takes the messages that a transaction has done, which has committed. G35: it was the only one in the entry's epoch.
+func (o *oracle) consumed(keys []compensator.IdempotentID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range keys {
+		l := o.keys[string(key)]
+		if len(o.losses) > 0 {
+			return
+		}
+		if l == nil || l.last().row.State != compensator.Succeeded {
+			o.failLocked("G35: message %q is done, and no entry says so: %+v", key, l)
+			return
+		}
+		o.sights[sawConsumed]++
+		d := done{l.id, l.last().row.Epoch}
+		if o.done[d]++; o.done[d] > 1 {
+			o.failLocked("G35: message %q was done twice, in epoch %d of entry %s", key, d.epoch, d.id)
+		}
+	}
+}
+
+// doneBefore judges that a consumer is told that a message was done: then its entry has succeeded. It may have been purged.
+func (o *oracle) doneBefore(key compensator.IdempotentID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sights[sawDoneBefore]++
+	succeeded := func(t transition) bool { return t.row.State == compensator.Succeeded }
+	if l := o.keys[string(key)]; o.fateLocked(string(key)).rows == 0 || l != nil && !slices.ContainsFunc(l.steps, succeeded) {
+		o.failLocked("G35: message %q is told as done, and no entry of it has ever succeeded", key)
+	}
+}
+
+// doneAsToldLocked: G35, what is born done somebody has done.
+func (o *oracle) doneAsToldLocked(l *life) {
+	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
+		o.failLocked("G35: entry %s is born done, and what its message asks for happened %d times", l.id, o.done[done{l.id, 0}])
+	}
+}

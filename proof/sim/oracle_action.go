@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// actions is who may do what, and what comes of it, written down once more.
+var actions = map[compensator.Action]struct {
+	epoch uint32
+	from  map[compensator.State]bool
+	to    compensator.State // but for those that leave the state as it is, and a requeue for the compensation
+	by    compensator.EndedBy
+}{
+	compensator.ActionComplete: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
+		to: compensator.Succeeded, by: compensator.EndedByComplete},
+	compensator.ActionCancel: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
+		to: compensator.Cancelled, by: compensator.EndedByCancel},
+	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
+	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand, compensator.Retrying), to: compensator.Pending},
+	compensator.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
+		compensator.SettledByHand)},
+	compensator.ActionSettleByHand: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating),
+		to: compensator.SettledByHand, by: compensator.EndedByPerson},
+}
+
+// deedOn is what somebody asks to be done to an entry.
+type deedOn struct {
+	ref        compensator.Ref
+	action     compensator.Action
+	compensate bool
+}
+
+// asksFor takes note of what is asked for before it is asked of the library.
+func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...compensator.Ref) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ref := range refs {
+		o.asked[deedOn{ref, action, compensate}] = true
+	}
+}
+
+// askedLocked: G3, what is done to an entry somebody has asked for, under its id or its key, and it becomes what that action
+// makes of it, whatever the library made of the call on the way.
+func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
+	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotentID, change.Action, change.Compensate}
+	if !o.asked[byID] && !o.asked[byKey] {
+		o.failLocked("G3: %s of entry %s, %q, which nobody asked for (compensate: %v)", change.Action, after.ID, after.IdempotentID, change.Compensate)
+	}
+	to, by := actions[change.Action].to, actions[change.Action].by
+	switch {
+	case change.Action == compensator.ActionReschedule, change.Action == compensator.ActionErase:
+		to, by = before.State, before.EndedBy
+	case change.Compensate:
+		to = compensator.Compensating
+	}
+	if after.State != to || after.EndedBy != by {
+		o.failLocked("G3: %s took entry %s from %s to %s, ended by %q, want %s, %q", change.Action, after.ID, before.State, after.State, after.EndedBy, to, by)
+	}
+}
+
+func states(list ...compensator.State) map[compensator.State]bool {
+	set := make(map[compensator.State]bool)
+	for _, s := range list {
+		set[s] = true
+	}
+	return set
+}
+
+// erasedLocked: what may be personal is gone, and what happened is not.
+func (o *oracle) erasedLocked(before, after processlog.Row) {
+	o.sights[sawErased]++
+	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
+	if !kept || !after.Erased || len(after.Content)+len(after.Headers)+len(after.LastError)+len(after.UserName) > 0 {
+		o.failLocked("G3: erasing took entry %s from %+v to %+v", after.ID, before, after)
+	}
+}
+
+func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
+	change, rule := op.change, actions[op.change.Action]
+	o.sights[sawActions]++
+	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
+		o.failLocked("G3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
+	}
+	o.askedLocked(before, after, change)
+	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
+		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+	}
+	if before.Erased && !after.State.Terminal() {
+		o.failLocked("G3: %s took entry %s to %s, whose content is gone", change.Action, after.ID, after.State)
+	}
+	if op.seen != nil {
+		o.sights[sawManyRequeued]++
+		if op.seen[after.ID] != before.Version {
+			o.failLocked("G3: entry %s was requeued in version %d, and seen in %d", after.ID, before.Version, op.seen[after.ID])
+		}
+	}
+	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
+		o.failLocked("G13: entry %s was requeued and keeps its counts", after.ID)
+	}
+}
+
+// endedAnewLocked: G3, of what has ended a service may complete and cancel dead entries, in whose epoch no compensation
+// has run. What has run is known from the attempts, whatever the row counts.
+func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
+	ends := op.kind == opChange && (op.change.Action == compensator.ActionComplete || op.change.Action == compensator.ActionCancel)
+	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
+		o.failLocked("G3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+	}
+	for _, a := range l.attempts {
+		if a.compensate && a.epoch == before.Epoch {
+			o.failLocked("G3: a service made entry %s %s, which had begun to be compensated in version %d", after.ID, after.State, a.version)
+		}
+	}
+	o.sights[sawRescued]++
+}
