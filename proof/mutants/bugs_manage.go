@@ -173,6 +173,14 @@ func managing() []mutant {
 			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown"),
 		},
 		{
+			name: "erased-in-two", oracle: safety,
+			what: "what the audit table has copied is blanked outside the erasure's transaction: of an entry whose erasure never happened it is gone",
+			edits: []edit{
+				{"internal/sqlstore/erase.go", "s.eraseHistory(ctx, tx, row.before.ID)", "s.eraseHistory(ctx, s.pool(), row.before.ID)"},
+			},
+			sees: selection{crash: "audit-written"},
+		},
+		{
 			name: "purge-takes-what-moved-on", oracle: safety,
 			what: "a purge deletes rows that a person has set in motion since it found them",
 			edits: []edit{

@@ -448,6 +448,15 @@ func recording() []mutant {
 			sees: tests("TestMigrateTriesAgainWhatMetAnotherProcess"),
 		},
 		{
+			name: "half-a-log-is-whole", oracle: safety,
+			what: "a log that has its cases is taken for made: what a process that died behind them has not made nobody makes",
+			edits: []edit{
+				{"internal/sqlstore/migrate.go", "	for _, statement := range statements {\n",
+					"	if _, err := db.ExecContext(ctx, \"SELECT 1 FROM \"+table+\"_case\"); err == nil {\n		statements = statements[:6]\n	}\n	for _, statement := range statements {\n"},
+			},
+			sees: selection{crash: "migration-part,unmade"},
+		},
+		{
 			name: "snapshots-locked", oracle: producers,
 			what: "a known id is looked up under a lock where that aborts a transaction whose snapshot is older",
 			edits: []edit{

@@ -17,7 +17,8 @@ func takingTurns() []mutant {
 			edits: []edit{
 				{"internal/engine/turns.go", "l.First == w.row.ID && !l.Taken", "!l.Taken"},
 			},
-			sees: tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300").and(model, "m:turn-out-of-order"),
+			sees: tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300").
+				and(crash, "turns-joined,in-line").and(model, "m:turn-out-of-order"),
 		},
 		{
 			name: "turn-not-recorded", oracle: safety,
