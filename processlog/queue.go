@@ -60,7 +60,8 @@ type Queue interface {
 	// do not all read the same rows. Two leaders, or none for a period, do no harm.
 	Lead(ctx context.Context, period time.Duration) (bool, error)
 
-	// Close releases what the queue opened itself.
+	// Close releases what the queue opened itself. Of a queue that processes share every other call fails afterwards, but
+	// Listen, which hears nothing more; the other processes' go on.
 	Close() error
 }
 

@@ -19,7 +19,14 @@ func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 }
 
 func TestMemoryQueueKeepsTheQueuesPromises(t *testing.T) {
-	suite.TestQueue(t, func(*testing.T) processlog.Queue { return memory.NewQueue().Client() })
+	suite.TestQueue(t, func(*testing.T) suite.QueueHarness {
+		shared := memory.NewQueue()
+		return suite.QueueHarness{
+			Queue:   shared.Client(),
+			Another: func(*testing.T) processlog.Queue { return shared.Client() },
+			Lose:    func(*testing.T) { shared.Lose() },
+		}
+	})
 }
 
 // autocommit is a handle that is no transaction.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 func TestMemoryStoreKeepsEveryPromiseInABubble(t *testing.T) {
@@ -23,8 +24,17 @@ func TestMemoryStoreKeepsEveryPromiseInABubble(t *testing.T) {
 func TestMemoryQueueKeepsEveryPromiseInABubble(t *testing.T) {
 	for _, promise := range queuePromises {
 		t.Run(promise.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) { promise.test(newQueueTest(t, memory.NewQueue().Client())) })
+			inBubble(t, func(t *testing.T) { promise.test(newQueueTest(t, memoryQueue())) })
 		})
+	}
+}
+
+func memoryQueue() QueueHarness {
+	shared := memory.NewQueue()
+	return QueueHarness{
+		Queue:   shared.Client(),
+		Another: func(*testing.T) processlog.Queue { return shared.Client() },
+		Lose:    func(*testing.T) { shared.Lose() },
 	}
 }
 

@@ -11,12 +11,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// QueueHarness is a queue under test, and a way to do to it what others do.
+type QueueHarness struct {
+	Queue processlog.Queue // as one process sees it; the suite closes it
+
+	// Another opens the same queue as one more process sees it; the suite closes that as well. Nil, where no other
+	// process can, leaves out the promises about several.
+	Another func(t *testing.T) processlog.Queue
+
+	// Lose makes the queue forget everything, as a restart without persistence does. Nil leaves out the promises about it.
+	Lose func(t *testing.T)
+}
+
 // TestQueue is the conformance suite of processlog.Queue: an implementation that passes it may stand behind
-// a Compensator. open returns a fresh, empty queue that shares nothing with others; the suite closes it.
+// a Compensator. open returns a fresh, empty queue that shares nothing with others. What a harness leaves out is skipped,
+// and says so: a queue that processes share, or that can lose what it holds, passes only where nothing is.
 //
 // The suite reads the real clock. It waits for what must happen and measures only that nothing is early, so
 // a slow machine makes it slow, not red.
-func TestQueue(t *testing.T, open func(t *testing.T) processlog.Queue) {
+func TestQueue(t *testing.T, open func(t *testing.T) QueueHarness) {
 	for _, promise := range queuePromises {
 		t.Run(promise.name, func(t *testing.T) { promise.test(newQueueTest(t, open(t))) })
 	}
@@ -66,7 +79,15 @@ var queuePromises = []queuePromise{
 	{"RebuiltTypeIsNotLostWhenItsLastEntryGoes", (*queueTest).rebuiltTypeIsNotLostWhenItsLastEntryGoes},
 	{"LostTypeIsOnesToRebuild", (*queueTest).lostTypeIsOnesToRebuild},
 	{"OnlyWhoRebuildsMakesWhole", (*queueTest).onlyWhoRebuildsMakesWhole},
+	{"RebuildOfTheDeadIsGivenToAnother", (*queueTest).rebuildOfTheDeadIsGivenToAnother},
 	{"WholeTypeHasNoLessRoom", (*queueTest).wholeTypeHasNoLessRoom},
+	{"LossIsToldOnce", (*queueTest).lossIsToldOnce},
+	{"LossIsToldToEachProcess", (*queueTest).lossIsToldToEachProcess},
+	{"AnotherIsNotGivenWhatIsLeased", (*queueTest).anotherIsNotGivenWhatIsLeased},
+	{"AnotherFingerprintIsRefused", (*queueTest).anotherFingerprintIsRefused},
+	{"AnotherHearsWhatIsNotified", (*queueTest).anotherHearsWhatIsNotified},
+	{"AnotherLeadsOnceALeadHasEnded", (*queueTest).anotherLeadsOnceALeadHasEnded},
+	{"ClosedQueueRefuses", (*queueTest).closedQueueRefuses},
 }
 
 // queuePatience bounds every wait of the suite.
@@ -74,17 +95,41 @@ const queuePatience = 30 * time.Second
 
 type queueTest struct {
 	*testing.T
-	ctx   context.Context
-	queue processlog.Queue
+	harness QueueHarness
+	ctx     context.Context
+	queue   processlog.Queue // as this test's process sees it
 }
 
-func newQueueTest(t *testing.T, q processlog.Queue) *queueTest {
+func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 	ctx, cancel := context.WithTimeout(context.Background(), queuePatience)
 	t.Cleanup(func() {
 		cancel()
-		assert.NoError(t, q.Close())
+		assert.NoError(t, h.Queue.Close())
 	})
-	return &queueTest{t, ctx, q}
+	return &queueTest{t, h, ctx, h.Queue}
+}
+
+// another is the same test in another process, which whoever asks for it closes.
+func (t *queueTest) another() *queueTest {
+	t.Helper()
+	if t.harness.Another == nil {
+		t.Skip("the harness opens the queue for no other process")
+	}
+	return &queueTest{t.T, t.harness, t.ctx, t.harness.Another(t.T)}
+}
+
+func (t *queueTest) close() {
+	t.Helper()
+	assert.NoError(t, t.queue.Close())
+}
+
+// lose makes the queue forget everything.
+func (t *queueTest) lose() {
+	t.Helper()
+	if t.harness.Lose == nil {
+		t.Skip("the harness makes the queue lose nothing")
+	}
+	t.harness.Lose(t.T)
 }
 
 func dueIn(businessType string, row uint64, d time.Duration) processlog.Announcement {

@@ -356,19 +356,27 @@ func (t *queueTest) listenReturnsWhenItsContextEnds() {
 	}
 }
 
+func (t *queueTest) kept() bool {
+	t.Helper()
+	kept, err := t.queue.Kept(t.ctx)
+	require.NoError(t, err)
+	return kept
+}
+
 func (t *queueTest) keptIsTrueFromTheSecondCallOn() {
-	for _, want := range []bool{false, true, true} {
-		kept, err := t.queue.Kept(t.ctx)
-		require.NoError(t, err)
-		assert.Equal(t, want, kept)
-	}
+	assert.Equal(t, []bool{false, true, true}, []bool{t.kept(), t.kept(), t.kept()})
+}
+
+func (t *queueTest) leads(period time.Duration) bool {
+	t.Helper()
+	leads, err := t.queue.Lead(t.ctx, period)
+	require.NoError(t, err)
+	return leads
 }
 
 func (t *queueTest) leaderGoesOnLeading() {
 	for range 3 {
-		leads, err := t.queue.Lead(t.ctx, time.Minute)
-		require.NoError(t, err)
-		assert.True(t, leads)
+		assert.True(t, t.leads(time.Minute))
 	}
 }
 
@@ -422,7 +430,12 @@ func (t *queueTest) limitZeroIsNone() {
 
 func (t *queueTest) rebuild(token processlog.Token, businessTypes ...string) (mine []string) {
 	t.Helper()
-	mine, err := t.queue.Rebuild(t.ctx, businessTypes, token, time.Hour)
+	return t.rebuildFor(time.Hour, token, businessTypes...)
+}
+
+func (t *queueTest) rebuildFor(period time.Duration, token processlog.Token, businessTypes ...string) (mine []string) {
+	t.Helper()
+	mine, err := t.queue.Rebuild(t.ctx, businessTypes, token, period)
 	require.NoError(t, err)
 	return mine
 }
@@ -493,6 +506,21 @@ func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
 	assert.False(t, t.lost("order"))
 	assert.True(t, t.lost("stock"))
+}
+
+func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
+	if !t.lost("order") {
+		return // it is whole
+	}
+	const period = 60 * time.Millisecond
+	begun := time.Now()
+	require.Equal(t, []string{"order"}, t.rebuildFor(period, processlog.Token{1}, "order"))
+	for len(t.rebuild(processlog.Token{2}, "order")) == 0 {
+		t.pass(time.Millisecond)
+	}
+	assert.GreaterOrEqual(t, time.Since(begun), period)
+	assert.Empty(t, t.rebuild(processlog.Token{3}, "order"), "whoever has taken over is at it")
+	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"))
 }
 
 func (t *queueTest) wholeTypeHasNoLessRoom() {

@@ -1,6 +1,7 @@
 package redisqueue_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -25,8 +26,17 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 	cluster := testservers.NewRedisCluster(t)
 	client := clusterClient(t, cluster)
 	t.Run("Promises", func(t *testing.T) {
-		suite.TestQueue(t, func(t *testing.T) processlog.Queue {
-			return openQueue(t, client, cluster.Prefix(t))
+		suite.TestQueue(t, func(t *testing.T) suite.QueueHarness {
+			prefix := cluster.Prefix(t)
+			return suite.QueueHarness{
+				Queue:   openQueue(t, client, prefix),
+				Another: func(t *testing.T) processlog.Queue { return openQueue(t, client, prefix) },
+				Lose: func(t *testing.T) {
+					require.NoError(t, client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+						return deleteKeys(ctx, node, prefix)
+					}))
+				},
+			}
 		})
 	})
 	t.Run("ForgottenScripts", func(t *testing.T) {

@@ -21,9 +21,28 @@ import (
 func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
-	suite.TestQueue(t, func(t *testing.T) processlog.Queue {
-		return openQueue(t, redisClient(t, server), server.Prefix(t))
+	suite.TestQueue(t, func(t *testing.T) suite.QueueHarness {
+		client, prefix := redisClient(t, server), server.Prefix(t)
+		return suite.QueueHarness{
+			Queue:   openQueue(t, client, prefix),
+			Another: func(t *testing.T) processlog.Queue { return openQueue(t, client, prefix) },
+			Lose:    func(t *testing.T) { require.NoError(t, deleteKeys(t.Context(), client, prefix)) },
+		}
 	})
+}
+
+// deleteKeys deletes what a queue has left on one server.
+func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error {
+	keys, err := client.Keys(ctx, "{"+prefix+":*").Result()
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	pipe := client.Pipeline() // keys of one command may have to be of one slot
+	for _, key := range keys {
+		pipe.Del(ctx, key)
+	}
+	_, err = pipe.Exec(ctx)
+	return err
 }
 
 func redisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {

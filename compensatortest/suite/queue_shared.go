@@ -1,0 +1,129 @@
+package suite
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func (t *queueTest) lossIsToldOnce() {
+	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
+	t.announce(dueIn("order", 1, 0))
+	t.lose()
+	assert.Equal(t, processlog.Never, t.peek("order"))
+	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
+}
+
+// lossIsToldToEachProcess: the first to ask does not hide it from the others, nor does one that begins after it.
+func (t *queueTest) lossIsToldToEachProcess() {
+	other := t.another()
+	defer other.close()
+	assert.Equal(t, []bool{false, true, false, true}, []bool{t.kept(), t.kept(), other.kept(), other.kept()})
+	t.lose()
+	late := t.another()
+	defer late.close()
+	assert.False(t, late.kept(), "it has announced nothing yet")
+	assert.Equal(t, []bool{false, true, false, true, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept(), late.kept()})
+}
+
+func (t *queueTest) anotherIsNotGivenWhatIsLeased() {
+	other := t.another()
+	defer other.close()
+	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+	assert.Equal(t, entryIDs(1), other.claim("order", 1, time.Hour).IDs, "it knows what was announced elsewhere")
+	mine := t.claim("order", 10, 2*time.Hour)
+	assert.Equal(t, entryIDs(2), mine.IDs)
+	assert.Empty(t, other.claim("order", 10, time.Hour).IDs)
+	t.within(time.Hour, mine.Next)
+}
+
+func (t *queueTest) anotherFingerprintIsRefused() {
+	other := t.another()
+	defer other.close()
+	require.NoError(t, t.queue.Check(t.ctx, "database one"))
+	for _, q := range []processlog.Queue{other.queue, t.queue} {
+		require.Error(t, q.Check(t.ctx, "database two"))
+		require.NoError(t, q.Check(t.ctx, "database one"), "the refused one has changed nothing")
+	}
+}
+
+// anotherHearsWhatIsNotified notifies until it is heard: what is said while a connection is made is lost.
+func (t *queueTest) anotherHearsWhatIsNotified() {
+	other := t.another()
+	defer other.close()
+	types := []string{"order", "订单: 2"}
+	heard := make(chan string, 1000)
+	ctx, cancel := context.WithCancel(t.ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		other.queue.Listen(ctx, func(businessType string) {
+			select {
+			case heard <- businessType:
+			default: // this test does not listen any more
+			}
+		})
+	})
+	defer listening.Wait()
+	defer cancel()
+	missing := map[string]bool{types[0]: true, types[1]: true}
+	for len(missing) > 0 {
+		require.NoError(t, t.queue.Notify(t.ctx, types))
+		t.pass(time.Millisecond)
+		for range len(heard) {
+			businessType := <-heard
+			assert.Contains(t, types, businessType)
+			delete(missing, businessType)
+		}
+	}
+}
+
+func (t *queueTest) anotherLeadsOnceALeadHasEnded() {
+	other := t.another()
+	defer other.close()
+	require.True(t, t.leads(time.Hour))
+	assert.False(t, other.leads(time.Millisecond))
+	const period = 60 * time.Millisecond
+	begun := time.Now()
+	require.True(t, t.leads(period), "for the period that it asks for last")
+	for !other.leads(time.Hour) {
+		t.pass(time.Millisecond)
+	}
+	assert.GreaterOrEqual(t, time.Since(begun), period)
+	assert.False(t, t.leads(time.Hour))
+}
+
+func (t *queueTest) closedQueueRefuses() {
+	closed := t.another()
+	t.announce(dueIn("order", 1, 0))
+	require.NoError(t, t.queue.Check(t.ctx, "database"))
+	require.NoError(t, closed.queue.Check(t.ctx, "database"))
+	closed.close()
+	q := closed.queue
+	for name, call := range map[string]func() error{
+		"Check": func() error { return q.Check(t.ctx, "database") },
+		"Announce": func() error {
+			_, _, err := q.Announce(t.ctx, []processlog.Announcement{dueIn("order", 2, 0)}, processlog.AnnounceRules{MaxLease: time.Hour})
+			return err
+		},
+		"Claim":  func() error { _, err := q.Claim(t.ctx, "order", 10, time.Hour); return err },
+		"Settle": func() error { return q.Settle(t.ctx, "order", []processlog.QueueOutcome{{ID: processlog.RowID(3)}}) },
+		"Peek":   func() error { _, _, err := q.Peek(t.ctx, []string{"order"}); return err },
+		"Rebuild": func() error {
+			_, err := q.Rebuild(t.ctx, []string{"order"}, processlog.Token{1}, time.Hour)
+			return err
+		},
+		"Rebuilt": func() error { _, err := q.Rebuilt(t.ctx, []string{"order"}, processlog.Token{1}); return err },
+		"Notify":  func() error { return q.Notify(t.ctx, []string{"order"}) },
+		"Kept":    func() error { _, err := q.Kept(t.ctx); return err },
+		"Lead":    func() error { _, err := q.Lead(t.ctx, time.Hour); return err },
+	} {
+		assert.Error(t, call(), name)
+	}
+	assert.True(t, t.leads(time.Hour), "the others go on, and nothing was done")
+	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs)
+}
