@@ -9,7 +9,8 @@ import (
 )
 
 // Operations is what the operator's side asks of a store, beside Store: its cases, its record of what people do, and its
-// settings. Only who turns that side on needs it; suite.TestOperations says what must hold. Instants are the database's.
+// settings. Only who turns that side on needs it; suite.TestStore of package compensatortest/suite tries it where the Store has
+// it. Instants are the database's.
 type Operations interface {
 	// CheckOperations names, as a *FieldError, each table that is missing.
 	CheckOperations(ctx context.Context) error

@@ -1,5 +1,5 @@
-// Package memory keeps the two contracts of package processlog in this process, without servers: Store as InnoDB
-// does at READ COMMITTED, Queue as Redis does, to the millisecond. In a testing/synctest bubble both run on the
+// Package memory keeps the three contracts of package processlog in this process, without servers: Store, with Operations,
+// as InnoDB does at READ COMMITTED, Queue as Redis does, to the millisecond. In a testing/synctest bubble both run on the
 // bubble's clock. Users' unit tests and the simulation stand on them.
 //
 // Both pass the suites of package suite, and programs drawn at random compare them with a database and a Redis.

@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"context"
+	"database/sql"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +16,19 @@ func TestMemoryStoreKeepsEveryPromiseInABubble(t *testing.T) {
 		t.Run(promise.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				store := memory.NewStore()
-				h := Harness{Store: store, Begin: store.Begin, Crash: func(*testing.T) { store.Crash() }}
+				h := Harness{Store: store, Begin: store.Begin, Autocommit: autocommit{}, Crash: func(*testing.T) { store.Crash() }}
 				promise.test(&storeTest{T: t, Harness: h, ctx: t.Context()})
 			})
 		})
 	}
 }
+
+// autocommit is a handle that is no transaction.
+type autocommit struct{}
+
+func (autocommit) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }
+
+func (autocommit) QueryContext(context.Context, string, ...any) (*sql.Rows, error) { return nil, nil }
 
 func TestMemoryQueueKeepsEveryPromiseInABubble(t *testing.T) {
 	for _, promise := range queuePromises {

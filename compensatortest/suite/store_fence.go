@@ -179,10 +179,10 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			running := t.claim(t.inState(state).ID, token(1), time.Hour)
 			before, err := t.Store.Change(t.ctx, nil, false, newChange(running.ID, action))
 			require.NoError(t, err, "%s a %s entry", action, state)
-			assert.Greater(t, before.LeaseLeft, time.Duration(0), "the caller is told that an attempt runs")
+			t.leased(time.Hour, before.LeaseLeft) // the caller is told that an attempt runs
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
-				assert.Greater(t, after.LeaseLeft, time.Duration(0), "the attempt that runs keeps its lease")
+				t.leased(time.Hour, after.LeaseLeft) // the attempt that runs keeps it
 				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "its outcome may be dropped, which must not look like a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)

@@ -157,12 +157,12 @@ func (t *storeTest) equalKeysAreEqualByteByByte() {
 
 func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
 	d := t.draft("born")
-	d.Lease, d.Token = time.Minute, token(7)
+	d.Lease, d.Token = time.Hour, token(7)
 	row := t.insert(d)[0]
 	assert.Equal(t, token(7), row.Token)
 	assert.Equal(t, 1, row.DeliveryCount)
 	assert.Zero(t, row.Version)
-	assert.Greater(t, row.LeaseLeft, time.Duration(0))
+	t.leased(time.Hour, row.LeaseLeft)
 	due, err := t.Store.Due(t.ctx, "born", 10)
 	require.NoError(t, err)
 	assert.Empty(t, due)
@@ -172,6 +172,7 @@ func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
 	found, err = t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
 	require.NoError(t, err)
 	require.Len(t, found.Mine, 1, "whoever has its token can")
+	t.leased(time.Minute, t.load(row.ID).LeaseLeft)
 	t.follows(row, found.Mine[0])
 }
 
