@@ -176,8 +176,12 @@ func (l *life) recordAgain(ctx context.Context) error {
 
 // recordWatched: a transaction of the service's own, whose end the Connector sees.
 func (l *life) recordWatched(ctx context.Context) error {
+	recorded := []string{slow, fail, refund}
+	if rand.N(3) == 0 { // it is run three times, and undone again
+		recorded = append(recorded, recall)
+	}
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
-		for _, kind := range []string{slow, fail, refund, recall} {
+		for _, kind := range recorded {
 			if _, err := l.put(ctx, tx, kind, l.key(), 0); err != nil {
 				return err
 			}
