@@ -17,6 +17,7 @@ var transactionPromises = []storePromise{
 	{"FinishedTransactionIsRefusedEverywhere", false, (*storeTest).finishedTransactionIsRefusedEverywhere},
 	{"HandleWithoutTransactionIsRefusedEverywhere", false, (*storeTest).handleWithoutTransactionIsRefusedEverywhere},
 	{"SavepointRollbackTakesItsEntriesBack", false, (*storeTest).savepointRollbackTakesItsEntriesBack},
+	{"SavepointRollbackTakesTurnsAndMarksBack", false, (*storeTest).savepointRollbackTakesTurnsAndMarksBack},
 	{"DuplicateOfItsOwnTransactionIsTold", false, (*storeTest).duplicateOfItsOwnTransactionIsTold},
 	{"EntryMayBeChangedByTheTransactionThatRecordsIt", false, (*storeTest).entryMayBeChangedByTheTransactionThatRecordsIt},
 	{"RolledBackActionOfAPersonLeavesNoTrace", false, (*storeTest).rolledBackActionOfAPersonLeavesNoTrace},
@@ -59,14 +60,33 @@ func (t *storeTest) absent(drafts ...processlog.Draft) {
 }
 
 func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
-	committed, rolledBack := t.begin(), t.begin()
-	require.NoError(t, committed.Commit())
-	require.NoError(t, rolledBack.Rollback())
-	for _, tx := range []processlog.Tx{committed, rolledBack} {
-		t.refuses(tx, func(err error, call string) {
-			assert.ErrorIs(t, err, processlog.ErrNoTransaction, call)
-		})
+	noTransaction := func(err error, call string) {
+		assert.ErrorIs(t, err, processlog.ErrNoTransaction, call)
 	}
+	for _, begin := range []func(context.Context) (processlog.Transaction, error){t.Begin, t.Store.Begin} {
+		for _, end := range []func(processlog.Transaction) error{processlog.Transaction.Commit, processlog.Transaction.Rollback} {
+			tx, err := begin(t.ctx)
+			require.NoError(t, err)
+			require.NoError(t, end(tx))
+			t.refuses(tx, noTransaction)
+			t.refusesEnded(tx, noTransaction)
+		}
+	}
+}
+
+// refusesEnded is refuses for the calls that are given a handle which has had a transaction, and look no further.
+func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
+	t.Helper()
+	row := t.insertOne("ended")
+	_, marks := t.marks("ended")
+	refusal(t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", row)}), "join")
+	_, err := t.Store.MoveMark(t.ctx, tx, "ended", marks[0], marks[0].Add(time.Hour))
+	refusal(err, "move a mark")
+	_, err = t.Store.IDs(t.ctx, tx, []processlog.IdempotentID{row.IdempotentID})
+	refusal(err, "read ids")
+	assert.Zero(t, t.line("a", row, true), "nobody has joined")
+	_, now := t.marks("ended")
+	assert.Equal(t, marks, now)
 }
 
 func (t *storeTest) handleWithoutTransactionIsRefusedEverywhere() {
@@ -113,10 +133,7 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	tx := t.begin()
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{kept}, false)
 	require.NoError(t, err)
-	sp, ok := tx.(savepointer)
-	if !ok {
-		sp = sqlSavepoints{t.ctx, tx}
-	}
+	sp := t.savepoints(tx)
 	require.NoError(t, sp.Savepoint("here"))
 	_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{undone}, false)
 	require.NoError(t, err)
@@ -130,6 +147,35 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	require.NoError(t, err)
 	assert.Len(t, ids, 1)
 	t.claim(row.ID, token(1), time.Minute)
+}
+
+func (t *storeTest) savepointRollbackTakesTurnsAndMarksBack() {
+	kept, undone := t.insertOne("savepoint"), t.insertOne("savepoint")
+	_, marks := t.marks("kept", "undone")
+	tx, moved := t.move("kept", marks[0], marks[0].Add(time.Second))
+	require.True(t, moved)
+	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", kept)}))
+	sp := t.savepoints(tx)
+	require.NoError(t, sp.Savepoint("here"))
+	for i, name := range []string{"kept", "undone"} {
+		moved, err := t.Store.MoveMark(t.ctx, tx, name, marks[i].Add(time.Duration(1-i)*time.Second), marks[i].Add(time.Hour))
+		require.NoError(t, err)
+		require.True(t, moved, name)
+	}
+	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", undone)}))
+	require.NoError(t, sp.RollbackTo("here"))
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, processlog.Line{First: kept.ID, Known: 1, Length: 1}, t.line("a", kept, true))
+	_, there := t.marks("kept", "undone")
+	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
+}
+
+// savepoints are those of a transaction, by method or by statement.
+func (t *storeTest) savepoints(tx processlog.Transaction) savepointer {
+	if sp, ok := tx.(savepointer); ok {
+		return sp
+	}
+	return sqlSavepoints{t.ctx, tx}
 }
 
 type sqlSavepoints struct {
