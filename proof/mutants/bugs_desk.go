@@ -295,13 +295,29 @@ func operating() []mutant {
 			sees: tests("TestSuccessCostsTheSameStatements"),
 		},
 		{
+			name: "pause-unheard", oracle: safety,
+			what: "what people have paused is read, and not obeyed",
+			edits: []edit{
+				{"internal/engine/pause.go", "Swap(paused[name] || !known)", "Swap(!known)"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
+			name: "resume-unheard", oracle: lateness,
+			what: "a type that is resumed stays paused in each process that knew of its pause",
+			edits: []edit{
+				{"internal/engine/pause.go", "	for _, name := range e.types.names() {\n", "	for _, name := range e.types.names() {\n		if known && e.types.named(name).slots.paused.Load() && len(paused) == 0 {\n			continue\n		}\n"},
+			},
+			sees: selection{simulation: "300"},
+		},
+		{
 			name: "paused-type-is-born-claimed", oracle: safety,
 			what: "a paused type's entries are run by the process that records them",
 			edits: []edit{
 				{"internal/engine/types.go", "t != nil && !t.slots.paused.Load()", "t != nil"},
 				{"internal/engine/intake.go", "case !in.types.accepts.Load(), t.slots.paused.Load(),", "case !in.types.accepts.Load(),"},
 			},
-			sees: tests("TestPausedTypeIsClaimedByNobodyUntilItIsResumed"),
+			sees: tests("TestPausedTypeIsClaimedByNobodyUntilItIsResumed").and(simulation, "300"),
 		},
 	}
 }

@@ -28,7 +28,8 @@ type apart struct {
 	keep      time.Duration            // of ended entries; 0: for ever
 	desk      bool                     // the operator's side is on; see drawDesk
 	visits    []visit
-	lines     lines // of entries that take turns; see drawTurns
+	pausing   pausing // of a type, by somebody at a desk; see drawPauses
+	lines     lines   // of entries that take turns; see drawTurns
 
 	// In all of them:
 	batchCalls int           // the batch type's Concurrency

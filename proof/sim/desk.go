@@ -244,9 +244,25 @@ func (s *gatedStore) Trail(ctx context.Context, filter processlog.TrailFilter) (
 }
 
 func (s *gatedStore) Settings(ctx context.Context) (settings []processlog.Setting, err error) {
-	return s.store.Settings(ctx)
+	if s.from.w.apart.pausing.kind == "" {
+		return s.store.Settings(ctx)
+	}
+	err = s.from.step(ctx, classRead, "settings", "", func() (err error) {
+		settings, err = s.store.Settings(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return settings, nil
 }
 
 func (s *gatedStore) PutSetting(ctx context.Context, setting processlog.Setting, op processlog.Operation) error {
-	return s.store.PutSetting(ctx, setting, op)
+	return s.from.step(ctx, classOnce, "putsetting", setting.Name, func() error {
+		err := s.store.PutSetting(ctx, setting, op)
+		if err == nil {
+			s.from.w.oracle.settingPut(setting)
+		}
+		return err
+	})
 }

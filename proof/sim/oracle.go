@@ -40,6 +40,10 @@ type oracle struct {
 	goOn   time.Time   // when a person last said go on
 	purged bool        // young entries may have been
 
+	pausedType string    // by a person; "": none is
+	pausedAt   time.Time // since when
+	calmSince  time.Time // when all was healed
+
 	keeping bool // what is purged just now was kept as long as it is to be
 
 	rebuilding map[processlog.Token]time.Time // since when
@@ -249,6 +253,9 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 	fate.rows++
 	fate.kinds[row.BusinessType] = true
 	o.slotLocked(row, fate)
+	if row.DeliveryCount == 1 {
+		o.unpausedLocked(l, op.from)
+	}
 	if !row.State.Terminal() {
 		o.countLocked(l.kind, 1)
 	}
@@ -355,6 +362,7 @@ func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transit
 	o.unheldLocked(l, t.op, before)
 	t.counts = l.unsettled(t.op.from, before.Epoch)
 	o.promptlyClaimedLocked(l, before)
+	o.unpausedLocked(l, t.op.from)
 }
 
 func (o *oracle) releasedLocked(l *life, before, after processlog.Row) {

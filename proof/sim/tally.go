@@ -58,6 +58,7 @@ const (
 	sawWaitedOut
 	sawConsumed
 	sawDoneBefore
+	sawPaused
 	sights
 )
 
@@ -94,6 +95,7 @@ var sightNames = [sights]string{
 	sawWaitedOut:   "waits that counted, as they had lasted long enough",
 	sawConsumed:    "messages done",
 	sawDoneBefore:  "messages told as done before",
+	sawPaused:      "types that were paused",
 }
 
 // tally counts faults and sights.

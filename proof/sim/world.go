@@ -114,6 +114,7 @@ func newWorld(seed uint64) *world {
 	w.drawDesk()
 	w.drawMaxWait()
 	w.drawMessages()
+	w.drawPauses()
 	return w
 }
 
@@ -250,6 +251,9 @@ func (w *world) run() {
 	for _, v := range w.apart.visits {
 		w.act(func() { w.visit(v) })
 	}
+	if p := w.apart.pausing; p.kind != "" {
+		w.act(func() { w.pause(p) })
+	}
 	go w.script()
 	w.loop()
 }
@@ -326,6 +330,7 @@ func (w *world) heal() {
 	})
 	<-ready
 	time.Sleep(time.Until(answered) + 1) // not together: timers that end at the same instant end in the order that the runtime likes
+	w.oracle.note(func(o *oracle) { o.calmSince = time.Now() })
 }
 
 // unhindered reports whether nothing of what was drawn before the healing is still under way that nobody waits for.
