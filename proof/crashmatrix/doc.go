@@ -12,7 +12,7 @@
 //
 //   - the service's own rows, written in the transactions that recorded entries: an entry for each, and no other;
 //   - the effects of transactional handlers, one for each success and none besides;
-//   - the runs of handlers, each under a claim of its own;
+//   - the runs of handlers, each under a claim of its own, and of what takes turns each in its turn;
 //   - the history of each entry, written by triggers: every write is a step of the contract, follows the one
 //     before, and counts what happened;
 //   - the messages of a stream, where lives take those into the log: an entry and a row for each.
