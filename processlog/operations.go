@@ -23,9 +23,10 @@ type Operations interface {
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
 	// DeadWithoutCase reads up to limit dead entries that have no open case, of those that died since so long ago; 0: of
-	// all. OpenCases opens cases for those that are still as they were read, in their order, and passes by rows that others
-	// hold. CloseCases closes up to limit cases whose entry is not dead any more, or is gone. ForgetCases deletes up to
-	// limit that were closed more than age ago. They repair what a service, an older version or a restored copy has left.
+	// all. OpenCases opens cases for those that are still as they were read, in their order, passes by rows that others
+	// hold, and returns how many it has opened. CloseCases closes up to limit cases whose entry is not dead any more, or is
+	// gone. ForgetCases deletes up to limit that were closed more than age ago. They repair what a service, an older version
+	// or a restored copy has left.
 	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
 	CloseCases(ctx context.Context, limit int) (int, error)

@@ -53,7 +53,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func everyStorePromise() []storePromise {
-	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, turnPromises, operationPromises)
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, turnPromises, operationPromises, casePromises)
 }
 
 type storePromise struct {

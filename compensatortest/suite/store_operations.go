@@ -1,10 +1,7 @@
 package suite
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,20 +12,11 @@ import (
 
 // operationPromises are those of a store that is processlog.Operations as well.
 var operationPromises = []storePromise{
-	{"CaseOpensWithTheDeathOfItsEntry", false, ofOperations((*storeTest).caseOpensWithTheDeathOfItsEntry)},
-	{"CaseOpensWithNothingElse", false, ofOperations((*storeTest).caseOpensWithNothingElse)},
-	{"CaseOpensAmongOutcomesOfAllKinds", false, ofOperations((*storeTest).caseOpensAmongOutcomesOfAllKinds)},
-	{"CaseIsOpenedAgainWithItsOwner", false, ofOperations((*storeTest).caseIsOpenedAgainWithItsOwner)},
 	{"ChangeAllDoesClosesAndRecordsInOne", false, ofOperations((*storeTest).changeAllDoesClosesAndRecordsInOne)},
 	{"ChangeAllTakesWhatStandsAsItWasSeen", false, ofOperations((*storeTest).changeAllTakesWhatStandsAsItWasSeen)},
 	{"ChangeAllWaitsForNobody", true, ofOperations((*storeTest).changeAllWaitsForNobody)},
-	{"MissingCaseIsFoundAndOpened", false, ofOperations((*storeTest).missingCaseIsFoundAndOpened)},
-	{"CaseOfAnEntryThatLivesIsClosed", false, ofOperations((*storeTest).caseOfAnEntryThatLivesIsClosed)},
-	{"CasesAreListedAsTheyAreDue", false, ofOperations((*storeTest).casesAreListedAsTheyAreDue)},
-	{"GroupsAddUpToTheirCases", false, ofOperations((*storeTest).groupsAddUpToTheirCases)},
-	{"GroupsAreCutAmongTheirTypesAlone", false, ofOperations((*storeTest).groupsAreCutAmongTheirTypesAlone)},
+	{"OutlinesAreRowsWithoutContent", false, ofOperations((*storeTest).outlinesAreRowsWithoutContent)},
 	{"TypesAreThoseOfLogAndOperations", false, ofOperations((*storeTest).typesAreThoseOfLogAndOperations)},
-	{"CasesAreAssignedAsTheyWereSeen", false, ofOperations((*storeTest).casesAreAssignedAsTheyWereSeen)},
 	{"TrailTellsAllNewestFirst", false, ofOperations((*storeTest).trailTellsAllNewestFirst)},
 	{"ErasureReachesCaseAndOperations", false, ofOperations((*storeTest).erasureReachesCaseAndOperations)},
 	{"SettingIsPutAsItWasSeen", false, ofOperations((*storeTest).settingIsPutAsItWasSeen)},
@@ -44,145 +32,6 @@ func ofOperations(promise func(*storeTest)) func(*storeTest) {
 }
 
 func (t *storeTest) ops() processlog.Operations { return t.Store.(processlog.Operations) }
-
-func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
-	return &processlog.CaseDraft{Kind: processlog.CaseDead, Fingerprint: processlog.Fingerprint{print}, Amount: processlog.Amount{Minor: minor, Currency: currency}, Due: time.Hour}
-}
-
-// die makes an entry that is dead, with a case.
-func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
-	t.Helper()
-	d := t.draft(businessType)
-	d.BusinessID = string("o-" + d.IdempotentID)
-	return t.dieAgain(t.insert(d)[0], draft)
-}
-
-func (t *storeTest) dieAgain(row processlog.Row, draft *processlog.CaseDraft) processlog.Row {
-	t.Helper()
-	o := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
-	o.ProcessCount, o.EndedBy, o.LastError, o.Case = 1, processlog.EndedByExhausted, "no such order: 订单 "+strings.Repeat("超", 300), draft
-	require.True(t, t.settle(processlog.NewToken(), o).Applied)
-	return t.load(row.ID)
-}
-
-// caseOf reads an entry's case, and whether it has one.
-func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
-	t.Helper()
-	cases := t.casesOf([]processlog.ID{id, processlog.RowID(id.Row() + 100_000)})
-	c, found := cases[id]
-	require.Len(t, cases, map[bool]int{true: 1}[found])
-	return c, found
-}
-
-// casesOf are the cases of those that have one, which is no more than one each.
-func (t *storeTest) casesOf(ids []processlog.ID) map[processlog.ID]processlog.Case {
-	t.Helper()
-	cases, err := t.ops().CasesOf(t.ctx, ids)
-	require.NoError(t, err)
-	found := make(map[processlog.ID]processlog.Case)
-	for _, c := range cases {
-		found[c.EntryID] = c
-	}
-	require.Len(t, found, len(cases))
-	return found
-}
-
-func (t *storeTest) openCase(id processlog.ID) processlog.Case {
-	t.Helper()
-	c, found := t.caseOf(id)
-	require.True(t, found && c.ClosedAt.IsZero(), "the case of entry %s is open", id)
-	return c
-}
-
-func (t *storeTest) caseOpensWithTheDeathOfItsEntry() {
-	require.NoError(t, t.ops().CheckOperations(t.ctx))
-	row := t.die("refund", caseDraft(7, -12900, "CNY"))
-	c := t.openCase(row.ID)
-	assert.WithinRange(t, c.OpenedAt, row.CreatedAt, row.CreatedAt.Add(time.Minute))
-	assert.WithinRange(t, c.DueAt, c.OpenedAt.Add(time.Hour), c.OpenedAt.Add(time.Hour+time.Second))
-	want := processlog.Case{EntryID: row.ID, Epoch: row.Epoch, Version: c.Version, Kind: processlog.CaseDead, BusinessType: "refund", BusinessID: row.BusinessID,
-		Fingerprint: processlog.Fingerprint{7}, EndedBy: processlog.EndedByExhausted, Error: string([]rune(row.LastError)[:processlog.MaxCaseError]),
-		Amount: processlog.Amount{Minor: -12900, Currency: "CNY"}, OpenedAt: c.OpenedAt, DueAt: c.DueAt}
-	assert.Equal(t, want, c)
-	unknown := t.openCase(t.die("refund", caseDraft(7, 0, "")).ID)
-	assert.Equal(t, processlog.Amount{}, unknown.Amount)
-	scrubbed := caseDraft(7, 0, "")
-	scrubbed.Error = "card …1111 '\\ " + strings.Repeat("超", 300)
-	assert.Equal(t, string([]rune(scrubbed.Error)[:processlog.MaxCaseError]), t.openCase(t.die("refund", scrubbed).ID).Error, "it is told apart from the entry's")
-	beyond := t.openCase(t.die("refund", caseDraft(7, processlog.MaxAmount+1, "CNY")).ID)
-	assert.Equal(t, processlog.Amount{}, beyond.Amount, "which could not be summed up")
-}
-
-func (t *storeTest) caseOpensWithNothingElse() {
-	row := t.insertOne("refund")
-	claimed := t.claim(row.ID, token(9), time.Minute)
-	again := outcome(claimed, processlog.Retrying)
-	again.Case = caseDraft(1, 1, "CNY")
-	require.True(t, t.settle(token(2), again).Applied)
-	_, found := t.caseOf(row.ID)
-	assert.False(t, found, "of one that is tried again")
-	stale := outcome(claimed, processlog.Dead)
-	stale.Case = caseDraft(1, 1, "CNY")
-	assert.False(t, t.settle(token(3), stale).Applied)
-	_, found = t.caseOf(row.ID)
-	assert.False(t, found, "of an outcome that was dropped")
-	plain := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
-	require.True(t, t.settle(token(4), plain).Applied)
-	_, found = t.caseOf(row.ID)
-	assert.False(t, found, "where none is asked for")
-}
-
-func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
-	drafts := make([]processlog.Draft, 240) // several statements' worth
-	for i := range drafts {
-		drafts[i] = t.draft("refund")
-	}
-	ids := idsOf(t.insert(drafts...))
-	var outcomes []processlog.Outcome
-	for i, claimed := range t.claimAll(token(9), time.Minute, ids...) {
-		o := outcome(claimed, []processlog.State{processlog.Dead, processlog.Succeeded, processlog.Retrying}[i%3])
-		if o.Absorb = o.To == processlog.Succeeded; o.To == processlog.Dead {
-			o.Case = caseDraft(byte(i), int64(i), []string{"CNY", "USD", ""}[i/3%3])
-			o.Case.Kind = processlog.CaseKind(1 + i/3%2)
-		}
-		outcomes = append(outcomes, o)
-	}
-	for range 2 { // the second time as if the answer had been lost
-		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
-		require.NoError(t, err)
-		states, cases := t.statesOf(ids), t.casesOf(ids)
-		for i, o := range outcomes {
-			require.True(t, answers[i].Applied)
-			require.Equal(t, o.To, states[o.ID])
-			c, found := cases[o.ID]
-			require.Equal(t, o.To == processlog.Dead, found)
-			if found {
-				want := o.Case.Amount
-				if !want.Known() {
-					want = processlog.Amount{}
-				}
-				require.Equal(t, []any{o.Case.Kind, o.Case.Fingerprint, want}, []any{c.Kind, c.Fingerprint, c.Amount})
-				require.True(t, c.ClosedAt.IsZero())
-			}
-		}
-	}
-}
-
-func (t *storeTest) caseIsOpenedAgainWithItsOwner() {
-	row := t.die("refund", caseDraft(1, 100, "CNY"))
-	first := t.openCase(row.ID)
-	require.NoError(t, t.assign(row.ID, first.Version, "mei", processlog.Operation{Actor: "mei", Action: "take case", EntryID: row.ID}))
-	answers, err := t.ops().ChangeAll(t.ctx, []processlog.Version{seenAs(row)}, newChange(nil, processlog.ActionRequeue))
-	require.NoError(t, err)
-	require.NoError(t, answers[0].Err)
-	closed, _ := t.caseOf(row.ID)
-	require.False(t, closed.ClosedAt.IsZero())
-	t.dieAgain(row, caseDraft(2, 200, "USD"))
-	again := t.openCase(row.ID)
-	assert.Equal(t, []any{"mei", uint32(1), processlog.Fingerprint{2}, processlog.Amount{Minor: 200, Currency: "USD"}},
-		[]any{again.Owner, again.Epoch, again.Fingerprint, again.Amount})
-	assert.Greater(t, again.Version, closed.Version)
-}
 
 func (t *storeTest) changeAllDoesClosesAndRecordsInOne() {
 	for _, action := range []processlog.Action{processlog.ActionRequeue, processlog.ActionSettleByHand, processlog.ActionCancel, processlog.ActionComplete} {
@@ -252,177 +101,26 @@ func (t *storeTest) changeAllWaitsForNobody() {
 	t.openCase(held.ID)
 }
 
-func (t *storeTest) missingCaseIsFoundAndOpened() {
-	with, without, alive := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", nil), t.insertOne("refund")
-	closed := t.die("mail", caseDraft(1, 1, "CNY"))
-	rows, err := t.ops().DeadWithoutCase(t.ctx, 0, 10)
+func (t *storeTest) outlinesAreRowsWithoutContent() {
+	d := t.draft("refund")
+	d.BatchID, d.BusinessID, d.UserName, d.Headers, d.Delay = "b", "o", "Mei", []byte(`{"city":"Ghent"}`), time.Hour
+	want := []processlog.Row{t.insert(d)[0], t.die("refund", nil), t.claim(t.insertOne("mail").ID, token(1), time.Hour)}
+	rows, err := t.ops().Outlines(t.ctx, []processlog.ID{want[2].ID, processlog.RowID(1 << 40), want[0].ID, want[1].ID})
 	require.NoError(t, err)
-	require.Len(t, rows, 1)
-	assert.Equal(t, without.ID, rows[0].ID)
-	assert.Equal(t, without.Content, rows[0].Content, "from which an amount is told")
-	n, err := t.ops().OpenCases(t.ctx, []processlog.Row{rows[0], alive, with}, []processlog.CaseDraft{*caseDraft(9, 5, "USD"), *caseDraft(9, 5, "USD"), *caseDraft(8, 6, "EUR")})
-	require.NoError(t, err)
-	assert.LessOrEqual(t, n, 3)
-	assert.Equal(t, processlog.Amount{Minor: 5, Currency: "USD"}, t.openCase(without.ID).Amount)
-	_, found := t.caseOf(alive.ID)
-	assert.False(t, found)
-	// One that was made alive since it was read.
-	t.change(closed.ID, processlog.ActionRequeue)
-	_, err = t.ops().CloseCases(t.ctx, 10)
-	require.NoError(t, err)
-	_, err = t.ops().OpenCases(t.ctx, []processlog.Row{closed}, []processlog.CaseDraft{*caseDraft(9, 5, "USD")})
-	require.NoError(t, err)
-	c, _ := t.caseOf(closed.ID)
-	assert.False(t, c.ClosedAt.IsZero())
-	rows, err = t.ops().DeadWithoutCase(t.ctx, time.Hour, 10)
-	require.NoError(t, err)
-	assert.Empty(t, rows)
-}
-
-func (t *storeTest) caseOfAnEntryThatLivesIsClosed() {
-	cancelled, dead, requeued, purged := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(1, 1, "CNY")), t.die("gone", caseDraft(1, 1, "CNY"))
-	t.change(cancelled.ID, processlog.ActionCancel)
-	t.change(requeued.ID, processlog.ActionRequeue)
-	t.until(func() bool {
-		n, err := t.Store.Purge(t.ctx, "gone", processlog.Dead, 0, 10)
-		require.NoError(t, err)
-		return n == 1
-	}, "the entry is purged")
-	n, err := t.ops().CloseCases(t.ctx, 10)
-	require.NoError(t, err)
-	assert.Equal(t, 3, n)
-	for _, id := range []processlog.ID{cancelled.ID, requeued.ID, purged.ID} {
-		c, found := t.caseOf(id)
-		assert.True(t, found && !c.ClosedAt.IsZero())
+	require.Len(t, rows, len(want))
+	for _, w := range want {
+		row := rows[slices.IndexFunc(rows, func(row processlog.Row) bool { return row.ID == w.ID })]
+		assert.Empty(t, row.Content)
+		w = t.load(w.ID)
+		require.NotEmpty(t, w.Content)
+		assert.InDelta(t, w.DueIn, row.DueIn, float64(time.Minute))
+		assert.InDelta(t, w.LeaseLeft, row.LeaseLeft, float64(time.Minute))
+		w.Content, w.DueIn, w.LeaseLeft = row.Content, row.DueIn, row.LeaseLeft
+		assert.Equal(t, w, row)
 	}
-	t.openCase(dead.ID)
-	n, err = t.ops().CloseCases(t.ctx, 10)
+	none, err := t.ops().Outlines(t.ctx, nil)
 	require.NoError(t, err)
-	assert.Zero(t, n)
-	n, err = t.ops().ForgetCases(t.ctx, time.Hour, 10)
-	require.NoError(t, err)
-	assert.Zero(t, n)
-	forgotten := 0
-	t.until(func() bool {
-		n, err := t.ops().ForgetCases(t.ctx, 0, 10)
-		require.NoError(t, err)
-		forgotten += n
-		return forgotten == 3
-	}, "closed ones are forgotten")
-	t.openCase(dead.ID)
-}
-
-func (t *storeTest) casesAreListedAsTheyAreDue() {
-	var ids []processlog.ID
-	for i := range 7 {
-		draft := caseDraft(byte(1+i%2), 1, "CNY")
-		draft.Due = time.Duration(10-i) * time.Hour
-		draft.Kind = processlog.CaseKind(1 + i%2)
-		ids = append(ids, t.die([]string{"refund", "mail"}[i%2], draft).ID)
-	}
-	require.NoError(t, t.assign(ids[3], t.openCase(ids[3]).Version, "mei", processlog.Operation{Actor: "mei", Action: "take case"}))
-	list := func(f processlog.CaseFilter) (found []processlog.ID) {
-		f.Limit = 2
-		for {
-			page, err := t.ops().Cases(t.ctx, f)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(page.Cases), 2)
-			for _, c := range page.Cases {
-				found = append(found, c.EntryID)
-			}
-			if f.Cursor = page.Next; f.Cursor == "" {
-				return found
-			}
-		}
-	}
-	assert.Equal(t, []processlog.ID{ids[6], ids[5], ids[4], ids[3], ids[2], ids[1], ids[0]}, list(processlog.CaseFilter{}))
-	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessType: "mail"}))
-	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{BusinessTypes: []string{"mail", "gone"}}))
-	assert.Empty(t, list(processlog.CaseFilter{BusinessType: "mail", BusinessTypes: []string{"refund"}}))
-	assert.Empty(t, list(processlog.CaseFilter{BusinessTypes: []string{}}), "no types")
-	page, err := t.ops().Cases(t.ctx, processlog.CaseFilter{BusinessTypes: []string{"mail"}, Limit: 3})
-	require.NoError(t, err)
-	assert.Empty(t, page.Next, "what is behind is another type's")
-	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Fingerprint: processlog.Fingerprint{2}}))
-	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Kind: processlog.CaseUnknown}))
-	assert.Equal(t, []processlog.ID{ids[3]}, list(processlog.CaseFilter{Owner: "mei"}))
-	assert.Equal(t, []processlog.ID{ids[5], ids[1]}, list(processlog.CaseFilter{Unowned: true, BusinessType: "mail"}))
-	for _, bad := range []processlog.CaseFilter{{Limit: -1}, {Limit: 1001}, {Cursor: "x"}} {
-		_, err := t.ops().Cases(t.ctx, bad)
-		var field *processlog.FieldError
-		require.ErrorAs(t, err, &field, "%+v", bad)
-	}
-}
-
-func (t *storeTest) groupsAddUpToTheirCases() {
-	want := make(map[string]int64)
-	n := make(map[string]int)
-	for i := range 24 {
-		businessType, print, currency := []string{"refund", "mail"}[i%2], byte(1+i%3), []string{"CNY", "USD", ""}[i%3]
-		minor := int64(i) * 33
-		draft := caseDraft(print, minor, currency)
-		draft.Kind = []processlog.CaseKind{processlog.CaseDead, processlog.CaseUnknown}[i/12]
-		t.die(businessType, draft)
-		key := fmt.Sprint(businessType, processlog.Fingerprint{print}, currency)
-		n[key]++
-		if currency != "" {
-			want[key] += minor
-		} else {
-			want[key] += 0
-		}
-	}
-	closed := t.die("refund", caseDraft(1, 1_000_000, "CNY"))
-	t.change(closed.ID, processlog.ActionCancel)
-	_, err := t.ops().CloseCases(t.ctx, 10)
-	require.NoError(t, err)
-	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
-	require.NoError(t, err)
-	require.Len(t, groups, len(want))
-	one, err := t.ops().CaseGroups(t.ctx, []string{"mail"}, processlog.Fingerprint{2})
-	require.NoError(t, err)
-	require.NotEmpty(t, one)
-	assert.ElementsMatch(t, slices.DeleteFunc(slices.Clone(groups), func(g processlog.CaseGroup) bool {
-		return g.BusinessType != "mail" || g.Fingerprint != processlog.Fingerprint{2}
-	}), one, "of one failure")
-	for _, g := range groups {
-		key := fmt.Sprint(g.BusinessType, g.Fingerprint, g.Currency)
-		assert.Equal(t, []any{n[key], want[key]}, []any{g.N, g.Sum}, key)
-		example := t.openCase(g.Example)
-		assert.Equal(t, []any{g.BusinessType, g.Fingerprint, g.Currency}, []any{example.BusinessType, example.Fingerprint, example.Amount.Currency})
-		assert.Equal(t, []any{g.Error, g.Kind}, []any{example.Error, example.Kind})
-		assert.False(t, g.Last.Before(g.First) || g.First.IsZero())
-	}
-}
-
-// groupsAreCutAmongTheirTypesAlone: groups of types that were not asked for leave no less room for the others.
-func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
-	rare := t.die("rare", caseDraft(0, 1, "CNY"))
-	drafts := make([]processlog.Draft, 1001)
-	for i := range drafts {
-		drafts[i] = t.draft("many")
-	}
-	var many []processlog.Outcome
-	for i, row := range t.claimAll(token(9), time.Minute, idsOf(t.insert(drafts...))...) {
-		o := outcome(row, processlog.Dead)
-		o.Case = caseDraft(0, 1, "CNY")
-		o.Case.Fingerprint = processlog.Fingerprint{1, byte(i), byte(i >> 8)}
-		many = append(many, o)
-	}
-	_, err := t.Store.Settle(t.ctx, token(12), many)
-	require.NoError(t, err)
-	more := t.die("many", caseDraft(0, 1, "CNY")) // of which there are two then
-	t.die("many", caseDraft(0, 1, "CNY"))
-	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
-	require.NoError(t, err)
-	require.Len(t, groups, 1000)
-	assert.Equal(t, []any{"many", 2}, []any{groups[0].BusinessType, groups[0].N}, "%s", more.ID)
-	groups, err = t.ops().CaseGroups(t.ctx, []string{"rare", "nobody's"}, processlog.Fingerprint{})
-	require.NoError(t, err)
-	require.Len(t, groups, 1)
-	assert.Equal(t, rare.ID, groups[0].Example)
-	groups, err = t.ops().CaseGroups(t.ctx, []string{}, processlog.Fingerprint{})
-	require.NoError(t, err)
-	assert.Empty(t, groups, "no types")
+	assert.Empty(t, none)
 }
 
 // typesAreThoseOfLogAndOperations, each once.
@@ -436,47 +134,6 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	types, err := t.ops().Types(t.ctx)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"gone", "mail", "refund"}, types)
-}
-
-func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
-	first, second, ended, last := t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(2, 0, "")), t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(2, 0, ""))
-	seen := func(id processlog.ID) processlog.SeenCase {
-		c, _ := t.caseOf(id)
-		return processlog.SeenCase{EntryID: id, Version: c.Version}
-	}
-	op := processlog.Operation{Actor: "mei", Action: "take case", Reason: "mine"}
-	before := seen(second.ID)
-	require.NoError(t, t.assign(second.ID, before.Version, "bob", op))
-	require.ErrorIs(t, t.assign(second.ID, before.Version, "mei", op), processlog.ErrChanged)
-	t.change(ended.ID, processlog.ActionCancel)
-	_, err := t.ops().CloseCases(t.ctx, 10)
-	require.NoError(t, err)
-
-	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{seen(ended.ID), before, {EntryID: processlog.RowID(ended.ID.Row() + 1000)}, seen(last.ID), seen(first.ID)}, "mei", op)
-	require.NoError(t, err)
-	require.Len(t, answers, 5)
-	require.ErrorIs(t, answers[0], processlog.ErrNotFound, "it is closed")
-	require.ErrorIs(t, answers[1], processlog.ErrChanged)
-	require.ErrorIs(t, answers[2], processlog.ErrNotFound, "it never was")
-	require.NoError(t, errors.Join(answers[3:]...))
-	assert.Equal(t, []string{"mei", "bob", "mei"}, []string{t.openCase(first.ID).Owner, t.openCase(second.ID).Owner, t.openCase(last.ID).Owner})
-	require.NoError(t, t.assign(first.ID, seen(first.ID).Version, "", op), "it is given back")
-	assert.Empty(t, t.openCase(first.ID).Owner)
-	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "take case"})
-	require.NoError(t, err)
-	var told []string
-	for _, r := range page.Records {
-		told = append(told, fmt.Sprint(r.Actor, " ", r.BusinessType, " ", r.EntryID, " ", r.Reason))
-	}
-	assert.ElementsMatch(t, []string{fmt.Sprint("mei refund ", first.ID, " mine"), fmt.Sprint("mei refund ", first.ID, " mine"), fmt.Sprint("mei mail ", second.ID, " mine"),
-		fmt.Sprint("mei mail ", last.ID, " mine")}, told,
-		"what was left alone has left nothing")
-}
-
-// assign is AssignCases of one.
-func (t *storeTest) assign(id processlog.ID, version uint64, owner string, op processlog.Operation) error {
-	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{{EntryID: id, Version: version}}, owner, op)
-	return errors.Join(append(answers, err)...)
 }
 
 func (t *storeTest) trailTellsAllNewestFirst() {
