@@ -48,8 +48,8 @@ func (w wish) is(row processlog.Row) bool {
 	if w.done {
 		state, endedBy = compensator.Succeeded, compensator.EndedByComplete
 	}
-	return row.State == state && row.EndedBy == endedBy && row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
-		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
+	return row.State == state && row.EndedBy == endedBy &&
+		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount && row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
-		in >= w.Delay && in <= w.Delay+2*time.Millisecond // now and then are whole ones, of which none may be early
+		in >= w.Delay && in <= w.Delay+2*time.Millisecond // a store counts whole ones, and is late rather than early
 }
