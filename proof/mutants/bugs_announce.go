@@ -103,5 +103,38 @@ func announcing() []mutant {
 			sees:     tests("TestRedisQueueKeepsTheQueuesPromises/NoEntryComesDueEarly"),
 			survives: tests("TestDelayedEntryIsNeverEarly"),
 		},
+		{
+			name: "lead-never-ends", oracle: lateness,
+			what: "the process that leads has the lead for good: when it dies nobody reconciles by the period any more",
+			edits: []edit{
+				{"internal/redisqueue/lua/lead.lua", "ARGV[1], 'PX', ARGV[2])", "ARGV[1])"},
+				{"internal/redisqueue/lua/lead.lua", "  redis.call('PEXPIRE', KEYS[1], ARGV[2])\n", ""},
+			},
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/AnotherLeadsOnceALeadHasEnded"),
+		},
+		{
+			name: "rebuild-of-the-dead", oracle: lateness,
+			what: "a type is the rebuilder's for good: when that process dies nobody announces what the queue has lost",
+			edits: []edit{
+				{"internal/redisqueue/lua/rebuild.lua", "FAR + now, '+inf'", "FAR, '+inf'"},
+			},
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/RebuildOfTheDeadIsGivenToAnother"),
+		},
+		{
+			name: "second-database-let-in", oracle: lateness,
+			what: "two databases share a prefix: each takes the other's entries out of the queue",
+			edits: []edit{
+				{"internal/redisqueue/queue.go", "			if owner != fingerprint {\n", "			if owner == \"\" {\n"},
+			},
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/AnotherFingerprintIsRefused"),
+		},
+		{
+			name: "queue-loss-untold", oracle: lateness,
+			what: "a process does not notice that the queue has lost everything since it last asked",
+			edits: []edit{
+				{"internal/redisqueue/queue.go", "kept := slices.Equal(found, q.epochs)", "kept := q.epochs[0] != \"\""},
+			},
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/LossIsToldOnce"),
+		},
 	}
 }

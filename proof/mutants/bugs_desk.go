@@ -29,6 +29,14 @@ func operating() []mutant {
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CaseIsOpenedAgainWithItsOwner"),
 		},
 		{
+			name: "missing-case-of-another-death", oracle: safety,
+			what: "a case that was missing opens whatever its entry has come to since it was read: its figures are those of another death",
+			edits: []edit{
+				{"internal/sqlstore/cases.go", " AND version=\"+versions+\" ORDER BY id\"", " AND \"+versions+\">=0 ORDER BY id\""},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CaseIsOpenedOfWhatIsAsItWasRead"),
+		},
+		{
 			name: "desk-acts-unseen", oracle: safety,
 			what: "an action of the desk is not held to the version that was seen: what changed since is changed again",
 			edits: []edit{
