@@ -172,6 +172,9 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
+	if !await(patience, &e.intake.resolve, &e.intake.verify, &e.intake.claim) {
+		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
+	}
 	// A timer fires once: what comes after the end of its patience is waited for no more.
 	_ = await(patience, &e.turns.rested) && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
 	return stuck

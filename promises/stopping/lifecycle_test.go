@@ -3,16 +3,19 @@ package stopping
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -162,6 +165,42 @@ func TestEntriesBornClaimedAndCommittedDuringTheStopAreFree(t *testing.T) {
 	require.Zero(t, ran.Of(receipt.ID()), "no handler starts once Run has ended")
 	w.Run(c)
 	w.WaitState(receipt.ID(), compensator.Succeeded)
+}
+
+// What an entry was recorded with is a claim, which is made sure of once it has committed: that statement hangs.
+func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		asked, answered := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		store := &harness.HookedStore{Store: memory, OnClaim: func() error {
+			once.Do(func() {
+				close(asked)
+				<-answered
+			})
+			return nil
+		}}
+		c, err := compensator.New(t.Context(), compensator.Config{Store: store, StopTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
+			assert.Fail(t, "Run has ended")
+			return nil
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		synctest.Wait()
+		harness.RecordIn(t, c, memory, orders.Entry(harness.Order{}, compensator.Options{}))
+		<-asked
+		stop()
+		require.ErrorContains(t, <-ended, "claims under way were not answered")
+		close(answered)
+		require.NoError(t, c.Close())
+		row := memory.Rows()[0]
+		require.Equal(t, []any{compensator.Pending, 0, time.Duration(0)}, []any{row.State, row.DeliveryCount, max(0, row.LeaseLeft)}, "it is given back")
+	})
 }
 
 func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {

@@ -4,6 +4,14 @@ package main
 func running() []mutant {
 	return []mutant{
 		{
+			name: "unanswered-claims-untold", oracle: lateness,
+			what: "Run returns nil while a claim is not answered: that its entries wait for its lease is told nobody",
+			edits: []edit{
+				{"internal/engine/engine.go", "	if !await(patience, &e.intake.resolve,", "	if false && !await(patience, &e.intake.resolve,"},
+			},
+			sees: tests("TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed"),
+		},
+		{
 			name: "claims-end-before-requests", oracle: lateness,
 			what: "a program that stops claims nothing any more while requests still record",
 			edits: []edit{
