@@ -82,7 +82,7 @@ func (t *storeTest) endedLeaseMayBeClaimed() {
 		}
 		return second.ID == row.ID
 	}, "the lease ends")
-	assert.GreaterOrEqual(t, time.Since(began), lease)
+	assert.Greater(t, time.Since(began), lease-time.Millisecond) // which a store counts in whole ones of its clock
 	assert.Equal(t, 2, second.DeliveryCount, "the lost lease counts")
 }
 
