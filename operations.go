@@ -226,8 +226,9 @@ func inSteps(step func() (int, error)) error {
 	}
 }
 
-// openMissing opens cases of dead entries without one. Those that others hold are left to the next round.
-func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (opened int, err error) {
+// openMissing opens cases of dead entries without one, and returns how many it has looked at, if it could open any. Those that
+// others hold are left to the next step.
+func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {
 		return 0, err
@@ -236,7 +237,11 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	for i := range rows {
 		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, false)
 	}
-	return store.OpenCases(ctx, rows, drafts)
+	opened, err := store.OpenCases(ctx, rows, drafts)
+	if opened == 0 {
+		return 0, err
+	}
+	return len(rows), err // of a full step there may be more, whatever was held, or lives again
 }
 
 // opsLog is a Compensator as package desk sees it.
