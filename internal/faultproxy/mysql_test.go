@@ -102,7 +102,7 @@ func TestHangingReplyKeepsTheClientWaitingUntilCut(t *testing.T) {
 }
 
 func TestHangingRequestReachesNobody(t *testing.T) {
-	proxy, through, past := proxied(t, "readTimeout=200ms")
+	proxy, through, past := proxied(t, "readTimeout=2s")
 	trap := proxy.Arm(Rule{Match: Commit(), Fault: DropRequest, Hang: true})
 	require.ErrorIs(t, insertAndCommit(t, through), mysql.ErrInvalidConn)
 	assert.Equal(t, 1, trap.Fired())

@@ -105,7 +105,7 @@ func TestConnectionLostAroundCommitIsUnknown(t *testing.T) {
 		"reply lost, sent as text": {rule: faultproxy.Rule{Fault: faultproxy.DropReply}, text: true, present: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			proxy, db, plain := brokenDB(t, "readTimeout=1s")
+			proxy, db, plain := brokenDB(t, "readTimeout=4s")
 			test.rule.Match = faultproxy.Commit()
 			trap := proxy.Arm(test.rule)
 			begun, commit := beginEitherWay(t, db, test.text)

@@ -44,6 +44,10 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
+// patient is how long a client waits for an answer: what comes at all has come by then, also on a machine that stands still for a
+// moment.
+const patient = 5 * time.Second
+
 func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -61,7 +65,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 				t.Run(way, func(t *testing.T) {
 					t.Parallel()
 					w := harness.NewWorld(t).WithRedis()
-					proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(time.Second))
+					proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
 					cfg := w.Quick()
 					cfg.DB = w.Open(harness.Watched(w.DSN)) // the worker's own way to the server is sound
 					worker, producer := w.New(cfg), cfg
@@ -126,7 +130,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
-				proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(time.Second))
+				proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
 				cfg := w.Quick()
 				cfg.DB = db
 				c := w.New(cfg)
@@ -240,7 +244,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 	t.Run("and then rolls back", func(t *testing.T) {
 		t.Parallel()
 		w := harness.NewWorld(t)
-		proxy, db := w.Proxied(true, harness.ReadTimeout(500*time.Millisecond))
+		proxy, db := w.Proxied(true, harness.ReadTimeout(patient))
 		cfg := w.Quick()
 		c := w.New(cfg)
 		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // the server waits for it
@@ -256,7 +260,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		t.Parallel()
 		server := testservers.NewSQL(t) // its commits are about to be held up
 		w := harness.WorldAt(t, server.Database(t))
-		_, db := w.Proxied(true, harness.ReadTimeout(500*time.Millisecond))
+		_, db := w.Proxied(true, harness.ReadTimeout(patient))
 		c := w.New(w.Quick())
 		tx := w.Begin(db)
 		_, err := c.Record(t.Context(), tx, harness.Keyed("key", 1)[0])
