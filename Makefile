@@ -148,12 +148,13 @@ bench-scale: ## measure what growth to MOST waiting entries costs (10000000), an
 bench-desk: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestDesk$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
+# Those that are kept make test lives.
 .PHONY: sim
 sim: seeds := $(or $(SEEDS),10000)
 sim: from := $(or $(FROM),$(shell od -An -N5 -tu8 /dev/urandom | tr -d ' '))
 sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1, or drawn
 	@echo "the same seeds again: make sim SEEDS=$(seeds) FROM=$(from)"
-	$(GO) test ./proof/sim -count=1 -timeout 60m -skip '^TestRegressionSeeds$$' -seeds=$(seeds) -from=$(from) # which make test lives
+	$(GO) test ./proof/sim -count=1 -timeout 60m -skip '^TestRegressionSeeds$$' -seeds=$(seeds) -from=$(from)
 
 .PHONY: model
 model: ## check the model of the protocol, and its mutants; needs spin and gcc

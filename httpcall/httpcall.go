@@ -27,8 +27,8 @@ const KeyHeader = "Idempotency-Key"
 //   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
 //   - that the request's context is over, or the client's own Timeout, is a plain error, and counts: it may be this entry
 //     that takes so long;
-//   - that the request's URL has no scheme, one that nobody knows, no host, or no port that could be one, is a plain error, too: nobody is asked. A scheme that
-//     the client's own transport knows may do without a host;
+//   - that the request's URL has no scheme, one that nobody knows, no host, or no port that could be one, is a plain error, too: nobody
+//     is asked. A scheme that the client's own transport knows may do without a host;
 //   - so is a redirect that the client does not follow, or cannot.
 //
 // Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.

@@ -19,7 +19,7 @@ var waitsItsFill = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeld
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		if slices.Contains(waitsItsFill, path.Base(t.Name())) {
-			t.Skip("it waits for seconds")
+			t.Skip("it waits for seconds: package suite tries it in a bubble")
 		}
 		t.Parallel()
 		store := memory.NewStore()
