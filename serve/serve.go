@@ -56,7 +56,13 @@ type Config struct {
 // elsewhere when their leases end. Many may Run, each with servers and a log of its own.
 func Run(ctx context.Context, log Log, cfg Config) error {
 	kept := context.WithoutCancel(ctx)
-	if err := listen(kept, &cfg, cfg.validate(log)); err != nil {
+	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // the caller's are his
+	err := cfg.validate(log)
+	if err == nil {
+		err = cfg.listen(kept)
+	}
+	if err != nil {
+		cfg.hangUp()
 		return err
 	}
 	life, end := context.WithCancel(ctx)
@@ -80,7 +86,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 
 	<-life.Done()
 	stopReceiving()
-	err := stop(kept, cfg.stopTimeout(), outside)
+	err = stop(kept, cfg.stopTimeout(), outside)
 	stopWorking()
 	<-work.done // it has a bound of its own
 	err = errors.Join(err, work.failure())
@@ -184,33 +190,31 @@ func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// listen opens the listeners that are not given, if nothing is wrong; on an error none stays open.
-func listen(ctx context.Context, cfg *Config, wrong error) error {
-	err := wrong
-	var open []net.Listener
-	for _, servers := range []*[]Server{&cfg.Servers, &cfg.Inside} {
-		*servers = slices.Clone(*servers) // the caller's is his
-		for i := range *servers {
-			s := &(*servers)[i]
-			if s.Listener == nil && wrong == nil {
-				l, failed := new(net.ListenConfig).Listen(ctx, "tcp", s.addr())
-				if failed != nil {
-					err = errors.Join(err, fmt.Errorf("serve: %w", failed))
-					continue
-				}
-				s.Listener = l
-			}
+// listen opens the listeners that are not given.
+func (cfg Config) listen(ctx context.Context) (err error) {
+	for _, servers := range [][]Server{cfg.Servers, cfg.Inside} {
+		for i, s := range servers {
 			if s.Listener != nil {
-				open = append(open, s.Listener)
+				continue
 			}
-		}
-	}
-	for _, l := range open {
-		if err != nil {
-			_ = l.Close()
+			l, failed := new(net.ListenConfig).Listen(ctx, "tcp", s.addr())
+			if failed != nil {
+				err = errors.Join(err, fmt.Errorf("serve: %w", failed))
+				continue
+			}
+			servers[i].Listener = l
 		}
 	}
 	return err
+}
+
+// hangUp closes what listens.
+func (cfg Config) hangUp() {
+	for _, s := range slices.Concat(cfg.Servers, cfg.Inside) {
+		if s.Listener != nil {
+			_ = s.Listener.Close()
+		}
+	}
 }
 
 func (s Server) addr() string {

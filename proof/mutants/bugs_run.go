@@ -15,7 +15,7 @@ func running() []mutant {
 			name: "claims-end-before-requests", oracle: lateness,
 			what: "a program that stops claims nothing any more while requests still record",
 			edits: []edit{
-				{"serve/serve.go", "	err := stop(kept, cfg", "	stopWorking()\n	<-work.done\n	err := stop(kept, cfg"},
+				{"serve/serve.go", "	err = stop(kept, cfg", "	stopWorking()\n	<-work.done\n	err = stop(kept, cfg"},
 			},
 			sees: tests("TestProgramStopsFromTheOutsideIn", "TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops"),
 		},
@@ -23,7 +23,7 @@ func running() []mutant {
 			name: "pages-close-first", oracle: lateness,
 			what: "operators' pages and probes are gone while the program still stops",
 			edits: []edit{
-				{"serve/serve.go", "	err := stop(kept, cfg", "	_ = stop(kept, insideStop, inside)\n	err := stop(kept, cfg"},
+				{"serve/serve.go", "	err = stop(kept, cfg", "	_ = stop(kept, insideStop, inside)\n	err = stop(kept, cfg"},
 			},
 			sees: tests("TestProgramStopsFromTheOutsideIn"),
 		},
