@@ -176,12 +176,8 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 // awaitEnd waits once at least, and until an entry has ended or is there no more. It returns how long to wait next.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !rest(ctx, pause) {
 			return 0, context.Cause(ctx)
-		case <-timer.C:
 		}
 		pause = min(pause*3/2, time.Second)
 		at, err := c.store.Versions(ctx, []EntryID{id})

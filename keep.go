@@ -73,16 +73,22 @@ func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	if c.kept.begun {
 		return nil
 	}
-	err := c.engine.Recur(ctx, engine.Period{Name: keepMark, Schedule: Every(keepEvery).Next, CatchUp: 1, Trouble: engine.TroublePurge,
+	err := c.upkeep(ctx, keepMark, keepEvery, engine.TroublePurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
+	c.kept.begun = err == nil
+	return err
+}
+
+// upkeep has this process take part in rounds, each of which is whoever's process moves the mark to its slot, and has until end.
+func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Duration, trouble string, round func(ctx context.Context, slot, end time.Time) error) error {
+	return c.engine.Recur(ctx, engine.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Trouble: trouble,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
-			moved, err := c.atSlot(ctx, keepMark, from, slots[len(slots)-1], func(context.Context, *ScopedTx) error { return nil })
+			slot := slots[len(slots)-1]
+			moved, err := c.atSlot(ctx, mark, from, slot, func(context.Context, *ScopedTx) error { return nil })
 			if err != nil || !moved {
 				return moved, err
 			}
-			return true, c.purgeRound(ctx, at.Add(keepFor))
+			return true, round(ctx, slot, at.Add(keepFor))
 		}})
-	c.kept.begun = err == nil
-	return err
 }
 
 // purgeRound takes a step from each shelf in turn, until all are tidy or its time is over. It begins anywhere, so that a shelf
@@ -116,11 +122,6 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (in
 	if err != nil || n == 0 {
 		return n, err
 	}
-	rest := time.NewTimer(min(keepRest*time.Since(began), time.Until(end)))
-	defer rest.Stop()
-	select {
-	case <-rest.C:
-	case <-ctx.Done():
-	}
+	rest(ctx, min(keepRest*time.Since(began), time.Until(end)))
 	return n, nil
 }

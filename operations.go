@@ -184,22 +184,15 @@ const (
 // keepCases has this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.engine.Recur(ctx, engine.Period{Name: casesMark, Schedule: Every(caseEvery).Next, CatchUp: 1, Trouble: engine.TroubleCases,
-		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
-			slot := slots[len(slots)-1]
-			moved, err := c.atSlot(ctx, casesMark, from, slot, func(context.Context, *ScopedTx) error { return nil })
-			if err != nil || !moved {
-				return moved, err
-			}
-			since := caseRecent
-			if thorough || slot.Truncate(caseThorough).Equal(slot) {
-				since = 0
-			}
-			if err = c.caseRound(ctx, store, since, at.Add(keepFor)); err == nil {
-				thorough = false
-			}
-			return true, err
-		}})
+	return c.upkeep(ctx, casesMark, caseEvery, engine.TroubleCases, func(ctx context.Context, slot, end time.Time) error {
+		since := caseRecent
+		if thorough || slot.Truncate(caseThorough).Equal(slot) {
+			since = 0
+		}
+		err := c.caseRound(ctx, store, since, end)
+		thorough = thorough && err != nil
+		return err
+	})
 }
 
 // caseRound closes the cases of entries that a service has ended and opens those that are missing; a thorough one, since 0,

@@ -244,7 +244,7 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 		if !Retryable(err) || try == retryTries {
 			return err
 		}
-		if !restTry(ctx, try) {
+		if !rest(ctx, jitter.N(time.Duration(try)*retryPause)) {
 			return errors.Join(err, context.Cause(ctx))
 		}
 	}
@@ -265,9 +265,9 @@ func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error
 	}
 }
 
-// restTry rests before the next try, and reports whether ctx still lasts.
-func restTry(ctx context.Context, tries int) bool {
-	timer := time.NewTimer(jitter.N(time.Duration(tries) * retryPause))
+// rest waits, and reports whether ctx still lasts.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

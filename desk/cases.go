@@ -235,9 +235,9 @@ func (d *Desk) assign(ctx context.Context, a Actor, seen []SeenCase, owner strin
 
 // Note puts words of a person beside an entry, with a case or without. It wants SeeEntries and NoteCase.
 func (d *Desk) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
-	e, reason, err := d.entryFor(ctx, a, ref, NoteCase, why)
+	_, op, err := d.entryFor(ctx, a, ref, NoteCase, why)
 	if err != nil {
 		return err
 	}
-	return d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(NoteCase), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason})
+	return d.log.Operations().Operate(ctx, op)
 }

@@ -158,11 +158,11 @@ func (d *Desk) siblings(ctx context.Context, a Actor, e *compensator.Entry, view
 // anything. It wants SeeEntries and SeeContent, and shows the error as Entry does; where ReadOnly is set nothing is revealed, for it
 // could not be put on record.
 func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
-	e, reason, err := d.entryFor(ctx, a, ref, SeeContent, why)
+	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
 		return compensator.Entry{}, err
 	}
-	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(SeeContent), EntryID: e.ID, BusinessType: e.BusinessType, Reason: reason})
+	err = d.log.Operations().Operate(ctx, op)
 	if err != nil {
 		return compensator.Entry{}, err
 	}
@@ -170,33 +170,34 @@ func (d *Desk) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why
 	return *e, nil
 }
 
-// entryFor reads an entry for an action that is put on record.
-func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, string, error) {
+// entryFor reads an entry for an action, and returns what is to be put on record of that.
+func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, processlog.Operation, error) {
+	var op processlog.Operation
 	if d.readOnly {
-		return nil, "", ErrReadOnly
+		return nil, op, ErrReadOnly
 	}
 	reason, err := why.text()
 	if err != nil {
-		return nil, "", err
+		return nil, op, err
 	}
 	ctx = acting(ctx)
 	e, err := d.get(ctx, ref)
 	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
-		return nil, "", err
+		return nil, op, err
 	}
-	refusal := processlog.Operation{Action: string(right), Reason: reason}
+	op = processlog.Operation{Actor: a.ID, Action: string(right), Reason: reason}
 	if err != nil || !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
-		return nil, "", d.hide(ctx, a, refusal, ref)
+		return nil, op, d.hide(ctx, a, op, ref)
 	}
-	refusal.EntryID, refusal.BusinessType = e.ID, e.BusinessType
+	op.EntryID, op.BusinessType = e.ID, e.BusinessType
 	amounts, _, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
 	if err != nil {
-		return nil, "", err
+		return nil, op, err
 	}
 	if !d.may(ctx, a, right, Subject{Type: e.BusinessType, Amount: amounts[e.ID], Count: 1}) {
-		return nil, "", d.refuse(ctx, a, refusal)
+		return nil, op, d.refuse(ctx, a, op)
 	}
-	return e, reason, nil
+	return e, op, nil
 }
 
 // Export is EntryLines for a listing that is taken away, each page of which is put on record with why. It wants Export of each

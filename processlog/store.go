@@ -102,7 +102,7 @@ type Worker interface {
 	// Outcomes name no entry twice.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
-	// SettleTx writes one outcome in the handler's transaction, fenced by version. It returns ErrLeaseLost
+	// SettleTx writes one outcome in the handler's transaction, fenced by version: it absorbs nothing. It returns ErrLeaseLost
 	// when the fence no longer holds, ErrTxAborted when the server rolled the transaction back, and
 	// another ErrNoTransaction when the handler ended it.
 	SettleTx(ctx context.Context, tx Tx, token Token, outcome Outcome) error

@@ -23,9 +23,6 @@ func money(minor *big.Int, currency string) string {
 		digits = strings.Repeat("0", places+1-len(digits)) + digits
 	}
 	whole, part := digits[:len(digits)-places], digits[len(digits)-places:]
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
 	if part != "" {
 		part = "." + part
 	}
@@ -33,7 +30,7 @@ func money(minor *big.Int, currency string) string {
 	if minor.Sign() < 0 {
 		sign = "−"
 	}
-	return currency + "\u00a0" + sign + whole + part
+	return currency + "\u00a0" + sign + thousands(whole) + part
 }
 
 // Amount is what something is worth; empty: it is not known.
@@ -76,12 +73,14 @@ func (w words) twoUnits(one string, large, small int, both string) (string, erro
 }
 
 // Number has its thousands apart.
-func (w words) Number(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
+func (w words) Number(n int) string { return thousands(fmt.Sprint(n)) }
+
+// thousands puts a comma between each three digits.
+func thousands(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
 	}
-	return text
+	return digits
 }
 
 // visible shows, between tags, the characters that would turn or hide a text as their numbers. The templates have none, so
@@ -155,7 +154,7 @@ func (w words) UnsureGroup(g desk.Group) bool { return g.Kind == desk.CaseUnknow
 
 // Theirs reports whether a case is in the hands of somebody else.
 func (rq *request) Theirs(c *desk.Case) bool {
-	return c != nil && c.ClosedAt.IsZero() && c.Owner != "" && c.Owner != rq.Actor.ID
+	return open(c) && c.Owner != "" && c.Owner != rq.Actor.ID
 }
 
 // Key is what a handler gives to whatever it calls.

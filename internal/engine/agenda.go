@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +39,6 @@ func (a *agenda) prepare() {
 	// Nobody has listened since the last Run: what came due meanwhile is found by asking for everything once.
 	a.peek = time.Now()
 	a.names = a.types.names()
-	slices.Sort(a.names)
 	for _, name := range a.names {
 		t := a.types.named(name)
 		// Claimed at once, entries would wait for less whenever a process starts, and new ones for nothing that this claim still

@@ -39,13 +39,16 @@ func (b *base) queueCall() (context.Context, context.CancelFunc) {
 }
 
 // pause waits, and returns false when the engine is closed meanwhile.
-func (b *base) pause(d time.Duration) bool {
+func (b *base) pause(d time.Duration) bool { return rest(b.work, d) }
+
+// rest waits, and reports whether ctx still lasts.
+func rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-b.work.Done():
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -78,11 +78,7 @@ func (c *calendar) all() []Period {
 // run makes rounds until ctx ends, and none where nothing recurs.
 func (c *calendar) run(ctx context.Context) {
 	for periods := c.all(); len(periods) > 0; {
-		timer := time.NewTimer(c.round(ctx, periods))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !rest(ctx, c.round(ctx, periods)) {
 			return
 		}
 	}

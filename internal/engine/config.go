@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config is what an engine works with and by. All of it is required; durations are those of the root's Config.
+// Config is what an engine works with and by: required where nothing else is said. Durations are those of the root's Config.
 type Config struct {
 	Store     processlog.Store
 	Queue     processlog.Queue

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dispatcher runs claimed entries, each in a goroutine of its own. Drain waits for them.
+// dispatcher runs claimed entries, each call of a handler in a goroutine of its own. Drain waits for them.
 type dispatcher struct {
 	*base
 	agenda   *agenda
@@ -157,13 +157,7 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, sp
 
 // callsOf is Type.calls of attempts.
 func callsOf(t *Type, attempts []*attempt) int {
-	together := 0
-	for _, a := range attempts {
-		if t.together(a.row.State, lostLeases(&a.row)) {
-			together++
-		}
-	}
-	return len(attempts) - together + t.callsFor(together)
+	return t.callsOf(len(attempts), func(i int) *processlog.Row { return &attempts[i].row })
 }
 
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,

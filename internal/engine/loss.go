@@ -181,7 +181,7 @@ func (w *witness) acceptedSince(notes []processlog.AuditRecord, moment time.Time
 }
 
 // seekAcceptance looks whether a person has said go on since what is lost was seen.
-func (w *witness) seekAcceptance(ctx context.Context, _ []testimony) error {
+func (w *witness) seekAcceptance(ctx context.Context) error {
 	loss := w.stopped()
 	w.memory.look()
 	w.complain(loss)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
 )
@@ -38,13 +37,9 @@ func (e *Engine) KeepPauses(ctx context.Context) {
 		if !e.pausesKnown.Load() {
 			interval = e.PollInterval
 		}
-		timer := time.NewTimer(interval + jitter.N(interval/5))
-		select {
-		case <-timer.C:
-			e.LookForPauses(ctx)
-		case <-ctx.Done():
-			timer.Stop()
+		if !rest(ctx, interval+jitter.N(interval/5)) {
 			return
 		}
+		e.LookForPauses(ctx)
 	}
 }

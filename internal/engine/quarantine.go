@@ -51,10 +51,7 @@ func (q *quarantine) enter(t *Type, lost int) bool {
 	case q.few[t] >= fewOf(t) || time.Now().Before(q.turn):
 		return false
 	}
-	if q.few == nil {
-		q.few = make(map[*Type]int)
-	}
-	q.few[t]++
+	setIn(&q.few, t, q.few[t]+1)
 	q.total++
 	return true
 }

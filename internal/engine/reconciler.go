@@ -117,7 +117,7 @@ func (r *reconciler) round(ctx context.Context) {
 	// Before the first head is read: should entries be lost again while they are announced, the mark goes with them,
 	// and no type is called whole (G10).
 	if rebuild {
-		b = r.begin(ctx, slices.Sorted(slices.Values(r.types.names())))
+		b = r.begin(ctx, r.types.names())
 	}
 	heads, err := r.heads(ctx)
 	if err != nil {

@@ -143,7 +143,6 @@ func (scan *scan) ended(got claimResult, began claimBegan) {
 		// Of what the queue does not know only the database can say that it is worked off.
 		scan.backlog = scan.backlog && (!got.drained || scan.overflows != began.overflows)
 	}
-	scan.failures = got.failures(scan.failures)
 	scan.next(got)
 }
 
@@ -153,10 +152,12 @@ func (scan *scan) next(got claimResult) {
 	if got.err != nil {
 		// Left full, the type would want the next claim now, and not after the pause.
 		scan.full = false
+		scan.failures++
 		scan.closed = time.Now().Add(delay(claimBackoff, scan.failures))
 		scan.due = scan.closed // whatever was heard meanwhile
 		return
 	}
+	scan.failures = 0
 	// Never is the longest duration there is: anything added to it is past, and the type due in a hot loop. The next
 	// look says more anyway.
 	wait := min(max(got.next, 0), 2*peekInterval)
@@ -191,11 +192,4 @@ type claimResult struct {
 	blind   bool          // the database was asked, which does not say when the next one comes
 	next    time.Duration // until the queue has another one due; Never: it was not asked, or has said so already
 	err     error         // of the database
-}
-
-func (r claimResult) failures(before int) int {
-	if r.err == nil {
-		return 0
-	}
-	return before + 1
 }

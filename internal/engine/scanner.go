@@ -96,7 +96,7 @@ func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.W
 			return
 		}
 		began := scan.begin(now)
-		claims.Go(func() { s.claim(t, calls, began) })
+		claims.Go(func() { s.agenda.claimEnded(t, s.claimDue(t, calls), began) })
 	}
 }
 
@@ -122,15 +122,9 @@ func (s *scanner) look(ctx context.Context) {
 	s.announcer.lost(lost)
 }
 
-// claim claims entries of a type for so many calls, whose slots are taken, and starts them. Slots that turn out to be too
-// many are given back at once: others can use them before the claim is over. began is the scan's as it was before.
-func (s *scanner) claim(t *Type, calls int, began claimBegan) {
-	got := s.claimDue(t, calls)
-	s.agenda.claimEnded(t, got, began)
-}
-
-// claimDue takes what the queue says is due and, where the queue is silent or holds only a part of the
-// backlog, what the database says.
+// claimDue claims, and starts, entries of a type for so many calls, whose slots are taken: what the queue says is due and,
+// where it is silent or holds only a part of the backlog, what the database says. Slots that turn out to be too many are
+// given back at once: others can use them before the claim is over.
 func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	backlog := s.agenda.hasBacklog(t)
 	if !s.announcer.health.up() {

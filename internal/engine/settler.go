@@ -46,7 +46,7 @@ func (s *settler) withLanes() *settler {
 	return s
 }
 
-// settleBatch writes outcomes, the database first and the queue second.
+// settleBatch writes outcomes, each entry's in its turn.
 func (s *settler) settleBatch(batch []settlement) {
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
 	// A statement names an entry once. A person's Requeue makes a second attempt beside the one before, a take-out

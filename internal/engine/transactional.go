@@ -57,9 +57,7 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 func (d *dispatcher) succeedIn(ctx context.Context, tx Transaction, a *attempt, token processlog.Token) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	outcome := a.t.outcomeOf(&a.row, nil, nil)
-	outcome.Absorb = false
-	err := d.Store.SettleTx(ctx, tx, token, outcome)
+	err := d.Store.SettleTx(ctx, tx, token, a.t.outcomeOf(&a.row, nil, nil))
 	switch {
 	case err == nil:
 		failpoint.Reach(failpoint.OutcomeInTransaction)

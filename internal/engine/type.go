@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Type is a business type that runs here. Everything but the functions is required.
+// Type is a business type that runs here, its settings as the root has filled them in; breaker and slots are Register's.
 type Type struct {
 	Name               string
 	MaxProcessCount    int
@@ -66,13 +66,17 @@ func (t *Type) fits(calls int) int {
 
 // calls is how many calls claimed rows need.
 func (t *Type) calls(rows []processlog.Row) int {
+	return t.callsOf(len(rows), func(i int) *processlog.Row { return &rows[i] })
+}
+
+func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
 	together := 0
-	for i := range rows {
-		if t.together(rows[i].State, lostLeases(&rows[i])) {
+	for i := range n {
+		if t.together(row(i).State, lostLeases(row(i))) {
 			together++
 		}
 	}
-	return len(rows) - together + t.callsFor(together)
+	return n - together + t.callsFor(together)
 }
 
 func (t *Type) compensates() bool { return t.Undo != nil || t.UndoTx != nil }

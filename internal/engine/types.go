@@ -59,14 +59,11 @@ func (r *types) add(t *Type) error {
 	return nil
 }
 
+// names are sorted.
 func (r *types) names() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	names := make([]string, 0, len(r.byName))
-	for name := range r.byName {
-		names = append(names, name)
-	}
-	return names
+	return slices.Sorted(maps.Keys(r.byName))
 }
 
 // closeBreakers is for a Run that begins.

@@ -176,11 +176,12 @@ func (w *witness) ask(more []testimony) error {
 	// that is raised, are reasons to ask again.
 	own, users := w.connections()
 	w.doubted.Store(false)
-	ask := w.compare
-	if w.stopped() != nil {
-		ask = w.seekAcceptance
+	var err error
+	if w.stopped() == nil {
+		err = w.compare(ctx, more)
+	} else {
+		err = w.seekAcceptance(ctx)
 	}
-	err := ask(ctx, more)
 	w.saw(troubleWitness, err)
 	if err != nil {
 		w.doubt()

@@ -49,7 +49,7 @@ func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []process
 	if err := s.operate(ctx, tx, ops...); err != nil {
 		return nil, err
 	}
-	_, err = execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET owner="+s.d.text([]byte(owner))+", version=version+1 WHERE entry_id IN ("+idList(ids)+")")
+	_, err = execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET owner="+s.d.text(owner)+", version=version+1 WHERE entry_id IN ("+idList(ids)+")")
 	return answers, err
 }
 

@@ -71,7 +71,7 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)
 	}
 	number := func(of func(d *processlog.CaseDraft) int64) string {
-		return each(func(d *processlog.CaseDraft) string { return strconv.FormatInt(of(d), 10) })
+		return byRow("id", ids, func(i int) int64 { return of(draft(ids[i])) }, signed)
 	}
 	amount := each(func(d *processlog.CaseDraft) string {
 		if !d.Amount.Known() {
@@ -83,13 +83,13 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 		if !d.Amount.Known() {
 			return "''"
 		}
-		return s.d.text([]byte(d.Amount.Currency))
+		return s.d.text(d.Amount.Currency)
 	})
 	lastError := each(func(d *processlog.CaseDraft) string {
 		if d.Error == "" {
 			return "SUBSTR(last_error,1," + strconv.Itoa(processlog.MaxCaseError) + ")"
 		}
-		return s.d.text([]byte(processlog.FitCaseError(d.Error)))
+		return s.d.text(processlog.FitCaseError(d.Error))
 	})
 	query := "INSERT INTO " + s.table.quoted("_case") + " (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
 		" SELECT id, epoch, " + number(func(d *processlog.CaseDraft) int64 { return int64(d.Kind) }) + ", business_type, business_id, " +
@@ -152,7 +152,7 @@ func (s *Store) withoutCase(groups []group, since time.Duration, limit int) stri
 	for i, g := range groups {
 		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT l.id FROM %s AS l%s LEFT JOIN %s AS c ON c.entry_id=l.id AND c.closed_at=0"+
 			" WHERE l.state=-2 AND l.business_type=%s%s AND c.entry_id IS NULL LIMIT %d) AS t%d",
-			s.table.quoted(""), s.d.dueIndex, s.table.quoted("_case"), s.d.text([]byte(g.businessType)), recent, limit, i)
+			s.table.quoted(""), s.d.dueIndex, s.table.quoted("_case"), s.d.text(g.businessType), recent, limit, i)
 	}
 	return strings.Join(parts, " UNION ALL ") + " LIMIT " + strconv.Itoa(limit)
 }
@@ -291,10 +291,10 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 	}
 	where := "closed_at=0"
 	if f.Owner != "" || f.Unowned {
-		where += " AND owner=" + s.d.text([]byte(f.Owner))
+		where += " AND owner=" + s.d.text(f.Owner)
 	}
 	if f.BusinessType != "" {
-		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
+		where += " AND business_type=" + s.d.text(f.BusinessType)
 	}
 	if f.BusinessTypes != nil {
 		where += " AND business_type" + s.among(f.BusinessTypes)
@@ -323,16 +323,6 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 		page.Next = fmt.Sprintf("%d-%d", last.DueAt.UnixMilli(), last.EntryID.Row())
 	}
 	return page, nil
-}
-
-func pageLimit(limit int) (int, error) {
-	if limit < 0 || limit > maxPage {
-		return 0, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", limit, maxPage, defaultPage)}
-	}
-	if limit == 0 {
-		return defaultPage, nil
-	}
-	return limit, nil
 }
 
 // parsePair reads a cursor of two numbers.

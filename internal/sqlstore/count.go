@@ -87,9 +87,9 @@ func (s *Store) countQuery(groups []group, atMost int) string {
 }
 
 func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
-	where := "batch_id=" + s.d.text([]byte(f.BatchID))
+	where := "batch_id=" + s.d.text(f.BatchID)
 	if f.BusinessType != "" {
-		where += " AND business_type=" + s.d.text([]byte(f.BusinessType))
+		where += " AND business_type=" + s.d.text(f.BusinessType)
 	}
 	rows, err := s.readIn(ctx, tx, fmt.Sprintf(
 		"SELECT state, business_type, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type",
@@ -122,7 +122,7 @@ type group struct {
 }
 
 func (g group) where(s *Store) string {
-	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text([]byte(g.businessType)))
+	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text(g.businessType))
 }
 
 // groups lists every group of the given states, or of all, and of the given types; where they are nil, of all that occur, at a

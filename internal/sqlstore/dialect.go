@@ -24,7 +24,7 @@ type dialect struct {
 	stamp      string                      // the value for created_at and updated_at
 	stampMS    func(column string) string  // reads such a column as ms
 	stampAt    func(ms int64) string       // the literal for ms
-	text       func(utf8 []byte) string    // a text literal
+	text       func(utf8 string) string    // a text literal
 	numbers    func(columns string) string // reads whole numbers, whatever they were written as
 	dueIndex   string                      // hint: read the table by its due index
 	idIndex    string                      // hint: read the table by id
@@ -110,6 +110,15 @@ const DefaultTable = "common_process_log"
 type tableName struct{ database, base string }
 
 var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // 64, less the longest suffix of ours
+
+// table is a log's name, where this kind of database takes it.
+func (d *dialect) table(s string) (tableName, error) {
+	name, err := parseTable(s)
+	if err == nil && name.database != "" && !d.qualified {
+		err = &processlog.FieldError{Field: "Table", Reason: "this database has no qualified table names"}
+	}
+	return name, err
+}
 
 func parseTable(s string) (tableName, error) {
 	database, base, found := strings.Cut(s, ".")

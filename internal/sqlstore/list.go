@@ -17,6 +17,16 @@ const (
 	maxPage     = 1000
 )
 
+func pageLimit(limit int) (int, error) {
+	if limit < 0 || limit > maxPage {
+		return 0, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", limit, maxPage, defaultPage)}
+	}
+	if limit == 0 {
+		return defaultPage, nil
+	}
+	return limit, nil
+}
+
 // List implements Store. An index gives the rows of every listing in its order, so a page costs what it
 // holds, wherever in the table it is, and what it looks at for the filter's other fields, which is bounded:
 //
@@ -60,13 +70,11 @@ type listing struct {
 }
 
 func newListing(s *Store, f processlog.Filter) (*listing, error) {
-	l := &listing{s: s, f: f, limit: f.Limit}
-	if l.limit == 0 {
-		l.limit = defaultPage
+	limit, err := pageLimit(f.Limit)
+	if err != nil {
+		return nil, err
 	}
-	if l.limit < 1 || l.limit > maxPage {
-		return nil, &processlog.FieldError{Field: "limit", Reason: fmt.Sprintf("%d: want 1 to %d, or 0 for %d", f.Limit, maxPage, defaultPage)}
-	}
+	l := &listing{s: s, f: f, limit: limit}
 	for _, state := range f.States {
 		if !slices.Contains(processlog.States[:], state) {
 			return nil, &processlog.FieldError{Field: "states", Reason: fmt.Sprintf("%d is no state", state)}
@@ -75,7 +83,6 @@ func newListing(s *Store, f processlog.Filter) (*listing, error) {
 	if err := l.chooseOrder(); err != nil {
 		return nil, err
 	}
-	var err error
 	if l.narrowed, err = f.Narrowed(); err != nil {
 		return nil, err
 	}
@@ -151,7 +158,7 @@ func (l *listing) reach() string {
 	all := make([]string, 0, 3)
 	switch {
 	case l.key != "":
-		all = append(all, l.key+"="+l.s.d.text([]byte(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID))) // two are empty
+		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // two are empty
 	case l.order == orderCreated:
 		all = append(all, l.created()...)
 	case l.order == orderDue: // only of one group
@@ -372,7 +379,7 @@ func (s *Store) among(texts []string) string {
 	}
 	literals := make([]string, len(texts))
 	for i, text := range texts {
-		literals[i] = s.d.text([]byte(text))
+		literals[i] = s.d.text(text)
 	}
 	return " IN (" + strings.Join(literals, ",") + ")"
 }

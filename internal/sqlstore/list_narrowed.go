@@ -88,7 +88,7 @@ func (l *listing) lookQuery(n int) string {
 func (l *listing) narrows() (all []string) {
 	is := func(column, value string) {
 		if value != "" {
-			all = append(all, column+"="+l.s.d.text([]byte(value)))
+			all = append(all, column+"="+l.s.d.text(value))
 		}
 	}
 	if l.order != orderDue {
@@ -103,7 +103,7 @@ func (l *listing) narrows() (all []string) {
 	is("ended_by", string(l.f.EndedBy))
 	is("user_id", l.f.UserID)
 	if l.f.LastError != "" { // a text, and no pattern: nothing in it has a meaning
-		all = append(all, "INSTR(last_error, "+l.s.d.text([]byte(l.f.LastError))+")>0")
+		all = append(all, "INSTR(last_error, "+l.s.d.text(l.f.LastError)+")>0")
 	}
 	return all
 }

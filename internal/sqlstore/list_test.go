@@ -67,7 +67,7 @@ func newListStore(t *testing.T, rows []listedRow) *Store {
 		values := make([]string, len(chunk))
 		for i, r := range chunk {
 			values[i] = fmt.Sprintf("(%d,'key %d','%s',%d,'%s','%s','%s','{}',%d,%s,%s,'%s',%s,'%s')",
-				r.id, r.id, r.kind, r.state, r.batch, r.business, r.external, r.next, s.d.stampAt(r.created), s.d.stampAt(r.created), r.ended, s.d.text([]byte(r.err)), r.user)
+				r.id, r.id, r.kind, r.state, r.batch, r.business, r.external, r.next, s.d.stampAt(r.created), s.d.stampAt(r.created), r.ended, s.d.text(r.err), r.user)
 		}
 		_, err := db.ExecContext(ctx, "INSERT INTO `common_process_log` (id, idempotent_id, business_type, state, batch_id, business_id, business_ext_id, content, next_at, created_at, updated_at, ended_by, last_error, user_id) VALUES "+strings.Join(values, ","))
 		require.NoError(t, err)

@@ -61,12 +61,9 @@ func ddl(d *dialect, table string) ([]string, error) {
 	if d == nil {
 		return nil, &processlog.FieldError{Field: "database", Reason: `want "mysql" or "sqlite"`}
 	}
-	name, err := parseTable(table)
+	name, err := d.table(table)
 	if err != nil {
 		return nil, err
-	}
-	if name.database != "" && !d.qualified {
-		return nil, &processlog.FieldError{Field: "Table", Reason: "this database has no qualified table names"}
 	}
 	files, err := fs.Glob(d.migrations, "*/*.sql") // sorted by name
 	if err != nil {

@@ -31,7 +31,7 @@ func mysqlDialect(version string) *dialect {
 		stampAt: func(ms int64) string {
 			return fmt.Sprintf("TIMESTAMPADD(MICROSECOND,%d,TIMESTAMP'1970-01-01 00:00:00')", ms*1000)
 		},
-		text:       func(utf8 []byte) string { return "_utf8mb4 " + hexLiteral(utf8) },
+		text:       func(utf8 string) string { return "_utf8mb4 " + hexLiteral([]byte(utf8)) },
 		numbers:    func(columns string) string { return columns },
 		dueIndex:   " FORCE INDEX (k_due)",
 		idIndex:    " FORCE INDEX (PRIMARY)",

@@ -35,7 +35,7 @@ func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
 }
 
 func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog.Operation) error {
-	text := func(v string) string { return s.d.text([]byte(v)) }
+	text := s.d.text
 	rows := make([]string, len(ops))
 	for i, op := range ops {
 		refused := 0
@@ -96,7 +96,7 @@ func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
 
 // PutSetting implements Operations.
 func (s *Store) PutSetting(ctx context.Context, v processlog.Setting, op processlog.Operation) error {
-	text := func(v string) string { return s.d.text([]byte(v)) }
+	text := s.d.text
 	query := fmt.Sprintf("UPDATE %s SET value=%s, version=version+1, actor=%s, reason=%s, `at`=%s WHERE name=%s AND version=%d",
 		s.table.quoted("_setting"), text(v.Value), text(v.Actor), text(v.Reason), s.d.now, text(v.Name), v.Version)
 	if v.Version == 0 {

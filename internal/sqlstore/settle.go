@@ -161,7 +161,7 @@ func (s *Store) textLiteral(text string) string {
 	if text == "" {
 		return "''"
 	}
-	return s.d.text([]byte(processlog.FitError(text)))
+	return s.d.text(processlog.FitError(text))
 }
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {

@@ -14,7 +14,7 @@ import (
 func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
 	names := make([]string, len(businessTypes))
 	for i, businessType := range businessTypes {
-		names[i] = s.d.text([]byte(businessType))
+		names[i] = s.d.text(businessType)
 	}
 	query := fmt.Sprintf("SELECT %s, '', 0 UNION ALL SELECT 0, business_type, slot FROM %s WHERE business_type IN (%s)", s.d.now, s.table.quoted("_slots"), strings.Join(names, ","))
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
@@ -46,7 +46,7 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Tim
 
 // BeginMark implements Store.
 func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error) {
-	_, err := s.pool().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text([]byte(businessType)), s.d.now))
+	_, err := s.pool().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text(businessType), s.d.now))
 	switch {
 	case s.d.fault(err) == faultDuplicate:
 		return false, nil
@@ -58,7 +58,7 @@ func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error
 
 // MoveMark implements Store.
 func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
-	at := fmt.Sprintf("business_type=%s AND slot=%d", s.d.text([]byte(businessType)), from.UnixMilli())
+	at := fmt.Sprintf("business_type=%s AND slot=%d", s.d.text(businessType), from.UnixMilli())
 	moved, err := s.moveMark(ctx, tx, at, to)
 	switch s.d.fault(err) {
 	case faultBusy:

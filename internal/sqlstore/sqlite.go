@@ -28,7 +28,7 @@ func sqliteDialect() *dialect {
 		stamp:      now,
 		stampMS:    sqliteNumbers,
 		stampAt:    func(ms int64) string { return strconv.FormatInt(ms, 10) },
-		text:       func(utf8 []byte) string { return "CAST(" + hexLiteral(utf8) + " AS TEXT)" },
+		text:       sqliteText,
 		numbers:    sqliteNumbers,
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		by:         func(string) string { return "" }, // it takes that index by itself
@@ -58,6 +58,8 @@ func sqliteNumbers(columns string) string {
 	return strings.Join(read, ", ")
 }
 
+func sqliteText(utf8 string) string { return "CAST(" + hexLiteral([]byte(utf8)) + " AS TEXT)" }
+
 func sqliteAgain(key string, columns ...string) string {
 	set := make([]string, len(columns))
 	for i, column := range columns {
@@ -69,7 +71,7 @@ func sqliteAgain(key string, columns ...string) string {
 func sqliteKeyed(keys []processlog.IdempotentID) string {
 	literals := make([]string, len(keys))
 	for i, key := range keys {
-		literals[i] = "CAST(" + hexLiteral([]byte(key)) + " AS TEXT)"
+		literals[i] = sqliteText(string(key))
 	}
 	return "idempotent_id IN (" + strings.Join(literals, ",") + ")"
 }

@@ -60,12 +60,9 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, err := parseTable(table)
+	name, err := d.table(table)
 	if err != nil {
 		return nil, err
-	}
-	if name.database != "" && !d.qualified {
-		return nil, &processlog.FieldError{Field: "Table", Reason: "this database has no qualified table names"}
 	}
 	d.dueIndex = name.in(d.dueIndex)
 	s := &Store{d: d, table: name, db: db, users: db}
@@ -154,7 +151,7 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 //
 // The collation is named, because that of DATABASE() takes shop for Shop.
 func (s *Store) atHome() string {
-	home := s.d.text([]byte(s.home))
+	home := s.d.text(s.home)
 	if s.d.foldsNames {
 		return "LOWER(DATABASE())=LOWER(" + home + ") COLLATE utf8mb4_bin"
 	}
@@ -291,11 +288,9 @@ func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update 
 	slices.SortFunc(ids, processlog.ID.Compare)
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
-		if err != nil || len(free) == 0 {
-			changed, busy = 0, without(ids, free)
+		if busy = without(ids, free); err != nil || len(free) == 0 {
 			return err
 		}
-		busy = without(ids, free)
 		changed, err = execCount(ctx, tx, update(free))
 		return err
 	})
@@ -378,8 +373,8 @@ func execCount(ctx context.Context, tx processlog.Tx, query string) (int64, erro
 	return res.RowsAffected()
 }
 
-func queryIDs(ctx context.Context, tx processlog.Tx, query string, args ...any) ([]processlog.ID, error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
+func queryIDs(ctx context.Context, tx processlog.Tx, query string) ([]processlog.ID, error) {
+	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}

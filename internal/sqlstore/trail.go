@@ -103,7 +103,7 @@ func (q *trailQuery) end(before uint64) uint64 {
 
 // narrow is what of the filter a table is asked for.
 func (q *trailQuery) narrow(t trailTable) (where string) {
-	text := func(v string) string { return q.s.d.text([]byte(v)) }
+	text := q.s.d.text
 	if q.f.BusinessTypes != nil {
 		where += " AND " + t.businessType + q.s.among(q.f.BusinessTypes)
 	}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -50,20 +51,14 @@ func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []noted) error
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text([]byte(turn.BusinessType)), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, turn.parked)
+		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text(turn.BusinessType), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, turn.parked)
 	}
 	_, err := tx.ExecContext(ctx, b.String()+s.d.again("business_type, turn_key, entry_id", "epoch", "parked"))
 	return err
 }
 
 func compareTurns(a, b processlog.Turn) int {
-	if c := strings.Compare(a.BusinessType, b.BusinessType); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.Key, b.Key); c != 0 {
-		return c
-	}
-	return a.ID.Compare(b.ID)
+	return cmp.Or(strings.Compare(a.BusinessType, b.BusinessType), strings.Compare(a.Key, b.Key), a.ID.Compare(b.ID))
 }
 
 // standing joins a key's turns with their entries, of those that count.
@@ -85,7 +80,7 @@ func standingStates(dead bool) string {
 }
 
 func (s *Store) ofKey(alias, businessType, key string) string {
-	return alias + "business_type=" + s.d.text([]byte(businessType)) + " AND " + alias + "turn_key=" + hexLiteral([]byte(key))
+	return alias + "business_type=" + s.d.text(businessType) + " AND " + alias + "turn_key=" + hexLiteral([]byte(key))
 }
 
 // Lines implements Store. It locks nothing: the leases that it reads are committed before their claims look here, so of
@@ -162,19 +157,17 @@ func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token proc
 
 func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
 	ids, notes := make([]processlog.ID, len(parked)), make([]noted, len(parked))
-	var wait strings.Builder
-	wait.WriteString("CASE id")
 	for i, p := range parked {
 		ids[i], notes[i] = p.ID, noted{p.Turn, p.Version + 1}
-		fmt.Fprintf(&wait, " WHEN %s THEN %d", p.ID, processlog.DueAfter(p.Wait))
 	}
+	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(parked[i].Wait) }, signed) // now: updateRows sorts ids
 	if err := s.note(ctx, s.pool(), notes); err != nil {
 		return err
 	}
 	failpoint.Reach(failpoint.TurnsNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s END, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
-			s.byID(), s.d.now, wait.String(), s.d.stamp, idList(ids), hexLiteral(token[:]))
+		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
+			s.byID(), s.d.now, wait, s.d.stamp, idList(ids), hexLiteral(token[:]))
 	})
 	if err == nil && len(busy) > 0 {
 		err = processlog.ErrBusy
@@ -255,7 +248,7 @@ func (s *Store) readFronts(ctx context.Context, businessType string, keys []stri
 			" CASE WHEN %[2]s.parked>0 AND %[2]s.parked=l.version AND l.lease_until=0 THEN NOT %[4]s) ELSE 0 END"+
 			" FROM (SELECT entry_id, epoch, parked FROM %[5]s WHERE %[6]s ORDER BY entry_id LIMIT %[7]d) %[2]s LEFT JOIN %[8]s l%[9]s ON l.id=%[2]s.entry_id AND l.business_type=%[10]s",
 			i, f, standingStates(dead), s.taken(s.standing(businessType, key, dead)), s.table.quoted("_turns"), s.ofKey("", businessType, key), front,
-			s.table.quoted(""), s.d.idIndex, s.d.text([]byte(businessType)))
+			s.table.quoted(""), s.d.idIndex, s.d.text(businessType))
 	}
 	lines := make([][]fronting, len(keys))
 	err := s.readLatest(ctx, func(from processlog.Tx) error {
@@ -305,15 +298,13 @@ func (s *Store) wake(ctx context.Context, parked []fronting) ([]processlog.ID, e
 		return nil, nil
 	}
 	ids := make([]processlog.ID, len(parked))
-	var version strings.Builder
-	version.WriteString("CASE id")
 	for i, f := range parked {
 		ids[i] = f.ID
-		fmt.Fprintf(&version, " WHEN %s THEN %d", f.ID, f.version)
 	}
+	version := byRow("id", ids, func(i int) uint64 { return parked[i].version }, decimal) // now: updateRows sorts ids
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s END AND lease_until=0 AND state+0 IN (0,-1,-3)",
-			s.byID(), s.d.now, s.d.stamp, idList(ids), version.String())
+		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s AND lease_until=0 AND state+0 IN (0,-1,-3)",
+			s.byID(), s.d.now, s.d.stamp, idList(ids), version)
 	})
 	return without(ids, busy), err
 }

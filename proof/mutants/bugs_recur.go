@@ -23,7 +23,7 @@ func recurring() []mutant {
 			name: "mark-unfenced", oracle: duplicates,
 			what: "a mark is moved from wherever it is: a process that read it long ago moves it back, and slots are made again",
 			edits: []edit{
-				{"internal/sqlstore/slots.go", `"business_type=%s AND slot=%d", s.d.text([]byte(businessType)), from.UnixMilli())`, `"business_type=%s AND slot<>%d", s.d.text([]byte(businessType)), -from.UnixMilli())`},
+				{"internal/sqlstore/slots.go", `"business_type=%s AND slot=%d", s.d.text(businessType), from.UnixMilli())`, `"business_type=%s AND slot<>%d", s.d.text(businessType), -from.UnixMilli())`},
 				{"compensatortest/memory/slots.go", " || m.seenBy(own) != from.UnixMilli()", ""},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkThatHasMovedIsNotMovedAgain", "TestMemoryStoreKeepsEveryPromise/MarkThatHasMovedIsNotMovedAgain"),
@@ -65,7 +65,7 @@ func recurring() []mutant {
 			what: "a type's mark begins long ago: its first registration makes slots of before",
 			edits: []edit{
 				{"compensatortest/memory/slots.go", "&mark{at: s.nowLocked()}", "&mark{at: s.nowLocked() - 86400000}"},
-				{"internal/sqlstore/slots.go", "s.d.text([]byte(businessType)), s.d.now))", "s.d.text([]byte(businessType)), s.d.now+\"-86400000\"))"},
+				{"internal/sqlstore/slots.go", "s.d.text(businessType), s.d.now))", "s.d.text(businessType), s.d.now+\"-86400000\"))"},
 			},
 			sees: tests("TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn", "TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkBeginsAtTheDatabasesNowAndStays"),
 		},
@@ -113,7 +113,7 @@ func recurring() []mutant {
 			name: "cases-fail-as-purge", oracle: lateness,
 			what: "what fails of the upkeep of cases is told under another name, and taken back when a purge works",
 			edits: []edit{
-				{"operations.go", "Trouble: engine.TroubleCases,", "Trouble: engine.TroublePurge,"},
+				{"operations.go", "caseEvery, engine.TroubleCases,", "caseEvery, engine.TroublePurge,"},
 			},
 			sees: tests("TestUpkeepOfCasesThatFailsIsToldByItsName"),
 		},
