@@ -36,8 +36,8 @@ type Compensator struct {
 	isClosed atomic.Bool
 }
 
-// New checks configuration, server and table, and reports all that is wrong at once. Who only records needs no Run;
-// every process should Close. Of ctx nothing lives on, here as in Periodic.
+// New checks configuration, server and table, and reports all that is wrong at once. Close it. Of ctx only the values live
+// on: handlers' contexts have them.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -74,6 +74,9 @@ func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.
 // open connects and checks the store and the queue, and reports whether the queue answers.
 func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	if c.store, err = c.openStore(ctx); err != nil {
+		if c.cfg.Queue != nil {
+			err = errors.Join(err, c.cfg.Queue.Close())
+		}
 		return false, err
 	}
 	if c.queue, err = c.openQueue(); err != nil {
@@ -110,8 +113,8 @@ func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits for what is on its way, up to 5 s where a server does not answer, and closes what the library opened, and
-// Config.Store and Config.Queue, but not Config.DB and Config.Redis. It comes after Run has returned.
+// Close waits for what is on its way, up to 5 s where a server does not answer, and closes what the library opened,
+// Config.Store and Config.Queue, but not Config.DB and Config.Redis. Call it after Run has returned.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

@@ -43,14 +43,12 @@ type Config struct {
 	QueueLimit int           // default 100,000; at least 1,000
 
 	// Keep is how long entries that have succeeded, been compensated or cancelled are kept, of the types that have a handler
-	// here; then one process at a time purges them, as Purge does, in small steps. At least an hour, and longer than any
-	// event may take to come again: an idempotent id guards no longer than its entry is kept. Dead entries wait for a person,
-	// and stay, and so do those that one has settled. Default 0: for ever. It needs the table of slots, which Migrate makes.
+	// here; then one process at a time purges them in small steps. At least an hour, and longer than any event may take to
+	// come again: an idempotent id guards no longer than its entry. Dead entries stay, and so do those that a person has
+	// settled. Default 0: for ever. It needs the table of slots, which Migrate makes.
 	Keep time.Duration
 
-	// Operations turns the operator's side on: see package desk. nil: no table of it is read or written.
-	Operations *Operations
-
+	Operations  *Operations   // turns the operator's side on: see package desk. nil: no table of it is read or written
 	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
 	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s
 
@@ -58,7 +56,7 @@ type Config struct {
 	Observer   Observer     // sees every step, for metrics
 	Propagator Propagator   // carries values, a trace for example, from Record to the handler
 
-	Store processlog.Store // replaces DB, and Queue Redis, in unit tests and simulations; see package compensatortest. Closed by Close, and where New fails
+	Store processlog.Store // replaces DB, and Queue Redis, in unit tests and simulations; see package compensatortest. Closed by Close, and by a New that fails after its Config was found in order
 	Queue processlog.Queue
 }
 

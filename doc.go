@@ -1,73 +1,62 @@
-// Package compensator is a durable compensation log: work that must happen after a commit is written as an
-// entry inside the caller's own SQL transaction, and done from there, soon or at its due time, with retries,
-// compensation, and a person as the last resort.
+// Package compensator is a durable compensation log: work that must happen after a commit is written as an entry inside
+// the caller's own SQL transaction, and done from there, soon or at its due time, with retries, compensation, and a person
+// as the last resort.
 //
 // # Recording
 //
-// An [Entry] is a row of the process log, a table beside the business tables; [Migrate] creates it. Its business
-// type names its handler, its content is what the handler is given, and its idempotent id makes recording the same
-// business event twice harmless. [Type.Record] and [Compensator.Record] write it through any handle on an open
-// transaction: *sql.Tx, *sqlx.Tx, bun's and ent's tx, and of GORM's the Statement.ConnPool. They neither begin nor commit: the entry exists exactly
-// if the transaction commits.
+// An [Entry] is a row of the process log, a table beside the business tables; [Migrate] creates it. Its business type
+// names its handler, its content is what the handler is given, and its idempotent id makes telling an event twice
+// harmless. [Type.Record] and [Compensator.Record] write it through any handle on an open transaction: *sql.Tx, *sqlx.Tx,
+// bun's and ent's tx, and of GORM's the Statement.ConnPool. It exists exactly if that commits.
 //
 // # After the commit
 //
-// Somebody has to tell the queue. On a database opened through [Connector], or inside [Compensator.InTx], the
-// commit itself does, and an entry with no delay can run right after it, with no further claim; otherwise
-// [Receipt.Committed] does. Neither is needed for correctness: an entry nobody announced is found by the
-// reconciler, seconds later. When the answer to COMMIT is lost the error wraps [ErrCommitUnknown], and
-// [Compensator.Resolve] finds out.
+// On a database opened through [Connector], or inside [Compensator.InTx], the commit itself tells the queue, and an entry
+// with no delay can run right after it; otherwise [Receipt.Committed] does. Neither is needed for correctness: the
+// reconciler finds what nobody announced, seconds later. When the answer to COMMIT is lost the error wraps
+// [ErrCommitUnknown], and [Compensator.Resolve] finds out.
 //
 // # Handlers
 //
-// [Handle] registers a function for a type, [HandleTx] one whose effects in this database commit together with the
-// entry's success, exactly once, and [HandleBatch] one that takes several entries. The error it returns is the
-// outcome: nil, [Permanent], [RetryAfter], [Snooze], [Unavailable], or anything else for another try by the type's
-// [Retry] schedule. A plain handler may run more than once for one entry, after a crash, or after a pause longer
-// than its lease: [Entry.Key] is the idempotency key to give to others. A type with a [Breaker] waits as a whole while
-// what its handler calls is down.
+// [Handle] registers a function for a type, [HandleTx] one whose effects in this database commit together with the entry's
+// success, exactly once, and [HandleBatch] one that takes several entries. The error it returns is the outcome: nil,
+// [Permanent], [RetryAfter], [Snooze], [Unavailable], or anything else for another try by the type's [Retry] schedule. A
+// plain handler may run more than once for one entry: it gives [Entry.Key] to whatever it calls. A type with a [Breaker]
+// waits as a whole while that is down.
 //
-// # Periodically
-//
-// [Periodic] has an entry of a type recorded for each slot of a [Schedule], by whichever process runs: exactly one, also
-// while processes die. Module cron makes schedules of cron expressions.
+// [Periodic] has an entry of a type recorded for each slot of a [Schedule], exactly one, by whichever process runs. Module
+// cron makes schedules of cron expressions.
 //
 // # Compensation, and people
 //
-// An entry whose attempts are used up, or whose handler returned Permanent, is compensated if its type has a
-// Compensate function, and is dead otherwise: [Compensator.List] finds those, [Compensator.Requeue] starts one
-// afresh, [Compensator.SettleByHand] records that a person did the work. Both want to know who and why, and keep
-// it. When the work is done or unwanted before it ran, say so with [Type.CompleteTx] or [Type.CancelTx] in the
-// transaction that made it so.
+// An entry whose attempts are used up, or whose handler returned Permanent, is compensated if its type has a Compensate
+// function, and is dead otherwise: [Compensator.List] finds those, [Compensator.Requeue] starts one afresh,
+// [Compensator.SettleByHand] records that a person did the work. When the work is done or unwanted before it ran, say so
+// with [Type.CompleteTx] or [Type.CancelTx] in the transaction that made it so.
 //
-// # Operators
-//
-// With Config.Operations set, each entry that dies opens a case, with what it is worth. Package desk is what people may see
-// and do about it, by right and on record; module ui has its pages, cmd/compensator its command line. Module otel has traces
-// and metrics.
+// With Config.Operations set, each entry that dies opens a case. Package desk is what people may see and do about it;
+// module ui has its pages, cmd/compensator its command line, module otel traces and metrics.
 //
 // # Running
 //
-// [Compensator.Run] works entries off until its context ends and returns when what it had begun is stored. A
-// process that only records never calls it. Any number of processes may run on one database; claims decide.
-// Losing Redis costs latency and nothing else: the database is polled until it is back, and the queue is rebuilt.
-// Without Redis the queue is a timing wheel in this process, and entries of others are found every Config.PollInterval.
+// [Compensator.Run] works entries off until its context ends. A process that only records never calls it. Any number of
+// processes may run on one database; claims decide. Losing Redis costs latency and nothing else: the database is polled
+// until it is back, and the queue is rebuilt. Without Redis entries of other processes are found every
+// Config.PollInterval.
 //
-// # Time
-//
-// An entry is due by the database's clock. Only durations cross from one clock to another, rounded up, so a wrong
-// clock in a process or in Redis makes entries late, never early. Only Options.At depends on this process's clock.
+// An entry is due by the database's clock. Only durations cross from one clock to another, rounded up: a wrong clock
+// elsewhere makes entries late, never early. Only Options.At depends on this process's clock.
 //
 // # Caveats
 //
 //   - There is no order between entries, beyond earliest due first as a rule, but of types with TypeConfig.Serial.
-//   - A process that is paused for longer than its lease may act outside this database after somebody else has
-//     taken the entry over.
-//   - Idempotent ids guard as long as entries are kept: see [Compensator.Purge] and Config.Keep.
+//   - A process that is paused for longer than its lease may act outside this database after somebody else has taken
+//     the entry over.
+//   - Idempotent ids guard as long as entries are kept: see Config.Keep.
 //   - DDL inside a transaction commits it, and its entries with it.
-//   - Everything rests on a database that keeps what it has acknowledged: innodb_flush_log_at_trx_commit=1,
-//     no failover to a replica that lags.
+//   - Everything rests on a database that keeps what it has acknowledged: innodb_flush_log_at_trx_commit=1, no failover
+//     to a replica that lags.
 //
-// Types that are only named here stand in packages processlog and observe; compensatortest is for tests of yours.
-// Promises and their conditions are in docs/guarantees.md; for whoever runs it there is docs/operations.md.
+// Types that are only named here stand in packages processlog and observe; compensatortest is for tests of yours. Promises
+// and their conditions are in docs/guarantees.md; for whoever runs it there is docs/operations.md.
 package compensator

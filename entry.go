@@ -60,8 +60,8 @@ func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
 	return e
 }
 
-// Context is parent with the values that travelled with the entry, extracted at each call: a handler of single entries
-// has them already, a batch's none. Of an entry that no handler was given it is parent itself.
+// Context is parent with the values that travelled with the entry, which a handler's own context has, but a batch's has
+// not. Of an entry that no handler was given it is parent itself.
 func (e *Entry) Context(parent context.Context) context.Context {
 	if e.from == nil {
 		return parent
@@ -77,9 +77,9 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// Key is the idempotency key to give to whatever your handler calls. It is the same for every attempt, a compensation's too,
-// and changes when a person requeues the entry, also for its compensation alone: that asks what was done by an id of yours. It is one of this log: where several logs call the same service, as a staging copy may, put the
-// log's name before it.
+// Key is the idempotency key to give to whatever your handler calls: the same for every attempt, a compensation's too,
+// until a person requeues the entry. So a compensation that asks what was done asks by an id of yours. Where several logs
+// call the same service, as a staging copy may, put the log's name before it.
 func (e *Entry) Key() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
@@ -150,10 +150,9 @@ type entryJSON struct {
 	Erased          bool              `json:"erased,omitempty"`
 }
 
-// MarshalJSON writes the entry for other programs, under names that stay: those of the columns. Ids and the version are
-// strings, since many readers round numbers; states are words, times RFC 3339 in UTC with milliseconds. Content that is
-// JSON stands under "content", the same value, but maybe other spaces and escapes; any other under "content_base64";
-// none, under neither.
+// MarshalJSON writes the entry for other programs, under the columns' names, which stay. Ids and the version are strings,
+// since many readers round numbers; states are words, times RFC 3339 in UTC with milliseconds. Content that is JSON stands
+// under "content", maybe in other spaces and escapes; any other under "content_base64".
 func (e Entry) MarshalJSON() ([]byte, error) {
 	v := entryJSON{
 		ID: e.ID, IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,

@@ -13,8 +13,8 @@ import (
 // run more than once, at the same time only after a pause longer than the lease: give Entry.Key to what it calls.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
-// TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: exactly once, in this
-// database.
+// TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: what it writes through
+// tx happens exactly once, with no idempotency of its own.
 type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error (or nil) for
@@ -61,10 +61,10 @@ func (i Item[T]) Context() context.Context {
 	return i.Entry.Context(i.batch)
 }
 
-// HandleBatch is Handle for several entries at once; see BatchFunc. Their context is the batch's: it carries nothing
-// that travelled with one entry, which Item.Context has, and ends with ErrTimeout or ErrStopping, but not when one of
-// several is cancelled or its lease lost. A batch of several that panics, times out or answers with another number of
-// errors spends no attempt: each entry is run again alone, and that counts.
+// HandleBatch is Handle for several entries at once; see BatchFunc. Their context is the batch's: it carries nothing that
+// travelled with one entry, which Item.Context has, and ends with ErrTimeout or ErrStopping, but not when one of several
+// is cancelled or its lease lost. A batch of several that panics, returns an error too late, or another number of errors,
+// spends no attempt: each entry is run again alone, and that counts.
 func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}

@@ -10,9 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Propagator carries values from Record's context to the handler's; it is called concurrently. Record refuses more than
-// 2,048 bytes of them and Options.Headers as JSON; Extract is given both. A panic or nil of Extract is logged, and the
-// handler runs without them.
+// Propagator carries values from Record's context to the handler's; it is called concurrently. See Options.Headers, which
+// Extract is given, too. A panic or nil of Extract is logged, and the handler runs without them.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context
@@ -35,7 +34,7 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	return h, err
 }
 
-// with is what an entry stores that has headers of its own.
+// with is what an entry stores: the propagator's headers, and those that it chooses itself.
 func (h headers) with(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil

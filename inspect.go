@@ -3,10 +3,8 @@ package compensator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -52,8 +50,8 @@ type Page struct {
 	Read    int     `json:"read"`           // how many rows were looked at: see Filter.MaxRead
 }
 
-// List reads a page of entries. Pages do not shift while entries are added or move on: a cursor is a position, not a
-// count. The end is where Next is empty, not where a page is short.
+// List reads a page of entries. A cursor is a position: pages do not shift while entries are added or move on. The end is
+// where Next is empty, not where a page is short.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := c.store.List(ctx, filter)
 	page := Page{Next: found.Next, Read: found.Read}
@@ -68,7 +66,7 @@ func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, e
 	return c.store.Count(ctx, nil, filter)
 }
 
-// History lists what people did to an entry, oldest first; of the zero EntryID, what they and Purge did to the log.
+// History lists what people did to an entry, oldest first; of the zero EntryID, AcceptLoss, and Purge of less than an hour.
 func (c *Compensator) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
 	return c.store.History(ctx, id)
 }
@@ -91,8 +89,7 @@ func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progre
 	return c.batchProgress(ctx, nil, batchID)
 }
 
-// BatchProgressTx is BatchProgress as tx sees it, for a transactional handler: SQLite may let nobody else read while it
-// lasts, and a pool may have no second connection.
+// BatchProgressTx is BatchProgress as tx sees it: a transactional handler may have no second connection to read by.
 func (c *Compensator) BatchProgressTx(ctx context.Context, tx Tx, batchID string) (Progress, error) {
 	if tx == nil {
 		return Progress{}, ErrNoTransaction
@@ -118,10 +115,10 @@ func (c *Compensator) batchProgress(ctx context.Context, tx Tx, batchID string) 
 	return p, err
 }
 
-// WaitBatch waits until all entries recorded with a batch id have ended, for a caller or a test, and returns what they came
-// to. A dead one has ended: Progress.Dead tells. It asks by the batch's index, where the first of them stands that has not
-// ended, at first 20 ms apart and at last a second; ctx bounds it. ErrNotFound: nothing is recorded with that id. What must
-// follow a batch even if this process dies is an entry of its own: see TypeConfig.AfterBatch.
+// WaitBatch waits until all entries recorded with a batch id have ended, dead ones too, and returns what they came to. It
+// asks by the batch's index, at first 20 ms apart and at last a second; ctx bounds it. ErrNotFound: nothing is recorded
+// with that id. It is for a caller or a test: what must follow a batch even if this process dies has
+// TypeConfig.AfterBatch.
 func (c *Compensator) WaitBatch(ctx context.Context, batchID string) (Progress, error) {
 	p, err := c.waitBatch(ctx, batchID)
 	if err != nil && ctx.Err() != nil {
@@ -214,51 +211,6 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 	failpoint.Reach(failpoint.BatchEnded)
 	return nil
 }
-
-// Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at
-// most 1,000 that no producer waits for, and returns how many; ctx ends it between steps. Without states: succeeded,
-// compensated and cancelled. Where Config.Operations is set it passes by dead ones also when they are named: their cases are
-// open until somebody settles, cancels or requeues them. Idempotent ids guard only as long as their entries are kept, so age
-// should exceed the time in which an event may come again. Below an hour the audit table gets a note, by which other
-// processes tell it from a loss.
-func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
-	if age < time.Minute {
-		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
-	}
-	if len(states) == 0 {
-		states = purged
-	}
-	if c.cfg.Operations != nil {
-		if states = slices.DeleteFunc(slices.Clone(states), func(s State) bool { return s == Dead }); len(states) == 0 {
-			return 0, nil
-		}
-	}
-	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
-	if age < engine.TestimonyLife {
-		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
-			return 0, err
-		}
-	}
-	deleted := 0
-	for _, state := range states {
-		for {
-			n, err := c.store.Purge(ctx, "", state, age+time.Since(began), purgeStep)
-			deleted += n
-			if err != nil {
-				return deleted, err
-			}
-			if n == 0 { // fewer than a step: somebody holds rows, and there may be more behind them
-				break
-			}
-		}
-	}
-	return deleted, nil
-}
-
-// purged are the states in which an entry is nobody's concern any more.
-var purged = []State{Succeeded, Compensated, Cancelled}
-
-const purgeStep = 1000
 
 // Health asks the database and the queue. It works without Run, too.
 func (c *Compensator) Health(ctx context.Context) Health { return c.engine.Health(ctx) }

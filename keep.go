@@ -3,6 +3,7 @@ package compensator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// Rounds of purging begin every keepEvery, and end keepFor after that also when they began late, in steps of keepStep entries,
-// each followed by a rest of keepRest times as long. The round of a slot is whoever's process moves its mark: so there is one
-// at a time.
+// A round of purging is for a slot, one every keepEvery, and ends keepFor after it, however late it began. It deletes keepStep
+// entries, rests keepRest times as long as that took, and goes on. Whoever moves the mark to the slot makes its round: so there is
+// one at a time.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
@@ -125,3 +126,47 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (in
 	rest(ctx, min(keepRest*time.Since(began), time.Until(end)))
 	return n, nil
 }
+
+// Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at most
+// 1,000 that no producer waits for, and returns how many; ctx ends it. Without states: succeeded, compensated and
+// cancelled. Where Config.Operations is set it passes by dead ones, whose cases are open until somebody settles, cancels
+// or requeues them. age is to be longer than any event may take to come again, as Config.Keep. Below an hour the audit
+// table gets a note, by which other processes tell it from a loss.
+func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
+	if age < time.Minute {
+		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
+	}
+	if len(states) == 0 {
+		states = purged
+	}
+	if c.cfg.Operations != nil {
+		if states = slices.DeleteFunc(slices.Clone(states), func(s State) bool { return s == Dead }); len(states) == 0 {
+			return 0, nil
+		}
+	}
+	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
+	if age < engine.TestimonyLife {
+		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
+			return 0, err
+		}
+	}
+	deleted := 0
+	for _, state := range states {
+		for {
+			n, err := c.store.Purge(ctx, "", state, age+time.Since(began), purgeStep)
+			deleted += n
+			if err != nil {
+				return deleted, err
+			}
+			if n == 0 { // fewer than a step: somebody holds rows, and there may be more behind them
+				break
+			}
+		}
+	}
+	return deleted, nil
+}
+
+// purged are the states in which an entry is nobody's concern any more.
+var purged = []State{Succeeded, Compensated, Cancelled}
+
+const purgeStep = 1000

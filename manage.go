@@ -10,9 +10,7 @@ import (
 
 // CompleteResult tells what Complete found. Effects outside the database stay.
 type CompleteResult struct {
-	// WasRunning: an attempt held the entry. Its handler's context ends with ErrCancelled in this process, and at its next
-	// renewal elsewhere; its outcome will be dropped.
-	WasRunning bool
+	WasRunning bool // an attempt held it. Its context ends with ErrCancelled, elsewhere at its next renewal; its outcome will be dropped
 	WasDead    bool // it waited for a person, and does no more
 }
 
@@ -69,8 +67,8 @@ func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, e
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel}))
 }
 
-// Reschedule makes a pending or retrying entry due after delay from now, sooner or later than it was. A failure of an
-// attempt under way is then dropped, and the entry waits until that lease ends, which is renewed no more.
+// Reschedule makes a pending or retrying entry due after delay from now. A failure of an attempt under way is then
+// dropped, and the entry waits until that lease ends, which is renewed no more.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -187,9 +185,9 @@ type EraseResult struct {
 }
 
 // Erase blanks the content, headers, user name and last error of an entry that has ended, a dead one too, and reasons and
-// errors in its earlier audit records. The fact stays: ids, which must hold no personal data, state, times, who did what;
-// and the idempotent id still guards. It cannot be requeued: a *StateError with Erased, as of an entry that has not
-// ended without. ErrNotFound, ErrBusy. What it cannot reach is in docs/operations.md.
+// errors in its earlier audit records. Ids, which must hold no personal data, state, times and who did what stay, and the
+// idempotent id still guards. It cannot be requeued: a *StateError with Erased. One that has not ended: a *StateError
+// without. ErrNotFound, ErrBusy. What it cannot reach is in docs/operations.md.
 func (c *Compensator) Erase(ctx context.Context, ref Ref, by ByHand) (EraseResult, error) {
 	if err := validateByHand(by); err != nil {
 		return EraseResult{}, err

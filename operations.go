@@ -18,17 +18,14 @@ import (
 )
 
 // Operations is what Config.Operations turns on: for each entry that dies a case is opened, in the transaction that makes
-// it dead, and package desk lets people see and close them. It needs Migrate's newest tables. The zero value works; every
-// process of a service has the same.
+// it dead, and package desk lets people see and close them. It needs Migrate's newest tables. The zero value works; every process of a service
+// has the same.
 type Operations struct {
-	// Due is how long a case may wait for a person, where Types says nothing else. Default 24 h; at least a minute.
-	Due time.Duration
+	Due   time.Duration         // how long a case may wait for a person, where Types says nothing else. Default 24 h; at least a minute
+	Types map[string]CaseConfig // by business type
 
-	// Types says of a business type what its cases need.
-	Types map[string]CaseConfig
-
-	// Scrub takes out of an error's text what people must not see, before a case keeps it and before package desk shows it.
-	// Numbers of cards, tokens, passwords and whose e-mail it was are gone by then, also where Scrub is nil. It is called
+	// Scrub takes out of an error's text what people must not see, before a case keeps it and package desk shows it; numbers
+	// of cards, tokens, passwords and whose e-mail it was are gone by then, also where Scrub is nil. It is called
 	// concurrently, often, and again with what it has returned; of one that panics nothing is shown. The log's own column
 	// keeps what the handler said.
 	Scrub func(text string) string
@@ -38,9 +35,8 @@ type Operations struct {
 type CaseConfig struct {
 	Due time.Duration // as Operations.Due, whose default it takes
 
-	// Amount is what an entry is worth. It is called when an entry has died, maybe more than once, and must only look at the
-	// entry; nil, an error or a panic, which are logged, make the amount "not known", and so does one beyond nine trillion
-	// (processlog.MaxAmount) or with a currency that is not three letters.
+	// Amount is what an entry is worth, asked when it has died, maybe more than once; it must only look. Not known: nil, an error
+	// or a panic, which are logged, an amount beyond processlog.MaxAmount, or of a currency that is not three letters.
 	Amount func(e *Entry) (Amount, error)
 }
 

@@ -14,21 +14,20 @@ import (
 // Permanent says that no retry helps: compensate, or leave it to a person.
 func Permanent(err error) error { return engine.Permanent(err) }
 
-// RetryAfter is a failure whose next attempt is due after d, kept between 100 ms and 100 years. Nothing or less is the
-// type's schedule. Around Unavailable it is no failure, but Unavailable for d: a service that is down and says until when.
+// RetryAfter is a failure whose next attempt is due after d, kept between 100 ms and 100 years; 0 or less is the type's
+// schedule. Around Unavailable it is no failure, but Unavailable for d: a service that is down and says until when.
 func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }
 
-// Snooze is no failure, and spends no attempt: call again after d, kept as RetryAfter's. Nothing or less is the type's
-// schedule, which does not grow: as after the last failure, or as after a first one. TypeConfig.MaxWait bounds it; without, it
-// never ends by itself.
+// Snooze is no failure, and spends no attempt: call again after d, kept as RetryAfter's; 0 or less is what the type's
+// schedule has after the last failure, or a first one. It never ends by itself: see TypeConfig.MaxWait.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
 // Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least, and keeps err as
 // the entry's LastError. Package httpcall returns it for what an HTTP answer means.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
-// VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of
-// the entry depends on more: a failure may be its last, and one that was told to stop counts nothing.
+// VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of the
+// entry depends on more.
 func VerdictOf(err error) Verdict { return engine.VerdictOf(err) }
 
 // Retry is how long to wait after the failures-th failure, counted from 1; kept between 100 ms and 100 years. It is

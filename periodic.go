@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schedule says when a periodic type has its slots. Next returns the first one after a moment, given in UTC; the zero
-// time: there is none. It must depend on nothing but its argument, and be the same in every process. Every is one;
-// module cron makes one of a cron expression.
+// Schedule says when a periodic type has its slots: Next returns the first one after a moment, in UTC, or the zero time:
+// there is none. It must depend on nothing but its argument, and be the same in every process. Every is one; module cron makes one of a
+// cron expression.
 type Schedule interface {
 	Next(after time.Time) time.Time
 }
@@ -28,8 +28,8 @@ func (d every) Next(after time.Time) time.Time {
 
 // PeriodicConfig says how a type is periodic. The zero value works.
 type PeriodicConfig struct {
-	// CatchUp is how many of several slots that have passed before one could be recorded are, the newest ones: while no process
-	// ran, the database was away, refused or too slow. The others are logged, as a rule. Default 1, at most 500.
+	// CatchUp is how many slots are made up for of those that passed while no process ran, or the database was away, refused
+	// or too slow: the newest ones. The others are logged, as a rule. Default 1, at most 500.
 	CatchUp int
 }
 
@@ -44,9 +44,9 @@ func (cfg PeriodicConfig) validate() error {
 // before: by whichever process is in Run, under SlotID, with the slot as its value, in UTC. Each process registers it,
 // before Run, also with a type that is only declared.
 //
-// Slots count from the first registration in this database on. How far the type has come is kept under its name, in a
-// table that Migrate makes, also when its entries are purged: another schedule goes on from there, and so does a type that comes
-// back after it was not registered for a while; another name begins afresh. A missing table is a *FieldError.
+// Slots count from the first registration in this database on. How far the type has come is kept under its name, whatever
+// is purged: another schedule goes on from there, and so does a type that was not registered for a while; another name
+// begins afresh. A missing table is a *FieldError: see Migrate.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg PeriodicConfig) error {
 	setDefault(&cfg.CatchUp, 1)
 	if err := cfg.validate(); err != nil {

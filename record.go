@@ -21,13 +21,12 @@ import (
 // Options say how an entry is processed. Zero: at once, after the commit.
 type Options struct {
 	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and its receipt says
-	// Duplicate. It stands for one event of one business type, so put the type into it: "close-42" and "notify-42". Empty
-	// draws a unique, time-ordered one. At most 191 characters, no trailing space. It holds until a Purge of the entry.
+	// Duplicate. Put the type into it: "close-42" and "notify-42". Empty draws a unique, time-ordered one. At most 191
+	// characters, no trailing space. It guards as long as the entry is kept: see Config.Keep.
 	IdempotentID IdempotentID
 
-	// Delay or At, not both: when the entry comes due. Never earlier by the database's clock.
-	Delay time.Duration
-	At    time.Time // turned into a delay with this process's clock
+	Delay time.Duration // until it comes due, never earlier by the database's clock
+	At    time.Time     // or when, not both: turned into a delay with this process's clock
 
 	// What a person finds the entry by, at most 64 characters each. Nothing is done with them but to list and to show.
 	BatchID       string // what it was recorded with: an upload, a run of a job
@@ -69,8 +68,8 @@ func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receip
 	return t.c.Record(ctx, tx, t.Entry(v, opts))
 }
 
-// Entry encodes v, for a Record of several entries at once. A value that cannot be encoded is the entry's own fault: Record
-// refuses it with a *FieldError, as any other.
+// Entry encodes v, for a Record of several entries at once, which refuses a value that cannot be encoded with a
+// *FieldError.
 func (t *Type[T]) Entry(v T, opts Options) NewEntry {
 	content, err := t.encode(v)
 	return NewEntry{BusinessType: t.name, Content: content, Options: opts, err: err}
@@ -84,11 +83,11 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 	return content, nil
 }
 
-// Once is an idempotent consumer's question: is this transaction the first to do the work called id, a message's say? On true
-// do it in tx; on false it is done: commit, acknowledge. The answer is an entry that is born succeeded, holds v for people to
-// see, never runs, and exists exactly if tx commits. Of two transactions with one id the second waits for the first. The id
-// guards as long as the entry is kept: see TypeConfig.Keep, also of Declare. An entry of that id on its way, or dead, is
-// completed, as by CompleteTx; one that has ended otherwise is a *StateError. After any other error, all of Record's, roll back.
+// Once is an idempotent consumer's question: is this transaction the first to do the work called id, a message's say? On
+// true do it in tx; on false it is done: commit, acknowledge. The answer is an entry that is born succeeded, holds v for
+// people to see, and guards as long as it is kept: see TypeConfig.Keep. Of two transactions with one id the second waits
+// for the first. An entry of that id on its way, or dead, is completed, as by CompleteTx; one that has ended otherwise is
+// a *StateError. After any other error, all of Record's, roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotentID: id})
 	entry.done = true

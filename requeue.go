@@ -46,10 +46,9 @@ func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions)
 // maxRequeued is as many entries as a page of List holds.
 const maxRequeued = 1000
 
-// RequeueAll requeues up to 1,000 entries, as of a page of List, in one transaction, and returns for each, in their
-// order, nil or why it was left alone: ErrChanged if it is not any more as it was seen, by its version; or what Requeue
-// returns, ErrBusy at once. With another error none has been requeued, or all, when the answer to COMMIT was lost: then a second
-// call finds ErrChanged.
+// RequeueAll requeues up to 1,000 entries, as of a page of List, in one transaction, and returns for each, in their order,
+// nil or why it was left alone: ErrChanged if its version is not the one seen, or what Requeue returns, ErrBusy at once.
+// With another error none has been, or all, if the answer to COMMIT was lost: a second call then finds ErrChanged.
 func (c *Compensator) RequeueAll(ctx context.Context, seen []Entry, opts RequeueOptions) ([]error, error) {
 	change, err := opts.change()
 	if err != nil {

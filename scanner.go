@@ -11,8 +11,7 @@ import (
 
 // Run works entries off until ctx ends. Then it claims no more, waits for running handlers (Config.StopTimeout), stores
 // their outcomes, and returns nil; a *StuckError when handlers do not return; another error when the database takes no
-// outcomes. Nothing is lost either way: those entries come due again when their leases end. ErrRunning: it runs
-// already. It may be called again afterwards.
+// outcomes: those entries come due again when their leases end. ErrRunning: it runs already. It may be called again.
 func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// OpenStore makes the store that New makes of Config.DB and Config.Table, for whoever wraps it as Config.Store or has
-// another database tried by package compensatortest/suite. It does not Check; Close it.
+// OpenStore makes the store that New makes of Config.DB and Config.Table, to be wrapped as Config.Store or tried by
+// package compensatortest/suite. It does not Check; Close it.
 func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store, error) {
 	s, err := sqlstore.Open(ctx, db, table)
 	if err != nil {

@@ -19,11 +19,8 @@ import (
 
 // ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
 // until they return. Its methods are those that bun, sqlc and squirrel ask of a connection; GORM works in it by way of
-// module orms/gormtx.
-//
-// Once the server has rolled it back nothing more is sent: every statement, also through a *sql.Stmt prepared before,
-// returns ErrTxAborted, whoever swallowed the first error. What a statement of your own has ended (COMMIT, DDL) answers
-// ErrNoTransaction.
+// module orms/gormtx. Once the server has rolled it back nothing more is sent: every statement, also of a *sql.Stmt
+// prepared before, returns ErrTxAborted; once a statement of your own has ended it (COMMIT, DDL), ErrNoTransaction.
 type ScopedTx struct {
 	c     *Compensator // that began it
 	tx    processlog.Transaction
@@ -76,8 +73,8 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return stmt, s.see(err)
 }
 
-// StmtContext is stmt in this transaction, as of a *sql.Tx. It must have been prepared on Config.DB, opened on a Connector;
-// otherwise it returns an error when it is used.
+// StmtContext is stmt, prepared on a Config.DB that is opened on a Connector, in this transaction; another fails when it is
+// used. It panics where Config.Store's transactions have no such method.
 func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	tx, ok := s.tx.(interface {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
@@ -214,9 +211,8 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 
 // Retryable reports whether the transaction that ended with err, from any of its statements or its commit, may be run
 // again from its beginning and may well get through: it lost against others, by a deadlock, a lock that was not to be had
-// in time, a row that had changed, a SQLite file that was busy; or by ErrTxAborted, ErrBusy. Roll back first, and wait a little. Not after
-// ErrCommitUnknown, of which Resolve knows more, nor when a connection broke: the transaction may have committed. RetryTx
-// does all that.
+// in time, a row that had changed, a SQLite file that was busy; or by ErrTxAborted, ErrBusy. Roll back first, and wait a
+// little. Not after ErrCommitUnknown, nor when a connection broke: it may have committed. See RetryTx.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
 
 // How often RetryTx runs a transaction, and how long it rests after each run at most, for each there was.
@@ -225,16 +221,15 @@ const (
 	retryPause = 20 * time.Millisecond
 )
 
-// RetryTx runs do, which runs a transaction of any kind from its beginning to its end, InTx or an ORM's, and runs it again, up
-// to five times in all and some milliseconds apart, where Retryable says so, and where the answer to COMMIT was lost and
-// Resolve says that it did not happen. nil: it happened. An ErrCommitUnknown, with what Resolve said: nobody could tell. Any
-// other error: it did not happen. That an answer was lost is known of InTx, and on a Connector.
+// RetryTx runs do, which runs a transaction of any kind from its beginning to its end, InTx or an ORM's, up to five times,
+// some milliseconds apart: again where Retryable says so, and where the answer to COMMIT was lost and Resolve says that it
+// did not happen. nil: it happened. An ErrCommitUnknown, with what Resolve said: nobody could tell. Any other error: it
+// did not happen. That an answer was lost is known of InTx, and on a Connector.
 //
-// proof is the idempotent id of an entry that each run which writes anything records in its transaction, or asks Once for, and by
-// which Resolve tells. Where the receipt says Duplicate, or Once false, the transaction has happened before: do has written nothing, or
-// returns an error, as FailOnDuplicate has it, that rolls back. A run that writes nothing may return nil without its proof; what
-// is written without it may happen twice. do runs in the caller's goroutine, and begins anew each time: what it sets outside the
-// transaction is of its last run.
+// proof is the idempotent id of an entry that each run which writes anything records in its transaction, or asks Once for:
+// Resolve tells by it, and what is written without it may happen twice. Where the receipt says Duplicate, or Once false,
+// it has happened before: do writes nothing, or returns an error, as FailOnDuplicate has it, that rolls back. do runs in
+// the caller's goroutine; what it sets outside the transaction is of its last run.
 func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}

@@ -19,61 +19,55 @@ type TypeConfig struct {
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
 
-	// Concurrency is how many calls of the handler run at once in this process: of HandleBatch so many batches, and up to
-	// BatchSize times as many entries are held. Entries that run alone, compensations too, are a call each; those of a batch
-	// that came to no verdict run side by side in its one. Default 50, of HandleBatch 4; for transactional handlers at most
-	// the pool's MaxOpenConns − 2: each type's own, so bound the pool for all of them, and for requests.
+	// Concurrency is how many calls of the handler run at once in this process, each of HandleBatch with up to BatchSize
+	// entries; compensations count, too. Default 50, of HandleBatch 4; for transactional handlers at most the pool's
+	// MaxOpenConns − 2, each type's own: bound the pool for all of them, and for requests.
 	Concurrency int
 
-	// Of HandleBatch alone. BatchSize is how many entries a call is given at most: default 100, at most 500. BatchWait is how
-	// long an entry that is due may wait for others to share its batch: none is claimed meanwhile, so a crash costs nothing,
-	// a stop waits for none, and any process may take them. As many as BatchSize wait for no more than a look into the
-	// database, an eighth of BatchWait apart, 250 ms at most. A start of Run ends no wait. Default 0: for none. At most the
-	// type's Lease.
+	// Of HandleBatch alone. BatchSize is how many entries a call is given at most: default 100, at most 500. BatchWait is
+	// how long an entry that is due may wait, unclaimed, for others to share its batch; as many as BatchSize wait no longer
+	// than a look into the database, an eighth of BatchWait apart, 250 ms at most. A start of Run ends no wait. Default 0:
+	// for none; at most the type's Lease.
 	BatchSize int
 	BatchWait time.Duration
 
-	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent; its first attempt reads in
-	// Entry.LastError why. It runs at least once, with a budget of its own, and never after a success unless a person has it
+	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent, at least once, with a
+	// budget of its own; its first attempt reads in Entry.LastError why. It never runs after a success unless a person has it
 	// do so: RequeueOptions.Compensate. Use Typed for
 	// the decoded value, of the type's own T, which no compiler checks here. CompensateTx instead undoes in a transaction,
-	// exactly once, whatever kind the handler is of: what has to be called as well it records as an entry of its own. Who
-	// asks a service what it has done asks by an id of his own, and not by Entry.Key.
+	// exactly once, whatever kind the handler is of: what has to be called as well it records as an entry of its own.
 	Compensate         HandlerFunc
 	CompensateTx       TxHandlerFunc
 	MaxCompensateCount int // how many failures it may have before a person is needed. Default 10
 
 	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of leaving it to
-	// a person. Whether its effect happened is unknown. It is undone where no handler is stuck on it.
+	// a person. Whether its effect happened is unknown. A process whose handler is stuck on it leaves that to others.
 	CompensateCrashed bool
 
 	// AfterBatch names the batch that an entry of this type comes after: its handler is called when all entries recorded
-	// with that BatchID have ended, however and by which process; like any it may run again after a crash, and with HandleTx
-	// has its effect exactly once. Until then the entry is snoozed, which costs no attempt: for an eighth of its age, at least
-	// 500 ms and at most a minute. Dead entries have ended, and so has a batch of none: a handler that wants to wait for
-	// people returns Snooze while BatchProgress counts a Dead.
-	// Record it in the transaction that records the last of the batch, under an idempotent id, and not as one of the batch.
-	// "": it comes after none. It is called concurrently. Not of HandleBatch.
+	// with that BatchID have ended, dead ones too, by whichever process; a batch of none has. Until then the entry is
+	// snoozed, at no cost, for an eighth of its age, 500 ms to a minute each time. A handler that wants to wait for people
+	// returns Snooze while BatchProgress counts a Dead. Record it in the transaction that records the last of the batch,
+	// under an idempotent id, and not as one of the batch. "": it comes after none. It is called concurrently. Not of
+	// HandleBatch.
 	AfterBatch func(e *Entry) (batchID string)
 
-	// Serial has entries of this type of one key run one at a time, in the order of their ids, beside those of other keys: the
-	// key of an account, say, of any length. Each type has lines of its own: what is to stand in one line is one type. "" is
-	// no key. It reads what the entry was recorded with, but headers; it runs in Record and before each attempt, concurrently,
-	// must answer the same each time, and a panic of it refuses the Record. What is first in its line holds the turn until it
-	// has ended: retrying, snoozed, compensating or not due yet it keeps the others waiting, and so it does dead, unless
-	// PassDead is true. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
+	// Serial has entries of this type of one key, an account's say, run one at a time, in the order of their ids; each type
+	// has lines of its own. "" is no key. What is first in its line holds the turn until it has ended: retrying, snoozed,
+	// compensating, not due yet, and unless PassDead is true also dead. It is given what was recorded, without headers, in
+	// Record, which a panic of it refuses, and before each attempt, concurrently, and must answer the same each time. Declare
+	// it wherever the type is recorded, and see docs/guarantees.md, G30.
 	Serial   func(e *Entry) string
 	PassDead bool
 
-	// Breaker stops claiming entries of this type in this process while what its handler needs is down. Default: none
-	Breaker Breaker
+	Breaker Breaker // stops claiming entries of this type in this process while what its handler needs is down. Default: none
 
 	// RefuseOtherContent makes Record return ErrOtherContent when an idempotent id comes again with other content, and the
 	// transaction unable to commit. Otherwise the receipt tells, and the log once for each type: a new field of a struct is
 	// other content of the same event, too. A codec that writes a value in several ways, as maps in any order, never matches.
 	RefuseOtherContent bool
 
-	Middleware      []Middleware      // wraps the handler and Compensate of this type
+	Middleware      []Middleware      // wraps the handler, unless it is a batch's, and the compensation of this type
 	BatchMiddleware []BatchMiddleware // wraps a batch handler
 }
 
@@ -82,11 +76,11 @@ type TypeConfig struct {
 const batchConcurrency = 4
 
 // Breaker opens when too many of a type's latest entries, each counted once, were last answered with Unavailable, or not
-// within TypeConfig.Timeout, by the handler or the compensation. All of the type then wait, due, at no cost: this process
-// claims none, others go on. After a pause the one that is due longest is tried alone, and closes it, unless that call fails
-// in the same way. A batch is one call, failed if it timed out or every entry's error is Unavailable. Calls of entries whose
-// MaxWait is over open none, and close it: they count against those entries, which come to their end. It is in memory: each
-// Run begins with it closed. The zero value is none; one field that is set is enough, the others have defaults.
+// within TypeConfig.Timeout, by handler or compensation. This process then claims none of the type, which costs them
+// nothing; others go on. After a pause the one that is due longest is tried alone, and closes it unless that call fails
+// likewise. A batch is one call, and fails if every entry's error is Unavailable, or an error came too late. A call of an
+// entry whose MaxWait is over counts against that entry, and here as answered. Each Run begins with it closed. The zero
+// value is none; one field that is set is enough, the others have defaults.
 type Breaker struct {
 	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000
 	Share float64       // of them whose last call failed so, from more than 0 to 1. Default 0.5

@@ -61,7 +61,7 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// Cell is a text that no spreadsheet takes for a formula: one that would begin one begins with '.
+// Cell is a text that no spreadsheet takes for a formula: what would be one gets a ' in front.
 func Cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
 	if first, _ := utf8.DecodeRuneInString(begins); begins != "" && strings.ContainsRune("=+-@＝＋－＠", first) {

@@ -59,8 +59,7 @@ func (r *rejected) add(id compensator.EntryID, businessType string) {
 	}
 }
 
-// refuseSome puts on record what an action refuses, if anything. With an error that was not written, and nothing else is to be
-// done.
+// refuseSome puts on record what an action refuses, if anything. An error: it could not, and nothing of the action is to be done.
 func (d *Desk) refuseSome(ctx context.Context, a Actor, op processlog.Operation, some rejected) error {
 	if some.n == 0 {
 		return nil

@@ -13,7 +13,7 @@ var (
 	// durable before the business change. Nothing was written.
 	ErrNoTransaction = errors.New("compensator: no open transaction")
 
-	// ErrTxAborted: the server rolled the transaction back on its own (deadlock 1213, or 1020) although the
+	// ErrTxAborted: the server rolled the transaction back on its own, after a deadlock say, although the
 	// handle looks open. It wraps ErrNoTransaction. Roll back and run the whole transaction again.
 	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
 

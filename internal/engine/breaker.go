@@ -60,8 +60,8 @@ const (
 	down
 )
 
-// of is what a call of these entries tells. That what they need is down is no news where one of them has had its time: each such call
-// counts against its entry, which is to come to its end also while the others are spared, and not once a pause.
+// of is what a call of these entries tells. Where the MaxWait of one is over, down is told as fine: the call counts against that
+// entry, which is to come to its end soon, and not by one try for each of the breaker's pauses.
 func (t tale) of(attempts ...*attempt) tale {
 	if t == down && slices.ContainsFunc(attempts, func(a *attempt) bool { return a.t.hadItsTime(&a.row) }) {
 		return fine

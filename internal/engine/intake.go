@@ -43,8 +43,7 @@ type intake struct {
 
 // withLanes makes what it hands entries to.
 func (in *intake) withLanes() *intake {
-	// What is read back or claimed holds slots, which bound it. What is resolved is bounded by nothing but the users'
-	// commits.
+	// What is read back or claimed holds slots, which bound it. What is resolved need hold none, and so has a Bound.
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh

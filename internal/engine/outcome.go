@@ -198,14 +198,14 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	return t.failed(o, row, v)
 }
 
-// waitedOut reports whether a handler asks an entry to wait for nothing that has had its time for that. What is the library's own
-// to wait for, a database, a batch, is no patience of the handler's.
+// waitedOut reports whether a handler asks to wait, at no cost, although the entry's MaxWait is over. What the library itself
+// waits for, a database or a batch, no handler has asked for.
 func (t *Type) waitedOut(row *processlog.Row, v *verdict) bool {
 	waits := (v.kind == snooze || v.kind == unavailable) && !v.ours && !v.free
 	return waits && t.hadItsTime(row)
 }
 
-// hadItsTime reports whether an entry is older than what it may wait for nothing.
+// hadItsTime reports whether an entry's MaxWait is over.
 func (t *Type) hadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
 
 // budget is how many failures the entry may have as it stands.

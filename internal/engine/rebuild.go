@@ -87,8 +87,7 @@ func (r *reconciler) begin(ctx context.Context, lost []string) rebuilding {
 }
 
 // end tells the queue that everything of the types was announced but of those missed: called whole too soon, nobody would
-// announce the rest. It returns those that are whole:
-// of the others something was lost meanwhile.
+// announce the rest. It returns those that are whole: of the others something was lost meanwhile.
 func (r *reconciler) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
 	if len(b.types) == 0 {

@@ -53,19 +53,19 @@ func (r *reconciler) heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// saw takes the result of a reading, unless Run has ended it.
-func (r *reconciler) saw(ctx context.Context, err error) {
-	if !errors.Is(ctx.Err(), context.Canceled) {
-		r.base.saw(troubleRound, err)
-	}
-}
-
 func (r *reconciler) scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	found, err := r.Store.Scan(ctx, w)
 	r.saw(ctx, err)
 	return found, err
+}
+
+// saw takes the result of a reading, unless Run has ended it.
+func (r *reconciler) saw(ctx context.Context, err error) {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		r.base.saw(troubleRound, err)
+	}
 }
 
 // run makes rounds until ctx ends. At first nobody knows what the queue knows.

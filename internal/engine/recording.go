@@ -82,7 +82,7 @@ func (r *Recording) Committed() {
 	})
 }
 
-// Unknown: perhaps they exist. Nobody runs them from here; the queue will ask for them a little later.
+// Unknown: perhaps they exist. The queue is told of them, due in a second at the earliest, and a claim finds out.
 func (r *Recording) Unknown() {
 	r.once.Do(func() {
 		r.giveBack()

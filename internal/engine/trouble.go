@@ -119,7 +119,7 @@ func (t *troubles) list() []observe.Trouble {
 	return list
 }
 
-// attempted takes the end of an attempt, and whether it counts: one that is nobody's fault says nowhere else but in its entry why.
+// attempted takes the end of an attempt, and whether it counts. One that does not would else say why in its entry alone.
 func (t *troubles) attempted(businessType string, err error, counts bool) {
 	kind := judged(err).kind
 	switch {

@@ -224,7 +224,8 @@ func (n *turns) patience(l processlog.Line) time.Duration {
 // longLine is how many in a line double their patience.
 const longLine = 100
 
-// others are claimed entries that do not run, and what is to be written of them; an error says that the store refuses turns.
+// others are claimed entries that do not run now, and the write that gives them up. Its error: whose turn it is could not be
+// read, or not be noted.
 type others struct {
 	list  []waiter
 	write func() error

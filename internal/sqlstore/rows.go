@@ -30,7 +30,7 @@ func (s *Store) selectFrom(table, where string) string {
 	return "SELECT " + s.columns() + " FROM " + table + " WHERE " + where
 }
 
-// queryRows reads rows, some n of them; ids by another order than asked for are the caller's to match.
+// queryRows reads rows, and makes room for n. They may come in another order than their ids were given in.
 func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query string, args ...any) ([]processlog.Row, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store: one statement for up to 500 plain successes of handlers, one for up to 500 of
-// compensations, and one for up to 100 outcomes of any other kinds; a short
-// transaction for those among which a case opens.
+// Settle implements Store: one statement for up to 500 successes of handlers in one epoch, one for up to 500 of
+// compensations, and one for up to 100 outcomes of any other kinds; a short transaction for those among which a case opens.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {

@@ -192,7 +192,7 @@ func managing() []mutant {
 			name: "purge-takes-what-waits", oracle: safety,
 			what: "dead entries are purged while their cases wait for somebody, who never hears of them",
 			edits: []edit{
-				{"inspect.go", "return s == Dead })", "return s == Dead && c.closed() })"},
+				{"keep.go", "return s == Dead })", "return s == Dead && c.closed() })"},
 			},
 			sees: tests("TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody"),
 		},

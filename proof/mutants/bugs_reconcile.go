@@ -162,7 +162,7 @@ func reconciling() []mutant {
 			name: "purge-overtakes-its-note", oracle: lateness,
 			what: "a long purge deletes what has ended since its note, and others take it for lost: everything stops",
 			edits: []edit{
-				{"inspect.go", "age+time.Since(began)", "age+0*time.Since(began)"},
+				{"keep.go", "age+time.Since(began)", "age+0*time.Since(began)"},
 			},
 			sees: tests("TestPurgeDeletesNothingThatEndsAfterItsNote"),
 		},
