@@ -36,7 +36,8 @@ type CaseConfig struct {
 	Due time.Duration // as Operations.Due, whose default it takes
 
 	// Amount is what an entry is worth, asked when it has died, maybe more than once; it must only look. Not known: nil, an error
-	// or a panic, which are logged, an amount beyond processlog.MaxAmount, or of a currency that is not three letters.
+	// or a panic, which are logged, an amount beyond processlog.MaxAmount, or of a currency that is not three letters of A to Z;
+	// small ones are taken for capitals.
 	Amount func(e *Entry) (Amount, error)
 }
 
@@ -322,6 +323,7 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 		}
 	}()
 	amount, err := worth(c.entry(row))
+	amount.Currency = strings.ToUpper(amount.Currency) // some providers' codes are in small letters, and the decimals of a currency go by its capitals
 	switch {
 	case err != nil:
 		c.log.Warn("compensator: the Amount of a type failed", "type", row.BusinessType, "entry", row.ID, "err", err)

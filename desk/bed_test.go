@@ -57,6 +57,7 @@ type watched struct {
 	sums     []processlog.CaseGroup                             // of CaseGroups, in place of the log's, if it is set
 	trails   func(f desk.TrailFilter)                           // before Trail
 	looked   atomic.Int64                                       // how often for the types that there are
+	keeps    func(c *desk.Case)                                 // what Cases and CasesOf have read, as an older version kept it
 }
 
 func (w *watched) List(ctx context.Context, f compensator.Filter) (processlog.Page, error) {
@@ -72,7 +73,22 @@ func (w *watched) Cases(ctx context.Context, f desk.CaseFilter) (desk.CasePage, 
 			return desk.CasePage{}, err
 		}
 	}
-	return w.MemoryStore.Cases(ctx, f)
+	page, err := w.MemoryStore.Cases(ctx, f)
+	return desk.CasePage{Cases: w.kept(page.Cases), Next: page.Next}, err
+}
+
+func (w *watched) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]desk.Case, error) {
+	cases, err := w.MemoryStore.CasesOf(ctx, ids)
+	return w.kept(cases), err
+}
+
+func (w *watched) kept(cases []desk.Case) []desk.Case {
+	if w.keeps != nil {
+		for i := range cases {
+			w.keeps(&cases[i])
+		}
+	}
+	return cases
 }
 
 func (w *watched) Heads(ctx context.Context) ([]processlog.Head, error) {

@@ -94,10 +94,15 @@ func (d *Desk) sumUp(ctx context.Context, a Actor, businessType string, ask func
 // add takes in the group's cases of one currency.
 func (g *Group) add(sum processlog.CaseGroup) {
 	g.N += sum.N
-	if sum.Currency == "" {
+	amount := inCapitals(compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
+	same := slices.IndexFunc(g.Sums, func(s compensator.Amount) bool { return s.Currency == amount.Currency })
+	switch {
+	case amount.Currency == "":
 		g.NoAmount += sum.N
-	} else {
-		g.Sums = append(g.Sums, compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
+	case same >= 0: // written in small letters and in capitals
+		g.Sums[same].Minor += amount.Minor
+	default:
+		g.Sums = append(g.Sums, amount)
 	}
 	if sum.First.Before(g.First) {
 		g.First = sum.First
@@ -126,7 +131,10 @@ func (d *Desk) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage,
 	}
 	filter.BusinessTypes = types
 	page, err := read(ctx, d, func(ctx context.Context) (CasePage, error) { return d.log.Operations().Cases(ctx, filter) })
-	page.Cases = shown(page.Cases, func(c *Case) bool { return sees.sees(ctx, c.BusinessType) })
+	page.Cases = shown(page.Cases, func(c *Case) bool {
+		c.Amount = inCapitals(c.Amount)
+		return sees.sees(ctx, c.BusinessType)
+	})
 	return page, err
 }
 

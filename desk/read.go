@@ -39,7 +39,11 @@ func read[T any](ctx context.Context, d *Desk, ask func(ctx context.Context) (T,
 
 // casesOf reads the cases of entries.
 func (d *Desk) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error) {
-	return read(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
+	cases, err := read(ctx, d, func(ctx context.Context) ([]Case, error) { return d.log.Operations().CasesOf(ctx, ids) })
+	for i := range cases {
+		cases[i].Amount = inCapitals(cases[i].Amount)
+	}
+	return cases, err
 }
 
 // typesFor is how long a Desk goes by the types that it has found: so late is a new one in the lists of who may not see all, and

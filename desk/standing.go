@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -32,7 +33,7 @@ func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, err
 	for _, g := range groups {
 		s.Cases[g.BusinessType] += g.N
 		if g.Currency != "" {
-			s.AtRisk[g.Currency] += float64(g.Sum)
+			s.AtRisk[strings.ToUpper(g.Currency)] += float64(g.Sum)
 		}
 	}
 	first, err := log.Operations().Cases(ctx, processlog.CaseFilter{Limit: 1})

@@ -65,7 +65,7 @@ type Operations interface {
 // known, which is never taken for nothing.
 type Amount struct {
 	Minor    int64  `json:"minor,string"`
-	Currency string `json:"currency"` // three letters, ISO 4217
+	Currency string `json:"currency"` // three capital letters, ISO 4217
 }
 
 // MaxAmount bounds Amount.Minor, both ways, so that a million of them can be summed up.
@@ -73,6 +73,11 @@ const MaxAmount = 9_000_000_000_000
 
 // Known reports whether it can be counted with.
 func (a Amount) Known() bool {
+	for i := range len(a.Currency) {
+		if a.Currency[i] < 'A' || a.Currency[i] > 'Z' {
+			return false
+		}
+	}
 	return len(a.Currency) == 3 && a.Minor <= MaxAmount && a.Minor >= -MaxAmount
 }
 
