@@ -31,6 +31,9 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
 			"should pass a locked row by; want 1 or more, or open the database on Connector"})
 	}
+	if session.emptyIsNull() {
+		return problems // nor could the table's definition be read
+	}
 	table, err := readMySQLTable(ctx, s)
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
@@ -70,6 +73,7 @@ type mysqlSession struct {
 	autocommit   bool
 	lockWait     int // seconds
 	sqlMode      string
+	charsets     [3]string // of what is sent, of what it becomes, and of what is read; empty: as it is stored
 	maxPacket    int64
 	logBin       bool
 	binlogFormat string
@@ -84,10 +88,17 @@ type mysqlSession struct {
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
-	err := db.QueryRowContext(ctx, "SELECT VERSION(), COALESCE(DATABASE(),''), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
-		Scan(&m.version, &m.database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
+	var database sql.NullString
+	var charsets [3]sql.NullString
+	err := db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet, "+
+		"@@character_set_client, @@character_set_connection, @@character_set_results").
+		Scan(&m.version, &database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket, &charsets[0], &charsets[1], &charsets[2])
 	if err != nil {
 		return m, err
+	}
+	m.database = database.String
+	for i, charset := range charsets {
+		m.charsets[i] = charset.String
 	}
 	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation','lower_case_table_names','max_statement_time','max_execution_time')")
 	if err != nil {
@@ -150,6 +161,15 @@ func (m mysqlSession) problems() []error {
 	if !strings.Contains(m.sqlMode, "STRICT_TRANS_TABLES") && !strings.Contains(m.sqlMode, "STRICT_ALL_TABLES") {
 		refuse("sql_mode", strconv.Quote(m.sqlMode)+": without STRICT_TRANS_TABLES the server cuts values silently")
 	}
+	if m.emptyIsNull() {
+		refuse("sql_mode", strconv.Quote(m.sqlMode)+": under EMPTY_STRING_IS_NULL the log's empty columns would be NULL, which they refuse; leave it out in the DSN or the server")
+	}
+	for i, charset := range m.charsets {
+		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
+			refuse(name, "is "+charset+" in the session (DSN or server): the server would store other bytes than were recorded, and the outcome of an entry whose id "+
+				"is not plain ASCII would fit no row; want charset=utf8mb4 in the DSN")
+		}
+	}
 	if m.logBin && strings.EqualFold(m.binlogFormat, "STATEMENT") {
 		refuse("binlog_format", "is STATEMENT: writes at READ COMMITTED fail (error 1665); want ROW or MIXED")
 	}
@@ -157,6 +177,20 @@ func (m mysqlSession) problems() []error {
 		refuse("read_only", "the server is a read-only replica: entries must be read and written on the primary")
 	}
 	return problems
+}
+
+// emptyIsNull is a mode of MariaDB's.
+func (m mysqlSession) emptyIsNull() bool { return strings.Contains(m.sqlMode, "EMPTY_STRING_IS_NULL") }
+
+// carriesUTF8 reports whether text arrives as the bytes that Go holds. What is read may also come as it is stored.
+func carriesUTF8(charset string, read bool) bool {
+	switch charset {
+	case "utf8mb4", "utf8mb3", "utf8":
+		return true
+	case "", "binary":
+		return read
+	}
+	return false
 }
 
 // contentLimit: a client that writes values into the statement may double their size.
@@ -250,13 +284,14 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 	return rows.Err()
 }
 
-// wantColumns is the least each column must be. Numbers are compared by type, texts and bytes by length.
+// wantColumns is the least each column must be. Numbers are compared by type, texts and bytes by length. A collation is a binary
+// one of utf8mb4, or any of utf8mb4.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},
 	"idempotent_id": {length: processlog.MaxIdempotentID, collation: "bin"}, "business_type": {length: processlog.MaxName, collation: "bin"},
 	"batch_id": {length: processlog.MaxName}, "business_id": {length: processlog.MaxName}, "business_ext_id": {length: processlog.MaxName}, "user_id": {length: processlog.MaxName}, "user_name": {length: processlog.MaxName},
-	"content": {length: 1<<24 - 1}, "headers": {length: processlog.MaxHeaders}, "token": {length: 16}, "last_error": {length: processlog.MaxText}, "ended_by": {length: 16},
+	"content": {length: 1<<24 - 1}, "headers": {length: processlog.MaxHeaders}, "token": {length: 16}, "last_error": {length: processlog.MaxText, collation: "utf8mb4"}, "ended_by": {length: 16},
 	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
 }
 
@@ -306,8 +341,9 @@ func (c mysqlColumn) lacks(want mysqlColumn) string {
 		return fmt.Sprintf("holds %d, want %d", c.length, want.length)
 	case want.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
-	case want.collation == "bin" && strings.HasPrefix(c.collation, "utf8mb3"), want.collation == "bin" && strings.HasPrefix(c.collation, "utf8_"):
-		return fmt.Sprintf("collation %s cannot hold every character; want utf8mb4_bin", c.collation)
+	case want.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
+		// An outcome finds its row by a checksum of the bytes that are stored, and a handler's error must fit whatever it is.
+		return fmt.Sprintf("collation %s does not store every text as the bytes that it is; want utf8mb4_bin", c.collation)
 	}
 	return ""
 }

@@ -23,6 +23,13 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 		"key of equal letters":       {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL", want: "idempotent_id"},
 		"key too short":              {alter: "MODIFY idempotent_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", want: "idempotent_id"},
 		"key without four-byte text": {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL", want: "idempotent_id"},
+		"key of Latin letters":       {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL", want: "idempotent_id"},
+		"key in two bytes":           {alter: "MODIFY idempotent_id VARCHAR(191) CHARACTER SET utf16 COLLATE utf16_bin NOT NULL", want: "idempotent_id"},
+		"type of Latin letters":      {alter: "MODIFY business_type VARCHAR(64) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL", want: "business_type"},
+		"errors of Latin letters":    {alter: "MODIFY last_error VARCHAR(1000) CHARACTER SET latin1 NOT NULL DEFAULT ''", want: "last_error"},
+		"latin1 session":             {params: map[string]string{"charset": "latin1"}, want: "character_set_client"},
+		"gbk session":                {params: map[string]string{"charset": "gbk"}, want: "charset=utf8mb4"},
+		"texts read as latin1":       {params: map[string]string{"character_set_results": "latin1"}, want: "character_set_results"},
 		"id too small":               {alter: "MODIFY id INT UNSIGNED NOT NULL AUTO_INCREMENT", want: "column id"},
 		"key not unique":             {alter: "DROP INDEX uk_idempotent_id", want: "UNIQUE"},
 	} {
@@ -58,4 +65,33 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	}
 	cfg.DB = w.Open(harness.Watched(never))
 	w.New(cfg) // connections of our own wait
+}
+
+// TestSessionsThatCarryUTF8AreTaken, under the names that it has.
+func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	for _, params := range []map[string]string{{"charset": "utf8mb4"}, {"charset": "utf8"}, {"charset": "utf8mb3"}, {"character_set_results": "NULL"}} {
+		for _, pool := range harness.Pools {
+			cfg := w.Quick()
+			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, params)))
+			w.New(cfg)
+		}
+	}
+}
+
+// Only MariaDB has the mode.
+func TestServerThatTakesEmptyTextsForNullIsRefusedAtStart(t *testing.T) {
+	t.Parallel()
+	if testservers.SharedSQL(t).Flavor != "mariadb" {
+		t.Skip("has no EMPTY_STRING_IS_NULL")
+	}
+	w := harness.NewWorld(t)
+	for _, pool := range harness.Pools {
+		cfg := w.Quick()
+		cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"sql_mode": "'STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL'"})))
+		_, err := compensator.New(t.Context(), cfg)
+		require.ErrorContains(t, err, "EMPTY_STRING_IS_NULL")
+		require.NotContains(t, err.Error(), "Scan")
+	}
 }
