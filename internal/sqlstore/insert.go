@@ -83,7 +83,7 @@ type insertion struct {
 	s      *Store
 	tx     processlog.Tx
 	drafts []processlog.Draft
-	proven bool // otherwise the statement itself must refuse what it can
+	proven bool // otherwise the statement itself asks for the transaction
 	result []processlog.Inserted
 }
 
@@ -151,10 +151,8 @@ func (in *insertion) statement(places []int) (string, []any) {
 		switch {
 		case n > 0:
 			b.WriteString(",(?")
-		case in.proven:
-			b.WriteString("(?")
 		default:
-			b.WriteString("(" + in.s.guardedKey())
+			b.WriteString("(" + in.s.guardedKey(in.proven))
 		}
 		b.WriteString(tuple)
 		args = append(args, string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
@@ -178,13 +176,18 @@ func (d *dialect) tuple(leaseMS int64, done bool) string {
 
 // guardedKey is the placeholder of a first row's key, and the statement's own proof, so that no moment passes between
 // it and the write. It is NULL, which the column refuses, where the server can tell that the row would be written
-// outside a transaction, or into the log of another database.
-func (s *Store) guardedKey() string {
+// outside a transaction, or into the log of another database. An open transaction that is proven is not asked again;
+// which database a session is in nobody sees but the server: a USE changes it.
+func (s *Store) guardedKey(proven bool) string {
+	inTx := s.d.inTx
+	if proven {
+		inTx = ""
+	}
 	switch {
-	case s.d.inTx != "" && s.home != "":
-		return "IF(" + s.d.inTx + " AND " + s.atHome() + ",?,NULL)"
-	case s.d.inTx != "":
-		return "IF(" + s.d.inTx + ",?,NULL)"
+	case inTx != "" && s.home != "":
+		return "IF(" + inTx + " AND " + s.atHome() + ",?,NULL)"
+	case inTx != "":
+		return "IF(" + inTx + ",?,NULL)"
 	case s.home != "":
 		return "IF(" + s.atHome() + ",?,NULL)"
 	}
