@@ -45,6 +45,9 @@ type bed struct {
 // hostile is what an entry's error may hold.
 const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
 
+// hostileID is what an idempotent id may hold, that of a message of somebody else's, say.
+const hostileID = "=1+\x1b]0;owned\x07\u202e退款"
+
 // failure is why entries die.
 const failure = "PSP is down"
 

@@ -93,6 +93,7 @@ func (p *program) caseList() *cobra.Command {
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
 	}
+	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // each is of another person, or of none
 	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeType(cmd, nil, typed)
 	})
@@ -129,7 +130,8 @@ func (s *session) groupsOf(ctx context.Context, businessType string) (groups []d
 
 func groupListing(groups []desk.Group) listing {
 	l := listing{kind: "group", columns: []column{{"failure", "FAILURE"}, {"business_type", "TYPE"}, {"cases", "CASES"}, {"worth", "WORTH"}, {"no_amount_known", ""},
-		{"error", "ERROR"}, {"first_at", "FIRST"}, {"last_at", ""}, {"example", "EXAMPLE"}, {"sums", ""}}}
+		{"error", "ERROR"}, {"first_at", "FIRST"}, {"last_at", ""}, {"example", "EXAMPLE"}, {"sums", ""}},
+		inner: []string{"sums"}}
 	for _, g := range groups {
 		sums := listing{kind: "sum", columns: []column{{"amount_minor", ""}, {"currency", ""}}}
 		var worths []string
@@ -167,30 +169,44 @@ func (p *program) caseTake() *cobra.Command {
 	return cmd
 }
 
-// take takes cases as they were seen, as many at a time as the desk lets.
+// take takes cases as they were seen, as many at a time as the desk lets. Once some are taken an error is the answer for the
+// others: who called is to know which are his.
 func (s *session) take(ctx context.Context, names []string, why desk.Why) (results, error) {
 	errs := make([]error, len(names))
+	known := make(map[compensator.EntryID]bool)
 	var seen []desk.SeenCase
 	var places []int
 	for i, name := range names {
 		v, err := s.seenCase(ctx, name)
-		var known *exitError
-		if err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &known) {
+		var wrong *exitError
+		switch {
+		case err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &wrong):
 			return results{}, err // and so would the others'
+		case err == nil && known[v.EntryID]:
+			return results{}, usage("%s is named twice", name) // before anything is done: the desk sees 500 at a time
 		}
 		if errs[i] = err; err == nil {
+			known[v.EntryID] = true
 			seen, places = append(seen, v), append(places, i)
 		}
 	}
-	for some := range slices.Chunk(seen, desk.MaxEntries) {
+	for at := 0; at < len(seen); at += desk.MaxEntries {
+		some := seen[at:min(at+desk.MaxEntries, len(seen))]
 		done, err := s.TakeCases(ctx, s.actor, some, why)
-		if err != nil {
+		if err != nil && at == 0 {
 			return results{}, err
 		}
-		for i, err := range done {
-			errs[places[i]] = err
+		for i, place := range places[at:] {
+			switch {
+			case err != nil:
+				errs[place] = err
+			case i < len(some):
+				errs[place] = done[i]
+			}
 		}
-		places = places[len(some):]
+		if err != nil {
+			break
+		}
 	}
 	var answers results
 	for i, name := range names {

@@ -315,7 +315,7 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 		if line.Amount.Known() {
 			sums[line.Amount.Currency] += line.Amount.Minor
 		}
-		if line.Case != nil && line.Case.ClosedAt.IsZero() && line.Case.Kind == desk.CaseUnknown {
+		if line.Case != nil && line.Case.ClosedAt.IsZero() && line.Case.Kind == desk.CaseUnknown || line.Entry.EndedBy == compensator.EndedByCrash { // which may have no case
 			unknown++
 		}
 		if i < previewed {

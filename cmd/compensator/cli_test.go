@@ -79,7 +79,7 @@ func TestANight(t *testing.T) {
 
 			b.exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='lives0'")
 			assert.Regexp(t, `deleted +1\n`, b.ok("purge", "--older", "720h", reason, "--yes"))
-			assert.Equal(t, 1, b.count("common_process_log_operation WHERE action='purge' AND subject='older than 720h0m0s'"))
+			assert.Equal(t, 1, b.count("common_process_log_operation WHERE action='purge' AND subject='older than 720h0m0s' AND refused=0"))
 
 			assert.Regexp(t, `operations +yes`, b.ok("check"))
 			b.ok("migrate")
@@ -101,7 +101,7 @@ func TestExitCodes(t *testing.T) {
 		{"get", "x"}, {"get"}, {"overview", "-o", "xml"}, {"overview", "-o", "ids"}, {"requeue", id, "--yes"}, {"requeue", reason, "--yes"},
 		{"requeue", id, reason}, {"requeue", id, "--where", "state=dead", reason, "--yes"}, {"requeue", id, id, reason, "--yes"}, {"requeue", id + ":x", reason, "--yes"},
 		{"requeue", id, "--delay", "-1s", reason, "--yes"}, {"cancel", id, "--delay", "1s", reason, "--yes"},
-		{"pause", "refund", "--yes"}, {"pause", "refund", reason}, {"purge", reason, "--yes"}, {"ddl", "oracle"}, {"cases", "list", "--groups", "--mine"}, {"list", "--table", "a b"}, {"list", "--dsn", "x", "--dsn-file", "y"}} {
+		{"pause", "refund", "--yes"}, {"pause", "refund", reason}, {"purge", reason, "--yes"}, {"ddl", "oracle"}, {"cases", "list", "--groups", "--mine"}, {"cases", "list", "--mine", "--unowned"}, {"cases", "list", "--owner", "x", "--mine"}, {"list", "--table", "a b"}, {"list", "--dsn", "x", "--dsn-file", "y"}} {
 		b.refused(codeUsage, wrong...)
 	}
 	b.put("", "lives0")
@@ -125,6 +125,9 @@ func TestExitCodes(t *testing.T) {
 	b.exec("UPDATE common_process_log SET next_at=1 WHERE id=" + id)
 	assert.Contains(t, b.refused(codeUnhealthy, "health"), "refund: due for ")
 	b.ok("health", "--patience", "1000000h")
+	b.ok("pause", "refund", reason, "--yes")
+	b.ok("health")
+	b.ok("resume", "refund", reason, "--yes")
 	b.refused(codeUnhealthy, "health", "--patience", "1000000h", "--redis", "127.0.0.1:1")
 
 	for _, command := range []string{"list", "health"} {
@@ -138,11 +141,11 @@ func TestExitCodes(t *testing.T) {
 // TestWhatIsPrintedIsHarmless: no byte of an error reaches a terminal that is more than a letter, and no cell is a formula.
 func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	t.Parallel()
-	b := inMariaDB(t).put(hostile, "d0")
+	b := inMariaDB(t).put(hostile, "d0", hostileID)
 	stored := b.entry("d0").LastError
 	require.Contains(t, stored, "\x1b[31m", "the log keeps it as it was")
 	id := b.entry("d0").ID.String()
-	for _, args := range [][]string{{"list"}, {"get", id}, {"cases", "list"}, {"cases", "list", "--groups"}, {"get", id, "--content", reason}} {
+	for _, args := range [][]string{{"list"}, {"get", id}, {"get", "key:" + hostileID}, {"cases", "list"}, {"cases", "list", "--groups"}, {"get", id, "--content", reason}} {
 		for _, as := range []string{"table", "json", "jsonl", "csv"} {
 			out := b.ok(append(args, "-o", as)...)
 			require.True(t, utf8.ValidString(out))
@@ -158,8 +161,11 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	rows, err := csv.NewReader(strings.NewReader(b.ok("list", "-o", "csv"))).ReadAll()
 	require.NoError(t, err)
 	for i, name := range rows[0] {
-		if name == "last_error" {
+		switch name {
+		case "last_error":
 			assert.True(t, strings.HasPrefix(rows[1][i], "'=cmd"), rows[1][i])
+		case "idempotent_id":
+			assert.True(t, strings.HasPrefix(rows[2][i], "'=1+"), rows[2][i])
 		}
 	}
 	a := b.do("pause", "\x1b[31mno such", "--yes", reason)
@@ -210,4 +216,34 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Equal(t, codeDone, a.code, a.errs)
 	assert.Equal(t, 1, b.count("common_process_log WHERE state=-2"))
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
+}
+
+// TestThatThereAreMoreIsSaidInEveryFormat: who counts lines takes them for all.
+func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(3)
+	for i := range 3 {
+		b.ok("cases", "note", b.entry(fmt.Sprint("d", i)).ID.String(), reason)
+	}
+	for _, args := range [][]string{{"list"}, {"cases", "list"}, {"trail"}} {
+		for _, as := range []string{"jsonl", "csv", "ids", "json", "table"} {
+			if as == "ids" && args[0] == "trail" {
+				continue
+			}
+			some := b.do(append(args, "--limit", "2", "-o", as)...)
+			assert.Equal(t, codeDone, some.code, some.errs)
+			assert.Contains(t, some.out+some.errs, "more", "%v -o %s", args, as)
+			assert.Equal(t, as != "json" && as != "table", some.errs == "compensator: there are more than 2: --limit\n", "%v -o %s: %s", args, as, some.errs)
+			assert.Empty(t, b.do(append(args, "--limit", "3", "-o", as)...).errs)
+		}
+	}
+}
+
+// TestPreviewTellsOfACrashWithoutACase: an entry that has ended its processes has no case where those wrote none.
+func TestPreviewTellsOfACrashWithoutACase(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(2)
+	b.exec("DELETE FROM common_process_log_case", "UPDATE common_process_log SET ended_by='crash' WHERE idempotent_id='d1'")
+	said := b.refused(codeUsage, "requeue", b.entry("d0").ID.String(), b.entry("d1").ID.String(), reason)
+	assert.Contains(t, said, "the outcome of 1 is unknown")
 }

@@ -82,7 +82,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, "", usage("the DSN is neither one of MySQL nor begins with file: (%v)", err)
+		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor begins with file:") // what the parser says may have a part of the password
 	}
 	for _, limit := range []struct {
 		of *time.Duration
@@ -131,6 +131,8 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	switch {
 	case where == "":
 		return nil, nil
+	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // as a host it would be in every error, with the password
+		return nil, usage("--redis: with a user or a password want redis:// in front: redis://user:password@host:port/db")
 	case !strings.Contains(where, "://"):
 		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
 	case strings.Contains(where, "addr="):

@@ -170,9 +170,7 @@ func (p *program) list() *cobra.Command {
 				return err
 			}
 			l := entryListing("entry", entries)
-			if l.more = more; more && p.flags.format != "table" && p.flags.format != "json" {
-				p.say("there are more than %d: --limit", limit)
-			}
+			l.more = more
 			return p.print(l)
 		})
 	p.whereFlag(cmd, &conditions)
@@ -291,7 +289,7 @@ func viewListing(view desk.EntryView) listing {
 	if view.Case != nil {
 		cases = append(cases, *view.Case)
 	}
-	l.single = true
+	l.single, l.inner = true, []string{"cases", "trail", "siblings"}
 	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"content_size", ""}, column{"content_sha256", ""},
 		column{"cases", ""}, column{"trail", ""}, column{"siblings", ""})
 	l.rows[0] = append(l.rows[0], minor, currency, view.ContentSize, view.ContentSHA256,

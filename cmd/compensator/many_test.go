@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,6 +87,38 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
 }
 
+// TestMoreCasesAreTakenThanTheDeskTakesAtOnce: what goes wrong is found before the first are taken, or else each is answered.
+func TestMoreCasesAreTakenThanTheDeskTakesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t)
+	b.exec(`INSERT INTO common_process_log_case (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, currency, opened_at, due_at)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<501)
+		SELECT 1000+i, 0, 1, 'many', '', CAST('00000001' AS BLOB), 'permanent', '', '', 1, i FROM n`)
+	ids := b.ok("cases", "list", "-o", "ids", "--limit", "501")
+	lines := strings.Fields(ids)
+	require.Len(t, lines, 501)
+	take := []string{"cases", "take", "-", reason}
+	owned := "common_process_log_case WHERE owner<>''"
+
+	twice := b.reading(ids+lines[500], take...)
+	assert.Equal(t, codeUsage, twice.code)
+	assert.Contains(t, twice.errs, lines[500]+" is named twice")
+	assert.Zero(t, b.count(owned))
+	b.setPolicy(policyFor(`{"rights": ["*"], "entries": 500}`))
+	assert.Equal(t, codeNotAllowed, b.reading(ids, take...).code, "501 are more than 500, whatever is done at once")
+	assert.Zero(t, b.count(owned))
+	b.exec("DELETE FROM common_process_log_setting", `CREATE TRIGGER full BEFORE UPDATE ON common_process_log_case WHEN OLD.entry_id=1501 BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	part := b.reading(ids, take...)
+	assert.Equal(t, codeSomeRefused, part.code, part.errs)
+	assert.Equal(t, 500, strings.Count(part.out, " done"))
+	assert.Regexp(t, lines[500]+` +refused +.*the disk is full`, part.out)
+	assert.Equal(t, 500, b.count(owned))
+	b.exec("UPDATE common_process_log_case SET owner='' WHERE owner<>''")
+	assert.Equal(t, codeDatabase, b.reading(lines[500], take...).code, "nothing was taken")
+	b.exec("DROP TRIGGER full")
+	assert.Equal(t, codeDone, b.reading(b.ok("cases", "list", "-o", "ids", "--limit", "501"), take...).code)
+}
+
 // TestFailureIsThereWithoutTheEntriesThatHaveGone: one of a thousand cases whose entry somebody has taken out of the log is no
 // reason to show none.
 func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
@@ -120,4 +153,15 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	of := b.do(append(groups, "-o", "json", "--type", "refund")...)
 	assert.Len(t, items(t, of.out), 1, "of a type it has those that are not among the first")
 	assert.NotContains(t, of.out+of.errs, "more")
+}
+
+// TestGroupsHaveTheSameHeadWithoutRows: who reads the file by its columns finds them on a good day, too.
+func TestGroupsHaveTheSameHeadWithoutRows(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t)
+	groups := []string{"cases", "list", "--groups", "-o", "csv"}
+	none := b.ok(groups...)
+	head, _, _ := strings.Cut(b.dead(1).ok(groups...), "\n")
+	assert.Equal(t, head+"\n", none)
+	assert.NotContains(t, head, "sums")
 }

@@ -267,6 +267,27 @@ func TestRequeuedEntriesAreAnnouncedThroughACluster(t *testing.T) {
 	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }
 
+// TestNoPasswordIsRepeated: one in an address that is written wrong is in no error, which people send each other.
+func TestNoPasswordIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t).dead(1)
+	for _, where := range []string{"user:hunter2@127.0.0.1:1", ":hunter2@127.0.0.1:1,127.0.0.1:2", "http://:hunter2@127.0.0.1:1", "redis://user:hunter2@127.0.0.1:x"} {
+		for _, args := range [][]string{{"overview"}, {"health"}, {"requeue", "key:d0", reason, "--yes"}} {
+			said := b.refused(codeUsage, append(args, "--redis", where)...)
+			assert.NotContains(t, said, "hunter2", where)
+			assert.NotContains(t, said, "127.0.0.1", where)
+			assert.Contains(t, said, "redis://user:password@host")
+		}
+	}
+	assert.Equal(t, compensator.Dead, b.entry("d0").State)
+	for _, dsn := range []string{"root:hunter2/x@tcp(db:3306)", "root:hunt/hunter2@tcp(db:3306)", "root:hunter2@db:3306/shop", "mysql://root:hunter2@db:3306/shop"} {
+		_, _, err := openDB(dsn, false)
+		require.Error(t, err, dsn)
+		assert.NotContains(t, err.Error(), "hunt", dsn)
+		assert.Contains(t, err.Error(), "user:password@tcp(host:3306)/shop")
+	}
+}
+
 // TestNothingIsWrittenByLooking: not a row, not a mark.
 func TestNothingIsWrittenByLooking(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,7 @@ type listing struct {
 	kind    string
 	columns []column
 	rows    [][]any
+	inner   []string // the columns of listings, also where there are no rows
 	ids     []string // of -o ids
 	more    bool     // there are more
 	single  bool     // one thing, shown as lines
@@ -62,8 +63,11 @@ type listing struct {
 // digits is a number that is a text in JSON, since many readers round.
 type digits string
 
-// print writes a listing as --output says.
+// print writes a listing as --output says. What the format has no place for is said beside it: that there are more.
 func (p *program) print(l listing) error {
+	if l.more && p.flags.format != "table" && p.flags.format != "json" {
+		p.say("there are more than %d: --limit", len(l.rows))
+	}
 	var b bytes.Buffer
 	var err error
 	switch p.flags.format {
@@ -194,16 +198,16 @@ func writeJSON(to io.Writer, v any) error {
 func (l listing) csv(to io.Writer) error {
 	w := csv.NewWriter(to)
 	var head []string
-	for i, c := range l.columns {
-		if len(l.rows) == 0 || !isListing(l.rows[0][i]) {
+	for _, c := range l.columns {
+		if !slices.Contains(l.inner, c.name) {
 			head = append(head, c.name)
 		}
 	}
 	err := w.Write(head)
 	for _, row := range l.rows {
 		var cells []string
-		for _, value := range row {
-			if !isListing(value) {
+		for i, value := range row {
+			if !slices.Contains(l.inner, l.columns[i].name) {
 				cells = append(cells, forCSV(value))
 			}
 		}
@@ -213,15 +217,10 @@ func (l listing) csv(to io.Writer) error {
 	return cmp.Or(err, w.Error())
 }
 
-func isListing(value any) bool {
-	_, is := value.(listing)
-	return is
-}
-
 func forCSV(value any) string {
 	switch v := value.(type) {
-	case string:
-		return desk.Cell(shown(v))
+	case digits, bool, int, int64: // a number below zero is no formula
+		return fmt.Sprint(v)
 	case map[string]string:
 		return forTable(v)
 	case time.Time, time.Duration:
@@ -232,14 +231,12 @@ func forCSV(value any) string {
 	case nil:
 		return ""
 	}
-	return fmt.Sprint(value)
+	return desk.Cell(shown(fmt.Sprint(value))) // a text, whatever its type is called
 }
 
 // forTable is a value for a person.
 func forTable(value any) string {
 	switch v := value.(type) {
-	case string:
-		return shown(v)
 	case time.Time:
 		if v.IsZero() {
 			return ""
@@ -264,7 +261,7 @@ func forTable(value any) string {
 	case nil:
 		return ""
 	}
-	return fmt.Sprint(value)
+	return shown(fmt.Sprint(value)) // a text, whatever its type is called
 }
 
 // How wide a column of a table is at most, and the last one: -o json has all of it.

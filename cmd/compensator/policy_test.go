@@ -58,6 +58,13 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	} {
 		assert.Equal(t, c.may, p.May(t.Context(), desk.Actor{ID: actorPrefix + c.who}, c.right, c.on), "%+v", c)
 	}
+	p, err = parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "all": {"rights": ["*"], "amounts": {"CNY": 1000}}, "none": {}}, "people": {"ann": "host", "mei": "all", "*": "none"}}`))
+	require.NoError(t, err)
+	assert.True(t, p.May(t.Context(), desk.Actor{ID: "cli:ann@here"}, desk.Requeue, worth(1001, "CNY")), "the closest name counts")
+	for _, right := range []desk.Right{desk.Requeue, desk.RequeueSucceeded, desk.Compensate, desk.SettleByHand, desk.Cancel, desk.Complete, desk.Reschedule} {
+		assert.True(t, p.May(t.Context(), desk.Actor{ID: "cli:mei@here"}, right, worth(1000, "CNY")), right)
+		assert.False(t, p.May(t.Context(), desk.Actor{ID: "cli:mei@here"}, right, worth(1001, "CNY")), right)
+	}
 	none, err := parsePolicy([]byte(" \n"))
 	require.NoError(t, err)
 	assert.True(t, none.May(t.Context(), desk.Actor{ID: "cli:eve@here"}, desk.Requeue, worth(1, "CNY")), "then the grants are all there is")
@@ -121,6 +128,19 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 			b.ok("requeue", id, reason, "--yes", "--delay", "1h")
 		})
 	}
+}
+
+// TestPolicyIsShownWithoutWhatATerminalWouldDo: its names and its reason are somebody's texts.
+func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
+	t.Parallel()
+	b := inSQLite(t)
+	text := strings.Replace(policyFor(`{"rights": ["*"]}`), `"*":`, "\"a\u202eb\": \"host\", \"*\":", 1)
+	require.Equal(t, codeDone, b.reading(text, "policy", "set", "-", "--reason", "\x1b[31mred", "--yes").code)
+	a := b.do("policy")
+	assert.Contains(t, a.out, `a\u202eb`)
+	assert.Contains(t, a.errs, `\x1b[31mred`)
+	assert.NotContains(t, a.out+a.errs, "\x1b")
+	assert.NotContains(t, a.out, "\u202e")
 }
 
 // TestPolicySetMeanwhileIsNotOverwritten: who is asked whether he is sure has not seen what somebody else sets before he answers.

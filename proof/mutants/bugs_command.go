@@ -72,7 +72,7 @@ func commanding() []mutant {
 			name: "command-writes-formulas", oracle: safety,
 			what: "a cell of a CSV is what an error's text says, a formula too",
 			edits: []edit{
-				{"cmd/compensator/output.go", "		return desk.Cell(shown(v))\n", "		return desk.Cell(\"\") + shown(v)\n"},
+				{"cmd/compensator/output.go", "	return desk.Cell(shown(fmt.Sprint(value)))", "	return desk.Cell(\"\") + shown(fmt.Sprint(value))"},
 			},
 			sees: commandTests("TestWhatIsPrintedIsHarmless"),
 		},
