@@ -34,26 +34,39 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	if !ok {
 		return nil, fmt.Errorf("compensator/cron: %q: use compensator.Every", expression)
 	}
+	fields.Location = time.UTC
 	if fields.Hour&everyHour != 0 {
-		fields.Location = in
 		return every{fields, in}, nil
 	}
-	fields.Location = time.UTC
 	return wall{fields, in}, nil
 }
 
 // everyHour is the bit by which the parser marks a field that is a star.
 const everyHour = 1 << 63
 
-// every asks the expression in the clock of in itself. It gives it the time by that clock: the parser's schedule takes time.Local for
-// the zone of whatever time it is given.
+// every finds the moments at which the clock of in shows the expression's time. It asks the expression in a clock that is never set, and
+// goes from one setting of that of in to the next: asked in the clock of in, the parser's schedule leaves out a day that has no midnight.
 type every struct {
 	fields *cron.SpecSchedule
 	in     *time.Location
 }
 
 // Next implements compensator.Schedule.
-func (e every) Next(after time.Time) time.Time { return e.fields.Next(after.In(e.in)).UTC() }
+func (e every) Next(after time.Time) time.Time {
+	for local := after.In(e.in); ; {
+		_, end := local.ZoneBounds()
+		_, offset := local.Zone()
+		ahead := time.Duration(offset) * time.Second
+		shown := e.fields.Next(after.UTC().Add(ahead))
+		if shown.IsZero() {
+			return shown
+		}
+		if at := shown.Add(-ahead); end.IsZero() || at.Before(end) {
+			return at
+		}
+		local, after = end, end.Add(-time.Nanosecond) // the setting's own moment may be a slot
+	}
+}
 
 // wall asks the expression in a clock that is never set, and finds the moment at which that of in shows the same.
 type wall struct {

@@ -1,6 +1,7 @@
 package cron_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,6 +65,53 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	}
 }
 
+// TestExpressionOfEveryHourHasEachMomentTheClockShows walks minute by minute around the days on which clocks are set, among them
+// such as have no midnight. Each expression names the day itself, so that slots looked for the day before reach it.
+func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
+	for _, c := range []struct {
+		zone       string
+		day        time.Time
+		ofThatDay  int // of "0 * D M *"
+		expression string
+	}{
+		{"Asia/Beirut", time.Date(2024, 3, 31, 12, 0, 0, 0, time.UTC), 23, "0 * * * 0"},
+		{"Asia/Beirut", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 24, "*/20 * * * 6"}, // back at midnight: 23 o'clock of the day before comes twice
+		{"Africa/Cairo", time.Date(2024, 4, 26, 12, 0, 0, 0, time.UTC), 23, "0 * * * 5"},
+		{"Africa/Cairo", time.Date(2024, 4, 26, 12, 0, 0, 0, time.UTC), 23, "*/30 * 26 4 *"},
+		{"Africa/Cairo", time.Date(2024, 11, 1, 12, 0, 0, 0, time.UTC), 24, "7 * 31 10 *"},
+		{"America/Havana", time.Date(2024, 3, 10, 12, 0, 0, 0, time.UTC), 23, "0 * * * 0"},
+		{"America/Santiago", time.Date(2024, 9, 8, 12, 0, 0, 0, time.UTC), 23, "59 * * * 0"},
+		{"America/Sao_Paulo", time.Date(2018, 11, 4, 12, 0, 0, 0, time.UTC), 23, "0 * 1-7 11 0"},
+		{"Europe/Berlin", time.Date(2024, 3, 31, 12, 0, 0, 0, time.UTC), 23, "0 * 31 * *"},
+		{"Europe/Berlin", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 25, "*/7 * * 10 0"},
+		{"Australia/Lord_Howe", time.Date(2024, 10, 6, 12, 0, 0, 0, time.UTC), 23, "15 * * * 0"},
+		{"Australia/Lord_Howe", time.Date(2024, 4, 7, 12, 0, 0, 0, time.UTC), 24, "*/45 * * * 0"},
+		{"Pacific/Apia", time.Date(2011, 12, 30, 12, 0, 0, 0, time.UTC), 0, "0 * * 12 4-6"}, // a day that was not
+	} {
+		in := zone(t, c.zone)
+		day := strconv.Itoa(c.day.Day()) + " " + strconv.Itoa(int(c.day.Month()))
+		from, to := c.day.Add(-60*time.Hour), c.day.Add(60*time.Hour)
+		assert.Len(t, slots(parse(t, "0 * "+day+" *", in), from, to), c.ofThatDay, "%s, the hours of %v", c.zone, c.day)
+		for _, expression := range []string{c.expression, "* * " + day + " *", "*/11 * * * *", "@hourly"} {
+			assert.Equal(t, walked(t, expression, in, from, to), shown(slots(parse(t, expression, in), from, to), in), "%s %s", c.zone, expression)
+		}
+	}
+}
+
+// walked are the moments at which the clock of a zone shows what an expression names, found by asking minute by minute whether a clock
+// that is never set and shows the same has a slot there.
+func walked(t *testing.T, expression string, in *time.Location, from, to time.Time) (texts []string) {
+	t.Helper()
+	unset := parse(t, expression, time.UTC)
+	for at := from.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
+		_, offset := at.In(in).Zone()
+		if shows := at.Add(time.Duration(offset) * time.Second).UTC(); unset.Next(shows.Add(-time.Nanosecond)).Equal(shows) {
+			texts = append(texts, shown([]time.Time{at}, in)...)
+		}
+	}
+	return texts
+}
+
 // TestSlotIsTheSameFromWhereverItIsLookedFor: processes ask from different moments, and must agree.
 func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
@@ -94,7 +142,7 @@ func changes(slot time.Time) bool {
 }
 
 func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
-	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca", "UTC"} {
+	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Cairo", "Africa/Casablanca", "UTC"} {
 		in := zone(t, name)
 		for hour := range 24 {
 			schedule := parse(t, "20 "+time.Date(0, 1, 1, hour, 0, 0, 0, time.UTC).Format("15")+" * * *", in)
