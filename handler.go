@@ -14,7 +14,8 @@ import (
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
 // TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: what it writes through
-// tx happens exactly once, with no idempotency of its own.
+// tx happens exactly once, with no idempotency of its own. To complete, cancel or reschedule its own entry in tx is a
+// *FieldError, and changes nothing: what becomes of that is what it returns.
 type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
 // BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error (or nil) for
@@ -148,7 +149,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			return answers // the engine sees that the length is wrong
+			// No verdict, whatever it fits by chance: those that could not be decoded were not asked about.
+			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
 			verdicts[i] = answers[n]
@@ -226,6 +228,7 @@ func (c *Compensator) transactional(handler TxHandlerFunc, cfg *TypeConfig) func
 	outer, inner, codec := c.middleware, cfg.Middleware, cfg.Codec
 	return func(ctx context.Context, tx engine.Transaction, row *processlog.Row) error {
 		scoped := tx.(handlerTx).ScopedTx
+		scoped.handles = row
 		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)
 		return run(ctx, c.handed(row, codec))
 	}

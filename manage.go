@@ -137,6 +137,9 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	if c.closed() {
 		return processlog.Row{}, ErrClosed
 	}
+	if own, ok := tx.(*ScopedTx); ok && own.isFor(ch.Ref) {
+		return processlog.Row{}, &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
+	}
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
 		return processlog.Row{}, naming(tx, err)

@@ -26,6 +26,8 @@ type ScopedTx struct {
 	tx    processlog.Transaction
 	end   transactionEnd
 	alone *unwatched // end, on a Store whose connections tell nothing; nil: the connection's own view
+
+	handles *processlog.Row // the entry whose handler it is for; nil: InTx
 }
 
 var _ Tx = (*ScopedTx)(nil)
@@ -112,6 +114,11 @@ func (s *ScopedTx) ended() error {
 		return nil
 	}
 	return s.alone.aborted
+}
+
+// isFor reports whether ref names the entry whose handler it is for.
+func (s *ScopedTx) isFor(ref Ref) bool {
+	return s.handles != nil && (ref == Ref(s.handles.ID) || ref == Ref(s.handles.IdempotentID))
 }
 
 // see remembers an error by which the server has ended the transaction, whatever the caller does about it.

@@ -188,7 +188,9 @@ func (b *breaker) join(batch []*attempt) {
 func (b *breaker) ended(a *attempt, end ending, cause error) {
 	switch {
 	case b == nil:
-	case end.unstarted, end.uncalled:
+	case end.uncalled:
+		b.giveWay(a.call.Load())
+	case end.unstarted:
 		b.hear(a, a.call.Load(), nothing, nil)
 	default:
 		b.hear(a, a.call.Load(), tells(end.err, cause).of(a), end.err)
@@ -234,6 +236,17 @@ func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 		b.opened(*after)
 	case after != before:
 		b.closed(*before)
+	}
+}
+
+// giveWay takes the end of an attempt whose handler there was no reason to call, for its batch has not ended, say: where that was
+// the probe, the next one is. A pause for each of those that wait would hold up all that could run.
+func (b *breaker) giveWay(c *call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !c.told && c.turn == b.turn {
+		c.told = true
+		b.probing = b.probing && !c.probe
 	}
 }
 

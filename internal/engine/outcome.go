@@ -227,13 +227,15 @@ func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlo
 	return t.outcomeOf(row, err, cause)
 }
 
-// interrupted reports whether a handler failed only because it was told to stop: Run is ending, or the
-// database could not be reached to renew the lease. That is no failure of the entry's.
+// interrupted reports whether a handler failed only because it was told to stop: Run is ending, the database could not
+// be reached to renew the lease, or somebody has cancelled the entry, which matters where that was undone by a savepoint: what has
+// happened drops any outcome. It is no failure of the entry's.
 func interrupted(err, cause error) bool {
-	if !errors.Is(cause, processlog.ErrStopping) && !errors.Is(cause, processlog.ErrLeaseLost) {
-		return false
-	}
-	return errors.Is(err, context.Canceled) || errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost)
+	return toldToStop(cause) && (toldToStop(err) || errors.Is(err, context.Canceled))
+}
+
+func toldToStop(err error) bool {
+	return errors.Is(err, processlog.ErrStopping) || errors.Is(err, processlog.ErrLeaseLost) || errors.Is(err, processlog.ErrCancelled)
 }
 
 func succeeded(o processlog.Outcome, row *processlog.Row) processlog.Outcome {

@@ -110,7 +110,7 @@ func outcomeCases() []outcomeCase {
 		{"lease lost", false, last, processlog.ErrLeaseLost, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, LastError: "the failure before"}},
 		{"a failure of its own while stopping", false, last, errDownstream, processlog.ErrStopping, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
 		{"a cancelled call of its own", false, last, context.Canceled, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "context canceled"}},
-		{"cancelled by somebody", false, fresh, context.Canceled, processlog.ErrCancelled, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "context canceled"}},
+		{"cancelled by somebody", false, fresh, context.Canceled, processlog.ErrCancelled, processlog.Outcome{To: processlog.Pending, LastError: "the failure before"}},
 	}
 }
 

@@ -183,6 +183,41 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 	}
 }
 
+// On a Connector the commit is taken for the cancellation's, which had been undone: a nested transaction of an ORM, say. The handler
+// was told to stop for nothing, and that is no failure of the entry's.
+func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.DB = w.Open(harness.Watched(w.DSN))
+	c := w.New(cfg)
+	begun := make(chan compensator.EntryID, 1)
+	var ran harness.Calls
+	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		if ran.Add(e.ID) > 1 {
+			return nil
+		}
+		begun <- e.ID
+		<-ctx.Done()
+		return ctx.Err()
+	}, compensator.TypeConfig{MaxProcessCount: 1})
+	require.NoError(t, err)
+	w.Run(c)
+	id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+	require.Equal(t, id, <-begun)
+	w.InTx(cfg.DB, func(tx *sql.Tx) {
+		_, err := tx.Exec("SAVEPOINT nested")
+		require.NoError(t, err)
+		_, err = c.CancelTx(t.Context(), tx, id)
+		require.NoError(t, err)
+		_, err = tx.Exec("ROLLBACK TO SAVEPOINT nested")
+		require.NoError(t, err)
+	})
+	w.WaitAllEnded()
+	require.Equal(t, compensator.Succeeded, w.State(id))
+	require.Equal(t, 2, ran.Of(id))
+}
+
 func TestCancellationInATransactionStopsTheHandlerOnceItCommits(t *testing.T) {
 	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t), nil)

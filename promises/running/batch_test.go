@@ -324,3 +324,31 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	require.Equal(t, 10, w.Ended(compensator.Compensated, 1))
 	require.Equal(t, 10, undone.Total())
 }
+
+// A handler is given those that could be decoded. As many errors as the batch had entries fit those no more than any other number.
+func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	sizes := make(chan int, 10)
+	var seen harness.Calls
+	_, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+		for _, item := range items {
+			seen.Add(item.Entry.ID)
+		}
+		sizes <- len(items)
+		if len(items) > 1 {
+			return make([]error, len(items)+1)
+		}
+		return nil
+	}, compensator.TypeConfig{BatchSize: 3})
+	require.NoError(t, err)
+	ids := w.InsertDue("close_order", 1, 3)
+	w.Exec("UPDATE common_process_log SET content='no order' WHERE id=2")
+	w.Run(c)
+	w.WaitState(ids[0], compensator.Succeeded)
+	w.WaitState(ids[2], compensator.Succeeded)
+	require.Equal(t, 2, <-sizes, "of a batch of three")
+	require.Zero(t, seen.Of(ids[1]))
+	require.Equal(t, compensator.Pending, w.State(ids[1]))
+}

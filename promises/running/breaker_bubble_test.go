@@ -428,3 +428,34 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 		s.close(stop)
 	})
 }
+
+// Entries whose batch has not ended have no call to make, and no say whether what others call is up.
+func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		s.claims.Store(-1_000_000) // each of them is claimed again and again
+		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}, AfterBatch: func(e *compensator.Entry) string { return e.BusinessExtID }})
+		_, err := compensator.Handle(s.c, "part", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
+		require.NoError(t, err)
+		stop := compensatortest.Run(t, s.c)
+		after := make([]compensator.NewEntry, 50)
+		for i := range after {
+			after[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{BusinessExtID: "long"}}
+		}
+		harness.RecordIn(t, s.c, s.store, append(after, compensator.NewEntry{
+			BusinessType: "part", Content: []byte(`{}`), Options: compensator.Options{BatchID: "long", Delay: 4 * time.Hour},
+		})...)
+		time.Sleep(2 * time.Hour) // by now each of them looks once a minute
+		s.outage(3)
+		time.Sleep(10 * time.Minute)
+		s.up.Store(true)
+		time.Sleep(10 * time.Minute) // of probes there is one in three minutes at least
+		synctest.Wait()
+		require.Len(t, s.closed(), 1)
+		time.Sleep(4 * time.Hour)
+		synctest.Wait()
+		s.requireWhole(len(after) + 1 + 3)
+		s.close(stop)
+	})
+}

@@ -115,5 +115,13 @@ func batching() []mutant {
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded"),
 		},
+		{
+			name: "answer-fits-by-chance", oracle: safety,
+			what: "a batch handler's wrong answer is taken for one about entries that it was not given, for it has as many errors",
+			edits: []edit{
+				{"handler.go", "return make([]error, len(entries)+1)", "return answers"},
+			},
+			sees: tests("TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict"),
+		},
 	}
 }

@@ -115,5 +115,13 @@ func breaking() []mutant {
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
+		{
+			name: "follow-up-is-the-probe", oracle: lateness,
+			what: "an entry whose batch has not ended is an open breaker's probe, and a pause follows each of them",
+			edits: []edit{
+				{"internal/engine/breaker.go", "b.giveWay(a.call.Load())", "b.hear(a, a.call.Load(), nothing, nil)"},
+			},
+			sees: tests("TestEntriesThatWaitForTheirBatchGiveWayToTheProbe"),
+		},
 	}
 }

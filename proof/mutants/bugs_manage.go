@@ -204,5 +204,21 @@ func managing() []mutant {
 			},
 			sees: tests("TestPurgeDeletesOnlyWhatIsOldAndTerminal").and(crash, "purge-part,old"),
 		},
+		{
+			name: "cancelled-counts", oracle: safety,
+			what: "a handler that was told to stop for a cancellation which a savepoint undid has failed",
+			edits: []edit{
+				{"internal/engine/outcome.go", " || errors.Is(err, processlog.ErrCancelled)\n", "\n"},
+			},
+			sees: tests("TestOutcomeFollowsTheContract/cancelled_by_somebody", "TestCancellationThatASavepointUndoesCostsNothing"),
+		},
+		{
+			name: "handler-ends-its-own", oracle: safety,
+			what: "a transactional handler that ends its own entry in its transaction is let, and its success dropped",
+			edits: []edit{
+				{"manage.go", "ok && own.isFor(ch.Ref) {", "ok && own.isFor(ch.Ref) && c.closed() {"},
+			},
+			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
+		},
 	}
 }
