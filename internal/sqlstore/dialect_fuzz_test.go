@@ -51,9 +51,9 @@ func FuzzServerAnswers(f *testing.F) {
 	}
 	f.Add("8.4.0", "strict_all_tables", int64(-1<<63), "statement", "ON")
 	f.Fuzz(func(t *testing.T, version, mode string, packet int64, format, readOnly string) {
-		m := mysqlSession{version: version, autocommit: true, sqlMode: mode, maxPacket: packet, logBin: true, binlogFormat: format, readOnly: readOnly}
+		m := mysqlSession{version: version, autocommit: true, charsets: [3]string{"utf8mb4", "utf8mb4", format}, sqlMode: mode, maxPacket: packet, logBin: true, binlogFormat: format, readOnly: readOnly}
 		_ = m.contentLimit()
-		known := map[string]bool{"server version": true, "sql_mode": true, "binlog_format": true, "read_only": true}
+		known := map[string]bool{"server version": true, "sql_mode": true, "binlog_format": true, "read_only": true, "character_set_results": true}
 		for _, field := range fieldsOf(t, m.problems()) {
 			require.True(t, known[field.Field], field.Field)
 		}

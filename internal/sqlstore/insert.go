@@ -14,8 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxStatementBytes is about how much content one statement of ours holds at most.
+// maxStatementBytes is about how much one INSERT holds at most, where the server takes as much.
 const maxStatementBytes = 1 << 20
+
+// rowBytes is room for what a row adds beside its values.
+const rowBytes = 256
 
 const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by)"
@@ -36,7 +39,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
-	for chunk := range statementChunks(order, drafts) {
+	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
 			// The guard says no for either reason; which of them is asked only now that it has.
 			if s.d.fault(err) == faultOutsideTx {
@@ -48,14 +51,20 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	return in.result, nil
 }
 
-// statementChunks cuts order so that each piece fits one statement.
-func statementChunks(order []int, drafts []processlog.Draft) func(yield func([]int) bool) {
+// insertChunks cuts order so that each piece fits one statement, and a packet of the server, whose half New has found to be
+// enough for the longest content: a client that writes values into the statement may double them all.
+func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield func([]int) bool) {
+	most := maxStatementBytes
+	if s.maxContent > 0 {
+		most = min(most, s.maxContent)
+	}
 	return func(yield func([]int) bool) {
 		for len(order) > 0 {
 			n, size := 0, 0
-			for n < len(order) && n < processlog.MaxRows && (n == 0 || size+len(drafts[order[n]].Content) <= maxStatementBytes) {
-				size += len(drafts[order[n]].Content)
-				n++
+			for ; n < min(len(order), processlog.MaxRows); n++ {
+				if size += draftBytes(&drafts[order[n]]); n > 0 && size > most {
+					break
+				}
 			}
 			if !yield(order[:n]) {
 				return
@@ -63,6 +72,11 @@ func statementChunks(order []int, drafts []processlog.Draft) func(yield func([]i
 			order = order[n:]
 		}
 	}
+}
+
+func draftBytes(d *processlog.Draft) int {
+	return rowBytes + len(d.IdempotentID) + len(d.BusinessType) + len(d.BatchID) + len(d.BusinessID) + len(d.BusinessExtID) + len(d.UserID) +
+		len(d.UserName) + len(d.Content) + len(d.Headers)
 }
 
 func (s *Store) insertError(err error) error {

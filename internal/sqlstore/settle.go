@@ -12,7 +12,7 @@ import (
 )
 
 // Settle implements Store: one statement for up to 500 successes of handlers in one epoch, one for up to 500 of
-// compensations, and one for up to 100 outcomes of any other kinds; a short transaction for those among which a case opens.
+// compensations, and one for up to 100 outcomes of any other kinds, fewer where their errors are long; a short transaction for those among which a case opens.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -22,7 +22,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	result := make([]processlog.Settled, len(outcomes))
 	write := s.updateRows
 	for _, g := range groups.Order {
-		for chunk := range slices.Chunk(groups.Groups[g], g.rowsPerStatement()) {
+		for chunk := range s.settleChunks(g, groups.Groups[g], outcomes) {
 			busy, err := s.settleGroup(ctx, write, token, g, outcomes, chunk, result)
 			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
@@ -63,6 +63,38 @@ func (g settleGroup) rowsPerStatement() int {
 		return processlog.MaxRows
 	}
 	return 100
+}
+
+// maxSettleBytes is how long such a statement becomes at most, whatever the errors of its rows: a client may send less at
+// once than the server takes (maxAllowedPacket), of which nothing here knows.
+const maxSettleBytes = 128 << 10
+
+// settleChunks cuts places so that each piece fits one statement.
+func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.Outcome) func(yield func([]int) bool) {
+	most, row := maxSettleBytes, 64 // its id twice, and its checksum
+	if s.maxContent > 0 {
+		most = min(most, 2*s.maxContent)
+	}
+	if !g.absorb {
+		row = 320 // and all values under an id of their own
+	}
+	return func(yield func([]int) bool) {
+		for len(places) > 0 {
+			n, texts, alike := 0, 0, true // one text that all have is written once
+			for ; n < min(len(places), g.rowsPerStatement()); n++ {
+				text := outcomes[places[n]].LastError
+				alike = alike && text == outcomes[places[0]].LastError
+				texts += 2 * len(processlog.FitError(text)) // in hexadecimal digits
+				if size := (n + 1) * row; n > 0 && (size > most || !alike && size+texts > most) {
+					break
+				}
+			}
+			if !yield(places[:n]) {
+				return
+			}
+			places = places[n:]
+		}
+	}
 }
 
 func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {

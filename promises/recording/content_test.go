@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
@@ -49,6 +52,35 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 			w.WaitAllEnded()
 			assert.Equal(t, len(contents), w.Count("common_process_log WHERE state=1"))
 		})
+	}
+}
+
+// TestEntriesThatNewTakesFitTogether: each fits a packet of the server, so that New takes it, and all of them do not.
+func TestEntriesThatNewTakesFitTogether(t *testing.T) {
+	t.Parallel()
+	server := testservers.NewSQL(t, "--max-allowed-packet=1M")
+	for name, params := range map[string]map[string]string{"prepared": {}, "packets as the server's": {"maxAllowedPacket": "0"}, "interpolated": {"interpolateParams": "true"}} {
+		w := harness.WorldAt(t, server.Database(t))
+		cfg := w.Quick()
+		cfg.DB = w.Open(harness.Watched(harness.WithParams(t, w.DSN, params)))
+		c := w.New(cfg)
+		for fill, of := range map[string]compensator.NewEntry{
+			"bytes":  {BusinessType: "raw", Content: bytes.Repeat([]byte("x"), 256<<10)},
+			"quotes": {BusinessType: "raw", Content: bytes.Repeat([]byte(`"`), 256<<10)},
+			"no content": {BusinessType: "raw", Options: compensator.Options{
+				BusinessID: strings.Repeat("关", 64), UserName: strings.Repeat("'", 64), Headers: map[string]string{"why": strings.Repeat("'", 2000)},
+			}},
+		} {
+			entries := slices.Repeat([]compensator.NewEntry{of}, 6)
+			if of.Content == nil {
+				entries = slices.Repeat(entries, 80)
+			}
+			w.InTx(cfg.DB, func(tx *sql.Tx) {
+				_, err := c.Record(t.Context(), tx, entries...)
+				require.NoError(t, err, "%s, %s", name, fill)
+			})
+		}
+		require.Equal(t, 6+6+480, w.Count("common_process_log"), name)
 	}
 }
 

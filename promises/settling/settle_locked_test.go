@@ -2,6 +2,8 @@ package settling
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +44,39 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 		require.Equal(t, processlog.Settled{Busy: true}, r)
 	}
 	require.NoError(t, holder.Rollback())
+}
+
+// A hundred errors as long as the column takes, each of its own, over a client that sends a quarter of a megabyte at once.
+func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
+	t.Parallel()
+	for name, open := range harness.Pools {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			db := w.Open(open(harness.WithParams(t, w.DSN, map[string]string{"maxAllowedPacket": "262144"})))
+			store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			require.NoError(t, store.Check(t.Context()))
+			c := w.New(w.Quick())
+			tx := w.Begin(w.DB)
+			receipt, err := c.Record(t.Context(), tx, harness.Untyped(100)...)
+			require.NoError(t, err)
+			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+			require.NoError(t, tx.Commit())
+			var outcomes []processlog.Outcome
+			for i, e := range receipt.Entries {
+				text := fmt.Sprint(i) + strings.Repeat("💰", processlog.MaxText)
+				outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: 1, LastError: text})
+			}
+			results, err := store.Settle(t.Context(), processlog.Token{1}, outcomes)
+			require.NoError(t, err)
+			for _, r := range results {
+				require.Equal(t, processlog.Settled{Applied: true}, r)
+			}
+			require.Equal(t, 100, w.Count("common_process_log WHERE CHAR_LENGTH(last_error)=?", processlog.MaxText))
+		})
+	}
 }
 
 func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
