@@ -32,6 +32,17 @@ func Example() {
 	}
 }
 
+// Two logs in one process, of two shards, say: a Telemetry each, which names its log.
+func ExampleOptions() {
+	for _, name := range []string{"shop-1", "shop-2"} {
+		telemetry, err := otel.New(otel.Options{Log: name})
+		if err != nil {
+			log.Fatal(err)
+		}
+		_ = telemetry // for the Compensator of that shard's database
+	}
+}
+
 // Metrics alone: no span is made, and what travelled with an entry goes on to what its handler calls.
 func ExampleNew() {
 	telemetry, err := otel.New(otel.Options{TracerProvider: noop.NewTracerProvider()})

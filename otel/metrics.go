@@ -44,7 +44,7 @@ func (m *instruments) open(meter metric.Meter) error {
 }
 
 // labels are the attributes of one series; what is empty is left out.
-type labels struct{ operation, businessType, errorType, state, endedBy, currency string }
+type labels struct{ log, operation, businessType, errorType, state, endedBy, currency string }
 
 // options are the same in the forms that instruments take: made once, so that to count allocates nothing.
 type options struct {
@@ -53,14 +53,17 @@ type options struct {
 	observe []metric.ObserveOption
 }
 
-func (t *Telemetry) options(of labels) options { return t.labels.of(of, newOptions) }
+func (t *Telemetry) options(of labels) options {
+	of.log = t.opts.Log
+	return t.labels.of(of, newOptions)
+}
 
 func newOptions(l labels) options {
 	var told []attribute.KeyValue
 	if l.operation != "" {
 		told = append(told, keySystem.String(system), keyOperation.String(l.operation))
 	}
-	for key, value := range map[attribute.Key]string{keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy, keyCurrency: l.currency} {
+	for key, value := range map[attribute.Key]string{keyLog: l.log, keyType: l.businessType, keyErrorType: l.errorType, keyState: l.state, keyEndedBy: l.endedBy, keyCurrency: l.currency} {
 		if value != "" {
 			told = append(told, key.String(value))
 		}
@@ -114,6 +117,7 @@ func (t *Telemetry) countDropped(e compensator.SettledEvent) {
 }
 
 func (t *Telemetry) countReconciled(e compensator.ReconciledEvent) {
-	t.metrics.announced.Add(context.Background(), int64(e.Announced))
-	t.metrics.polled.Add(context.Background(), int64(e.Polled))
+	ofLog := t.options(labels{}).add
+	t.metrics.announced.Add(context.Background(), int64(e.Announced), ofLog...)
+	t.metrics.polled.Add(context.Background(), int64(e.Polled), ofLog...)
 }

@@ -48,6 +48,7 @@ const (
 	keyAttempt = attribute.Key("compensator.attempt")
 	keyEpoch   = attribute.Key("compensator.epoch")
 	keyBatchID = attribute.Key("compensator.batch_id")
+	keyLog     = attribute.Key("compensator.log")
 
 	keyCurrency = attribute.Key("compensator.currency")
 )

@@ -133,6 +133,9 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 		trace.WithAttributes(keySystem.String(system), keyOperation.String(kind.operation), keyOperationType.String("process"),
 			keyType.String(kind.businessType)),
 	}
+	if t.opts.Log != "" {
+		opts = append(opts, trace.WithAttributes(keyLog.String(t.opts.Log)))
+	}
 	if kind.root {
 		opts = append(opts, trace.WithNewRoot())
 	}

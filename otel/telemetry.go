@@ -21,6 +21,10 @@ type Options struct {
 	// MeterProvider makes the instruments. nil: the global one, in the same way.
 	MeterProvider metric.MeterProvider
 
+	// Log tells this log from others in the same process, by attribute compensator.log of each series and span: two on one
+	// MeterProvider would be one otherwise, and of a gauge one value would stand for both. "": it is left out.
+	Log string
+
 	// Child makes an attempt's span a child of the context that recorded its entry. By default it begins a trace of its own
 	// that is linked to it: attempts come half an hour later, and ten times over. A batch's span is never a child.
 	Child bool

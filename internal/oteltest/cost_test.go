@@ -72,6 +72,7 @@ func costs() []cost {
 	return []cost{
 		{"no-op providers", off, nil, nil, 0},
 		{"metrics", metrics, nil, nil, 0},
+		{"metrics, of a log with a name", otel.Options{Log: "shop-1", TracerProvider: metrics.TracerProvider, MeterProvider: metered()}, nil, nil, 0},
 		{"metrics, failed", metrics, nil, errors.New("503"), 2},
 		{"metrics, in a trace", metrics, request, nil, 5},
 		{"global providers that nobody has set", otel.Options{}, nil, nil, 3},

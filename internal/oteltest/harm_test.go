@@ -224,6 +224,9 @@ func TestSlowCasesTakeNoOtherGaugeWithThem(t *testing.T) {
 		store.slow.Store(false)
 		time.Sleep(15 * time.Second)
 		assert.Contains(t, collect(t, reader), pastDue)
+		store.slow.Store(true)
+		time.Sleep(30 * time.Second)
+		assert.NotContains(t, collect(t, reader), pastDue, "a value of before would say that all is as it was")
 	})
 }
 

@@ -11,8 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/otel"
 )
@@ -117,6 +120,86 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 			t.Log(name, value)
 		}
 	}
+}
+
+// TestLogsOfOneProcessAreToldApart: a shard whose entries die is not hidden by one that is well, whichever was attached last.
+func TestLogsOfOneProcessAreToldApart(t *testing.T) {
+	t.Parallel()
+	reader, ended := sdkmetric.NewManualReader(), tracetest.NewSpanRecorder()
+	meters, traces := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
+	worth := func(*compensator.Entry) (compensator.Amount, error) {
+		return compensator.Amount{Minor: 100, Currency: "CNY"}, nil
+	}
+	of := map[string]int{"shop-1": 7, "shop-2": 1}
+	for name, n := range of {
+		telemetry, err := otel.New(otel.Options{Log: name, MeterProvider: meters, TracerProvider: traces})
+		require.NoError(t, err)
+		c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: telemetry.Observer(),
+			Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		_, err = telemetry.Attach(c)
+		require.NoError(t, err)
+		refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error {
+			return compensator.Permanent(errors.New("no"))
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		for i := range n {
+			compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(i))})
+		}
+		telemetry.Observer().Reconciled(compensator.ReconciledEvent{Announced: n})
+	}
+	s := collect(t, reader)
+	for name, n := range of {
+		for series, want := range map[string]int{
+			"compensator.entry.waiting{compensator.log=%s,compensator.state=dead,messaging.destination.name=refund}": n,
+			"compensator.case.open{compensator.log=%s,messaging.destination.name=refund}":                            n,
+			"compensator.case.value_at_risk{compensator.currency=CNY,compensator.log=%s}":                            100 * n,
+			"compensator.case.past_due{compensator.log=%s}":                                                          0,
+			"compensator.reconcile.announced{compensator.log=%s}":                                                    n,
+		} {
+			got, there := s[fmt.Sprintf(series, name)]
+			assert.Truef(t, there, series, name)
+			assert.EqualValuesf(t, want, got, series, name)
+		}
+	}
+	for series := range s {
+		assert.Contains(t, series, "compensator.log=")
+	}
+	told := make(map[string]int)
+	for _, span := range ended.Ended() {
+		told[attributes(span)["compensator.log"]]++
+	}
+	assert.Equal(t, of, told)
+}
+
+// TestCurrenciesBeyondTheBoundAreNotAddedUp: of two there is no sum.
+func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
+	t.Parallel()
+	telemetry, reader := unbounded(t)
+	worth := func(e *compensator.Entry) (compensator.Amount, error) {
+		return compensator.Amount{Minor: 100, Currency: string(e.IdempotentID)}, nil
+	}
+	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(),
+		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	_, err = telemetry.Attach(c)
+	require.NoError(t, err)
+	refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error { return compensator.Permanent(errors.New("no")) }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	for i := range 34 {
+		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})
+	}
+	var atRisk []string
+	for series, worth := range collect(t, reader) {
+		if strings.HasPrefix(series, "compensator.case.value_at_risk") {
+			atRisk = append(atRisk, series)
+			assert.EqualValues(t, 100, worth, series)
+		}
+	}
+	assert.Len(t, atRisk, 32)
+	assert.NotContains(t, atRisk, "compensator.case.value_at_risk{compensator.currency=_OTHER}")
 }
 
 // unbounded is telemetry whose series nobody else bounds.
