@@ -109,6 +109,7 @@ var storePromises = []storePromise{
 	{"ErasedDeadEntryCanStillBeEnded", false, (*storeTest).erasedDeadEntryCanStillBeEnded},
 	{"ResolveWaitsForAnInsertInFlight", true, (*storeTest).resolveWaitsForAnInsertInFlight},
 	{"ResolveOfNothingIsNotFound", false, (*storeTest).resolveOfNothingIsNotFound},
+	{"ReferenceThatOnlyLooksAlikeIsNotFound", false, (*storeTest).referenceThatOnlyLooksAlikeIsNotFound},
 	{"DueListsWhatCouldBeClaimed", false, (*storeTest).dueListsWhatCouldBeClaimed},
 	{"HeadsTellTheEarliestOfEachStateAndType", false, (*storeTest).headsTellTheEarliestOfEachStateAndType},
 	{"ScanPagesThroughAWindow", false, (*storeTest).scanPagesThroughAWindow},

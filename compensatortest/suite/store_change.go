@@ -3,6 +3,7 @@ package suite
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -157,6 +158,25 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 			require.ErrorIs(t, err, processlog.ErrNotFound)
 		}
 	}
+}
+
+// referenceThatOnlyLooksAlikeIsNotFound: two ids are one only byte by byte, also to who asks for an entry or changes it.
+func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
+	d := t.draft("alike")
+	d.IdempotentID += "-e"
+	row := t.insert(d)[0]
+	for _, suffix := range []string{"-e ", "-e  ", "-E", "-é", "-e\t"} {
+		ref := processlog.IdempotentID(strings.TrimSuffix(string(d.IdempotentID), "-e") + suffix)
+		_, err := t.Store.Resolve(t.ctx, ref)
+		assert.ErrorIs(t, err, processlog.ErrNotFound, "resolve %q", ref)
+		_, err = t.Store.Change(t.ctx, nil, false, newChange(ref, processlog.ActionCancel))
+		assert.ErrorIs(t, err, processlog.ErrNotFound, "cancel %q", ref)
+		tx := t.begin()
+		_, err = t.Store.Change(t.ctx, tx, false, newChange(ref, processlog.ActionCancel))
+		assert.ErrorIs(t, err, processlog.ErrNotFound, "cancel %q in a transaction", ref)
+		require.NoError(t, tx.Commit())
+	}
+	assert.Equal(t, processlog.Pending, t.load(row.ID).State)
 }
 
 func (t *storeTest) resolveOfNothingIsNotFound() {

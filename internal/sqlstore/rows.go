@@ -292,6 +292,7 @@ const resolveTimeout = 10 * time.Second
 // find reads the one row ref names, under the given lock.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	where, arg := "id = ?", any(nil)
+	key, byKey := ref.(processlog.IdempotentID)
 	switch ref := ref.(type) {
 	case processlog.ID:
 		arg = ref.Row()
@@ -307,7 +308,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	switch {
 	case err != nil:
 		return processlog.Row{}, err
-	case len(rows) == 0:
+	case len(rows) == 0 || byKey && rows[0].IdempotentID != key: // a server takes a text with spaces behind it for the same
 		return processlog.Row{}, fmt.Errorf("%v: %w", ref, processlog.ErrNotFound)
 	}
 	return rows[0], nil
