@@ -116,3 +116,131 @@ func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T
 		require.NoError(t, c.Close())
 	}
 }
+
+// keptOut is a Compensator on a file with a rollback journal, through a Connector, and a reader that keeps out every COMMIT until it
+// lets go. What a transaction of the returned pool waits for it is short.
+func keptOut(t *testing.T) (c *compensator.Compensator, db, others *sql.DB, letGo func()) {
+	t.Helper()
+	dsn := newFile(t, "busy_timeout(1000)", "foreign_keys(1)") + "&_txlock=immediate"
+	db, err := compensator.Open("sqlite", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	_, err = db.Exec("CREATE TABLE orders (id TEXT PRIMARY KEY, of TEXT REFERENCES orders DEFERRABLE INITIALLY DEFERRED)")
+	require.NoError(t, err)
+	_, err = db.Exec("INSERT INTO orders VALUES ('old', NULL)")
+	require.NoError(t, err)
+	c, err = compensator.New(t.Context(), compensator.Config{DB: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	others = open(t, dsn)
+	reader, err := others.QueryContext(t.Context(), "SELECT id FROM orders")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, reader.Close()) })
+	require.True(t, reader.Next())
+	return c, db, others, func() { assert.NoError(t, reader.Close()) }
+}
+
+// assertLockIsFree writes through both pools.
+func assertLockIsFree(t *testing.T, db, others *sql.DB) {
+	t.Helper()
+	for _, pool := range []*sql.DB{db, others, db} {
+		_, err := pool.Exec("UPDATE orders SET of = of")
+		assert.NoError(t, err)
+	}
+}
+
+func orders(t *testing.T, db *sql.DB) (ids []string) {
+	t.Helper()
+	rows, err := db.Query("SELECT id FROM orders ORDER BY id")
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		require.NoError(t, rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	require.NoError(t, rows.Err())
+	return ids
+}
+
+// A COMMIT that finds the file busy leaves SQLite's transaction open. It is no doubt, it is tried again, and the lock is nobody's meanwhile.
+func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
+	t.Parallel()
+	c, db, others, letGo := keptOut(t)
+	tries := 0
+	require.NoError(t, c.RetryTx(t.Context(), "close-1", func(ctx context.Context) error {
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		_, err = tx.ExecContext(ctx, "PRAGMA busy_timeout=20")
+		require.NoError(t, err)
+		_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES ('new', NULL)")
+		require.NoError(t, err)
+		_, err = c.Record(ctx, tx, compensator.NewEntry{BusinessType: "t", Content: []byte("{}"), Options: compensator.Options{IdempotentID: "close-1"}})
+		require.NoError(t, err)
+		err = tx.Commit()
+		if tries++; tries == 1 {
+			require.ErrorContains(t, err, "database is locked")
+			require.NotErrorIs(t, err, compensator.ErrCommitUnknown, "it is rolled back, and known to be")
+			letGo()
+			assertLockIsFree(t, db, others)
+			assert.Equal(t, []string{"old"}, orders(t, others))
+		}
+		return err
+	}))
+	assert.Equal(t, 2, tries)
+	assert.Equal(t, []string{"new", "old"}, orders(t, others))
+	assert.Equal(t, 1, count(t, db))
+}
+
+// A constraint that was put off fails the same COMMIT.
+func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
+	t.Parallel()
+	c, db, others, letGo := keptOut(t)
+	letGo()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.Exec("INSERT INTO orders VALUES ('new', 'none')")
+	require.NoError(t, err)
+	_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "t", Content: []byte("{}")})
+	require.NoError(t, err)
+	err = tx.Commit()
+	require.ErrorContains(t, err, "FOREIGN KEY")
+	require.NotErrorIs(t, err, compensator.ErrCommitUnknown)
+	assertLockIsFree(t, db, others)
+	assert.Zero(t, count(t, db))
+}
+
+// Who sends COMMIT as text may send it again, or a ROLLBACK; where neither is done, the connection is closed.
+func TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, then := range []string{"", "COMMIT", "ROLLBACK"} {
+		t.Run("then "+then, func(t *testing.T) {
+			t.Parallel()
+			_, db, others, letGo := keptOut(t)
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			for _, statement := range []string{"PRAGMA busy_timeout=20", "BEGIN IMMEDIATE", "INSERT INTO orders VALUES ('new', NULL)"} {
+				_, err = conn.ExecContext(t.Context(), statement)
+				require.NoError(t, err)
+			}
+			_, err = conn.ExecContext(t.Context(), "COMMIT")
+			require.ErrorContains(t, err, "database is locked")
+			letGo()
+			before := db.Stats().OpenConnections
+			if then != "" {
+				_, err = conn.ExecContext(t.Context(), then)
+				require.NoError(t, err)
+			}
+			require.NoError(t, conn.Close())
+			assert.Equal(t, then != "", db.Stats().OpenConnections == before, "it goes back to the pool once its transaction is over")
+			assertLockIsFree(t, db, others)
+			if then == "COMMIT" {
+				assert.Equal(t, []string{"new", "old"}, orders(t, others))
+			} else {
+				assert.Equal(t, []string{"old"}, orders(t, others))
+			}
+		})
+	}
+}

@@ -149,7 +149,7 @@ func (c *watchedConn) ResetSession(ctx context.Context) error {
 }
 
 func (c *watchedConn) IsValid() bool {
-	if c.discard {
+	if c.discard || c.unended {
 		return false
 	}
 	if validator, ok := c.inner.(driver.Validator); ok {

@@ -89,3 +89,21 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	}
 	return false, answer
 }
+
+// cameOf tells what came of the transaction whose COMMIT package sql sent, and which ended with err. SQLite leaves it open where readers do not let
+// go of the file in time, or a deferred constraint does not hold. Nobody could end it any more, and its lock would go back to the pool: it is
+// rolled back.
+func (c *watchedConn) cameOf(err error) Outcome {
+	outcome := Classify(err)
+	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {
+		return outcome
+	}
+	ctx := context.Background()
+	switch open, doubt := SQLiteInside(c.send(ctx, SQLiteProbe)); {
+	case open && c.send(ctx, "ROLLBACK") == nil:
+		return RolledBack
+	case open || doubt != nil:
+		c.discard = true // only closing the connection is sure to end the transaction now
+	}
+	return Unknown
+}

@@ -140,7 +140,7 @@ func watchedStep(watch *txWatch, step byte, text string, err error) {
 	case 1:
 		watch.begun(err)
 	case 2:
-		_ = watch.committed(err)
+		_ = watch.committed(err, Classify(err))
 	case 3:
 		watch.failed(err)
 	case 4:

@@ -177,7 +177,7 @@ func (t *watchedDriverTx) Commit() error {
 	failpoint.Reach(failpoint.CommitNext)
 	err := t.inner.Commit()
 	failpoint.Reach(failpoint.CommitDone)
-	return t.conn.committed(err)
+	return t.conn.committed(err, t.conn.cameOf(err))
 }
 
 func (t *watchedDriverTx) Rollback() error {

@@ -32,6 +32,7 @@ type txWatch struct {
 	implicit bool // autocommit was touched: with no BEGIN, a transaction may be open all the same
 	discard  bool // a rollback failed, the session was left inside a transaction, or an error was unfit: not to be used again
 	urgent   bool // an error has raised the doubt, or met it: nothing may be sent before it is settled
+	unended  bool // a COMMIT has failed, and nothing has ended its transaction since
 	suspect  bool // the doubt comes from an error alone: if no transaction is open, the server has rolled it back
 	watched  *Tx  // nil until an entry asks for it
 	ours     *Tx  // the transaction that the library began on this connection, also once it is over
@@ -120,11 +121,10 @@ func (t *txWatch) committedImplicitly(err error) {
 	}
 }
 
-// committed follows a COMMIT and returns the error to give to the caller.
-func (t *txWatch) committed(err error) error {
+// committed follows a COMMIT, of which outcome came, and returns the error to give to the caller.
+func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	// Asked before end, which lets go of it.
-	enlisted, outcome := t.watched != nil, Classify(err)
+	enlisted := t.watched != nil // asked before end, which lets go of it
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -154,7 +154,7 @@ func (t *txWatch) dropped() Outcome {
 }
 
 func (t *txWatch) end(outcome Outcome) {
-	t.state, t.suspect, t.urgent = txClosed, false, false
+	t.state, t.suspect, t.urgent, t.unended = txClosed, false, false, false
 	// With autocommit=0 the next statement begins a transaction, and no BEGIN is seen.
 	if t.implicit {
 		t.state = txDoubtful
@@ -274,10 +274,14 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 }
 
 func (t *txWatch) afterCommit(chain bool, err error) error {
-	answer := t.committed(err)
+	outcome := Classify(err)
+	answer := t.committed(err, outcome)
 	switch {
-	case err != nil && Classify(err) == Unknown:
-		t.doubt() // refused by the parser, perhaps, and the transaction is still open
+	case outcome == Unknown:
+		// Refused by the parser, perhaps, or by SQLite, and the transaction is still open. It may be committed again or rolled back, by a
+		// text, too; if it is not, the connection must not go back to its pool with it.
+		t.doubt()
+		t.unended = true
 	case err == nil && chain:
 		t.state = txOpen
 	}
@@ -314,7 +318,7 @@ func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	case kind == sqlXAStart:
 		t.begun(err)
 	case kind == sqlXACommit && t.state == txDetached:
-		return t.committed(err)
+		return t.committed(err, Classify(err))
 	case err != nil:
 		t.failed(err)
 	case kind == sqlXAEnd && t.state != txClosed:
