@@ -113,6 +113,16 @@ const (
 	every = "[$__rate_interval]"
 )
 
+// once is a gauge of the log by more labels than its own: the same in every process, so one of each log counts. Of several jobs and
+// logs the sum is what there is.
+func once(gauge, by string) string { return "max by (job, compensator_log" + by + ") (" + gauge + ")" }
+
+// lately is what a gauge of the log said last, though scrapes since then had no answer of the database.
+func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
+
+// orNone is 0 where nothing is told and a process says that the database answers; of one that does not answer nobody knows.
+const orNone = " or 0 * max(compensator_ready{" + job + "} == 1)"
+
 var prometheusSource = source{Type: "prometheus", UID: "${datasource}"}
 
 // q is one question and what its answer is called.
@@ -123,12 +133,12 @@ func rows() [][]panel {
 	perType := "{{messaging_destination_name}}"
 	return [][]panel{
 		{
-			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand.", "short", 1,
-				q{`sum(max by (messaging_destination_name) (compensator_entry_waiting{compensator_state="dead", ` + typed + `})) or vector(0)`, ""}),
+			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand. No data: the database does not answer.", "short", 1,
+				q{"sum(" + once(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Case past due", "How long the open case that was due first has been due. The desk's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
-			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed.", "s", 60,
-				q{`max(compensator_entry_oldest_overdue_seconds{` + typed + `}) or vector(0)`, ""}),
+			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed. No data: the database does not answer.", "s", 60,
+				q{"max(" + lately(`compensator_entry_oldest_overdue_seconds{`+typed+`}`) + ")" + orNone, ""}),
 			light("Stuck", "Handlers that run on after their timeout.", "short", 1,
 				q{`sum(compensator_attempt_stuck{` + typed + `}) or vector(0)`, ""}),
 			light("Open breakers", "Types that a process leaves alone, since what their handler needs is down.", "short", 1,
@@ -162,15 +172,16 @@ func rows() [][]panel {
 		},
 		{
 			graph("Waiting", "Entries in the log, by type and state; 1,000 is that many or more.", "short",
-				q{`max by (messaging_destination_name, compensator_state) (compensator_entry_waiting{` + typed + `})`, perType + " {{compensator_state}}"}),
+				q{"sum by (messaging_destination_name, compensator_state) (" + once(`compensator_entry_waiting{`+typed+`}`, ", messaging_destination_name, compensator_state") + ")",
+					perType + " {{compensator_state}}"}),
 			graph("Overdue", "How long the entry that waits longest has been due, by type.", "s",
 				q{`max by (messaging_destination_name) (compensator_entry_oldest_overdue_seconds{` + typed + `})`, perType}),
 		},
 		{
 			graph("Open cases", "Entries that wait for a person, by type.", "short",
-				q{`max by (messaging_destination_name) (compensator_case_open{` + typed + `})`, perType}),
+				q{"sum by (messaging_destination_name) (" + once(`compensator_case_open{`+typed+`}`, ", messaging_destination_name") + ")", perType}),
 			graph("Value at risk", "What open cases are worth, by currency, in its smallest unit.", "short",
-				q{`max by (compensator_currency) (compensator_case_value_at_risk{` + job + `})`, "{{compensator_currency}}"}),
+				q{"sum by (compensator_currency) (" + once(`compensator_case_value_at_risk{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
 		},
 		{
 			graph("Under way", "Attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),
@@ -208,7 +219,7 @@ func makeBoard() board {
 	const width = 24
 	b := board{
 		UID: "compensator", Title: "compensator", Tags: []string{"compensator"}, SchemaVersion: 39, Refresh: "30s", Time: timeRange{"now-3h", "now"},
-		Description: "Made by internal/oteltest; metrics are those of docs/telemetry.md.",
+		Description: "Made by internal/oteltest; metrics are those of docs/telemetry.md. Counts of the log are added up over jobs: of several that share a log choose one.",
 		Templating: templating{[]variable{
 			{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"},
 			ask("job", "Job", `label_values(compensator_ready, job)`),

@@ -186,7 +186,9 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	_, err = telemetry.Attach(c)
 	require.NoError(t, err)
-	refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error { return compensator.Permanent(errors.New("no")) }, compensator.TypeConfig{})
+	refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error {
+		return compensator.Permanent(errors.New("no"))
+	}, compensator.TypeConfig{})
 	require.NoError(t, err)
 	for i := range 34 {
 		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})

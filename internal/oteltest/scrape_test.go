@@ -30,7 +30,7 @@ func TestBoardAndRulesAskForWhatAServiceTells(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	exported, err := otelprom.New(otelprom.WithRegisterer(registry))
 	require.NoError(t, err)
-	w := newWorld(t, otel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exported))})
+	w := newWorld(t, otel.Options{Log: "shop-1", MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exported))})
 	w.live()
 	page := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
@@ -72,15 +72,17 @@ var fromPrometheus = []string{"job", "instance"}
 
 // requireTold goes through an expression. What a sum is made by must be a label of all that it is made of.
 func requireTold(t *testing.T, all told, expr parser.Expr) {
-	var grouped []string
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		switch node := node.(type) {
-		case *parser.AggregateExpr:
-			grouped = append(grouped, node.Grouping...)
-		case *parser.VectorSelector:
+	parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
+		if node, is := node.(*parser.VectorSelector); is {
 			labels, there := all[node.Name]
 			if !assert.Truef(t, there, "%s of %s", node.Name, expr) {
 				return nil
+			}
+			var grouped []string
+			for _, above := range path {
+				if by, is := above.(*parser.AggregateExpr); is {
+					grouped = append(grouped, by.Grouping...)
+				}
 			}
 			for _, name := range grouped {
 				assert.Truef(t, slices.Contains(fromPrometheus, name) || labels[name] != nil, "%s of %s", name, expr)
@@ -94,6 +96,56 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 		}
 		return nil
 	})
+}
+
+// ofTheLog are gauges that the database tells, the same in every process and absent while it does not answer; true: they count.
+var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk": true,
+	"compensator_entry_oldest_overdue_seconds": false, "compensator_case_past_due_seconds": false}
+
+// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer: the largest of several jobs and logs is not what there is of them, and
+// no alert ends, and nothing turns green, because the database does not answer.
+func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	asked := make(map[string]int)
+	look := func(text string, alert bool) {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+		require.NoError(t, err, text)
+		parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
+			gauge, is := node.(*parser.VectorSelector)
+			if !is {
+				return nil
+			}
+			counts, is := ofTheLog[gauge.Name]
+			if !is {
+				return nil
+			}
+			asked[gauge.Name]++
+			var first *parser.AggregateExpr // that it goes into
+			lasts := false
+			for _, above := range path {
+				if by, is := above.(*parser.AggregateExpr); is {
+					first = by
+				}
+				_, over := above.(*parser.MatrixSelector)
+				lasts = lasts || over
+			}
+			require.NotNil(t, first, text)
+			assert.Equal(t, parser.ItemType(parser.MAX), first.Op, text)
+			if counts || alert {
+				assert.Subset(t, first.Grouping, []string{"job", "compensator_log"}, text)
+			}
+			assert.True(t, lasts || !alert, "%s of %s", gauge.Name, text)
+			assert.NotContains(t, text, "vector(0)")
+			return nil
+		})
+	}
+	for _, text := range boardExprs(t) {
+		look(text, false)
+	}
+	for _, text := range ruleExprs(t) {
+		look(text, true)
+	}
+	assert.Len(t, asked, len(ofTheLog))
 }
 
 // boardExprs are the board's questions, with everything chosen.
