@@ -275,13 +275,19 @@ func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func
 	if s.own != nil && !s.d.halves {
 		// At once where the wait for a lock is as short as our sessions have it; which rows are free is asked only
 		// when one is not.
+		began := time.Now()
 		changed, err = execCount(ctx, s.own, update(ids))
-		if s.d.fault(err) != faultBusy {
+		if f := s.d.fault(err); f != faultBusy && !(f == faultUnreachable && ctx.Err() == nil && time.Since(began) > lockedSilence) {
 			return changed, nil, s.dropReadOnly(err)
 		}
 	}
 	return s.updateFreeRows(ctx, ids, update)
 }
+
+// lockedSilence is from when on an answer that did not come may be that to a wait for a lock: a client whose readTimeout is shorter
+// than our sessions wait gives up before the server does, and would each time. What it has asked for may still be done; asked for
+// again, no statement of updateRows does it twice.
+const lockedSilence = 100 * time.Millisecond
 
 // updateFreeRows is updateRows for what cannot wait at all: it asks first which rows are free.
 func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {

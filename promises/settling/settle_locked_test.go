@@ -3,6 +3,7 @@ package settling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,39 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 		require.Equal(t, processlog.Settled{Busy: true}, r)
 	}
 	require.NoError(t, holder.Rollback())
+}
+
+// A client that gives up before the server does learns of no lock: it loses its connection, and the others must not wait for that one.
+func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // a wait is 2 s
+	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	c := w.New(w.Quick())
+	tx := w.Begin(w.DB)
+	receipt, err := c.Record(t.Context(), tx, harness.Untyped(6)...)
+	require.NoError(t, err)
+	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+	require.NoError(t, tx.Commit())
+	var outcomes []processlog.Outcome
+	for _, e := range receipt.Entries {
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+	}
+	slices.SortFunc(outcomes, func(a, b processlog.Outcome) int { return a.ID.Compare(b.ID) })
+	defer w.LockRow(outcomes[0].ID)()
+	var results []processlog.Settled
+	for try := 1; ; try++ { // a slow server's silence is none of a lock
+		if results, err = store.Settle(t.Context(), processlog.Token{1}, outcomes); err == nil {
+			break
+		}
+		require.Less(t, try, 5, "%v", err)
+	}
+	require.Equal(t, processlog.Settled{Busy: true}, results[0])
+	for _, r := range results[1:] {
+		require.True(t, r.Applied, "%+v", r)
+	}
 }
 
 // A hundred errors as long as the column takes, each of its own, over a client that sends a quarter of a megabyte at once.
