@@ -1,8 +1,7 @@
 package desk
 
 import (
-	"cmp"
-	"encoding/csv"
+	"bufio"
 	"encoding/json"
 	"io"
 	"strconv"
@@ -29,14 +28,28 @@ var csvHead = []string{"id", "version", "business_type", "state", "process_count
 // WriteCSV writes a head and a row a line for people with a spreadsheet: UTF-8 that says so, times of RFC 3339 in UTC, amounts
 // in the currency's smallest unit, texts as Cell has them.
 func WriteCSV(to io.Writer, lines []Line) error {
-	_, err := io.WriteString(to, "\ufeff") // else some take it for their own alphabet
-	out := csv.NewWriter(to)
-	err = cmp.Or(err, out.Write(csvHead))
+	out := bufio.NewWriter(to)       // which keeps its first error
+	_, _ = out.WriteString("\ufeff") // else some take it for their own alphabet
+	writeRow(out, csvHead)
 	for _, line := range lines {
-		err = cmp.Or(err, out.Write(csvRow(line)))
+		writeRow(out, csvRow(line))
 	}
-	out.Flush()
-	return cmp.Or(err, out.Error())
+	return out.Flush()
+}
+
+// writeRow is as encoding/csv writes one, and quotes also what holds a semicolon or a tab: where those part cells, as they do where
+// the comma is in numbers, a text with one would be two cells, and the second may begin a formula.
+func writeRow(out *bufio.Writer, cells []string) {
+	for i, cell := range cells {
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		if first, _ := utf8.DecodeRuneInString(cell); strings.ContainsAny(cell, ",;\t\"\r\n") || unicode.IsSpace(first) {
+			cell = `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
+		}
+		_, _ = out.WriteString(cell)
+	}
+	_ = out.WriteByte('\n')
 }
 
 func csvRow(line Line) []string {

@@ -41,7 +41,14 @@ func TestExportsAreExactAndHarmless(t *testing.T) {
 		"last_error": "a \"b\", c\n@SUM(1)", "case": "outcome unknown", "case_owner": "'+mei", "state": "dead", "created_at": ""} {
 		assert.Equal(t, want, got[name], name)
 	}
+	for _, parted := range []string{"a;=1", "a\t=1", "a\r=1", "\u3000a"} {
+		text.Reset()
+		lines[0].Entry.LastError = parted
+		require.NoError(t, desk.WriteCSV(&text, lines))
+		assert.Contains(t, text.String(), `,"`+parted+`",`, "other signs than a comma part cells, too")
+	}
 	text.Reset()
+	lines[0].Entry.LastError = ""
 	require.NoError(t, desk.WriteJSONLines(&text, lines))
 	var line struct {
 		Entry  struct{ ID, Version string }

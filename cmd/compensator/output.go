@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -196,25 +195,34 @@ func writeJSON(to io.Writer, v any) error {
 
 // csv has all columns but listings.
 func (l listing) csv(to io.Writer) error {
-	w := csv.NewWriter(to)
+	var b strings.Builder
 	var head []string
 	for _, c := range l.columns {
 		if !slices.Contains(l.inner, c.name) {
 			head = append(head, c.name)
 		}
 	}
-	err := w.Write(head)
+	b.WriteString(strings.Join(head, ",") + "\n")
 	for _, row := range l.rows {
 		var cells []string
 		for i, value := range row {
 			if !slices.Contains(l.inner, l.columns[i].name) {
-				cells = append(cells, forCSV(value))
+				cells = append(cells, quoted(forCSV(value)))
 			}
 		}
-		err = cmp.Or(err, w.Write(cells))
+		b.WriteString(strings.Join(cells, ",") + "\n")
 	}
-	w.Flush()
-	return cmp.Or(err, w.Error())
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// quoted is a cell, which has no line's end and no tab. Where the comma is in numbers semicolons part cells: what holds one is
+// quoted, or else what follows it might begin a formula.
+func quoted(cell string) string {
+	if !strings.ContainsAny(cell, ",;\"") && strings.TrimSpace(cell) == cell {
+		return cell
+	}
+	return `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
 }
 
 func forCSV(value any) string {

@@ -24,6 +24,12 @@ func TestTextsAreShownAsWhatTheyAre(t *testing.T) {
 	assert.Equal(t, `"\u202e\u009b\udb40\udc41退"`, string(inASCII([]byte("\"\u202e\u009b\U000e0041退\""))))
 }
 
+func TestCellsAreWhole(t *testing.T) {
+	for cell, want := range map[string]string{"a": "a", "a b": "a b", "a,b": `"a,b"`, "a;=1": `"a;=1"`, `a"b`: `"a""b"`, " a": `" a"`, "": ""} {
+		assert.Equal(t, want, quoted(cell))
+	}
+}
+
 func TestAmountsAreExact(t *testing.T) {
 	for want, of := range map[string]compensator.Amount{"129.00 CNY": {Minor: 12900, Currency: "CNY"}, "-0.05 EUR": {Minor: -5, Currency: "EUR"},
 		"7 JPY": {Minor: 7, Currency: "JPY"}, "0.007 KWD": {Minor: 7, Currency: "KWD"}, "0.0007 CLF": {Minor: 7, Currency: "CLF"}, "7 UYI": {Minor: 7, Currency: "UYI"}, "0.00 CNY": {Currency: "CNY"}, "": {}} {
