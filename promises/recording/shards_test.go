@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
@@ -153,4 +154,21 @@ func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestOtherConnectorIsAskedForItsLogOnce: each entry after the first costs what it costs on the Connector of Config.DB.
+func TestOtherConnectorIsAskedForItsLogOnce(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	proxy, db := w.Proxied(true)
+	asked := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("'fingerprint'"), Fault: faultproxy.Count})
+	for range 3 {
+		w.InTx(db, func(tx *sql.Tx) {
+			_, err := c.Record(t.Context(), tx, harness.Untyped(1)...)
+			require.NoError(t, err)
+		})
+	}
+	assert.Equal(t, 3, w.Count("common_process_log"))
+	assert.Equal(t, 1, asked.Matched())
 }

@@ -1,0 +1,60 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// TestTurnsAreWrittenInOneOrder, whoever writes them and however they came: of two who write the same in two orders one is a
+// deadlock's victim.
+func TestTurnsAreWrittenInOneOrder(t *testing.T) {
+	came := []processlog.Turn{
+		{BusinessType: "b", Key: "x", ID: processlog.RowID(1)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(30)},
+		{BusinessType: "a", Key: "x", ID: processlog.RowID(20)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(4)},
+		{BusinessType: "a", Key: "x", ID: processlog.RowID(100)},
+	}
+	want := []string{"20", "100", "4", "30", "1"}
+	for name, test := range map[string]struct {
+		write func(s *Store) error
+		id    string // how one stands in the statement
+	}{
+		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',(\d+),`},
+		"forgotten": {func(s *Store) error { return s.forgetTurns(t.Context(), slices.Clone(came)) }, `entry_id=(\d+)`},
+	} {
+		var sent sentTo
+		s := &Store{d: mysqlDialect("8.4.0"), table: tableName{base: DefaultTable}, own: sql.OpenDB(&sent)}
+		require.NoError(t, test.write(s), name)
+		require.Len(t, sent.statements, 1, name)
+		var ids []string
+		for _, found := range regexp.MustCompile(test.id).FindAllStringSubmatch(sent.statements[0], -1) {
+			ids = append(ids, found[1])
+		}
+		require.Equal(t, want, ids, name)
+		require.NoError(t, s.own.Close())
+	}
+}
+
+// sentTo is a database that keeps what it is sent, and does nothing.
+type sentTo struct {
+	driver.Conn
+	statements []string
+}
+
+func (s *sentTo) Connect(context.Context) (driver.Conn, error) { return s, nil }
+
+func (s *sentTo) Driver() driver.Driver { return nil }
+
+func (s *sentTo) Close() error { return nil }
+
+func (s *sentTo) ExecContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
+	s.statements = append(s.statements, query)
+	return driver.RowsAffected(0), nil
+}
