@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -351,4 +352,32 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 		release()
 		w.WaitState(id, compensator.Succeeded)
 	})
+}
+
+// On a plain pool so small that a lease may find no connection to be renewed by, it outlasts the timeout; elsewhere it is as long as it
+// was asked for.
+func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pool   string
+		conns  int
+		raised bool
+	}{{"plain", 1, true}, {"plain", 2, true}, {"plain", 3, true}, {"plain", 4, false}, {"plain", 0, false}, {"connector", 1, false}} {
+		t.Run(fmt.Sprintf("%s, %d", c.pool, c.conns), func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(harness.Pools[c.pool](w.DSN))
+			cfg.DB.SetMaxOpenConns(c.conns)
+			log := w.New(cfg)
+			orders, g := harness.Held(t, log, "close_order", compensator.TypeConfig{Timeout: time.Hour, Lease: time.Minute}, nil)
+			w.Run(log)
+			id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
+			g.Await(t)
+			raised := w.Count("common_process_log WHERE id=? AND lease_until>30*60*1000+"+harness.NowMillis, id.Row())
+			assert.Equal(t, c.raised, raised == 1)
+			g.Open()
+			w.WaitState(id, compensator.Succeeded)
+		})
+	}
 }
