@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -245,28 +246,46 @@ func (c *Compensator) batch(handler BatchFunc, cfg *TypeConfig) func(context.Con
 	}
 }
 
-// fitPool keeps a type from waiting for connections of a small pool: transactional handlers hold one each,
-// and without connections of our own a lease may not be renewable in time.
+// fitPool keeps a type from waiting for connections of a small pool: transactional handlers hold one each, and what wants one to renew
+// a lease waits for them.
 func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool) {
 	if c.cfg.DB == nil {
 		return
 	}
 	size := c.cfg.DB.Stats().MaxOpenConnections
-	if size == 0 {
-		return
+	if size != 0 && usesTx {
+		c.fitTransactions(businessType, cfg, size)
 	}
-	if most := max(1, size-2); usesTx && cfg.Concurrency > most {
+	c.fitLease(businessType, cfg, usesTx, size)
+}
+
+func (c *Compensator) fitTransactions(businessType string, cfg *TypeConfig, size int) {
+	if most := max(1, size-2); cfg.Concurrency > most {
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
 		cfg.Concurrency = most
 	}
-	if usesTx && size > 3 { // a pool of fewer is meant to be waited for
+	if size > 3 { // a pool of fewer is meant to be waited for
 		most := int64(size - 2)
 		if all := c.inPool.Add(int64(cfg.Concurrency)); all > most && all-int64(cfg.Concurrency) <= most {
 			c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them", "calls", all, "max_open_conns", size)
 		}
 	}
-	if size <= 3 && c.connector == nil && cfg.Lease < cfg.Timeout {
-		cfg.Lease = cfg.Timeout + c.cfg.Grace
+}
+
+// fitLease makes a lease outlast the attempt where it may not be renewable meanwhile. An attempt whose lease ends spends nothing, so that a
+// handler which takes longer each time would run again for ever.
+func (c *Compensator) fitLease(businessType string, cfg *TypeConfig, usesTx bool, size int) {
+	s, ok := c.store.(*sqlstore.Store)
+	oneWriter := ok && s.OneWriter() // a transaction of the handler's keeps out what renews, whatever the pool
+	enough := cfg.Timeout + c.cfg.Grace
+	switch {
+	case oneWriter && usesTx && cfg.Lease < enough:
+		if cfg.Lease < cfg.Timeout {
+			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
+		}
+		cfg.Lease = enough
+	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && cfg.Lease < cfg.Timeout: // no connections of our own
+		cfg.Lease = enough
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
 	}
 }

@@ -13,7 +13,7 @@ import (
 type TypeConfig struct {
 	MaxProcessCount int           // how many failed attempts exhaust an entry, the first included; Options may say otherwise. Default 10
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
-	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout
+	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout; where it cannot, docs/operations.md says, it is raised above that
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min): ten attempts take some four minutes, 8½ at most
 	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt, and a Breaker holds it up. Default 0: for ever
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever

@@ -143,3 +143,107 @@ func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 		require.NoError(t, err)
 	}
 }
+
+// handlerPools are the pools in which a transactional handler runs; with one connection there is none to renew its lease by, and with
+// several its own lock keeps the renewal out.
+func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
+	t.Helper()
+	for name, by := range map[string]func(driver, dsn string) (*sql.DB, error){"connector": compensator.Open, "plain": sql.Open} {
+		for _, conns := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s, %d", name, conns), func(t *testing.T) {
+				t.Parallel()
+				db, err := by("sqlite", newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
+				require.NoError(t, err)
+				t.Cleanup(func() { assert.NoError(t, db.Close()) })
+				db.SetMaxOpenConns(conns)
+				require.NoError(t, compensator.Migrate(t.Context(), db))
+				test(t, db)
+			})
+		}
+	}
+}
+
+// A handler in a transaction that takes longer than its lease, and not as long as its timeout, succeeds the first time: what lost its
+// lease would spend nothing, and run again for ever.
+func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
+	t.Parallel()
+	handlerPools(t, func(t *testing.T, db *sql.DB) {
+		c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error { return nil }, nil)
+		ended := make(chan error, 100)
+		_, err := compensator.HandleTx(c, "settle", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ int) error {
+			_, err := tx.ExecContext(ctx, "DELETE FROM common_process_log WHERE id<0") // what holds the write lock
+			select {
+			case <-time.After(2200 * time.Millisecond):
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+			ended <- err
+			return err
+		}, compensator.TypeConfig{Timeout: time.Minute, Lease: time.Second})
+		require.NoError(t, err)
+		recordOne(t, c, "settle")
+		running(t, c)
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(patience):
+			require.Fail(t, "it does not run")
+		}
+		require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"settle 1 1"}, states(t, db)) }, patience, 20*time.Millisecond)
+		assert.Empty(t, ended, "it ran once")
+	})
+}
+
+// Whatever runs in a transaction, its lease outlasts its timeout, and so is the timeout what ends it: that spends an attempt. What runs in
+// none keeps the lease it was given, where the pool has a connection to renew it by.
+func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
+	t.Parallel()
+	handlerPools(t, func(t *testing.T, db *sql.DB) {
+		c, err := compensator.New(t.Context(), compensator.Config{DB: db, Grace: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		leases := make(chan time.Duration, 1)
+		const remaining = "SELECT lease_until-CAST((julianday('now')-2440587.5)*86400000 AS INTEGER) FROM common_process_log WHERE id=?"
+		inTx := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ int) error {
+			var left int64
+			err := tx.QueryRowContext(ctx, remaining, e.ID.Row()).Scan(&left)
+			leases <- time.Duration(left) * time.Millisecond
+			return err
+		}
+		plain := func(ctx context.Context, e *compensator.Entry, _ int) error {
+			var left int64
+			err := db.QueryRowContext(ctx, remaining, e.ID.Row()).Scan(&left)
+			leases <- time.Duration(left) * time.Millisecond
+			return err
+		}
+		_, err = compensator.HandleTx(c, "in a transaction", inTx, compensator.TypeConfig{Timeout: time.Hour, Lease: time.Hour})
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "undone in one", plain, compensator.TypeConfig{Timeout: time.Hour, Lease: time.Minute, CompensateTx: compensator.TypedTx(inTx)})
+		require.NoError(t, err)
+		_, err = compensator.Handle(c, "in none", plain, compensator.TypeConfig{Timeout: time.Hour, Lease: time.Minute})
+		require.NoError(t, err)
+		running(t, c)
+		for _, businessType := range []string{"in a transaction", "undone in one", "in none"} {
+			recordOne(t, c, businessType)
+			var lease time.Duration
+			select {
+			case lease = <-leases:
+			case <-time.After(patience):
+				require.Fail(t, "it does not run", businessType)
+			}
+			if businessType == "in none" && db.Stats().MaxOpenConnections == 0 {
+				assert.Less(t, lease, time.Hour, businessType)
+			} else {
+				assert.Greater(t, lease, time.Hour, businessType)
+			}
+		}
+	})
+}
+
+func recordOne(t *testing.T, c *compensator.Compensator, businessType string) {
+	t.Helper()
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: businessType, Content: []byte("1")})
+		return err
+	}))
+}

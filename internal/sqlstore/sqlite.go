@@ -88,6 +88,10 @@ func sqliteGroups(from string, states []processlog.State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
+// OneWriter reports whether a transaction that writes keeps out all else that does, statements of ours among it, and nothing of
+// ours has connections beside the user's.
+func (s *Store) OneWriter() bool { return s.d.own == nil }
+
 func probeSQLite(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.SQLiteProbe)
 	switch inside, err := txwatch.SQLiteInside(err); {
