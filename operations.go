@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -116,11 +117,11 @@ func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error
 
 // draftCase: whether the effect of an attempt that never ended, or timed out, has happened nobody knows.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
-	scrubbed := processlog.FitError(c.scrub(lastError)) // before it is cut
+	scrubbed := processlog.FitError(c.scrubLong(lastError)) // before it is cut
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
 		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), scrubbed)}
-	if scrubbed != processlog.FitError(lastError) {
-		draft.Error = scrubbed
+	if kept := processlog.FitCaseError(scrubbed); kept != processlog.FitCaseError(lastError) {
+		draft.Error = kept
 	}
 	if unknown || by == EndedByCrash || timedOut(lastError) {
 		draft.Kind = processlog.CaseUnknown
@@ -146,6 +147,23 @@ func (c *Compensator) scrub(text string) string {
 	}
 	runes := []rune(scrubbed)
 	return string(runes[:max(0, len(runes)-torn)]) + blacked
+}
+
+// longest is how much of a handler's error is scrubbed, in bytes: it may hold megabytes that a service far away has answered, of
+// which the log keeps MaxText characters, and the outcomes of others wait meanwhile.
+const longest = 4 * processlog.MaxText
+
+// scrubLong is scrub for a text of any length, of the end of which it leaves nothing that may have been cut in two.
+func (c *Compensator) scrubLong(text string) string {
+	if len(text) <= longest {
+		return c.scrub(text)
+	}
+	runes := []rune(c.byRules(text[:longest]))
+	kept := string(runes[:max(0, len(runes)-torn)])
+	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // a token may be longer than that
+		kept = kept[:space]
+	}
+	return kept + blacked
 }
 
 // byRules is a text without what the library's rules and the service's find.

@@ -2,13 +2,17 @@
 // service far away has put it: numbers of cards, tokens, passwords, and whose e-mail it was.
 package scrub
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // gone stands where something was.
 const gone = "…"
 
-// secret is the name of what nobody is to read, or the end of it: token, accessToken, client_secret, MYSQL_PWD. "sign" is one only as a word.
-const secret = `[a-z0-9_-]*(?:passw(?:or)?d|pwd|secret|token|(?:api|access|secret|private)[_-]?key|signature)|(?:[a-z0-9_-]*[_-])?sign`
+// secret is the name of what nobody is to read, or the end of it: token, accessToken, client_secret, MYSQL_PWD, token_v2. "sign" is
+// one only as a word.
+const secret = `[a-z0-9_-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|(?:api|access|secret|private)[_-]?key|signature)(?:_?v?[0-9]{1,3})?|(?:[a-z0-9_-]*[_-])?sign`
 
 // quoted is a text in quotes, in quotes that are quoted, or one that was cut off.
 const quoted = `"(?:[^"\\]|\\.)*"?|\\"(?:[^"\\]|\\[^"\\]|\\\\\\?.)*(?:\\")?`
@@ -22,11 +26,20 @@ var rules = []struct {
 	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]*[^\s"'/0-9][^\s"']*|[0-9]+)@`), "${1}:" + gone + "@"},
 	// user:password@tcp(host), which does not stand behind //
 	{regexp.MustCompile(`((?:^/?|[^/]/|[^A-Za-z0-9._%+/-])[A-Za-z0-9._%+-]+):(?:[^\s"'/@]|/[^\s"'/@])[^\s"']*@`), "${1}:" + gone + "@"},
-	{regexp.MustCompile(`(?is)\b(` + secret + `)=(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}=" + gone},
-	{regexp.MustCompile(`(?is)(\\?")(` + secret + `)\\?"\s*:\s*(?:` + quoted + `|-?[0-9][0-9.e+-]*)`), "${1}${2}${1}:${1}" + gone + "${1}"},
-	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*`), "${1} " + gone},
+	// a form's fields, settings, and both in an address that is quoted: password=x, password = x, user[password]=x, password%3Dx
+	{regexp.MustCompile(`(?is)\b((?:` + secret + `)(?:\[[a-z0-9_]*\]|\])*)(=|[ \t]+=[ \t]+|%3D)(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}${2}" + gone},
+	{regexp.MustCompile(`(?is)(\\?")(` + secret + `)\\?"\s*:\s*(?:` + quoted + `|\[[^\]]*\]?|\{[^}]*\}?|-?[0-9][0-9.e+-]*)`), "${1}${2}${1}:${1}" + gone + "${1}"},
+	{regexp.MustCompile(`(?is)'(` + secret + `)'\s*:\s*'[^']*'?`), "'${1}': '" + gone + "'"},
+	// as Go and YAML write them; behind a space only what has a digit, for "token: expired" says what is wrong with it
+	{regexp.MustCompile(`(?i)\b(` + secret + `):[^\s&;,"'\]})=:/@]+`), "${1}:" + gone},
+	{regexp.MustCompile(`(?i)\b(` + secret + `):[ \t]+[^\s&;,"'\]})0-9]*[0-9][^\s&;,"'\]})]*`), "${1}: " + gone},
+	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z0-9+/]{6,}=+)`), "${1} " + gone},
+	{regexp.MustCompile(`(?i)\b(authorization\\?["']?\s*[:=]\s*[\["'\\]*(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]+`), "${1}" + gone},
 	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`), gone}, // a JWT
-	{regexp.MustCompile(`[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "@${1}"},
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)`), gone},
+	{regexp.MustCompile(`[A-Za-z0-9._%+-]+(?:'[A-Za-z0-9._%+-]+)*@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "@${1}"},
+	{regexp.MustCompile(`[\p{L}\p{N}._%+'-]+@([\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+)`), gone + "@${1}"}, // in other alphabets, of which nobody can tell where it begins
+	{regexp.MustCompile(`[A-Za-z0-9._+-]+%40([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "%40${1}"},
 }
 
 // Text is a text without them, and the same again when it is scrubbed again.
@@ -45,38 +58,89 @@ func Text(text string) string {
 // issued are how the numbers of cards begin, and how long those are: ids of 16 and more digits are common, and one in ten of them adds up as a card's does.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// cards leaves of a card's number its last four digits, whatever other numbers stand beside it.
+// cards leaves of a card's number its last four digits, whatever other numbers stand beside it. It goes through the text once:
+// errors may be long.
 func cards(text string) string {
-	for at := 0; at < len(text); at++ {
-		if end, last := card(text, at); end > 0 {
-			text = text[:at] + gone + last + text[end:]
-			at += len(gone) - 1 // the last four may begin another
+	var out strings.Builder
+	rest, copied, behind := []byte(text), 0, false
+	for at := 0; at < len(rest); at++ {
+		if c := rest[at]; c < '2' || c > '6' { // none begins otherwise
+			behind = false
+			continue
 		}
+		if behind || !joined(rest, at-1) || named(rest[:at]) {
+			if end, last := card(rest, at); end > 0 {
+				out.Write(rest[copied:at])
+				out.WriteString(gone)
+				copied = end - len(last)
+				copy(rest[copied:], last)
+				at, behind = copied-1, true // the last four may begin another
+				continue
+			}
+		}
+		behind = false
 	}
-	return text
+	if copied == 0 {
+		return text
+	}
+	out.Write(rest[copied:])
+	return out.String()
+}
+
+// named reports whether a text ends with a word that says that a card's number follows.
+func named(before []byte) bool {
+	if last := before[len(before)-1]; last >= '0' && last <= '9' {
+		return false
+	}
+	word := strings.TrimRight(strings.ToLower(string(before[max(0, len(before)-8):])), "_")
+	return strings.HasSuffix(word, "card") || strings.HasSuffix(word, "pan")
 }
 
 // card finds the number that begins there, of 13 to 19 digits in groups or not: where it ends, and its last four digits.
-func card(text string, at int) (end int, last string) {
-	if joined(text, at-1) {
-		return 0, ""
-	}
+func card(text []byte, at int) (end int, last string) {
 	var digits []byte
-	for i := at; i < len(text) && len(digits) < 19; i++ {
+	group := 0 // digits since what separates them
+	for i := at; i < len(text) && len(digits) < 19; {
 		if c := text[i]; c >= '0' && c <= '9' {
 			digits = append(digits, c)
-			if len(digits) >= 13 && !joined(text, i+1) && issued.Match(digits) && luhn(digits) {
-				end, last = i+1, string(digits[len(digits)-4:])
+			group++
+			i++
+			if len(digits) >= 13 && !joined(text, i) && issued.Match(digits) && luhn(digits) {
+				end, last = i, string(digits[len(digits)-4:])
 			}
-		} else if c != ' ' && c != '-' || len(digits) == 0 || !joined(text, i+1) {
+			continue
+		}
+		n := separator(text[i:], group)
+		if n == 0 || i+n >= len(text) || text[i+n] < '0' || text[i+n] > '9' {
 			break
 		}
+		i, group = i+n, 0
 	}
 	return end, last
 }
 
+// separator is how long that is which may stand between two groups of a card's digits. A dot ends a whole number as well, so the
+// group before it has to be as long as those of cards are.
+func separator(text []byte, group int) (n int) {
+	for range 2 {
+		switch rest := text[n:]; {
+		case len(rest) == 0:
+			return n
+		case rest[0] == ' ' || rest[0] == '-' || rest[0] == '\n' || rest[0] == '\r' || rest[0] == '\t':
+			n++
+		case rest[0] == '.' && n == 0 && group >= 4 && group <= 6:
+			return 1
+		case len(rest) > 1 && rest[0] == 0xC2 && rest[1] == 0xA0: // a space that does not break
+			n += 2
+		default:
+			return n
+		}
+	}
+	return n
+}
+
 // joined reports whether a number goes on there, or is part of a word.
-func joined(text string, at int) bool {
+func joined(text []byte, at int) bool {
 	if at < 0 || at >= len(text) {
 		return false
 	}
