@@ -23,6 +23,9 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if session.galera {
 		s.notes = append(s.notes, "a Galera node does not see what is in flight on another: ErrNotFound of Resolve is final only on the node the transaction ran on, or when that node is gone; send this service's connections to one node at a time")
 	}
+	if read := session.charsets[2]; read == "utf8mb3" || read == "utf8" {
+		s.notes = append(s.notes, "the session's charset is "+read+": an id with a character of four bytes (an emoji), which another process may record, is read as another, and its outcome fits no row; set charset=utf8mb4 in the DSN")
+	}
 	if s.table.database == "" {
 		s.home = session.database
 	}
@@ -168,6 +171,7 @@ func (m mysqlSession) problems() []error {
 		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
 			refuse(name, "is "+charset+" in the session (DSN or server): the server would store other bytes than were recorded, and the outcome of an entry whose id "+
 				"is not plain ASCII would fit no row; want charset=utf8mb4 in the DSN")
+			break // one parameter of the DSN sets all three
 		}
 	}
 	if m.logBin && strings.EqualFold(m.binlogFormat, "STATEMENT") {

@@ -67,15 +67,31 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	w.New(cfg) // connections of our own wait
 }
 
-// TestSessionsThatCarryUTF8AreTaken, under the names that it has.
+// TestSessionsThatCarryUTF8AreTaken, under the names that it has. Of characters of four bytes some of them read others.
 func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	for _, params := range []map[string]string{{"charset": "utf8mb4"}, {"charset": "utf8"}, {"charset": "utf8mb3"}, {"character_set_results": "NULL"}} {
+	for name, test := range map[string]struct {
+		params map[string]string
+		warns  bool
+	}{
+		"none":        {},
+		"utf8mb4":     {params: map[string]string{"charset": "utf8mb4"}},
+		"utf8":        {params: map[string]string{"charset": "utf8"}, warns: true},
+		"utf8mb3":     {params: map[string]string{"charset": "utf8mb3"}, warns: true},
+		"as it is":    {params: map[string]string{"character_set_results": "NULL"}},
+		"bytes of it": {params: map[string]string{"character_set_results": "binary"}},
+	} {
 		for _, pool := range harness.Pools {
 			cfg := w.Quick()
-			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, params)))
+			lines := harness.LogInto(&cfg)
+			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, test.params)))
 			w.New(cfg)
+			if test.warns {
+				lines.Contains(w, "level=WARN", "charset=utf8mb4")
+			} else {
+				require.Empty(t, lines, name)
+			}
 		}
 	}
 }
