@@ -201,7 +201,8 @@ func (d *Desk) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right
 }
 
 // Export is EntryLines for a listing that is taken away, each page of which is put on record with why. It wants Export of each
-// type beside SeeEntries; types without are left out. Nothing is exported where ReadOnly is set.
+// type beside SeeEntries; types without are left out. ErrNotAllowed: he has it for none of those asked for, or may not look for what
+// the Filter looks for. Nothing is exported where ReadOnly is set.
 func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly
@@ -210,10 +211,19 @@ func (d *Desk) Export(ctx context.Context, a Actor, filter compensator.Filter, w
 	if err != nil {
 		return LinePage{}, err
 	}
-	if filter.BusinessType != "" && !d.may(ctx, a, Export, Subject{Type: filter.BusinessType}) {
-		return LinePage{}, d.refuse(ctx, a, processlog.Operation{Action: string(Export), BusinessType: filter.BusinessType, Reason: reason})
+	sees := d.sight(a, SeeEntries, Export)
+	_, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
+	if err != nil {
+		return LinePage{}, err
 	}
-	found, err := d.entries(ctx, a, filter, SeeEntries, Export)
+	asksForNone := filter.BusinessTypes != nil && len(filter.BusinessTypes) == 0
+	var found EntryPage
+	if err = ErrNotAllowed; (some || asksForNone) && (filter.BusinessType == "" || sees.sees(ctx, filter.BusinessType)) {
+		found, err = d.entries(ctx, a, filter, SeeEntries, Export)
+	}
+	if errors.Is(err, ErrNotAllowed) {
+		return LinePage{}, d.refuseType(ctx, a, filter.BusinessType, processlog.Operation{Action: string(Export), Reason: reason})
+	}
 	if err != nil || len(found.Entries) == 0 {
 		return LinePage{Next: found.Next}, err
 	}

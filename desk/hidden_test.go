@@ -113,6 +113,10 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	nobody := b.desk(desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return false })})
 	for name, list := range lists {
 		found, err := list(t.Context(), nobody, "")
+		if name == "an export" {
+			require.ErrorIs(t, err, desk.ErrNotAllowed)
+			err = nil
+		}
 		require.NoError(t, err, name)
 		assert.Equal(t, page{}, found, name)
 	}
@@ -450,4 +454,66 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 		}
 	}
 	assert.Equal(t, full, told(everything)[refundType])
+}
+
+// TestExportThatIsRefusedIsOnRecord, whatever it was refused for. Who asks for no types has tried nothing.
+func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	having := func(rights ...desk.Right) *desk.Desk {
+		return b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
+			return slices.Contains(rights, r)
+		})})
+	}
+	looks, exports := having(desk.SeeEntries), having(desk.SeeEntries, desk.Export)
+	for i, tried := range []struct {
+		d      *desk.Desk
+		filter compensator.Filter
+	}{
+		{looks, compensator.Filter{}},
+		{looks, compensator.Filter{BusinessType: refundType}},
+		{looks, compensator.Filter{BusinessTypes: []string{refundType}, States: []compensator.State{compensator.Dead}}},
+		{having(desk.Export), compensator.Filter{BusinessType: refundType}},
+		{exports, compensator.Filter{BusinessType: refundType, LastError: "card"}},
+		{exports, compensator.Filter{UserID: "7"}},
+	} {
+		page, err := tried.d.Export(t.Context(), mei, tried.filter, why)
+		require.ErrorIs(t, err, desk.ErrNotAllowed, "%+v", tried.filter)
+		assert.Empty(t, page)
+		require.Len(t, b.trail(true), i+1, "%+v", tried.filter)
+		assert.Equal(t, []string{"export", "[OPS-988] PSP is back"}, []string{b.trail(true)[0].Action, b.trail(true)[0].Reason})
+	}
+	_, err := looks.Export(t.Context(), mei, compensator.Filter{BusinessTypes: []string{}}, why)
+	require.NoError(t, err)
+	assert.Len(t, b.trail(true), 6)
+}
+
+// TestRefusalMakesNoType: what somebody who may nothing has named is no type of the log's, and changes nothing of what others are
+// listed; nor does the record tell him whether there is one.
+func TestRefusalMakesNoType(t *testing.T) {
+	t.Parallel()
+	for _, sees := range []bool{false, true} {
+		b := newBed(t)
+		d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool {
+			return sees && r == desk.SeeOverview
+		})})
+		for _, name := range []string{"no such type", refundType} {
+			require.ErrorIs(t, d.Pause(t.Context(), mei, name, why), desk.ErrNotAllowed)
+			require.ErrorIs(t, d.Resume(t.Context(), mei, desk.Paused{Type: name, Version: 1}, why), desk.ErrNotAllowed)
+			_, err := d.Export(t.Context(), mei, compensator.Filter{BusinessType: name}, why)
+			require.ErrorIs(t, err, desk.ErrNotAllowed)
+		}
+		types, err := b.store.Types(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{mailType, refundType}, types)
+		named := make(map[string]int)
+		for _, r := range b.trail(true) {
+			named[r.BusinessType+"/"+r.Subject]++
+		}
+		want := map[string]int{"/no such type": 3, "/refund": 3}
+		if sees {
+			want = map[string]int{"/no such type": 3, "refund/": 3}
+		}
+		assert.Equal(t, want, named)
+	}
 }

@@ -95,7 +95,7 @@ func (d *Desk) forType(ctx context.Context, a Actor, businessType string, why Wh
 		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
 	}
 	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {
-		return "", d.refuse(ctx, a, processlog.Operation{Action: string(Pause), BusinessType: businessType, Reason: reason})
+		return "", d.refuseType(ctx, a, businessType, processlog.Operation{Action: string(Pause), Reason: reason})
 	}
 	return reason, nil
 }

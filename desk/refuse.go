@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -31,6 +32,20 @@ func (d *Desk) refuse(ctx context.Context, a Actor, op processlog.Operation) err
 		return errors.Join(ErrNotAllowed, err)
 	}
 	return ErrNotAllowed
+}
+
+// refuseType refuses what names a type. What is on record is of that type where the actor sees it and the log has it: any other
+// name stands beside what was tried, for of a name that somebody has made up there would be a type from then on, in what others are
+// listed, and who may not see a type could tell by the record whether there is one.
+func (d *Desk) refuseType(ctx context.Context, a Actor, named string, op processlog.Operation) error {
+	ctx = acting(ctx)
+	op.Subject = named
+	if d.may(ctx, a, SeeOverview, Subject{Type: named}) || d.may(ctx, a, SeeEntries, Subject{Type: named}) {
+		if types, err := d.types(ctx); err == nil && slices.Contains(types, named) {
+			op.BusinessType, op.Subject = named, ""
+		}
+	}
+	return d.refuse(ctx, a, op)
 }
 
 // hide refuses what is done to an entry that may not be seen, or is not there: nobody can tell one from the other, by the
