@@ -517,3 +517,19 @@ func TestRefusalMakesNoType(t *testing.T) {
 		assert.Equal(t, want, named)
 	}
 }
+
+// TestWhatServersSayIsShownAsErrorsAre: a driver's error may hold its address, with the password.
+func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
+	t.Parallel()
+	for right, want := range map[desk.Right]string{"": "dial root:…@tcp(db:3306) for …@example.com: Error 1045", desk.SeeErrors: "dial root:…@tcp(db:#) for …@example.com: Error 1045"} {
+		b := newBed(t)
+		b.store.heads = func(context.Context) error {
+			return errors.New("dial root:hunter2@tcp(db:3306) for mei@example.com: Error 1045")
+		}
+		d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool { return r != right })})
+		found, err := d.Overview(t.Context(), mei)
+		require.NoError(t, err)
+		assert.Contains(t, found.Health.Database, want, "without %q", right)
+		assert.Empty(t, found.Health.Queue)
+	}
+}

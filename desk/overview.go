@@ -42,7 +42,8 @@ type Count struct {
 	More  bool              `json:"more,omitempty"` // there are more
 }
 
-// Health is what an operator should know of the process that serves him.
+// Health is what an operator should know of the process that serves him. What is wrong is shown as entries' errors are: its shape to
+// who has no SeeErrors with no type.
 type Health struct {
 	Database string `json:"database,omitempty"` // what is wrong; empty: it answers
 	Queue    string `json:"queue,omitempty"`    // what is wrong; empty: it answers
@@ -98,7 +99,9 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 		of(broken[i].Type).Broken = &broken[i]
 	}
 	if sees.sees(ctx, "") {
-		found.Health = &Health{Database: text(health.Database), Queue: text(health.Queue), History: text(health.History), Running: health.Running}
+		inFull := d.may(ctx, a, SeeErrors, Subject{})
+		wrong := func(err error) string { return d.told(processlog.FitError(text(err)), inFull) } // a driver may say its address, with the password
+		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running}
 	} else if len(types) == 0 {
 		known, err := d.types(ctx)
 		if err != nil {
