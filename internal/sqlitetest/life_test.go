@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,4 +91,51 @@ func states(t *testing.T, db *sql.DB) (counts []string) {
 	}
 	require.NoError(t, rows.Err())
 	return counts
+}
+
+// A handler's error whose words are those of a database counts as an attempt like any other.
+func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
+	t.Parallel()
+	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(1000)")
+	c, err := compensator.New(t.Context(), compensator.Config{DB: db, PollInterval: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	var ran [3]atomic.Int64
+	words := [len(ran)]string{"payment was interrupted by the customer", "vendor: out of memory", "the vault's database is locked"}
+	settle, err := compensator.HandleTx(c, "settle", func(_ context.Context, _ *compensator.ScopedTx, _ *compensator.Entry, which int) error {
+		ran[which].Add(1)
+		return errors.New(words[which])
+	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(50 * time.Millisecond)})
+	require.NoError(t, err)
+	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		for which := range words {
+			if _, err := settle.Record(ctx, tx, which, compensator.Options{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	running(t, c)
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"settle -2 3"}, states(t, db)) }, patience, 20*time.Millisecond)
+	for which := range words {
+		assert.EqualValues(t, 2, ran[which].Load(), words[which])
+	}
+
+	// What SQLite itself says does not, however it is wrapped.
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "PRAGMA busy_timeout=1")
+	require.NoError(t, err)
+	tx, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	require.ErrorContains(t, err, "database is locked")
+	fault := s.(interface{ ServerFault(err error) bool }).ServerFault
+	assert.True(t, fault(err))
+	assert.True(t, fault(fmt.Errorf("pay: %w", errors.Join(errors.New("insert"), err))))
+	require.NoError(t, tx.Rollback())
+	_, err = conn.ExecContext(t.Context(), "SELECT nothing")
+	require.Error(t, err)
+	assert.False(t, fault(err), "a statement that is wrong by itself is the handler's")
 }

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -184,9 +186,27 @@ func sqliteFault(err error) fault {
 	return faultOther
 }
 
+// sqliteIll judges errors of anybody's, and takes no words of a business for SQLite's ("interrupted by the customer"), nor its codes: in the
+// tree of err it looks for what is of a driver's own type. This package imports no driver, but each has SQLite in its path.
 func sqliteIll(err error) bool {
-	f := sqliteFault(err)
-	return f == faultBusy || f == faultAborted || f == faultUnreachable
+	if err == nil {
+		return false
+	}
+	of := reflect.TypeOf(err)
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), "sqlite") {
+		f := sqliteFault(err)
+		return f == faultBusy || f == faultAborted || f == faultUnreachable
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return sqliteIll(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(err.Unwrap(), sqliteIll)
+	}
+	return false
 }
 
 // sqliteCode is the result code of a driver's error, extended where the driver has it, or 0.

@@ -46,3 +46,14 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 		assert.Equal(t, tc.want, sqliteFault(tc.err), "%v", tc.err)
 	}
 }
+
+// What SQLite's own errors mean is tried where there is a driver: TestErrorOfTheBusinessIsNotTakenForSQLites.
+func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
+	for _, err := range []error{
+		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),
+		codedError(5), fmt.Errorf("vendor: %w", codedError(9)), errors.Join(errors.New("interrupted"), codedError(517)),
+	} {
+		assert.False(t, sqliteIll(err), "%v", err)
+	}
+	assert.True(t, sqliteIll(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
+}
