@@ -112,7 +112,7 @@ func running() []mutant {
 			name: "stop-spends-attempts", oracle: safety,
 			what: "a handler that obeys the stop has failed",
 			edits: []edit{
-				{"internal/engine/outcome.go", "	if !errors.Is(cause, processlog.ErrStopping) && !errors.Is(cause, processlog.ErrLeaseLost) {\n", "	if !errors.Is(cause, processlog.ErrLeaseLost) {\n"},
+				{"internal/engine/outcome.go", "return toldToStop(cause) && (", "return toldToStop(cause) && !errors.Is(cause, processlog.ErrStopping) && ("},
 			},
 			sees: tests("TestHandlersThatObeyTheStopSpendNothing"),
 		},
