@@ -533,3 +533,19 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 		assert.Empty(t, found.Health.Queue)
 	}
 }
+
+// TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt, also where he may not see another type, and much has been done since.
+func TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	host := desk.Actor{ID: "host"}
+	require.NoError(t, b.desk(desk.Options{Access: everything}).Pause(t.Context(), host, "gone", why))
+	for range 1000 {
+		require.NoError(t, b.store.Operate(t.Context(), processlog.Operation{Actor: "eve", Action: "note", BusinessType: mailType}))
+	}
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type != refundType })})
+	page, err := d.Trail(t.Context(), mei, desk.TrailFilter{Actor: host.ID})
+	require.NoError(t, err)
+	require.Len(t, page.Records, 1)
+	assert.Equal(t, []string{"pause", "gone"}, []string{page.Records[0].Action, page.Records[0].BusinessType})
+}

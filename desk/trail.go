@@ -14,7 +14,9 @@ type (
 )
 
 // Trail reads what people did: changes of entries, and operations, refused ones too. It wants SeeTrail, asked for each
-// type; for what is of no type, or of an entry that was purged, or was not to be seen by whom it was refused, with none.
+// type; for what is of no type, or of an entry that was purged, or was not to be seen by whom it was refused, with none. To who may
+// not see all, what was done to a type that the log has no entry of is told where that was among the newest 1,000 operations, or
+// where the type has ever been paused.
 func (d *Desk) Trail(ctx context.Context, a Actor, filter TrailFilter) (TrailPage, error) {
 	sees, inFull := d.sight(a, SeeTrail), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, "", filter.BusinessTypes, "")

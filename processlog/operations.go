@@ -40,8 +40,8 @@ type Operations interface {
 	// nil: of any; and of one failure; zero: of any.
 	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
-	// Types are the business types that occur in the log, and in the newest 1,000 operations, sorted. What it costs
-	// does not grow with the log.
+	// Types are the business types that occur in the log, in the newest 1,000 operations, and in the settings that pause or have
+	// paused one, sorted. What it costs does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
 	// AssignCases gives each open case that still has the version seen an owner, or none, and records op of each, with its

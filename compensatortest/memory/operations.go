@@ -277,6 +277,9 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	return found[:min(len(found), 1000)], nil
 }
 
+// typesRead is how many of the newest operations tell of types, as in the other stores.
+const typesRead = 1000
+
 // Types implements processlog.Operations.
 func (s *Store) Types(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
@@ -285,9 +288,14 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 	for _, v := range s.committedLocked() {
 		types[v.entry.BusinessType] = true
 	}
-	for _, r := range s.ops.done {
+	for _, r := range s.ops.done[max(0, len(s.ops.done)-typesRead):] {
 		if r.BusinessType != "" {
 			types[r.BusinessType] = true
+		}
+	}
+	for name := range s.ops.settings {
+		if businessType, is := strings.CutPrefix(name, processlog.Pause("").Name); is && businessType != "" {
+			types[businessType] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(types)), ctx.Err()

@@ -123,7 +123,7 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	assert.Empty(t, none)
 }
 
-// typesAreThoseOfLogAndOperations, each once.
+// typesAreThoseOfLogAndOperations, each once; also those that are paused, or were, which the newest operations may not tell of.
 func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	t.insertOne("refund")
 	t.die("mail", nil)
@@ -131,9 +131,16 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	for _, name := range []string{"gone", "refund", ""} {
 		require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "pause", BusinessType: name}))
 	}
+	for _, name := range []string{"braked", "mail"} {
+		require.NoError(t, t.ops().PutSetting(t.ctx, processlog.Pause(name), processlog.Operation{Actor: "mei", Action: "set"}))
+	}
+	ended := processlog.Pause("braked")
+	ended.Value, ended.Version = "", 1
+	require.NoError(t, t.ops().PutSetting(t.ctx, ended, processlog.Operation{Actor: "mei", Action: "set"}))
+	require.NoError(t, t.ops().PutSetting(t.ctx, processlog.Setting{Name: "roles", Value: "pause"}, processlog.Operation{Actor: "mei", Action: "set"}))
 	types, err := t.ops().Types(t.ctx)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"gone", "mail", "refund"}, types)
+	assert.Equal(t, []string{"braked", "gone", "mail", "refund"}, types)
 }
 
 func (t *storeTest) trailTellsAllNewestFirst() {

@@ -57,8 +57,10 @@ const typesRead = 1000
 
 // Types implements Operations.
 func (s *Store) Types(ctx context.Context) ([]string, error) {
-	rows, err := s.read(ctx, fmt.Sprintf("SELECT business_type FROM (%s) AS g UNION SELECT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>'' ORDER BY 1",
-		s.groupsQuery(processlog.States[:]), s.table.quoted("_operation"), typesRead))
+	pause := processlog.Pause("").Name
+	rows, err := s.read(ctx, fmt.Sprintf("SELECT business_type FROM (%s) AS g UNION SELECT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>''"+
+		" UNION SELECT SUBSTR(name,%d) FROM %s WHERE name LIKE %s ORDER BY 1",
+		s.groupsQuery(processlog.States[:]), s.table.quoted("_operation"), typesRead, len(pause)+1, s.table.quoted("_setting"), s.d.text(pause+"_%")))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find the types: %w", err)
 	}
