@@ -543,7 +543,9 @@ func TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt(t *testing.T) {
 	for range 1000 {
 		require.NoError(t, b.store.Operate(t.Context(), processlog.Operation{Actor: "eve", Action: "note", BusinessType: mailType}))
 	}
-	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type != refundType })})
+	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool {
+		return on.Type != refundType
+	})})
 	page, err := d.Trail(t.Context(), mei, desk.TrailFilter{Actor: host.ID})
 	require.NoError(t, err)
 	require.Len(t, page.Records, 1)

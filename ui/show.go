@@ -84,21 +84,22 @@ func thousands(digits string) string {
 }
 
 // visible shows, between tags, the characters that would turn or hide a text as their numbers. The templates have none, so
-// that all there are come from outside; in an attribute they confine themselves to it. A CR that ends a line with its LF is none.
+// that all there are come from outside; in an attribute they confine themselves to it, as in a textarea, of which the browser sends
+// back what it was given: what stands there is to stay what was typed. A CR that ends a line with its LF is none.
 func visible(html []byte) []byte {
 	if !bytes.ContainsFunc(html, unseen) {
 		return html
 	}
 	var out bytes.Buffer
-	inTag := false
+	inTag, inArea := false, false
 	for at, r := range string(html) {
 		switch {
 		case r == '<':
-			inTag = true
+			inTag, inArea = true, bytes.HasPrefix(html[at:], []byte("<textarea"))
 		case r == '>':
 			inTag = false
 		}
-		if !inTag && unseen(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
+		if !inTag && !inArea && unseen(r) && !bytes.HasPrefix(html[at:], []byte("\r\n")) {
 			fmt.Fprintf(&out, "[U+%04X]", r)
 			continue
 		}

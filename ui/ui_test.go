@@ -181,6 +181,10 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
 		t.Errorf("%q", got)
 	}
+	const family = "<textarea name=\"reason\" required>\U0001F468\u200d\U0001F469</textarea>"
+	if got := string(visible([]byte(family + "\u200d"))); got != family+"[U+200D]" {
+		t.Errorf("%q: what is sent back is not what was typed", got)
+	}
 	if got := string(visible([]byte("<q>one\r\ntwo\rthree\r</q>\r\n"))); got != "<q>one\r\ntwo[U+000D]three[U+000D]</q>\r\n" {
 		t.Errorf("ends of lines: %q", got)
 	}
@@ -385,5 +389,36 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 				t.Errorf("more: %v: %s", more, html.String())
 			}
 		}
+	}
+}
+
+// What is remembered is sent to these pages alone, from themselves, and read by no script; where they are on HTTPS, also behind a
+// proxy that ends it, over nothing else. Who sends more than a form holds is not listened to.
+func TestCookiesStayWithThePages(t *testing.T) {
+	pages, err := New(new(desk.Desk), Options{Base: "/ops/", Identify: func(*http.Request) (desk.Actor, bool) { return desk.Actor{ID: "ann"}, true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(origin, form string) *http.Response {
+		r, w := httptest.NewRequest(http.MethodPost, "/ops/preferences", strings.NewReader(form)), httptest.NewRecorder()
+		r.Host = "shop.example"
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", origin)
+		pages.ServeHTTP(w, r)
+		return w.Result()
+	}
+	for origin, secure := range map[string]bool{"https://shop.example": true, "http://shop.example": false} {
+		cookies := post(origin, "theme=dark&language=en").Cookies()
+		if len(cookies) != 2 {
+			t.Fatalf("%v", cookies)
+		}
+		for _, c := range cookies {
+			if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure != secure || c.Path != "/ops/" {
+				t.Errorf("from %s: %v", origin, c)
+			}
+		}
+	}
+	if got := post("https://shop.example", "theme=dark&x="+strings.Repeat("x", mostBytes)); got.StatusCode != http.StatusBadRequest || len(got.Cookies()) != 0 {
+		t.Errorf("a form of a megabyte: %d", got.StatusCode)
 	}
 }
