@@ -28,6 +28,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	}
 	if s.table.database == "" {
 		s.home = session.database
+		s.isHome = s.atHome()
 	}
 	problems := session.problems()
 	if session.lockWait == 0 && s.own == nil {

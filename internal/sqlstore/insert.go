@@ -156,17 +156,18 @@ func (in *insertion) statement(places []int) (string, []any) {
 	b.WriteString("INSERT INTO " + in.s.table.quoted("") + " " + insertColumns + " VALUES ")
 	args := make([]any, 0, 13*len(places))
 	tuple, lease, done := in.s.d.tuple(0, false), time.Duration(0), false
-	b.Grow((len(places) + 1) * (len(tuple) + len("(?,")))
+	key := in.s.guardedKey(in.proven)
+	b.Grow(len(key) + (len(places)+1)*(len(tuple)+len("(?,")))
 	for n, i := range places {
 		d := &in.drafts[i]
 		if d.Lease != lease || d.Done != done { // most rows are alike
 			tuple, lease, done = in.s.d.tuple(processlog.Millis(d.Lease), d.Done), d.Lease, d.Done
 		}
-		switch {
-		case n > 0:
+		if n > 0 {
 			b.WriteString(",(?")
-		default:
-			b.WriteString("(" + in.s.guardedKey(in.proven))
+		} else {
+			b.WriteByte('(')
+			b.WriteString(key)
 		}
 		b.WriteString(tuple)
 		args = append(args, string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
@@ -199,11 +200,11 @@ func (s *Store) guardedKey(proven bool) string {
 	}
 	switch {
 	case inTx != "" && s.home != "":
-		return "IF(" + inTx + " AND " + s.atHome() + ",?,NULL)"
+		return "IF(" + inTx + " AND " + s.isHome + ",?,NULL)"
 	case inTx != "":
 		return "IF(" + inTx + ",?,NULL)"
 	case s.home != "":
-		return "IF(" + s.atHome() + ",?,NULL)"
+		return "IF(" + s.isHome + ",?,NULL)"
 	}
 	return "?"
 }

@@ -47,6 +47,7 @@ type Store struct {
 
 	// Check finds these out.
 	home       string        // the database that the table's unqualified name means; empty: not known, or qualified
+	isHome     string        // atHome, which each INSERT asks, written once
 	version    string        // the server's
 	maxContent int           // what a packet of the server leaves room for; 0: no limit
 	bound      time.Duration // when the server ends any read, in sessions like the user's; 0: never
