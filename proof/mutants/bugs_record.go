@@ -472,6 +472,22 @@ func recording() []mutant {
 			},
 			sees: tests("TestWatchedTransactionIsNeverProbed"),
 		},
+		{
+			name: "refused-commit-keeps-the-lock", oracle: producers,
+			what: "a COMMIT that SQLite refuses leaves its transaction open on a connection that goes back to the pool: the file stays locked",
+			edits: []edit{
+				{"internal/txwatch/tx.go", "t.conn.cameOf(err)", "Classify(err)"},
+			},
+			sees: sqliteTests("TestPlainCommitThatFindsTheFileBusyIsRunAgain", "TestPlainCommitThatAConstraintRefusesEndsItsTransaction"),
+		},
+		{
+			name: "refused-text-commit-keeps-the-lock", oracle: producers,
+			what: "a connection whose COMMIT, sent as text, was refused goes back to the pool with its transaction",
+			edits: []edit{
+				{"internal/txwatch/conn.go", "if c.discard || c.unended {", "if c.discard {"},
+			},
+			sees: sqliteTests("TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock"),
+		},
 	}
 }
 

@@ -197,5 +197,13 @@ func recurring() []mutant {
 			},
 			sees: tests("TestRoundThatBeginsLateEndsAsAnyOther"),
 		},
+		{
+			name: "cron-day-without-midnight", oracle: lateness,
+			what: "an expression of every hour goes on by the offset before the clock was set: slots at hours the clock does not show",
+			edits: []edit{
+				{"cron/cron.go", "end.IsZero() || at.Before(end) {", "true {"},
+			},
+			sees: scheduleTests("TestExpressionOfEveryHourHasEachMomentTheClockShows"),
+		},
 	}
 }

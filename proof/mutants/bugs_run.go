@@ -372,5 +372,37 @@ func running() []mutant {
 			},
 			sees: tests("TestWhatAStuckHandlerReportsComesBeforeItsTakingOut", "TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess"),
 		},
+		{
+			name: "sqlite-transaction-loses-its-lease", oracle: duplicates,
+			what: "on SQLite a transactional handler's own lock keeps its renewal out: what takes longer than the lease runs again for ever",
+			edits: []edit{
+				{"handler.go", "case oneWriter && usesTx && cfg.Lease < enough:", "case oneWriter && usesTx && cfg.Lease > enough:"},
+			},
+			sees: sqliteTests("TestTransactionalHandlerMayTakeLongerThanItsLease", "TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout"),
+		},
+		{
+			name: "small-sqlite-pool-loses-its-lease", oracle: duplicates,
+			what: "a small pool of SQLite's on a Connector is taken for one beside which the library has connections of its own",
+			edits: []edit{
+				{"handler.go", "(c.connector == nil || oneWriter)", "c.connector == nil"},
+			},
+			sees: sqliteTests("TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout"),
+		},
+		{
+			name: "small-pool-loses-its-lease", oracle: duplicates,
+			what: "on a small plain pool no lease is raised above the timeout, although no connection may be left to renew it by",
+			edits: []edit{
+				{"handler.go", "case size != 0 && size <= 3 &&", "case size < 0 && size <= 3 &&"},
+			},
+			sees: tests("TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone"),
+		},
+		{
+			name: "business-words-are-sqlites", oracle: duplicates,
+			what: "a handler's error with a database's words or codes is taken for SQLite's condition: the entry runs twice as often as it may",
+			edits: []edit{
+				{"internal/sqlstore/sqlite.go", "if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), \"sqlite\") {", "if err == driver.ErrBadConn || of != nil {"},
+			},
+			sees: tests("TestErrorOfNoDriverIsNotOfSQLitesCondition").and(sqlite, "TestErrorOfTheBusinessIsNotTakenForSQLites"),
+		},
 	}
 }

@@ -78,6 +78,7 @@ func newChecker(t *testing.T) *checker {
 	addExports(t, exports, filepath.Join(root, "otel"), ".")
 	addExports(t, exports, filepath.Join(root, "ui"), ".")
 	addExports(t, exports, filepath.Join(root, command.dir()), ".")
+	addExports(t, exports, filepath.Join(root, schedules.dir()), ".")
 	fset := token.NewFileSet()
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	return &checker{fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}

@@ -17,6 +17,8 @@ const (
 	telemetry  layer = "telemetry"  // tests of the module otel, which are internal/oteltest's; its selection: as of unit
 	pages      layer = "pages"      // tests of the module internal/uitest, some in a browser; its selection: as of unit
 	command    layer = "command"    // tests of the module cmd/compensator; its selection: as of unit
+	sqlite     layer = "sqlite"     // tests of the module internal/sqlitetest, on SQLite; its selection: as of unit
+	schedules  layer = "schedules"  // tests of the module cron; its selection: as of unit
 	simulation layer = "simulation" // seeds of the deterministic simulation; how many
 	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
 	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
@@ -24,7 +26,12 @@ const (
 )
 
 // layers are those that are run, cheapest first.
-var layers = []layer{unit, telemetry, relay, pages, command, simulation, crash, chaos}
+var layers = []layer{unit, sqlite, schedules, telemetry, relay, pages, command, simulation, crash, chaos}
+
+// hasTests reports whether the layer's selections are names of tests.
+func (l layer) hasTests() bool {
+	return slices.Contains([]layer{unit, sqlite, schedules, telemetry, relay, pages, command}, l)
+}
 
 // dir is where the layer's command runs, from the module's root.
 func (l layer) dir() string {
@@ -37,6 +44,10 @@ func (l layer) dir() string {
 		return "internal/uitest"
 	case command:
 		return "cmd/compensator"
+	case sqlite:
+		return "internal/sqlitetest"
+	case schedules:
+		return "cron"
 	case chaos:
 		return "proof/chaos"
 	}
@@ -48,7 +59,7 @@ func (l layer) args(what string) []string {
 	switch l {
 	case unit:
 		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
-	case relay, telemetry, pages, command:
+	case sqlite, schedules, telemetry, relay, pages, command:
 		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
@@ -71,10 +82,10 @@ func anchored(names string) string {
 
 // names are the tests of a selection each of which has to go red; none where any will do.
 func (l layer) names(what string) []string {
-	if l == unit || l == relay || l == telemetry || l == pages || l == command {
-		return strings.Split(what, "|")
+	if !l.hasTests() {
+		return nil
 	}
-	return nil
+	return strings.Split(what, "|")
 }
 
 // settings are edits every run of the layer gets, broken or not. A mutant often shows as something that never
@@ -82,7 +93,7 @@ func (l layer) names(what string) []string {
 func (l layer) settings() []edit {
 	patience := edit{"internal/harness/world.go", "const Patience = 3 * time.Minute", "const Patience = 20 * time.Second"}
 	switch l {
-	case unit, telemetry, command:
+	case unit, sqlite, telemetry, command:
 		return []edit{patience}
 	case relay:
 		return []edit{patience, {"relay/rabbitmq/broker_test.go", "const testPatience = 4 * time.Minute", "const testPatience = 40 * time.Second"}}
@@ -94,12 +105,12 @@ func (l layer) settings() []edit {
 func (l layer) union(all []string) string {
 	slices.Sort(all)
 	all = slices.Compact(all)
-	switch l {
-	case unit, relay, telemetry, pages, command:
+	switch {
+	case l.hasTests():
 		all = strings.Split(strings.Join(all, "|"), "|")
 		slices.Sort(all)
 		return strings.Join(slices.Compact(all), "|")
-	case crash:
+	case l == crash:
 		return strings.Join(all, "|")
 	}
 	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(l.length(a), l.length(b)) })

@@ -36,12 +36,12 @@ func (m mutant) seenBy(quote, separator string) string {
 
 // selected is a selection in words.
 func (l layer) selected(what, quote string) string {
-	switch l {
-	case unit, relay, telemetry, pages, command:
+	switch {
+	case l.hasTests():
 		return quote + strings.ReplaceAll(what, "|", quote+", "+quote) + quote
-	case simulation:
+	case l == simulation:
 		return "within " + what + " seeds"
-	case chaos:
+	case l == chaos:
 		return "within " + what
 	}
 	return quote + strings.ReplaceAll(what, "|", `\|`) + quote

@@ -52,6 +52,12 @@ func pageTests(names ...string) selection { return selection{pages: strings.Join
 // commandTests names tests of the layer command.
 func commandTests(names ...string) selection { return selection{command: strings.Join(names, "|")} }
 
+// sqliteTests names tests of the layer sqlite.
+func sqliteTests(names ...string) selection { return selection{sqlite: strings.Join(names, "|")} }
+
+// scheduleTests names tests of the layer schedules.
+func scheduleTests(names ...string) selection { return selection{schedules: strings.Join(names, "|")} }
+
 // and adds another layer's part.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what
