@@ -88,7 +88,7 @@ func operating() []mutant {
 			name: "card-beside-a-number", oracle: safety,
 			what: "a card's number is looked for where digits begin, and in all that stand together: one behind another number is kept and shown",
 			edits: []edit{
-				{"internal/scrub/scrub.go", "		if behind || !joined(rest, at-1) || named(rest[:at]) {", "		if !joined(rest, at-1) && !(at > 1 && rest[at-1] == ' ' && rest[at-2] >= '0' && rest[at-2] <= '9') {"},
+				{"internal/scrub/scrub.go", "		if behind || !joined(rest, at-1) || named(rest[:at]) {", "		if (behind || !joined(rest, at-1)) && !(at > 1 && rest[at-1] == ' ' && rest[at-2] >= '0' && rest[at-2] <= '9') {"},
 			},
 			sees: tests("TestWhatDoesNotBelongBeforeOthersEyesIsGone", "FuzzText"),
 		},
