@@ -220,5 +220,13 @@ func managing() []mutant {
 			},
 			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
 		},
+		{
+			name: "reference-alike", oracle: safety,
+			what: "an id with a space behind it names the entry of the id without",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "byKey && rows[0].IdempotentID != key", "byKey && strings.TrimRight(string(rows[0].IdempotentID), \" \") != strings.TrimRight(string(key), \" \")"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReferenceThatOnlyLooksAlikeIsNotFound"),
+		},
 	}
 }

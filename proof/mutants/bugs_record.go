@@ -488,6 +488,62 @@ func recording() []mutant {
 			},
 			sees: sqliteTests("TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock"),
 		},
+		{
+			name: "charset-not-looked-at", oracle: duplicates,
+			what: "New takes a session in latin1 or gbk: the outcome of an entry whose id is not plain ASCII fits no row, and it runs again and again",
+			edits: []edit{
+				{"internal/sqlstore/check_mysql.go", "!carriesUTF8(charset, i == 2)", "false"},
+			},
+			sees: tests("TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart/latin1_session", "TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart/gbk_session", "TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart/texts_read_as_latin1"),
+		},
+		{
+			name: "key-of-any-charset", oracle: duplicates,
+			what: "New takes key columns that store other bytes than were recorded: outcomes fit no row",
+			edits: []edit{
+				{"internal/sqlstore/check_mysql.go", "!strings.HasPrefix(c.collation, \"utf8mb4_\")", "strings.HasPrefix(c.collation, \"utf8mb3_\")"},
+			},
+			sees: tests("TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart/key_of_Latin_letters", "TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart/key_in_two_bytes", "TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart/type_of_Latin_letters"),
+		},
+		{
+			name: "empty-is-null", oracle: safety,
+			what: "New takes a MariaDB whose mode makes NULL of empty texts, which the log's columns refuse",
+			edits: []edit{
+				{"internal/sqlstore/check_mysql.go", "	if m.emptyIsNull() {\n", "	if false {\n"},
+			},
+			sees: tests("TestServerThatTakesEmptyTextsForNullIsRefusedAtStart"),
+		},
+		{
+			name: "session-elsewhere", oracle: safety,
+			what: "an entry goes into the log of another database that the session has changed to, on a Connector and in InTx",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "	if proven {\n		inTx = \"\"\n", "	if proven {\n		return \"?\"\n"},
+			},
+			sees: tests("TestSessionThatUsesAnotherDatabaseIsRefused"),
+		},
+		{
+			name: "server-packet-ignored", oracle: producers,
+			what: "entries recorded together go in one INSERT that the server's packets do not take, and the user's connection breaks",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "most = min(most, s.maxContent)", "most = min(most, s.maxContent+maxStatementBytes)"},
+			},
+			sees: tests("TestEntriesThatNewTakesFitTogether"),
+		},
+		{
+			name: "insert-of-any-length", oracle: producers,
+			what: "one INSERT holds whatever 500 entries hold",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "maxStatementBytes = 1 << 20", "maxStatementBytes = 1 << 40"},
+			},
+			sees: tests("TestInsertHoldsWhatAPacketTakes"),
+		},
+		{
+			name: "other-connector-asked-each-time", oracle: producers,
+			what: "another Connector of the same database is asked for its log with every entry",
+			edits: []edit{
+				{"store_mysql.go", "	c.homes.Store(home, true)\n", ""},
+			},
+			sees: tests("TestOtherConnectorIsAskedForItsLogOnce"),
+		},
 	}
 }
 

@@ -321,5 +321,21 @@ func settling() []mutant {
 			},
 			sees: tests("TestLentConnectionsThatTurnOutDeadDoNotComeBack"),
 		},
+		{
+			name: "outcomes-of-any-length", oracle: duplicates,
+			what: "a hundred outcomes with long errors go in one statement that the client refuses to send, for ever",
+			edits: []edit{
+				{"internal/sqlstore/settle.go", "maxSettleBytes = 128 << 10", "maxSettleBytes = 1 << 40"},
+			},
+			sees: tests("TestOutcomesWithLongErrorsFitThePacketsOfTheirClient", "TestOutcomesHoldWhatAPacketTakes"),
+		},
+		{
+			name: "silence-is-no-lock", oracle: lateness,
+			what: "under a readTimeout shorter than the wait for a lock all outcomes of a batch wait for one locked row",
+			edits: []edit{
+				{"internal/sqlstore/store.go", "f == faultUnreachable && ctx.Err() == nil", "false"},
+			},
+			sees: tests("TestOutcomesPassALockedRowByUnderAShortReadTimeout"),
+		},
 	}
 }

@@ -191,5 +191,21 @@ func meeting() []mutant {
 			},
 			sees: tests("TestErasureLocksInTheOrderOfWhoeverTakesTheCase"),
 		},
+		{
+			name: "turns-noted-as-they-came", oracle: producers,
+			what: "two who note the same turns in two orders deadlock",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "	slices.SortFunc(turns, func(a, b noted) int { return compareTurns(a.Turn, b.Turn) })\n", ""},
+			},
+			sees: tests("TestTurnsAreWrittenInOneOrder"),
+		},
+		{
+			name: "turns-forgotten-as-they-came", oracle: producers,
+			what: "turns are deleted in the order in which they were read, which is no order",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "	slices.SortFunc(gone, compareTurns)\n", ""},
+			},
+			sees: tests("TestTurnsAreWrittenInOneOrder"),
+		},
 	}
 }
