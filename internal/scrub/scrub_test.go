@@ -72,7 +72,7 @@ func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	assert.Equal(t, strings.Repeat("…1111 ", 1<<12), scrub.Text(text))
 	runtime.ReadMemStats(&after)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400*len(text)), "a copy of it for each number would be %d times as much", 1<<12)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of it for each number would be %d times its length", 1<<12) // with the race detector 600
 }
 
 // FuzzText: scrubbed is scrubbed, whatever stands around it, and what is a text stays one.
