@@ -59,13 +59,14 @@ func following(cfg compensator.TypeConfig) compensator.TypeConfig {
 
 // follows judges that what comes after a batch runs when all of the batch have ended once. A person may have requeued them since,
 // and a database that has gone back knows less.
-func (o *oracle) follows(e *compensator.Entry) {
+func (o *oracle) follows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawFollowed]++
+	o.calledAfterLocked(n, e)
 	if len(o.losses) > 0 {
 		return
 	}

@@ -90,15 +90,46 @@ func (o *oracle) closedLocked(n *instance, open compensator.OpenBreaker) {
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// letInLocked: G25, while a type's breaker is open one attempt begins after each pause, and no other.
+// lookedAt is an attempt of an entry that comes after a batch, which asks first whether that has ended.
+type lookedAt struct {
+	n  *instance
+	id compensator.EntryID
+}
+
+// letInLocked: G25, while a type's breaker is open one call begins after each pause, and no other. An entry that comes after a
+// batch makes none where that has not ended, and gives way to the next.
 func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if open == nil || open.said.Equal(time.Now()) { // let in before, at this very moment
+	if open != nil && open.said.Equal(time.Now()) { // let in before, at this very moment
+		open = nil
+	}
+	if e.BusinessType == txType && e.BusinessID != "" && !e.Compensation {
+		if o.looks == nil {
+			o.looks = make(map[lookedAt]*opening)
+		}
+		o.looks[lookedAt{n, e.ID}] = open
+		if open == nil || !time.Now().Before(open.ProbeAt) {
+			return // until its handler is called
+		}
+	}
+	o.probesLocked(n, e.ID, open)
+}
+
+// calledAfterLocked is a call for an entry whose batch has ended.
+func (o *oracle) calledAfterLocked(n *instance, e *compensator.Entry) {
+	open := o.opened[breakerOn{n, e.BusinessType}]
+	if let := o.looks[lookedAt{n, e.ID}]; let == open { // or it was let in before that one opened
+		o.probesLocked(n, e.ID, open)
+	}
+}
+
+func (o *oracle) probesLocked(n *instance, id compensator.EntryID, open *opening) {
+	if open == nil {
 		return
 	}
 	open.probes++
 	if open.probes > 1 || time.Now().Before(open.ProbeAt) {
-		o.failLocked("G25: entry %s runs on instance %d, %v before its breaker may probe, as number %d", e.ID, n.number, time.Until(open.ProbeAt), open.probes)
+		o.failLocked("G25: entry %s runs on instance %d, %v before its breaker may probe, as number %d", id, n.number, time.Until(open.ProbeAt), open.probes)
 	}
 }
 

@@ -165,7 +165,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 // attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	n.w.oracle.called(n, e)
-	n.w.oracle.follows(e)
+	n.w.oracle.follows(n, e)
 	a, err := n.begin(ctx, e)
 	if err != nil {
 		return err

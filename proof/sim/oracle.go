@@ -48,6 +48,7 @@ type oracle struct {
 
 	rebuilding map[processlog.Token]time.Time // since when
 	opened     map[breakerOn]*opening         // breakers
+	looks      map[lookedAt]*opening          // of entries that come after a batch: what was open when they were let in
 	sights     [sights]int
 }
 
