@@ -19,8 +19,8 @@ import (
 )
 
 // Operations is what Config.Operations turns on: for each entry that dies a case is opened, in the transaction that makes
-// it dead, and package desk lets people see and close them. It needs Migrate's newest tables. The zero value works; every process of a service
-// has the same.
+// it dead, and package desk lets people see and close them. It needs Migrate's newest tables. The zero value works; every
+// process of a service has the same.
 type Operations struct {
 	Due   time.Duration         // how long a case may wait for a person, where Types says nothing else. Default 24 h; at least a minute
 	Types map[string]CaseConfig // by business type

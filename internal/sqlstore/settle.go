@@ -12,7 +12,8 @@ import (
 )
 
 // Settle implements Store: one statement for up to 500 successes of handlers in one epoch, one for up to 500 of
-// compensations, and one for up to 100 outcomes of any other kinds, fewer where their errors are long; a short transaction for those among which a case opens.
+// compensations, and one for up to 100 outcomes of any other kinds, fewer where their errors are long; a short transaction
+// for those among which a case opens.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
