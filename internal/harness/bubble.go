@@ -17,9 +17,15 @@ import (
 
 // InBubble runs a Compensator on doubles under a clock that moves only when nothing else can.
 func InBubble(t *testing.T, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
+	InBubbleOf(t, compensator.Config{}, register, test)
+}
+
+// InBubbleOf is InBubble with a configuration: longer intervals, where days pass.
+func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
-		c, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+		cfg.Store, cfg.Logger = store, slog.New(slog.DiscardHandler)
+		c, err := compensator.New(t.Context(), cfg)
 		require.NoError(t, err)
 		register(c)
 		ctx, cancel := context.WithCancel(t.Context())

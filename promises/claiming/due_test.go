@@ -25,7 +25,7 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 	t.Parallel()
 	var late atomic.Int64
 	var runs atomic.Int64
-	harness.InBubble(t, func(c *compensator.Compensator) {
+	harness.InBubbleOf(t, compensator.Config{ReconcileInterval: time.Minute, PollInterval: time.Minute}, func(c *compensator.Compensator) {
 		_, err := compensator.Handle(c, "later", func(ctx context.Context, e *compensator.Entry, o harness.Order) error {
 			lateness := time.Since(e.NextAt)
 			assert.GreaterOrEqual(t, lateness, time.Duration(0), "entry %s", e.ID)
