@@ -23,10 +23,11 @@ staticcheck := $$(GOFLAGS= GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/too
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# What make test tests: modules, the longest first, and the browser's, which waits most. They wait much, so that two side by side
-# are sooner done.
-tested := . internal/uitest examples relay/rabbitmq internal/sqlitetest internal/watermilltest internal/oteltest cmd/compensator cron proof/chaos bench \
-	internal/migratetest internal/testservers/docker internal/wrappertest ui relay/watermill orms/gormtx compensatortest/sqlitetest
+# The library, from its root to SQLite, and the judges of its proof; then what stands around it. The longest come first, and the
+# browser's, which waits most: all wait much, so that two modules side by side are sooner done.
+library := . internal/sqlitetest proof/chaos internal/wrappertest compensatortest/sqlitetest
+around := internal/uitest examples relay/rabbitmq internal/watermilltest bench internal/oteltest cmd/compensator internal/migratetest \
+	internal/testservers/docker cron ui relay/watermill orms/gormtx
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk)$$' ./...
@@ -43,12 +44,18 @@ tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum
 		-replace github.com/compensator-go/compensator/compensatortest/sqlitetest=$(CURDIR)/compensatortest/sqlitetest $(build)/tidy.mod; fi && \
 	(cd $(1) && GOWORK=off $(GO) mod tidy -diff -modfile=$(build)/tidy.mod)
 
-.PHONY: test
-test: ## run all tests against real servers, with the race detector
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(tested))
+side_by_side = @$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(1))
 
-.PHONY: $(addprefix test/,$(tested))
-$(addprefix test/,$(tested)): test/%:
+.PHONY: test
+test: ## run the library's tests against real servers, with the race detector
+	$(call side_by_side,$(library))
+
+.PHONY: test-around
+test-around: ## the same for what stands around it: pages in a browser, relays through brokers, ORMs, telemetry, the command, examples
+	$(call side_by_side,$(around))
+
+.PHONY: $(addprefix test/,$(library) $(around))
+$(addprefix test/,$(library) $(around)): test/%:
 	cd $* && $(go_test) $(or $(tests/$*),./...)
 
 .PHONY: test-mysql

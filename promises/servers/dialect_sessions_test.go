@@ -33,7 +33,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 		w.Run(c)
 		prepared := func() int { return w.Status("Prepared_stmt_count") }
 		before := prepared()
-		for i := range 200 {
+		for i := range 60 {
 			w.InTx(db, func(tx *sql.Tx) {
 				_, err := c.Record(t.Context(), tx, harness.Untyped(1+i*37%60)...) // as many shapes as there are numbers of rows
 				require.NoError(t, err)
