@@ -30,26 +30,11 @@ var csvHead = []string{"id", "version", "business_type", "state", "process_count
 func WriteCSV(to io.Writer, lines []Line) error {
 	out := bufio.NewWriter(to)       // which keeps its first error
 	_, _ = out.WriteString("\ufeff") // else some take it for their own alphabet
-	writeRow(out, csvHead)
+	_, _ = out.WriteString(strings.Join(csvHead, ",") + "\n")
 	for _, line := range lines {
-		writeRow(out, csvRow(line))
+		_, _ = out.WriteString(strings.Join(csvRow(line), ",") + "\n")
 	}
 	return out.Flush()
-}
-
-// writeRow is as encoding/csv writes one, and quotes also what holds a semicolon or a tab: where those part cells, as they do where
-// the comma is in numbers, a text with one would be two cells, and the second may begin a formula.
-func writeRow(out *bufio.Writer, cells []string) {
-	for i, cell := range cells {
-		if i > 0 {
-			_ = out.WriteByte(',')
-		}
-		if first, _ := utf8.DecodeRuneInString(cell); strings.ContainsAny(cell, ",;\t\"\r\n") || unicode.IsSpace(first) {
-			cell = `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
-		}
-		_, _ = out.WriteString(cell)
-	}
-	_ = out.WriteByte('\n')
 }
 
 func csvRow(line Line) []string {
@@ -74,11 +59,16 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// Cell is a text that no spreadsheet takes for a formula: what would be one gets a ' in front.
+// Cell is a text as a cell of a CSV that no spreadsheet takes for a formula, or for two cells: what would be a formula gets a ' in
+// front. It is quoted as encoding/csv does, and also where it holds a semicolon or a tab, which part cells where the comma is in
+// numbers: what follows one may begin a formula.
 func Cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
 	if first, _ := utf8.DecodeRuneInString(begins); begins != "" && strings.ContainsRune("=+-@＝＋－＠", first) {
-		return "'" + text
+		text = "'" + text
+	}
+	if strings.ContainsAny(text, ",;\t\"\r\n") || strings.TrimSpace(text) != text {
+		return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 	}
 	return text
 }

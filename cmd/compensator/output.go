@@ -207,7 +207,7 @@ func (l listing) csv(to io.Writer) error {
 		var cells []string
 		for i, value := range row {
 			if !slices.Contains(l.inner, l.columns[i].name) {
-				cells = append(cells, quoted(forCSV(value)))
+				cells = append(cells, forCSV(value))
 			}
 		}
 		b.WriteString(strings.Join(cells, ",") + "\n")
@@ -216,21 +216,12 @@ func (l listing) csv(to io.Writer) error {
 	return err
 }
 
-// quoted is a cell, which has no line's end and no tab. Where the comma is in numbers semicolons part cells: what holds one is
-// quoted, or else what follows it might begin a formula.
-func quoted(cell string) string {
-	if !strings.ContainsAny(cell, ",;\"") && strings.TrimSpace(cell) == cell {
-		return cell
-	}
-	return `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
-}
-
 func forCSV(value any) string {
 	switch v := value.(type) {
 	case digits, bool, int, int64: // a number below zero is no formula
 		return fmt.Sprint(v)
 	case map[string]string:
-		return forTable(v)
+		return desk.Cell(forTable(v))
 	case time.Time, time.Duration:
 		if v := forJSON(v); v != nil {
 			return fmt.Sprint(v)

@@ -25,9 +25,10 @@ func TestTextsAreShownAsWhatTheyAre(t *testing.T) {
 }
 
 func TestCellsAreWhole(t *testing.T) {
-	for cell, want := range map[string]string{"a": "a", "a b": "a b", "a,b": `"a,b"`, "a;=1": `"a;=1"`, `a"b`: `"a""b"`, " a": `" a"`, "": ""} {
-		assert.Equal(t, want, quoted(cell))
+	for cell, want := range map[string]string{"a": "a", "a b": "a b", "a,b": `"a,b"`, "a;=1": `"a;=1"`, `a"b`: `"a""b"`, " a": `" a"`, "a ": `"a "`, "": ""} {
+		assert.Equal(t, want, forCSV(cell))
 	}
+	assert.Equal(t, `"{""a"":""b""}"`, forCSV(map[string]string{"a": "b"}))
 }
 
 func TestAmountsAreExact(t *testing.T) {
