@@ -101,7 +101,7 @@ intake: ## kill intakes with -9, KILLS=20 of them, while MESSAGES=100000 flow fr
 	$(go_test) -run TestNoMessageIsLostOrDoubledWhileIntakesAreKilled -v ./intake -messages=$(or $(MESSAGES),100000) -kills=$(or $(KILLS),20)
 
 .PHONY: demo
-demo: ## run the quickstart
+demo: ## a shop on SQLite, killed with -9, and its books checked: half a minute, only Go needed
 	$(GO) run -C examples ./quickstart
 
 .PHONY: ui

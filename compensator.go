@@ -36,8 +36,8 @@ type Compensator struct {
 	isClosed atomic.Bool
 }
 
-// New checks configuration, server and table, and reports all that is wrong at once. Close it. Of ctx only the values live
-// on: handlers' contexts have them.
+// New checks the configuration, and then server and table, and reports all that is wrong at once with either. Close it. Of
+// ctx only the values live on: handlers' contexts have them.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

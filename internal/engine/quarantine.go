@@ -13,8 +13,9 @@ const (
 	// aloneAfter is how many before it runs alone.
 	aloneAfter = 2
 
-	// turnWait is how long those that run among few stay out for one that is to run alone.
-	turnWait = 2 * refusedRetry
+	// aloneWait is how long those that run among few stay out for one that is to run alone: until it has been offered again, and
+	// again where that came too early.
+	aloneWait = 2 * refusedRetry
 )
 
 // quarantine is the places of this process for entries that have lost leases, and so may have killed a process. A place
@@ -43,7 +44,7 @@ func (q *quarantine) enter(t *Type, lost int) bool {
 		return false
 	case lost >= aloneAfter && q.total > 0:
 		// Those of the first kind would follow each other, and never be all gone.
-		q.turn = time.Now().Add(turnWait)
+		q.turn = time.Now().Add(aloneWait)
 		return false
 	case lost >= aloneAfter:
 		q.alone, q.turn = true, time.Time{}

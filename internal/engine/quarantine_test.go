@@ -46,7 +46,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 		q.leave(typ, 2)
 		require.True(t, q.enter(typ, 1))
 		require.False(t, q.enter(typ, 2))
-		<-time.After(turnWait)
+		<-time.After(aloneWait)
 		require.True(t, q.enter(typ, 1), "but not for ever: it may run elsewhere by now")
 	})
 }

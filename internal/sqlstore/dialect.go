@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dialect is what one kind of database needs to be told differently. Suffixes and hints may be empty. check gives up what the
+// dialect is what one kind of database needs to be told differently. Suffixes and hints may be empty; a func may be
+// nil where that is said. check gives up what the
 // server turns out not to do: halves, share and shareNow, inTx, returning, probe; and finds out snapshots, galera, foldsNames.
 type dialect struct {
 	name       string

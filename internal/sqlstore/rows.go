@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// columns lists what a rowScanner reads: of a row that somebody else has written, too, whatever it holds. Nothing is computed
+// columns lists what a rowScanner reads, in the order of newRowScanner: of a row that somebody else has written, too, whatever it holds. Nothing is computed
 // with such values here, for the statement would fail, and with it all other rows.
 func (s *Store) columns() string {
 	return "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +

@@ -24,7 +24,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	write := s.updateRows
 	for _, g := range groups.Order {
 		for chunk := range s.settleChunks(g, groups.Groups[g], outcomes) {
-			busy, err := s.settleGroup(ctx, write, token, g, outcomes, chunk, result)
+			busy, err := s.writeGroup(ctx, write, token, g, outcomes, chunk, result)
 			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
 			}
@@ -155,9 +155,9 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// settleGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than
+// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than
 // written ones are explained by reading them: a row that carries our token was changed by us, now or in an earlier try.
-func (s *Store) settleGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
+func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
 	for n, i := range places {
