@@ -24,7 +24,7 @@ type Compensator struct {
 	connector *txwatch.Connector // Config.DB was opened on it, and sees its commits; nil: nobody does
 
 	fingerprint string   // the store's
-	homes       sync.Map // of *connector: others whose connections reach the same log
+	homes       sync.Map // of *txwatch.Connector and *Compensator: others whose transactions reach the same log
 
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware

@@ -1,6 +1,7 @@
 package compensator
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -137,16 +138,15 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	if c.closed() {
 		return processlog.Row{}, ErrClosed
 	}
-	if own, ok := tx.(*ScopedTx); ok && own.isFor(ch.Ref) {
-		return processlog.Row{}, &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
-	}
+	ctx, asked := c.inquire(ctx, tx, ch.Ref)
 	watch, err := c.enlist(ctx, tx)
-	if err != nil {
+	if err = cmp.Or(asked.or(err), scopedOf(tx).refuseOwn(ch.Ref)); err != nil {
 		return processlog.Row{}, naming(tx, err)
 	}
 	ch.Token = processlog.NewToken()
 	before, err := c.store.Change(ctx, tx, watch != nil && watch.FullyWatched(), ch)
-	if err != nil {
+	watch = asked.end(watch)
+	if err = asked.or(err); err != nil {
 		return before, naming(tx, err)
 	}
 	if watch != nil {

@@ -104,6 +104,9 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first 
 	case told.State == Succeeded:
 		return false, nil
 	}
+	if run, ok := ctx.Value(provingKey{}).(*proving); ok && run.id == id {
+		run.completes = true
+	}
 	_, err = t.CompleteTx(ctx, tx, id)
 	if errors.Is(err, ErrAlreadySucceeded) { // since it was read
 		return false, nil
@@ -133,6 +136,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if err := rec.LineUp(); err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
+	ctx, asked := c.inquire(ctx, tx, nil)
 	watch, err := c.enlist(ctx, tx)
 	if err != nil {
 		return nil, poison(watch, naming(tx, err))
@@ -141,6 +145,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		rec.Reserve() // only where the transaction's end is seen can its slots be given back
 	}
 	receipt, err := rec.insert(ctx, tx, entries, watch)
+	watch = asked.end(watch)
 	if err != nil {
 		rec.RolledBack()
 		return nil, poison(watch, naming(tx, err))
@@ -155,8 +160,12 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 
 // refuse is for entries that were refused before anything was sent.
 func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
+	ctx, asked := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
-	return poison(watch, err)
+	if watch == nil && asked != nil {
+		_ = c.store.Probe(ctx, tx) // nothing was sent that could have found a ScopedTx
+	}
+	return poison(asked.end(watch), err)
 }
 
 // poison keeps a transaction from being committed without its entry, where its end is seen.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/compensator-go/compensator/internal/sqlstore"
-	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -62,20 +61,20 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	return nil
 }
 
-// sameLog refuses a transaction of another database, whose log an entry would go to. Connections of the Connector that
-// Config.DB was opened on are taken as they are; any other Connector is asked once.
-func (c *Compensator) sameLog(ctx context.Context, tx Tx, home *txwatch.Connector) error {
+// sameLog refuses a transaction of another database, whose log an entry would go to. What it comes from is asked once, another
+// Connector than that of Config.DB, or another Compensator, whose table may stand beside this one's.
+func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
-	if _, known := c.homes.Load(home); known || !ok || c.connector == home {
+	if _, known := c.homes.Load(from); known || !ok {
 		return nil
 	}
 	fingerprint, err := s.FingerprintBy(ctx, tx)
 	switch {
 	case err != nil:
-		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another Connector than Config.DB, and whether it has the same log could not be read: %v", err)}
+		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another pool than Config.DB, and whether it has the same log could not be read: %v", err)}
 	case fingerprint != c.fingerprint:
 		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", fingerprint, c.fingerprint)}
 	}
-	c.homes.Store(home, true)
+	c.homes.Store(from, true)
 	return nil
 }

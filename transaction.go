@@ -34,7 +34,7 @@ var _ Tx = (*ScopedTx)(nil)
 
 // ExecContext runs a statement.
 func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := s.ended(); err != nil {
+	if err := s.refusal(ctx); err != nil {
 		return nil, err
 	}
 	res, err := s.tx.ExecContext(ctx, query, args...)
@@ -43,7 +43,7 @@ func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (
 
 // QueryContext runs a query. Close its rows before the next statement.
 func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := s.ended(); err != nil {
+	if err := s.refusal(ctx); err != nil {
 		return nil, err
 	}
 	rows, err := s.tx.QueryContext(ctx, query, args...)
@@ -55,7 +55,7 @@ func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...an
 	tx, ok := s.tx.(interface {
 		QueryRowContext(context.Context, string, ...any) *sql.Row
 	})
-	if err := cmp.Or(s.ended(), unlessKnown(ok, "QueryRowContext")); err != nil {
+	if err := cmp.Or(s.refusal(ctx), unlessKnown(ok, "QueryRowContext")); err != nil {
 		return noRow(ctx, err)
 	}
 	row := tx.QueryRowContext(ctx, query, args...)
@@ -68,7 +68,7 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	tx, ok := s.tx.(interface {
 		PrepareContext(context.Context, string) (*sql.Stmt, error)
 	})
-	if err := cmp.Or(s.ended(), unlessKnown(ok, "PrepareContext")); err != nil {
+	if err := cmp.Or(s.refusal(ctx), unlessKnown(ok, "PrepareContext")); err != nil {
 		return nil, err
 	}
 	stmt, err := tx.PrepareContext(ctx, query)
@@ -108,17 +108,35 @@ type refusing struct{ err error }
 func (r refusing) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r refusing) Driver() driver.Driver                        { return nil }
 
-// ended is why nothing more is to be sent. A watched connection says so by itself.
-func (s *ScopedTx) ended() error {
-	if s.alone == nil {
-		return nil
+// refusal is why a statement is not to be sent: the transaction has ended, which a watched connection says by itself, or an
+// inquiry in ctx does not admit it.
+func (s *ScopedTx) refusal(ctx context.Context) error {
+	if s.alone != nil && s.alone.aborted != nil {
+		return s.alone.aborted
 	}
-	return s.alone.aborted
+	if asked, ok := ctx.Value(inquiryKey{}).(*inquiry); ok {
+		return asked.admit(ctx, s)
+	}
+	return nil
 }
 
-// isFor reports whether ref names the entry whose handler it is for.
-func (s *ScopedTx) isFor(ref Ref) bool {
-	return s.handles != nil && (ref == Ref(s.handles.ID) || ref == Ref(s.handles.IdempotentID))
+// refuseOwn refuses the entry whose handler it is for, by either of its names. Of nil it refuses nothing.
+func (s *ScopedTx) refuseOwn(ref Ref) error {
+	if s == nil || s.handles == nil || ref != Ref(s.handles.ID) && ref != Ref(s.handles.IdempotentID) {
+		return nil
+	}
+	return &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
+}
+
+// scopedOf is the ScopedTx that a handle is known to be on, or nil.
+func scopedOf(tx Tx) *ScopedTx {
+	switch tx := tx.(type) {
+	case *ScopedTx:
+		return tx
+	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
+		return tx.Scoped()
+	}
+	return nil
 }
 
 // see remembers an error by which the server has ended the transaction, whatever the caller does about it.
@@ -133,7 +151,12 @@ func (s *ScopedTx) see(err error) error {
 // settled first.
 func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
-		return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another database, whose log has the fingerprint %s, and this one %s", s.c.fingerprint, c.fingerprint)}
+		if _, ours := s.c.store.(*sqlstore.Store); !ours {
+			return &FieldError{Field: "tx", Reason: fmt.Sprintf("is one of another store, whose log has the fingerprint %s, and this one %s", s.c.fingerprint, c.fingerprint)}
+		}
+		if err := c.sameLog(ctx, s, s.c); err != nil {
+			return err
+		}
 	}
 	if s.alone == nil {
 		ctx, _ := txwatch.Ask(ctx)
@@ -236,13 +259,14 @@ const (
 // proof is the idempotent id of an entry that each run which writes anything records in its transaction, or asks Once for:
 // Resolve tells by it, and what is written without it may happen twice. Where the receipt says Duplicate, or Once false,
 // it has happened before: do writes nothing, or returns an error, as FailOnDuplicate has it, that rolls back. do runs in
-// the caller's goroutine; what it sets outside the transaction is of its last run.
+// the caller's goroutine, and hands its context on to Once; what it sets outside the transaction is of its last run.
 func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
 	}
 	for try := 1; ; try++ {
-		err := c.certain(ctx, proof, do(ctx))
+		told := &proving{id: proof}
+		err := c.certain(ctx, told, do(context.WithValue(ctx, provingKey{}, told)))
 		if !Retryable(err) || try == retryTries {
 			return err
 		}
@@ -252,15 +276,23 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 	}
 }
 
+// proving is what a run of RetryTx has done with the entry that proves it.
+type proving struct {
+	id        IdempotentID
+	completes bool // Once has completed one that was there before: that it is there proves nothing, and that it has succeeded does
+}
+
+type provingKey struct{}
+
 // certain asks what came of the transaction that ended with err, if that is unknown: nil, or ErrTxAborted where it did not happen.
-func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error) error {
+func (c *Compensator) certain(ctx context.Context, told *proving, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
 	}
-	switch _, asked := c.Resolve(ctx, proof); {
-	case asked == nil:
+	switch e, asked := c.Resolve(ctx, told.id); {
+	case asked == nil && (!told.completes || e.State == Succeeded):
 		return nil
-	case errors.Is(asked, ErrNotFound):
+	case asked == nil, errors.Is(asked, ErrNotFound):
 		return fmt.Errorf("%w: %v", ErrTxAborted, err)
 	default:
 		return errors.Join(err, asked)
@@ -347,11 +379,8 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
 	}
-	switch tx := tx.(type) {
-	case *ScopedTx:
-		return tx.end, tx.joins(ctx, c)
-	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
-		return c.enlist(ctx, tx.Scoped())
+	if s := scopedOf(tx); s != nil {
+		return s.end, s.joins(ctx, c)
 	}
 	if c.connector == nil {
 		return nil, nil
@@ -361,6 +390,51 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 		return nil, err
 	}
 	return watch, cmp.Or(err, watch.Err())
+}
+
+// inquiry asks, of a handle that is not known, a tracer's say, whether it is one on a ScopedTx: the first statement that it hands
+// on to one finds that, before it is sent. It costs no statement of its own.
+type inquiry struct {
+	c       *Compensator // whose call it is
+	ref     Ref          // what is to be changed; nil: Record
+	found   *ScopedTx
+	refused error
+}
+
+type inquiryKey struct{}
+
+// inquire puts an inquiry into a context, for the statements of one call; nil where the handle is known.
+func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Context, *inquiry) {
+	if _, plain := tx.(*sql.Tx); plain || tx == nil || isNilPointer(tx) || scopedOf(tx) != nil {
+		return ctx, nil
+	}
+	asked := &inquiry{c: c, ref: ref}
+	return context.WithValue(ctx, inquiryKey{}, asked), asked
+}
+
+// admit is why a statement that has come to s is not to be sent.
+func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
+	if q.found == nil {
+		q.found = s
+		q.refused = cmp.Or(s.joins(ctx, q.c), s.refuseOwn(q.ref))
+	}
+	return q.refused
+}
+
+// or is why the call is refused, or else err.
+func (q *inquiry) or(err error) error {
+	if q != nil && q.refused != nil {
+		return q.refused
+	}
+	return err
+}
+
+// end is watch, or where nobody sees the end of the transaction that of the ScopedTx that was found.
+func (q *inquiry) end(watch transactionEnd) transactionEnd {
+	if watch == nil && q != nil && q.found != nil {
+		return q.found.end
+	}
+	return watch
 }
 
 // naming says which handle has no open transaction, and what would have one.
@@ -391,6 +465,9 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	}
 	if watch := enlistment.Tx(); watch != nil {
 		if watch.Err() != nil {
+			return watch, nil
+		}
+		if enlistment.Home == c.connector {
 			return watch, nil
 		}
 		return watch, c.sameLog(ctx, tx, enlistment.Home)

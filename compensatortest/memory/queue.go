@@ -309,7 +309,7 @@ func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (whol
 func (q *Queue) checkLocked(fingerprint string) error {
 	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
 	if q.keys.owner != fingerprint {
-		return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("the queue belongs to another database (its fingerprint is %q, ours %q)", q.keys.owner, fingerprint)}
+		return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("the queue belongs to another log (its fingerprint is %q, ours %q)", q.keys.owner, fingerprint)}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
@@ -67,6 +68,17 @@ func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compens
 			test(t, w, cfg)
 		})
 	}
+}
+
+// Traced is a handle on a transaction as a tracer of the user's makes one: its type tells nothing.
+type Traced struct{ Tx compensator.Tx }
+
+func (t Traced) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return t.Tx.ExecContext(ctx, query, args...)
+}
+
+func (t Traced) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.Tx.QueryContext(ctx, query, args...)
 }
 
 // Pools are the two kinds of pool a transaction can come from.

@@ -113,8 +113,8 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 		}
 		for _, owner := range owners {
 			if owner != fingerprint {
-				return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("%q belongs to another database (its fingerprint is %q, ours %q): "+
-					"give each database a prefix of its own", q.keys.prefix, owner, fingerprint)}
+				return &processlog.FieldError{Field: "Prefix", Reason: fmt.Sprintf("%q belongs to another log, of another database or table (its fingerprint is %q, ours %q): "+
+					"give each log a prefix of its own", q.keys.prefix, owner, fingerprint)}
 			}
 		}
 	}

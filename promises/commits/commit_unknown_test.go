@@ -109,6 +109,45 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
+// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen: that the entry is there proves nothing, for it was there before.
+func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]faultproxy.Fault{"it did not happen": faultproxy.DropRequest, "it happened": faultproxy.DropReply} {
+		for was, prepare := range map[string]string{"dead": "state=-2, ended_by='exhausted', process_count=1", "due in a year": "state=0"} {
+			t.Run(name+"/"+was, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				proxy, db := w.Proxied(true, harness.ReadTimeout(5*time.Second))
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				inbox, err := compensator.Declare[string](c, "inbox", compensator.TypeConfig{})
+				require.NoError(t, err)
+				var id compensator.EntryID
+				require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+					receipt, err := inbox.Record(ctx, tx, "", compensator.Options{IdempotentID: "m1", Delay: 365 * 24 * time.Hour})
+					id = receipt.ID()
+					return err
+				}))
+				w.Exec("UPDATE common_process_log SET " + prepare)
+				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
+				require.NoError(t, c.RetryTx(t.Context(), "m1", func(ctx context.Context) error {
+					return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+						first, err := inbox.Once(ctx, tx, "m1", "")
+						if first {
+							w.Effect(tx, "the message's work")
+						}
+						return err
+					})
+				}))
+				require.Equal(t, 1, trap.Fired())
+				require.Equal(t, 1, w.Count("effects"))
+				require.Equal(t, compensator.Succeeded, w.State(id))
+			})
+		}
+	}
+}
+
 // TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen: RetryTx does the business once whatever becomes of COMMIT, or
 // says that nobody can tell.
 func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T) {

@@ -194,7 +194,10 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 					}
 					return err
 				}
-				errs := map[string]error{"closure": c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })}
+				errs := map[string]error{
+					"closure":        c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) }),
+					"traced closure": c.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(harness.Traced{Tx: tx}) }),
+				}
 				handled <- work
 				w.PutThrough(db, pays, 1, compensator.Options{})
 				errs["handler"] = harness.Next(t, ended)

@@ -15,6 +15,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
 )
 
 // TestTransactionOfAnotherDatabaseIsRefused: two shards, each with a log of the same name, and one entry of the same
@@ -103,6 +104,24 @@ func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	}
 }
 
+// TestDatabaseOfTheSameNameOnAnotherServerIsAnother: by its name alone its transactions would be taken for the log's own.
+func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
+	t.Parallel()
+	here, server := harness.NewWorld(t), testservers.NewSQL(t)
+	var name string
+	require.NoError(t, here.DB.QueryRow("SELECT DATABASE()").Scan(&name))
+	_, err := here.Open(harness.Plain(server.DSN(""))).Exec("CREATE DATABASE " + name + " CHARACTER SET utf8mb4")
+	require.NoError(t, err)
+	there := harness.WorldAt(t, server.DSN(name))
+	tx := there.Begin(there.DB)
+	var refused *compensator.FieldError
+	_, err = here.New(here.Quick()).Record(t.Context(), tx, harness.Untyped(1)...)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "tx", refused.Field)
+	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
+	require.Zero(t, there.Count("common_process_log"))
+}
+
 // TestDatabasesOfAlmostTheSameNameAreApart: to the collation of DATABASE() they are one.
 func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	t.Parallel()
@@ -154,6 +173,42 @@ func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLogsOfOneDatabaseShareATransaction, whoever has begun it; a log of another database has no part in it.
+func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		require.NoError(t, compensator.MigrateTable(t.Context(), w.DB, "second_log"))
+		cfg := w.Quick()
+		cfg.DB = db
+		first := w.New(cfg)
+		cfg.Table, cfg.Prefix = "second_log", w.Name+"2"
+		second := w.New(cfg)
+		elsewhere := harness.NewWorld(t)
+		other := elsewhere.New(elsewhere.Quick())
+		for _, handle := range []func(tx *compensator.ScopedTx) compensator.Tx{
+			func(tx *compensator.ScopedTx) compensator.Tx { return tx },
+			func(tx *compensator.ScopedTx) compensator.Tx { return harness.Traced{Tx: tx} },
+		} {
+			require.NoError(t, first.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				for _, c := range []*compensator.Compensator{first, second} {
+					_, err := c.Record(ctx, handle(tx), harness.Untyped(1)...)
+					require.NoError(t, err)
+				}
+				return nil
+			}))
+			var refused *compensator.FieldError
+			require.ErrorAs(t, first.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := other.Record(ctx, handle(tx), harness.Untyped(1)...)
+				return err
+			}), &refused)
+			require.Equal(t, "tx", refused.Field)
+		}
+		require.Equal(t, 2, w.Count("common_process_log"))
+		require.Equal(t, 2, w.Count("second_log"))
+		require.Zero(t, elsewhere.Count("common_process_log"))
+	})
 }
 
 // TestOtherConnectorIsAskedForItsLogOnce: each entry after the first costs what it costs on the Connector of Config.DB.

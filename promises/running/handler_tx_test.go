@@ -279,32 +279,45 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
+// known is a handle that says what it is on, as an ORM's.
+type known struct {
+	harness.Traced
+	on *compensator.ScopedTx
+}
+
+func (k known) Scoped() *compensator.ScopedTx { return k.on }
+
 // What would become of the entry is what its handler returns: done beside that, its success would find itself overtaken, again and
 // again, until it was taken for one that kills its process.
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()
-	w := harness.NewWorld(t)
-	c := w.New(w.Quick())
-	told := make(chan error, 10)
-	orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
-		for _, ref := range []compensator.Ref{e.ID, e.IdempotentID} {
-			_, completed := c.CompleteTx(ctx, tx, ref)
-			_, cancelled := c.CancelTx(ctx, tx, ref)
-			told <- completed
-			told <- cancelled
-			told <- c.RescheduleTx(ctx, tx, ref, time.Hour)
-			told <- c.SettleByHandTx(ctx, tx, ref, compensator.ByHand{Actor: "mei", Reason: "done"})
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		told := make(chan error, 30)
+		orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
+			for _, handle := range []compensator.Tx{tx, harness.Traced{Tx: tx}, known{harness.Traced{Tx: tx}, tx}} {
+				for _, ref := range []compensator.Ref{e.ID, e.IdempotentID} {
+					_, completed := c.CompleteTx(ctx, handle, ref)
+					_, cancelled := c.CancelTx(ctx, handle, ref)
+					told <- completed
+					told <- cancelled
+					told <- c.RescheduleTx(ctx, handle, ref, time.Hour)
+					told <- c.SettleByHandTx(ctx, handle, ref, compensator.ByHand{Actor: "mei", Reason: "done"})
+				}
+			}
+			return nil
+		})
+		w.Run(c)
+		id := w.PutThrough(db, orders, 1, compensator.Options{})
+		for range 24 {
+			var refused *compensator.FieldError
+			require.ErrorAs(t, <-told, &refused)
+			require.Equal(t, "ref", refused.Field)
 		}
-		return nil
+		w.WaitState(id, compensator.Succeeded)
+		require.Empty(t, told, "one run")
+		require.Equal(t, 1, w.Count("effects"), "its transaction is usable")
 	})
-	w.Run(c)
-	id := w.Put(orders, 1, compensator.Options{})
-	for range 8 {
-		var refused *compensator.FieldError
-		require.ErrorAs(t, <-told, &refused)
-		require.Equal(t, "ref", refused.Field)
-	}
-	w.WaitState(id, compensator.Succeeded)
-	require.Empty(t, told, "one run")
-	require.Equal(t, 1, w.Count("effects"), "its transaction is usable")
 }

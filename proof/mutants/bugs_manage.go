@@ -216,7 +216,15 @@ func managing() []mutant {
 			name: "handler-ends-its-own", oracle: safety,
 			what: "a transactional handler that ends its own entry in its transaction is let, and its success dropped",
 			edits: []edit{
-				{"manage.go", "ok && own.isFor(ch.Ref) {", "ok && own.isFor(ch.Ref) && c.closed() {"},
+				{"manage.go", "scopedOf(tx).refuseOwn(ch.Ref))", "scopedOf(nil).refuseOwn(ch.Ref))"},
+			},
+			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
+		},
+		{
+			name: "handler-ends-its-own-by-a-tracer", oracle: safety,
+			what: "the same through a tracer's handle on its transaction",
+			edits: []edit{
+				{"transaction.go", "cmp.Or(s.joins(ctx, q.c), s.refuseOwn(q.ref))", "s.joins(ctx, q.c)"},
 			},
 			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
 		},

@@ -74,7 +74,7 @@ func recording() []mutant {
 			name: "refused-entry-commits", oracle: safety,
 			what: "a transaction commits although an entry of it was refused before anything was sent",
 			edits: []edit{
-				{"record.go", "	return poison(watch, err)\n", "	_ = watch\n	return err\n"},
+				{"record.go", "	return poison(asked.end(watch), err)\n", "	return err\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutARefusedEntry"),
 		},
@@ -106,7 +106,7 @@ func recording() []mutant {
 			name: "lost-commit-is-run-again-unasked", oracle: safety,
 			what: "RetryTx takes a COMMIT whose answer was lost for one that did not happen: the business is done twice, unless it looks",
 			edits: []edit{
-				{"transaction.go", "	switch _, asked := c.Resolve(ctx, proof); {\n", "	switch asked := ErrNotFound; {\n"},
+				{"transaction.go", "	switch e, asked := c.Resolve(ctx, told.id); {\n", "	switch e, asked := new(Entry), ErrNotFound; {\n"},
 			},
 			sees: tests("TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen"),
 		},
@@ -114,9 +114,25 @@ func recording() []mutant {
 			name: "lost-commit-is-taken-for-done", oracle: safety,
 			what: "RetryTx says that a transaction happened of which Resolve found nothing",
 			edits: []edit{
-				{"transaction.go", "	case asked == nil:\n		return nil\n	case errors.Is(asked, ErrNotFound):\n", "	case asked == nil, errors.Is(asked, ErrNotFound):\n		return nil\n	case false:\n"},
+				{"transaction.go", "	case asked == nil, errors.Is(asked, ErrNotFound):\n", "	case errors.Is(asked, ErrNotFound):\n		return nil\n	case asked == nil:\n"},
 			},
 			sees: tests("TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen"),
+		},
+		{
+			name: "completed-entry-proves-by-being-there", oracle: safety,
+			what: "RetryTx takes a transaction for done because the entry is there that its Once was to complete, and that was there before",
+			edits: []edit{
+				{"transaction.go", "	case asked == nil && (!told.completes || e.State == Succeeded):\n", "	case asked == nil && e != nil:\n"},
+			},
+			sees: tests("TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen"),
+		},
+		{
+			name: "traced-transaction-is-not-found", oracle: safety,
+			what: "a closure's transaction that Record is given through a tracer's handle commits without the entry that was refused",
+			edits: []edit{
+				{"transaction.go", "	if watch == nil && q != nil && q.found != nil {\n", "	if false {\n"},
+			},
+			sees: tests("TestBusinessIsNotCommittedWithoutARefusedEntry"),
 		},
 		{
 			name: "refusal-is-run-again", oracle: duplicates,
@@ -435,9 +451,9 @@ func recording() []mutant {
 			name: "other-connectors-taken", oracle: safety,
 			what: "the same, on another Connector",
 			edits: []edit{
-				{"store_mysql.go", "known || !ok || c.connector == home {", "known || !ok || c.connector != nil {"},
+				{"transaction.go", "		if enlistment.Home == c.connector {\n", "		if c.connector != nil {\n"},
 			},
-			sees: tests("TestTransactionOfAnotherDatabaseIsRefused/connector,_transaction_of_a_connector"),
+			sees: tests("TestDatabaseOfTheSameNameOnAnotherServerIsAnother"),
 		},
 		{
 			name: "migrate-once", oracle: lateness,
@@ -540,7 +556,7 @@ func recording() []mutant {
 			name: "other-connector-asked-each-time", oracle: producers,
 			what: "another Connector of the same database is asked for its log with every entry",
 			edits: []edit{
-				{"store_mysql.go", "	c.homes.Store(home, true)\n", ""},
+				{"store_mysql.go", "	c.homes.Store(from, true)\n", ""},
 			},
 			sees: tests("TestOtherConnectorIsAskedForItsLogOnce"),
 		},
