@@ -104,9 +104,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first 
 	case told.State == Succeeded:
 		return false, nil
 	}
-	if run, ok := ctx.Value(provingKey{}).(*proving); ok && run.id == id {
-		run.completes = true
-	}
+	t.c.proofs.complete(id)
 	_, err = t.CompleteTx(ctx, tx, id)
 	if errors.Is(err, ErrAlreadySucceeded) { // since it was read
 		return false, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -259,14 +260,14 @@ const (
 // proof is the idempotent id of an entry that each run which writes anything records in its transaction, or asks Once for:
 // Resolve tells by it, and what is written without it may happen twice. Where the receipt says Duplicate, or Once false,
 // it has happened before: do writes nothing, or returns an error, as FailOnDuplicate has it, that rolls back. do runs in
-// the caller's goroutine, and hands its context on to Once; what it sets outside the transaction is of its last run.
+// the caller's goroutine; what it sets outside the transaction is of its last run.
 func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
 	}
+	defer c.proofs.under(proof)()
 	for try := 1; ; try++ {
-		told := &proving{id: proof}
-		err := c.certain(ctx, told, do(context.WithValue(ctx, provingKey{}, told)))
+		err := c.certain(ctx, proof, do(ctx))
 		if !Retryable(err) || try == retryTries {
 			return err
 		}
@@ -276,21 +277,54 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 	}
 }
 
-// proving is what a run of RetryTx has done with the entry that proves it.
-type proving struct {
-	id        IdempotentID
-	completes bool // Once has completed one that was there before: that it is there proves nothing, and that it has succeeded does
+// proofs are the idempotent ids by which calls of RetryTx that are under way tell, and what Once has done with their entries:
+// where it has completed one that was there before, that it is there proves nothing, and that it has succeeded does.
+type proofs struct {
+	mu        sync.Mutex
+	calls     map[IdempotentID]int
+	completes map[IdempotentID]bool
 }
 
-type provingKey struct{}
+// under says that a call tells by id, until the function that it returns is called.
+func (p *proofs) under(id IdempotentID) (over func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls == nil {
+		p.calls, p.completes = make(map[IdempotentID]int), make(map[IdempotentID]bool)
+	}
+	p.calls[id]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.calls[id]--; p.calls[id] == 0 {
+			delete(p.calls, id)
+			delete(p.completes, id)
+		}
+	}
+}
+
+// complete says that Once completes the entry of id.
+func (p *proofs) complete(id IdempotentID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls[id] > 0 {
+		p.completes[id] = true
+	}
+}
+
+func (p *proofs) completed(id IdempotentID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.completes[id]
+}
 
 // certain asks what came of the transaction that ended with err, if that is unknown: nil, or ErrTxAborted where it did not happen.
-func (c *Compensator) certain(ctx context.Context, told *proving, err error) error {
+func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
 	}
-	switch e, asked := c.Resolve(ctx, told.id); {
-	case asked == nil && (!told.completes || e.State == Succeeded):
+	switch e, asked := c.Resolve(ctx, proof); {
+	case asked == nil && (e.State == Succeeded || !c.proofs.completed(proof)):
 		return nil
 	case asked == nil, errors.Is(asked, ErrNotFound):
 		return fmt.Errorf("%w: %v", ErrTxAborted, err)

@@ -132,8 +132,8 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 				w.Exec("UPDATE common_process_log SET " + prepare)
 				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
 				require.NoError(t, c.RetryTx(t.Context(), "m1", func(ctx context.Context) error {
-					return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-						first, err := inbox.Once(ctx, tx, "m1", "")
+					return c.InTx(ctx, func(_ context.Context, tx *compensator.ScopedTx) error {
+						first, err := inbox.Once(t.Context(), tx, "m1", "") // whatever context it is given
 						if first {
 							w.Effect(tx, "the message's work")
 						}

@@ -106,7 +106,7 @@ func recording() []mutant {
 			name: "lost-commit-is-run-again-unasked", oracle: safety,
 			what: "RetryTx takes a COMMIT whose answer was lost for one that did not happen: the business is done twice, unless it looks",
 			edits: []edit{
-				{"transaction.go", "	switch e, asked := c.Resolve(ctx, told.id); {\n", "	switch e, asked := new(Entry), ErrNotFound; {\n"},
+				{"transaction.go", "	switch e, asked := c.Resolve(ctx, proof); {\n", "	switch e, asked := new(Entry), ErrNotFound; {\n"},
 			},
 			sees: tests("TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen"),
 		},
@@ -122,7 +122,7 @@ func recording() []mutant {
 			name: "completed-entry-proves-by-being-there", oracle: safety,
 			what: "RetryTx takes a transaction for done because the entry is there that its Once was to complete, and that was there before",
 			edits: []edit{
-				{"transaction.go", "	case asked == nil && (!told.completes || e.State == Succeeded):\n", "	case asked == nil && e != nil:\n"},
+				{"transaction.go", "	case asked == nil && (e.State == Succeeded || !c.proofs.completed(proof)):\n", "	case asked == nil && e != nil:\n"},
 			},
 			sees: tests("TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen"),
 		},
