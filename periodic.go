@@ -57,9 +57,16 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 	}
 	return t.c.engine.Recur(ctx, engine.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
-			return t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) error {
-				return recordSlots(ctx, tx, t, slots)
+			var taken []error
+			moved, err := t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) (err error) {
+				taken, err = recordSlots(ctx, tx, t, slots)
+				return err
 			})
+			if moved && len(taken) > 0 {
+				t.c.log.Warn("compensator: slots of a periodic type are not made, for entries of another type have their ids",
+					"type", t.name, "slots", len(taken), "first", taken[0])
+			}
+			return moved, err
 		}})
 }
 
@@ -68,14 +75,24 @@ func SlotID(businessType string, slot time.Time) IdempotentID {
 	return IdempotentID(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records the entries of slots.
-func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) error {
+// recordSlots records the entries of slots. One of t that is there already is its slot's, whatever it holds, for a person has made
+// it; the ids that another type has taken are told. A refusal would hold up all later slots for good.
+func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
 		entries[i] = t.Entry(slot, Options{IdempotentID: SlotID(t.name, slot)})
+		entries[i].slot = true
 	}
-	_, err := t.c.Record(ctx, tx, entries...)
-	return err
+	receipt, err := t.c.Record(ctx, tx, entries...)
+	if err != nil {
+		return nil, err
+	}
+	for i, in := range receipt.rec.Inserted {
+		if in.Duplicate && in.BusinessType != t.name {
+			taken = append(taken, &OtherTypeError{IdempotentID: receipt.Entries[i].IdempotentID, Recorded: in.BusinessType, Asked: t.name})
+		}
+	}
+	return taken, nil
 }
 
 // slotTimeout bounds such a transaction: a connection that has gone silent must not hold up the slots of other types for good.

@@ -54,7 +54,7 @@ func (rec *recording) receipt() *Receipt {
 func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	var problems []error
 	for i, p := range r.rec.place {
-		if !r.Entries[i].Duplicate {
+		if !r.Entries[i].Duplicate || entries[i].slot {
 			continue
 		}
 		if err := r.rec.otherEvent(p, &entries[i], &r.Entries[i]); err != nil {

@@ -50,6 +50,7 @@ type NewEntry struct {
 	Options
 
 	done bool  // its recorder does the work himself
+	slot bool  // of a periodic type: whatever has its id already is no refusal
 	err  error // why Type.Entry could not make it
 }
 

@@ -72,6 +72,36 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.Tick(other, time.Second))
 }
 
+// People make slots ahead, and write the moment in a zone of their own; and an id may be taken by who knows what.
+func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		log := harness.LogInto(&cfg)
+		c := w.New(cfg)
+		tick, err := compensator.Handle(c, "tick", func(context.Context, *compensator.Entry, time.Time) error { return nil }, compensator.TypeConfig{RefuseOtherContent: true})
+		require.NoError(t, err)
+		other, err := compensator.Declare[string](c, "other", compensator.TypeConfig{})
+		require.NoError(t, err)
+		const every = 50 * time.Millisecond
+		require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(every), compensator.PeriodicConfig{CatchUp: 500}))
+		byHand := time.Now().UTC().Truncate(every).Add(2 * every)
+		taken := byHand.Add(every)
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := c.Record(ctx, tx, tick.Entry(byHand.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotentID: compensator.SlotID("tick", byHand)}),
+				other.Entry("", compensator.Options{IdempotentID: compensator.SlotID("tick", taken)}))
+			return err
+		}))
+		w.Run(c)
+		w.Eventually(func() bool { return w.Count("common_process_log WHERE business_type='tick' AND state=1") >= 10 }, "slots go on")
+		for slot, entries := range map[time.Time]int{byHand.Add(-every): 1, byHand: 1, taken: 0, taken.Add(every): 1, taken.Add(2 * every): 1} {
+			require.Equal(t, entries, w.Count("common_process_log WHERE business_type='tick' AND idempotent_id=?", compensator.SlotID("tick", slot)), slot)
+		}
+		line := log.Contains(w, "level=WARN", "slots of a periodic type are not made", "type=tick", "slots=1")
+		require.Contains(t, line, string(compensator.SlotID("tick", taken)))
+		require.Empty(t, c.Health(t.Context()).Troubles)
+	})
+}
+
 // A process that stops in the middle of its transaction holds the mark: the slot waits for the database to end that, and
 // the other types' do not.
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {

@@ -20,6 +20,22 @@ func recurring() []mutant {
 			sees: tests("TestMissedSlotsAreMadeUpForAsTold"),
 		},
 		{
+			name: "taken-slot-stops-its-type", oracle: lateness,
+			what: "a slot that a person has made ahead with other bytes, or whose id is another type's, is refused each round, and all later ones with it",
+			edits: []edit{
+				{"receipt.go", "!r.Entries[i].Duplicate || entries[i].slot {", "!r.Entries[i].Duplicate {"},
+			},
+			sees: tests("TestSlotWhoseIDIsTakenHoldsUpNoLaterOne"),
+		},
+		{
+			name: "taken-slot-unsaid", oracle: lateness,
+			what: "a slot that is not made, for another type's entry has its id, is told nobody",
+			edits: []edit{
+				{"periodic.go", "if moved && len(taken) > 0 {", "if moved && len(taken) < 0 {"},
+			},
+			sees: tests("TestSlotWhoseIDIsTakenHoldsUpNoLaterOne"),
+		},
+		{
 			name: "mark-unfenced", oracle: duplicates,
 			what: "a mark is moved from wherever it is: a process that read it long ago moves it back, and slots are made again",
 			edits: []edit{
