@@ -58,6 +58,7 @@ const (
 	nothing tale = iota // it was overtaken, or the fault is this library's or its database's
 	fine                // it is there: an entry's own failure says so, too
 	down
+	uncalled // there was no call to make: the batch before it has not ended, or nobody here can read its content
 )
 
 // of is what a call of these entries tells. Where the MaxWait of one is over, down is told as fine: the call counts against that
@@ -188,8 +189,6 @@ func (b *breaker) join(batch []*attempt) {
 func (b *breaker) ended(a *attempt, end ending, cause error) {
 	switch {
 	case b == nil:
-	case end.uncalled:
-		b.giveWay(a.call.Load())
 	case end.unstarted:
 		b.hear(a, a.call.Load(), nothing, nil)
 	default:
@@ -222,6 +221,8 @@ func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 	c.told = true
 	before := b.open
 	switch {
+	case tells == uncalled: // the next is the probe: a pause for each of those that wait would hold up all that could run
+		b.probing = b.probing && !c.probe
 	case c.probe && tells == fine:
 		b.turnLocked(nil)
 	case c.probe:
@@ -236,17 +237,6 @@ func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 		b.opened(*after)
 	case after != before:
 		b.closed(*before)
-	}
-}
-
-// giveWay takes the end of an attempt whose handler there was no reason to call, for its batch has not ended, say: where that was
-// the probe, the next one is. A pause for each of those that wait would hold up all that could run.
-func (b *breaker) giveWay(c *call) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !c.told && c.turn == b.turn {
-		c.told = true
-		b.probing = b.probing && !c.probe
 	}
 }
 
@@ -299,7 +289,9 @@ func tells(err, cause error) (of tale) {
 	switch {
 	case err == nil:
 		return fine
-	case v.ours, v.free, v.kind == serverFault, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
+	case v.free:
+		return uncalled
+	case v.ours, v.kind == serverFault, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
 		return nothing
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down

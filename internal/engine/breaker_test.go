@@ -93,7 +93,7 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 	require.Len(t, b.opened, 1, "two of four")
 }
 
-// It may be the one whose content nobody here can read: by itself it keeps nobody waiting.
+// It may be the one that is never answered: by itself it keeps nobody waiting.
 func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	b := newBroken(t)
 	again := func(err error) {
@@ -192,6 +192,18 @@ func TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause(t *testing.T)
 	})
 }
 
+func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *broken) {
+		b.call(t, errDown, errDown, errDown, errDown)
+		<-time.After(time.Until(b.current().ProbeAt))
+		b.call(t, Free(Unavailable(errors.New("content of a newer version"))), Free(Snooze(time.Minute)))
+		require.Len(t, b.opened, 1)
+		require.Empty(t, b.closed)
+		b.call(t, nil)
+		require.Len(t, b.closed, 1)
+	})
+}
+
 // Deaf to its context, it may never return: without a word of its own the type would never be tried again.
 func TestProbeThatHangsHasFailed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
@@ -248,7 +260,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 		{fmt.Errorf("record: %w", processlog.ErrHistoryLost), nil, nothing},
 		{serversOwn(errors.New("lock wait timeout")), nil, nothing},
 		{soon(errors.New("commit: gone away")), nil, nothing},
-		{Free(Unavailable(errors.New("content of a newer version"))), nil, nothing},
+		{Free(Unavailable(errors.New("content of a newer version"))), nil, uncalled},
+		{Free(Snooze(time.Minute)), processlog.ErrCancelled, uncalled},
 		{ours(errors.New("begin: no connection")), processlog.ErrTimeout, nothing},
 	} {
 		require.Equal(t, c.want, tells(c.err, c.cause), "%v, %v", c.err, c.cause)

@@ -204,7 +204,6 @@ type ending struct {
 	token     processlog.Token // it carries, when settled
 	asked     time.Time        // when settled: before the COMMIT, or the question, whose answer says so
 	unstarted bool             // no handler was called: the claim is given back
-	uncalled  bool             // nor was it here: what the entry comes after has not ended
 	cause     error            // why it ended, where that is not what has ended its context
 }
 
@@ -224,7 +223,7 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	}
 	if a.t.Ready != nil && !a.compensating() {
 		if err := a.t.Ready(a.ctx, &a.row); err != nil {
-			return ending{err: Free(err), uncalled: true}
+			return ending{err: Free(err)}
 		}
 	}
 	if inTx != nil {

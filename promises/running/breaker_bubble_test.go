@@ -459,3 +459,33 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 		s.close(stop)
 	})
 }
+
+// What a newer version has recorded says nothing of what is called, for nobody here can call it.
+func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		s.claims.Store(-1_000_000) // each of them is claimed again and again
+		s.handle(compensator.TypeConfig{Retry: compensator.Fixed(time.Minute), Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}})
+		stop := compensatortest.Run(t, s.c)
+		unread := make([]compensator.NewEntry, 50)
+		for i := range unread {
+			unread[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte("of a newer version")}
+		}
+		harness.RecordIn(t, s.c, s.store, unread...)
+		time.Sleep(30 * time.Second)
+		s.outage(3) // they are due again after the others
+		s.up.Store(true)
+		time.Sleep(10 * time.Minute) // of probes there is one in three minutes at least
+		synctest.Wait()
+		require.Len(t, s.opened(), 1)
+		require.Len(t, s.closed(), 1)
+		states := make(map[compensator.State]int)
+		for _, row := range s.store.Rows() {
+			states[row.State]++
+			require.Zero(t, row.ProcessCount)
+		}
+		require.Equal(t, map[compensator.State]int{compensator.Pending: len(unread), compensator.Succeeded: 3}, states)
+		s.close(stop)
+	})
+}

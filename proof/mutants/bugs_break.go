@@ -103,7 +103,7 @@ func breaking() []mutant {
 			name: "breaker-counts-the-database", oracle: lateness,
 			what: "a transaction that could not be begun or committed counts against what the handler calls",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.ours, v.free, v.kind == serverFault, errors.Is", "	case v.free, v.kind == serverFault, errors.Is"},
+				{"internal/engine/breaker.go", "	case v.ours, v.kind == serverFault, errors.Is", "	case v.kind == serverFault, errors.Is"},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
@@ -111,7 +111,7 @@ func breaking() []mutant {
 			name: "breaker-counts-what-nobody-could-read", oracle: lateness,
 			what: "entries of a newer version's content, for which no handler was called, open the breaker of all others",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.ours, v.free, v.kind", "	case v.ours, v.kind"},
+				{"internal/engine/breaker.go", "	case v.free:\n		return uncalled\n", ""},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
@@ -119,9 +119,17 @@ func breaking() []mutant {
 			name: "follow-up-is-the-probe", oracle: lateness,
 			what: "an entry whose batch has not ended is an open breaker's probe, and a pause follows each of them",
 			edits: []edit{
-				{"internal/engine/breaker.go", "b.giveWay(a.call.Load())", "b.hear(a, a.call.Load(), nothing, nil)"},
+				{"internal/engine/breaker.go", "	case v.free:\n		return uncalled\n", "	case v.free && v.kind == snooze:\n		return nothing\n	case v.free:\n		return uncalled\n"},
 			},
 			sees: tests("TestEntriesThatWaitForTheirBatchGiveWayToTheProbe"),
+		},
+		{
+			name: "unread-is-the-probe", oracle: lateness,
+			what: "an entry of a newer version's content, for which no handler was called, is an open breaker's probe, and a pause follows each of them",
+			edits: []edit{
+				{"internal/engine/breaker.go", "	case v.free:\n		return uncalled\n", "	case v.free && v.kind == unavailable:\n		return nothing\n	case v.free:\n		return uncalled\n"},
+			},
+			sees: tests("TestEntriesThatNobodyHereCanReadGiveWayToTheProbe", "TestProbeThatMakesNoCallGivesWayAtOnce"),
 		},
 	}
 }

@@ -187,7 +187,7 @@ func settling() []mutant {
 			name: "batch-out-of-patience", oracle: safety,
 			what: "an entry that comes after a batch fails, unrun, when the batch takes longer than its MaxWait",
 			edits: []edit{
-				{"internal/engine/dispatcher.go", "ending{err: Free(err), uncalled: true}", "ending{err: err, uncalled: true}"},
+				{"internal/engine/dispatcher.go", "ending{err: Free(err)}", "ending{err: err}"},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
 		},
