@@ -15,7 +15,7 @@ type TypeConfig struct {
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout; where it cannot, docs/operations.md says, it is raised above that
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min): ten attempts take some four minutes, 8½ at most
-	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt, and a Breaker holds it up. Default 0: for ever
+	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt, compensating or not, and a Breaker holds it up. Default 0: for ever
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
 
@@ -39,7 +39,7 @@ type TypeConfig struct {
 	// exactly once, whatever kind the handler is of: what has to be called as well it records as an entry of its own.
 	Compensate         HandlerFunc
 	CompensateTx       TxHandlerFunc
-	MaxCompensateCount int // how many failures it may have before a person is needed. Default 10
+	MaxCompensateCount int // how many failures it may have before a person is needed; once MaxWait is over Unavailable and Snooze are among them. Default 10
 
 	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of leaving it to
 	// a person. Whether its effect happened is unknown. A process whose handler is stuck on it leaves that to others.

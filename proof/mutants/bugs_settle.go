@@ -168,6 +168,14 @@ func settling() []mutant {
 			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver").and(simulation, "1000"),
 		},
 		{
+			name: "compensation-waits-for-free", oracle: safety,
+			what: "a compensation that waits beyond MaxWait waits without end, and no person hears of it",
+			edits: []edit{
+				{"internal/engine/outcome.go", "return waits && t.hadItsTime(row)", "return waits && t.hadItsTime(row) && row.State != processlog.Compensating"},
+			},
+			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver"),
+		},
+		{
 			name: "wait-counts-at-once", oracle: safety,
 			what: "a type with a MaxWait has its entries' waits counted from the first on",
 			edits: []edit{
