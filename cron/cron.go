@@ -15,7 +15,8 @@ import (
 //
 // A slot is the first moment at which that clock shows the expression's time, or a later one: what falls into an hour that
 // is skipped has its slot at the end of the gap, one for all of it, and what falls into an hour that comes twice has it in
-// the first. An expression of every hour ("*/5 * * * *", "@hourly") goes on through both.
+// the first. An expression of every hour ("*/5 * * * *", "@hourly") goes on through both; it is one where its hour is a star: "0-23" and
+// "0/1" name hours, as a list does.
 //
 // in is not nil; a process's own zone, time.Local, may not be another one's. "@every" and "TZ=" in the expression are
 // refused: compensator.Every and in say the same.
@@ -54,9 +55,7 @@ type every struct {
 // Next implements compensator.Schedule.
 func (e every) Next(after time.Time) time.Time {
 	for local := after.In(e.in); ; {
-		_, end := local.ZoneBounds()
-		_, offset := local.Zone()
-		ahead := time.Duration(offset) * time.Second
+		ahead, end := setting(local)
 		shown := e.fields.Next(after.UTC().Add(ahead))
 		if shown.IsZero() {
 			return shown
@@ -92,16 +91,26 @@ func (w wall) Next(after time.Time) time.Time {
 // next.
 func (w wall) first(shown time.Time) time.Time {
 	for t := shown.Add(-48 * time.Hour).In(w.in); ; {
-		start, end := t.ZoneBounds()
-		_, offset := t.Zone()
-		at := shown.Add(-time.Duration(offset) * time.Second)
+		ahead, end := setting(t)
+		at := shown.Add(-ahead)
 		if !end.IsZero() && !at.Before(end) {
 			t = end
 			continue
 		}
-		if at.Before(start) {
-			at = start
+		if at.Before(t) { // the clock was set past it
+			at = t
 		}
 		return at.UTC()
 	}
+}
+
+// setting is how far the clock of a moment's zone is ahead then, and until when at least, always later than that; zero: for ever. Where
+// a zone goes on by a rule, as all do that are read from Go's own time/tzdata, ZoneBounds ends each year after 365 days (Go 1.26). Such
+// a rule is asked by the year of UTC: the last day of a leap year is as the one before, and the next year is asked anew.
+func setting(t time.Time) (ahead time.Duration, end time.Time) {
+	_, offset := t.Zone()
+	if _, end = t.ZoneBounds(); !end.IsZero() && !end.After(t) {
+		end = time.Date(t.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).In(t.Location())
+	}
+	return time.Duration(offset) * time.Second, end
 }

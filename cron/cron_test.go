@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,50 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 		for _, expression := range []string{c.expression, "* * " + day + " *", "*/11 * * * *", "@hourly"} {
 			assert.Equal(t, walked(t, expression, in, from, to), shown(slots(parse(t, expression, in), from, to), in), "%s %s", c.zone, expression)
 		}
+	}
+}
+
+// rules are zones as far as they go on by a rule: the last line of their data.
+var rules = map[string]string{
+	"Europe/Berlin":    "CET-1CEST,M3.5.0,M10.5.0/3",
+	"Europe/London":    "GMT0BST,M3.5.0/1,M10.5.0",
+	"America/New_York": "EST5EDT,M3.2.0,M11.1.0",
+	"Australia/Sydney": "AEST-10AEDT,M10.1.0,M4.1.0/3",
+	"Africa/Cairo":     "EET-2EEST,M4.5.5/0,M10.5.4/24",
+}
+
+// ruled is a zone that is a rule and nothing else. Go's own time/tzdata has the years to come so; many a machine's files list them.
+func ruled(t *testing.T, name string) *time.Location {
+	t.Helper()
+	// RFC 8536: a header with one type of local time and its name, which may be anything here; in the form of version 1, then of 2.
+	part := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" + "\x00\x00\x00\x00\x00\x00" + "LMT\x00"
+	in, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
+	require.NoError(t, err)
+	return in
+}
+
+// TestSlotsGoOnPastTheLastDayOfALeapYear: ZoneBounds has a year of 365 days end before it. Whoever steps on by that alone never returns.
+func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
+	t.Parallel()
+	compared := make(chan struct{})
+	go func() {
+		defer close(compared)
+		for name := range rules {
+			in := ruled(t, name)
+			for _, year := range []int{2024, 2027, 2028, 2096, 2100, 2400} {
+				from, to := time.Date(year, 12, 28, 0, 0, 0, 0, time.UTC), time.Date(year+1, 1, 2, 23, 59, 0, 0, time.UTC)
+				for _, expression := range []string{"*/20 * * * *", "0 2 * * *", "30 23 31 12 *", "*/30 0 1 1 *", "15 */3 * * 0,6"} {
+					if want, got := walked(t, expression, in, from, to), shown(slots(parse(t, expression, in), from, to), in); !assert.Equal(t, want, got, "%s %s in %d", name, expression, year) {
+						return
+					}
+				}
+			}
+		}
+	}()
+	select {
+	case <-compared:
+	case <-time.After(time.Minute):
+		require.Fail(t, "Next does not return")
 	}
 }
 

@@ -221,5 +221,13 @@ func recurring() []mutant {
 			},
 			sees: scheduleTests("TestExpressionOfEveryHourHasEachMomentTheClockShows"),
 		},
+		{
+			name: "cron-spins-in-leap-years", oracle: lateness,
+			what: "a schedule goes on by the end that a zone gives its year, which in a leap year comes a day early: it never returns",
+			edits: []edit{
+				{"cron/cron.go", "!end.IsZero() && !end.After(t) {", "false {"},
+			},
+			sees: scheduleTests("TestSlotsGoOnPastTheLastDayOfALeapYear"),
+		},
 	}
 }
