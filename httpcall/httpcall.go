@@ -29,7 +29,9 @@ const KeyHeader = "Idempotency-Key"
 //     that takes so long;
 //   - that the request's URL has no scheme, one that nobody knows, no host, or no port that could be one, is a plain error, too: nobody
 //     is asked. A scheme that the client's own transport knows may do without a host;
-//   - so is a redirect that the client does not follow, or cannot.
+//   - so is a redirect that the client does not follow, or cannot;
+//   - and so is one, of a 301, 302 or 303, that would make a GET without content of a POST or its like: it is not followed, unless the
+//     client's CheckRedirect gives the next request its method back. What the GET is answered is no answer to the call.
 //
 // Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.
 //
@@ -51,15 +53,49 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 		}
 		request.Header.Set(KeyHeader, key)
 	}
-	answer, err := cmp.Or(client, http.DefaultClient).Do(request)
+	follower := following{cmp.Or(client, http.DefaultClient), ""}
+	answer, err := follower.do(request)
 	if err != nil {
 		return nil, unanswered(request, answer, err)
 	}
 	if err := Outcome(answer); err != nil {
+		if follower.refused != "" {
+			err = fmt.Errorf("%w: a redirect to %s that would become a GET", err, follower.refused)
+		}
 		return nil, errors.Join(err, answer.Body.Close())
 	}
 	return answer, nil
 }
+
+// following is a client for one request, whose method it keeps.
+type following struct {
+	client  *http.Client
+	refused string // the host of the redirect that would have changed it
+}
+
+func (f *following) do(request *http.Request) (*http.Response, error) {
+	keeping := *f.client
+	keeping.CheckRedirect = f.check
+	return keeping.Do(request)
+}
+
+// check asks the client first: it may give the next request its method back.
+func (f *following) check(next *http.Request, via []*http.Request) error {
+	if f.client.CheckRedirect != nil {
+		if err := f.client.CheckRedirect(next, via); err != nil {
+			return err
+		}
+	} else if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) { // "" is one
+		f.refused = next.URL.Host
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+const maxRedirects = 10 // net/http's own, where a client says nothing
 
 // addressed refuses a request that does not say whom to ask. A transport's error of it looks like that of a service which is away.
 func addressed(request *http.Request) error {

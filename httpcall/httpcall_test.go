@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -212,7 +214,7 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", r.URL.Query().Get("to"))
-		w.WriteHeader(http.StatusFound)
+		w.WriteHeader(http.StatusTemporaryRedirect)
 	}))
 	defer bank.Close()
 	transport := &http.Transport{}
@@ -229,6 +231,70 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "%v", err)
 	}
+}
+
+// TestRedirectThatWouldMakeAGetOfACallIsNotFollowed: of what the GET is answered nothing follows for the call.
+func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/pay", func(w http.ResponseWriter, r *http.Request) {
+		code, err := strconv.Atoi(r.Header.Get("Answer"))
+		assert.NoError(t, err)
+		http.Redirect(w, r, "/v2/pay?token=secret", code)
+	})
+	mux.HandleFunc("/v2/pay", func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		seen = append(seen, r.Method+" "+string(body))
+	})
+	bank := httptest.NewServer(mux)
+	defer bank.Close()
+	host := strings.TrimPrefix(bank.URL, "http://")
+	asked := 0
+	asking := *bank.Client()
+	asking.CheckRedirect = func(*http.Request, []*http.Request) error { asked++; return nil }
+	for _, client := range []*http.Client{bank.Client(), &asking} {
+		for _, code := range []int{301, 302, 303, 307, 308} {
+			for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", ""} {
+				seen = nil
+				request, err := http.NewRequestWithContext(t.Context(), method, bank.URL+"/pay", strings.NewReader("100"))
+				require.NoError(t, err)
+				request.Header.Set("Answer", strconv.Itoa(code))
+				request.Method = method // "": as of one that was put together by hand
+				answer, err := Do(client, request, "0-0")
+				follows := code > 303 || method == "GET" || method == "HEAD" || method == ""
+				require.Equal(t, follows, err == nil, "%d %s: %v", code, method, err)
+				if follows {
+					require.NoError(t, answer.Body.Close())
+					require.Len(t, seen, 1)
+					require.Equal(t, cmp.Or(method, "GET"), strings.Fields(seen[0])[0])
+					continue
+				}
+				require.Empty(t, seen)
+				require.EqualError(t, err, fmt.Sprintf("%s %s: %d %s: a redirect to %s that would become a GET", method, host, code, http.StatusText(code), host))
+				require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+				var is *Error
+				require.ErrorAs(t, err, &is)
+			}
+		}
+	}
+	require.Equal(t, 5*7, asked)
+}
+
+func TestRedirectsAreFollowedAsTheClientHasIt(t *testing.T) {
+	t.Parallel()
+	times := 0
+	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		times++
+		http.Redirect(w, r, "/", http.StatusTemporaryRedirect)
+	}))
+	defer bank.Close()
+	require.ErrorContains(t, PostJSON(t.Context(), bank.Client(), bank.URL, "0-0", 1, nil), "stopped after 10 redirects")
+	require.Equal(t, 10, times)
+	client := *bank.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	require.EqualError(t, PostJSON(t.Context(), &client, bank.URL, "0-0", 1, nil), "POST "+strings.TrimPrefix(bank.URL, "http://")+": 307 Temporary Redirect")
 }
 
 // own is a transport of other schemes.

@@ -248,6 +248,14 @@ func settling() []mutant {
 			sees: tests("TestKeyGoesWithTheCall", "TestJSONIsPostedAndItsAnswerRead"),
 		},
 		{
+			name: "redirect-taken-for-an-answer", oracle: safety,
+			what: "a payment that is redirected becomes a GET of a page, whose 200 ends the entry: nothing was paid",
+			edits: []edit{
+				{"httpcall/httpcall.go", "	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) {", "	if false {"},
+			},
+			sees: tests("TestRedirectThatWouldMakeAGetOfACallIsNotFollowed"),
+		},
+		{
 			name: "url-told-in-errors", oracle: safety,
 			what: "an error of a call over HTTP, which the log keeps and pages show, says the URL with the secrets in its query",
 			edits: []edit{
