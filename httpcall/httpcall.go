@@ -188,9 +188,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// retryAfter reads a header's seconds, or its date by this process's clock (RFC 9110, 10.2.3). 0 or less: there is nothing to wait for.
+// retryAfter reads a header's seconds, however many, or its date by this process's clock (RFC 9110, 10.2.3). 0 or less: there is nothing to wait for.
 func retryAfter(header string) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the highest
 		return time.Duration(seconds) * time.Second
 	}
 	at, err := http.ParseTime(header)

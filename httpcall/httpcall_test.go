@@ -67,7 +67,9 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 		{401, "", compensator.VerdictUnavailable, 0}, {407, "", compensator.VerdictUnavailable, 0}, {429, "", compensator.VerdictUnavailable, 0},
 		{502, "", compensator.VerdictUnavailable, 0}, {503, "", compensator.VerdictUnavailable, 0}, {504, "", compensator.VerdictUnavailable, 0},
 		{429, "30", compensator.VerdictUnavailable, 30 * time.Second}, {503, date, compensator.VerdictUnavailable, 20 * time.Minute},
-		{503, "86400", compensator.VerdictUnavailable, time.Hour}, {503, "-1", compensator.VerdictUnavailable, 0}, {503, "soon", compensator.VerdictUnavailable, 0},
+		{503, "86400", compensator.VerdictUnavailable, time.Hour}, {503, "2147483648", compensator.VerdictUnavailable, time.Hour},
+		{503, strings.Repeat("9", 40), compensator.VerdictUnavailable, time.Hour}, {503, "-" + strings.Repeat("9", 40), compensator.VerdictUnavailable, 0},
+		{503, "-1", compensator.VerdictUnavailable, 0}, {503, "soon", compensator.VerdictUnavailable, 0},
 		{503, "Sun, 06 Nov 1994 08:49:37 GMT", compensator.VerdictUnavailable, 0}, {503, "0", compensator.VerdictUnavailable, 0},
 	} {
 		t.Run(fmt.Sprint(c.status, " ", c.after), func(t *testing.T) {
