@@ -149,7 +149,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 //	any other                    a plain error, which counts: it may be this entry that they fail on
 //
 // It is an *Error within. What a service says otherwise, by its contract, the handler tells from that, and returns Permanent of it, say,
-// or nil. Of a body that is no 2xx's it reads 4 KiB at most; it closes none.
+// or nil. Of a body that is no 2xx's it reads 4 KiB at most, of a 101's nothing; it closes none, and does without any.
 func Outcome(answer *http.Response) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
@@ -158,7 +158,9 @@ func Outcome(answer *http.Response) error {
 	if asked := answer.Request; asked != nil && asked.URL != nil {
 		err.text = asked.Method + " " + asked.URL.Host + ": " + err.text
 	}
-	err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // what there is of it
+	if answer.Body != nil && answer.StatusCode/100 != 1 { // a 101's is the connection, and ends when the service has it
+		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // what there is of it
+	}
 	switch answer.StatusCode {
 	case http.StatusUnprocessableEntity:
 		return compensator.Permanent(err)

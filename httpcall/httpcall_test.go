@@ -326,6 +326,45 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	}
 }
 
+// TestAnswerThatSwitchesProtocolsIsNoAnswer: what follows a 101 is a connection, and ends when the service has it.
+func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer close(gone)
+		conn, buffered, err := w.(http.Hijacker).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer conn.Close()
+		_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: pay\r\n\r\n")
+		assert.NoError(t, err)
+		_, _ = io.Copy(io.Discard, buffered) // until the caller hangs up
+	}))
+	defer bank.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- PostJSON(t.Context(), bank.Client(), bank.URL, "0-0", 100, nil) }()
+	select {
+	case err := <-ended:
+		require.ErrorContains(t, err, "101 Switching Protocols")
+		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
+	case <-time.After(patience):
+		require.Fail(t, "its body is read")
+	}
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		require.Fail(t, "its connection is kept")
+	}
+}
+
+func TestAnswerWithoutABodyIsRead(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]compensator.Verdict{200: compensator.VerdictSuccess, 422: compensator.VerdictPermanent, 500: compensator.VerdictFailure, 503: compensator.VerdictUnavailable} {
+		require.Equal(t, want, compensator.VerdictOf(Outcome(&http.Response{StatusCode: status})))
+	}
+}
+
 func TestAnswerOfAnotherClientIsRead(t *testing.T) {
 	t.Parallel()
 	err := Outcome(&http.Response{StatusCode: 409, Status: "409 Conflict", Body: io.NopCloser(strings.NewReader("in progress"))})

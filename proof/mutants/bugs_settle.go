@@ -256,6 +256,14 @@ func settling() []mutant {
 			sees: tests("TestRedirectThatWouldMakeAGetOfACallIsNotFollowed"),
 		},
 		{
+			name: "connection-read-as-a-body", oracle: leak,
+			what: "of a 101 what follows is read: a call hangs until the service hangs up, past every timeout, and with it its slot",
+			edits: []edit{
+				{"httpcall/httpcall.go", "answer.Body != nil && answer.StatusCode/100 != 1 {", "answer.Body != nil {"},
+			},
+			sees: tests("TestAnswerThatSwitchesProtocolsIsNoAnswer"),
+		},
+		{
 			name: "url-told-in-errors", oracle: safety,
 			what: "an error of a call over HTTP, which the log keeps and pages show, says the URL with the secrets in its query",
 			edits: []edit{
