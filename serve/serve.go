@@ -46,7 +46,7 @@ type Config struct {
 // All that went wrong is joined in the error; nil: all has ended in good order. ctx.Err() tells whether that was asked for: a
 // consumer that returns nil by itself, or a server that somebody shuts down, ends Run as well. A field of cfg that is wrong, or an
 // address that cannot be had, is returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
-// which ends their contexts, and a consumer is left running. Requests' contexts do not end with ctx, nor are hijacked
+// which ends their contexts, and a consumer is left running; so is, a second later, a server whose ConnContext does not return. Requests' contexts do not end with ctx, nor are hijacked
 // connections, as of WebSockets, waited for: see http.Server.RegisterOnShutdown.
 //
 // It closes nothing that log stands on: Close it next, then shut down telemetry's providers, then close its database and Redis.
@@ -97,6 +97,7 @@ const (
 	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http takes a connection that has sent nothing for a busy one
 	consumerStop = 65 * time.Second
 	insideStop   = time.Second
+	cutOff       = time.Second // what closing connections may take
 )
 
 func (cfg Config) stopTimeout() time.Duration {
@@ -158,23 +159,36 @@ func (p *part) failure() error {
 	return fmt.Errorf("serve: %s: %w", p.name, p.err)
 }
 
-// stop tells a part and waits for it, for as long as ctx allows.
+// stop tells a part and waits for it, for as long as ctx, which has a deadline, allows.
 func (p *part) stop(ctx context.Context) error {
+	told := make(chan error, 1)
+	go func() { told <- p.tell(ctx) }()
+	late := ctx
+	if p.server != nil { // its requests have until then, and are cut off after it
+		deadline, _ := ctx.Deadline()
+		after, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(cutOff))
+		defer cancel()
+		late = after
+	}
+	select {
+	case err := <-told:
+		return err
+	case <-late.Done():
+		return fmt.Errorf("serve: %s has not ended: %w", p.name, late.Err())
+	}
+}
+
+// tell ends a server's requests, by force once ctx has ended, and waits for the part. Shutdown and Close wait for Serve to return whatever
+// the context, and so for the user's code in it.
+func (p *part) tell(ctx context.Context) (err error) {
 	if p.server != nil {
-		err := p.server.Shutdown(ctx)
-		if err != nil {
+		if err = p.server.Shutdown(ctx); err != nil {
 			_ = p.server.Close()
 			err = fmt.Errorf("serve: requests at %s were cut off: %w", p.name, err)
 		}
-		<-p.done // its listener is closed
-		return errors.Join(p.failure(), err)
 	}
-	select {
-	case <-p.done:
-		return p.failure()
-	case <-ctx.Done():
-		return fmt.Errorf("serve: %s has not ended: %w", p.name, ctx.Err())
-	}
+	<-p.done // a server's listener is closed
+	return errors.Join(p.failure(), err)
 }
 
 // stop stops parts beside each other.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -253,6 +254,37 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	require.Equal(t, http.StatusOK, next(t, status), "the request under way has its answer")
 	require.NoError(t, next(t, ended))
 	require.NoError(t, next(t, shut))
+}
+
+// net/http calls ConnContext between two connections, and both ends of a server, Shutdown and Close, wait for it.
+func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
+	t.Parallel()
+	entered, let, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	hangs, url := server(t, func(http.ResponseWriter, *http.Request) {})
+	hangs.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		once.Do(func() { close(entered); <-let; close(left) })
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := run(ctx, newLog(t), serve.Config{Inside: []serve.Server{hangs}})
+	asked := make(chan struct{})
+	go func() { defer close(asked); get(url) }()
+	next(t, entered)
+	cancel()
+	var err error
+	select {
+	case err = <-ended:
+	case <-time.After(patience):
+		close(let)
+		require.Fail(t, "Run waits for it")
+	}
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, hangs.Listener.Addr().String()+" has not ended")
+	closed(t, hangs)
+	close(let)
+	next(t, left)
+	next(t, asked)
 }
 
 // What does not end is cut off, or left, and named; the log ends all the same.

@@ -28,6 +28,14 @@ func running() []mutant {
 			sees: tests("TestProgramStopsFromTheOutsideIn"),
 		},
 		{
+			name: "deaf-server-holds-up-the-stop", oracle: lateness,
+			what: "a server that is stuck in a function of the user's is waited for: a program that stops goes on past its time, until it is killed",
+			edits: []edit{
+				{"serve/serve.go", "	go func() { told <- p.tell(ctx) }()\n", "	told <- p.tell(ctx)\n"},
+			},
+			sees: tests("TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop"),
+		},
+		{
 			name: "never-renewed", oracle: duplicates,
 			what: "the lease of a running attempt is not renewed: another process runs the entry, too",
 			edits: []edit{
