@@ -17,7 +17,7 @@ import (
 // Log is a *compensator.Compensator.
 type Log interface{ Run(context.Context) error }
 
-// Server answers requests, over TLS where its TLSConfig is set, with the certificates in it.
+// Server answers requests, over TLS where its TLSConfig is set, with the certificates in it. As any http.Server it serves once, in one Run.
 type Server struct {
 	*http.Server
 	Listener net.Listener // nil: one on Addr, as ListenAndServe has it. Run closes it
@@ -120,11 +120,21 @@ func (cfg Config) validate(log Log) error {
 	}
 	refuse(log == nil, "log is nil")
 	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
-	for i, s := range cfg.Servers {
-		refuse(s.Server == nil, "Servers[%d] has no Server", i)
-	}
-	for i, s := range cfg.Inside {
-		refuse(s.Server == nil, "Inside[%d] has no Server", i)
+	first := map[*http.Server]string{} // where each stands
+	for i, s := range slices.Concat(cfg.Servers, cfg.Inside) {
+		field := fmt.Sprintf("Servers[%d]", i)
+		if i >= len(cfg.Servers) {
+			field = fmt.Sprintf("Inside[%d]", i-len(cfg.Servers))
+		}
+		refuse(s.Server == nil, "%s has no Server", field)
+		if s.Server == nil {
+			continue
+		}
+		other, twice := first[s.Server]
+		refuse(twice, "%s is the Server of %s", field, other)
+		first[s.Server] = cmp.Or(other, field)
+		refuse(!s.certified(), "%s: its TLSConfig has no certificate, none of Certificates, GetCertificate and GetConfigForClient"+
+			" (net/http leaves such a one in a Server that has served: a Server serves once)", field)
 	}
 	for i, consume := range cfg.Consumers {
 		refuse(consume == nil, "Consumers[%d] is nil", i)
@@ -229,6 +239,12 @@ func (cfg Config) hangUp() {
 			_ = s.Listener.Close()
 		}
 	}
+}
+
+// certified reports whether net/http would serve it by its TLSConfig alone, or plain.
+func (s Server) certified() bool {
+	own := s.TLSConfig
+	return own == nil || len(own.Certificates) > 0 || own.GetCertificate != nil || own.GetConfigForClient != nil
 }
 
 func (s Server) addr() string {

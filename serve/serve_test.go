@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,7 +47,10 @@ func server(t *testing.T, handler http.HandlerFunc) (s serve.Server, url string)
 
 // get is one request on a connection of its own; 0: there was no answer.
 func get(url string) (status int) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return getBy(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, url)
+}
+
+func getBy(client *http.Client, url string) (status int) {
 	answer, err := client.Get(url)
 	if err != nil {
 		return 0
@@ -155,6 +160,55 @@ func TestWhatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
 		assert.ErrorContains(t, err, "serve: "+field)
 	}
 	closed(t, s)
+}
+
+func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
+	t.Parallel()
+	began := logFunc(func(context.Context) error { return errors.New("it ran") })
+	twice, _ := server(t, nil)
+	bare, _ := server(t, nil)
+	bare.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}
+	err := serve.Run(t.Context(), began, serve.Config{Servers: []serve.Server{twice, bare}, Inside: []serve.Server{{}, {Server: twice.Server}, twice}})
+	for _, field := range []string{"Servers[1]: its TLSConfig has no certificate", "Inside[0] has no Server", "Inside[1] is the Server of Servers[0]", "Inside[2] is the Server of Servers[0]"} {
+		assert.ErrorContains(t, err, "serve: "+field)
+	}
+	require.NotContains(t, err.Error(), "it ran")
+	closed(t, twice)
+
+	// net/http has given it a TLSConfig.
+	again, url := server(t, func(http.ResponseWriter, *http.Request) {})
+	require.NoError(t, serve.Run(t.Context(), logFunc(func(context.Context) error { get(url); return nil }), serve.Config{Servers: []serve.Server{again}}))
+	again.Listener = nil
+	err = serve.Run(t.Context(), began, serve.Config{Servers: []serve.Server{again}})
+	require.ErrorContains(t, err, "serve: Servers[0]: its TLSConfig has no certificate, ")
+	require.ErrorContains(t, err, "a Server serves once")
+}
+
+func TestCertificateMayComeFromAnyOfItsPlaces(t *testing.T) {
+	t.Parallel()
+	known := httptest.NewTLSServer(nil)
+	t.Cleanup(known.Close)
+	own := known.TLS.Certificates[0]
+	for name, from := range map[string]*tls.Config{
+		"Certificates":   {Certificates: []tls.Certificate{own}},
+		"GetCertificate": {GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }},
+		"GetConfigForClient": {GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return &tls.Config{Certificates: []tls.Certificate{own}}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, url := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+			s.TLSConfig = from
+			status := make(chan int, 1)
+			log := logFunc(func(context.Context) error {
+				status <- getBy(known.Client(), strings.Replace(url, "http", "https", 1))
+				return nil
+			})
+			require.NoError(t, serve.Run(t.Context(), log, serve.Config{Servers: []serve.Server{s}}))
+			require.Equal(t, http.StatusNoContent, next(t, status))
+		})
+	}
 }
 
 func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
