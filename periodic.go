@@ -11,9 +11,8 @@ import (
 )
 
 // Schedule says when a periodic type has its slots: Next returns the first one after a moment, in UTC, or the zero time:
-// there is none. It must depend on nothing but its argument, and be the same in every process. It must
-// return, and soon: all periodic types wait for one that does not, and so does the end of Run. Every is one; module cron makes one of a cron
-// expression.
+// there is none. It must depend on nothing but its argument, be the same in every process, and return: all periodic types
+// wait for one that does not, and so does the end of Run. Every is one; module cron makes one of a cron expression.
 type Schedule interface {
 	Next(after time.Time) time.Time
 }
