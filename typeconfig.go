@@ -56,8 +56,8 @@ type TypeConfig struct {
 	// Serial has entries of this type of one key, an account's say, run one at a time, in the order of their ids; each type
 	// has lines of its own. "" is no key. What is first in its line holds the turn until it has ended: retrying, snoozed,
 	// compensating, not due yet, and unless PassDead is true also dead. It is given what was recorded, without headers, in
-	// Record, which a panic of it refuses, and before each attempt, concurrently, and must answer the same each time. Declare
-	// it wherever the type is recorded, and see docs/guarantees.md, G30.
+	// Record, which a panic of it refuses, and before each attempt, concurrently, and must answer the same each time, with no
+	// personal data, as in ids. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
 	Serial   func(e *Entry) string
 	PassDead bool
 

@@ -24,5 +24,5 @@
 // The same value under the same key, type and idempotent id is always the same content, so that recording an event twice is still
 // told from recording another one; it tells nobody more than the idempotent id does. After a rotation it is another content: a type with
 // RefuseOtherContent refuses events that come again from before. The length of a content can be seen, and all the rest of the
-// entry: ids, headers, user name, last error.
+// entry: ids, headers, user name, last error, and while it stands in a line the key of TypeConfig.Serial.
 package encrypt

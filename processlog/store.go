@@ -119,8 +119,8 @@ type Keeper interface {
 	// Change makes one action of a service or a person, in tx when one is given and proven open (see
 	// Insert), and returns the row as it was before. Where Change.After leaves the version as it is, all is done already
 	// and nothing is written. An erasure leaves the moment of the end, and of the entry's earlier records what
-	// AuditRecord.Erased says. ErrNotFound, *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they
-	// change nothing and leave tx usable.
+	// AuditRecord.Erased says; the turns of what is erased and has ended, other than dead, are forgotten. ErrNotFound,
+	// *StateError, *OtherTypeError and, without tx, ErrBusy are its refusals; they change nothing and leave tx usable.
 	Change(ctx context.Context, tx Tx, proven bool, change Change) (Row, error)
 
 	// RequeueAll makes one requeue of each entry that still stands as it was seen, in one transaction, and answers in

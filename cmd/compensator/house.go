@@ -118,6 +118,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
+	{"_turns", "", "SELECT, DELETE"}, // of what was erased and is ended
 }
 
 // grants prints what to run as an administrator.
@@ -140,6 +141,9 @@ func (p *program) grants() error {
 			rights := line.reader
 			if who == "operator" {
 				rights = line.operator
+			}
+			if rights == "" {
+				continue
 			}
 			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
 		}

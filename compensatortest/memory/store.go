@@ -213,6 +213,9 @@ func (s *Store) publishLocked(step rowStep) {
 			s.audit[step.row.id][i] = record.Erased()
 		}
 	}
+	if after := step.after; after != nil && after.entry.Erased && after.entry.State != processlog.Dead {
+		s.leaveLineLocked(after.entry.BusinessType, step.row.id)
+	}
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)
 	}

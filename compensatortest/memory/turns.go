@@ -59,6 +59,15 @@ func (s *Store) noteLocked(t processlog.Turn, parked uint64) {
 	s.lines[key][t.ID] = noted{t.Epoch, parked}
 }
 
+// leaveLineLocked forgets the turns of an erased entry that has ended.
+func (s *Store) leaveLineLocked(businessType string, id processlog.ID) {
+	for key, l := range s.lines {
+		if key.businessType == businessType {
+			delete(l, id)
+		}
+	}
+}
+
 // standingLocked lists the committed entries that count in a line, by ascending id.
 func (s *Store) standingLocked(key lineKey, dead bool) (list []*version) {
 	for _, id := range slices.SortedFunc(maps.Keys(s.lines[key]), processlog.ID.Compare) {

@@ -24,6 +24,7 @@ var turnPromises = []storePromise{
 	{"OnlyWhatIsParkedIsMadeDue", false, (*storeTest).onlyWhatIsParkedIsMadeDue},
 	{"LockedTurnIsNotWaitedFor", true, (*storeTest).lockedTurnIsNotWaitedFor},
 	{"LongLineIsForgottenFromItsFront", false, (*storeTest).longLineIsForgottenFromItsFront},
+	{"ErasedEntryLeavesItsLineOnceItHasEnded", false, (*storeTest).erasedEntryLeavesItsLineOnceItHasEnded},
 }
 
 func turnOf(key string, row processlog.Row) processlog.Turn {
@@ -263,4 +264,31 @@ func (t *storeTest) longLineIsForgottenFromItsFront() {
 	}
 	assert.Empty(t, t.advance(true, "a"))
 	assert.Zero(t, t.line("a", last, true))
+}
+
+func (t *storeTest) erasedEntryLeavesItsLineOnceItHasEnded() {
+	rows := t.lined("a", 6)
+	t.settleTo(rows[0], processlog.Dead)
+	t.change(rows[1].ID, processlog.ActionCancel)
+	t.change(rows[1].ID, processlog.ActionErase)
+	assert.Equal(t, processlog.Line{First: rows[0].ID, Known: 1, Length: 5}, t.line("a", rows[5], true), "cancelled in the middle, then erased")
+	t.change(rows[0].ID, processlog.ActionErase)
+	assert.Equal(t, processlog.Line{First: rows[0].ID, Known: 1, Length: 5}, t.line("a", rows[5], true), "a dead one holds its turn, erased too")
+	t.change(rows[0].ID, processlog.ActionSettleByHand)
+	assert.Equal(t, processlog.Line{First: rows[2].ID, Known: 1, Length: 4}, t.line("a", rows[5], true), "until somebody ends it")
+
+	t.settleTo(rows[2], processlog.Dead)
+	t.change(rows[2].ID, processlog.ActionErase)
+	tx := t.begin()
+	_, err := t.Store.Change(t.ctx, tx, false, newChange(rows[2].ID, processlog.ActionCancel))
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, processlog.Line{First: rows[2].ID, Known: 1, Length: 4}, t.line("a", rows[5], true), "with its transaction only")
+	tx = t.begin()
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(rows[2].ID, processlog.ActionCancel))
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, processlog.Line{First: rows[3].ID, Known: 1, Length: 3}, t.line("a", rows[5], true))
+	t.change(rows[3].ID, processlog.ActionComplete)
+	assert.Equal(t, processlog.Line{First: rows[4].ID, Known: 1, Length: 3}, t.line("a", rows[5], true), "of one that is not erased the note stays until the line moves on")
 }

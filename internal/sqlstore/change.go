@@ -96,6 +96,13 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 
 // rewrite writes the rows.
 func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
+	for _, row := range rows {
+		if after := row.after; after.Erased && after.State.Terminal() && after.State != processlog.Dead {
+			if err := s.leaveLine(ctx, tx, after); err != nil {
+				return err
+			}
+		}
+	}
 	if ch.Action == processlog.ActionErase {
 		return s.erase(ctx, tx, rows[0], ch.Cases) // of one entry at a time
 	}

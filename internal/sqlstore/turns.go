@@ -225,14 +225,14 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 				}
 			}
 		}
-		if err := s.forgetTurns(ctx, before); err != nil {
+		if err := s.forgetTurns(ctx, s.pool(), before); err != nil {
 			return nil, err
 		}
 	}
 	// The others first: whoever is to run waits for no note to go.
 	woken, err := s.wake(ctx, parked)
 	if err == nil {
-		err = s.forgetTurns(ctx, gone)
+		err = s.forgetTurns(ctx, s.pool(), gone)
 	}
 	failpoint.Reach(failpoint.TurnsLeft)
 	return woken, err
@@ -278,18 +278,53 @@ func (s *Store) readFronts(ctx context.Context, businessType string, keys []stri
 }
 
 // forgetTurns deletes turns as they were read: one that was requeued since, and claimed, stands there under another epoch.
-func (s *Store) forgetTurns(ctx context.Context, gone []processlog.Turn) error {
+func (s *Store) forgetTurns(ctx context.Context, tx processlog.Tx, gone []processlog.Turn) error {
 	slices.SortFunc(gone, compareTurns)
 	for chunk := range slices.Chunk(gone, 100) {
 		which := make([]string, len(chunk))
 		for i, turn := range chunk {
 			which[i] = fmt.Sprintf("(%s AND entry_id=%s AND epoch=%d)", s.ofKey("", turn.BusinessType, turn.Key), turn.ID, turn.Epoch)
 		}
-		if _, err := execCount(ctx, s.pool(), "DELETE FROM "+s.table.quoted("_turns")+" WHERE "+strings.Join(which, " OR ")); err != nil {
+		if _, err := execCount(ctx, tx, "DELETE FROM "+s.table.quoted("_turns")+" WHERE "+strings.Join(which, " OR ")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// leaveLine deletes the turns of an erased entry that has ended: nobody can tell its key any more. A log may be without lines.
+func (s *Store) leaveLine(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
+	// It is read first, for a DELETE would wait for whoever records, in any line of the type.
+	turns, err := s.turnsOf(ctx, tx, row)
+	if err == nil {
+		err = s.forgetTurns(ctx, tx, turns)
+	}
+	if s.d.fault(err) == faultNoTable {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("compensator: take the erased entry %s out of its line: %w", row.ID, err)
+	}
+	return nil
+}
+
+// turnsOf reads all notes of one entry: one, but of a type whose Serial has changed its mind.
+func (s *Store) turnsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (turns []processlog.Turn, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT turn_key, epoch FROM "+s.table.quoted("_turns")+" WHERE business_type="+s.d.text(row.BusinessType)+" AND entry_id="+row.ID.String())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key []byte
+		turn := processlog.Turn{BusinessType: row.BusinessType, ID: row.ID}
+		if err := rows.Scan(&key, &turn.Epoch); err != nil {
+			return nil, err
+		}
+		turn.Key = string(key)
+		turns = append(turns, turn)
+	}
+	return turns, rows.Err()
 }
 
 // wake makes parked entries due that stand as they were read.

@@ -27,7 +27,7 @@ func TestTurnsAreWrittenInOneOrder(t *testing.T) {
 		id    string // how one stands in the statement
 	}{
 		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',(\d+),`},
-		"forgotten": {func(s *Store) error { return s.forgetTurns(t.Context(), slices.Clone(came)) }, `entry_id=(\d+)`},
+		"forgotten": {func(s *Store) error { return s.forgetTurns(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},
 	} {
 		var sent sentTo
 		s := &Store{d: mysqlDialect("8.4.0"), table: tableName{base: DefaultTable}, own: sql.OpenDB(&sent)}

@@ -91,6 +91,84 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.False(t, strings.Contains(everything(w), "Chen"))
 }
 
+// keys is what the table of turns holds of keys, as text.
+func keys(w *harness.World) string {
+	w.T.Helper()
+	var text sql.NullString
+	require.NoError(w.T, w.DB.QueryRow("SELECT GROUP_CONCAT(turn_key) FROM common_process_log_turns").Scan(&text))
+	return text.String
+}
+
+// The key of a serial type may come from the content, and nobody can tell it any more once that is gone.
+func TestErasureReachesTheKeyOfALineOnceItsEntryHasEnded(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	letters, err := compensator.Handle(c, "letter", func(_ context.Context, e *compensator.Entry, _ string) error {
+		if e.BusinessID == "last" {
+			return nil
+		}
+		return compensator.Permanent(errors.New("unknown"))
+	}, compensator.TypeConfig{Serial: func(e *compensator.Entry) string {
+		var address string
+		_ = e.Decode(&address)
+		return address
+	}})
+	require.NoError(t, err)
+	put := func(address, id string) (entry compensator.EntryID) {
+		w.InTx(w.DB, func(tx *sql.Tx) {
+			receipt, err := letters.Record(t.Context(), tx, address, compensator.Options{BusinessID: id})
+			require.NoError(t, err)
+			entry = receipt.ID()
+		})
+		return entry
+	}
+	first, called, last := put("Chen Street 1", ""), put("Chen Street 1", ""), put("Chen Street 1", "last")
+	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), called)), "in the middle of its line")
+	alone := put("Lin Street 2", "")
+	w.Run(c)
+	w.WaitState(first, compensator.Dead)
+	w.WaitState(alone, compensator.Dead)
+
+	standing := func(id compensator.EntryID) int {
+		return w.Count("common_process_log_turns WHERE entry_id=?", id.Row())
+	}
+	require.Equal(t, []int{1, 1, 1}, []int{standing(first), standing(called), standing(alone)})
+	for _, id := range []compensator.EntryID{called, alone, first} {
+		require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
+	}
+	require.Zero(t, standing(called))
+	require.Contains(t, keys(w), "Lin", "a dead one holds its turn, erased too")
+	require.NoError(t, c.SettleByHand(t.Context(), alone, harness.ByMei))
+	require.NotContains(t, keys(w), "Lin")
+	w.InTx(w.DB, func(tx *sql.Tx) { require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, first))) })
+	require.Zero(t, standing(first))
+	w.WaitState(last, compensator.Succeeded)
+	w.Eventually(func() bool { return keys(w) == "" }, "and the line is empty")
+}
+
+// New does not insist on the table of turns, and a log without serial types may have none.
+func TestErasureNeedsNoTableOfTurns(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	w.Exec("DROP TABLE common_process_log_turns")
+	c := w.New(w.Quick())
+	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
+	require.NoError(t, err)
+	id := inState(w, orders, compensator.Succeeded)
+	require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
+	require.True(t, w.Entry(c, id).Erased)
+	id = inState(w, orders, compensator.Dead)
+	w.Exec("UPDATE common_process_log SET compensate_count=0")
+	require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
+	w.InTx(w.DB, func(tx *sql.Tx) {
+		w.Effect(tx, "cancelled")
+		require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, id)))
+	})
+	require.Equal(t, compensator.Cancelled, w.Entry(c, id).State)
+	require.Equal(t, 1, w.Count("effects"))
+}
+
 func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -136,8 +136,8 @@ func meeting() []mutant {
 			name: "forgotten-before-woken", oracle: lateness,
 			what: "the next of a line is made due when the notes of those that have ended are gone: it waits for a lock, or for the next try",
 			edits: []edit{
-				{"internal/sqlstore/turns.go", "	woken, err := s.wake(ctx, parked)\n	if err == nil {\n		err = s.forgetTurns(ctx, gone)\n	}\n",
-					"	if err := s.forgetTurns(ctx, gone); err != nil {\n		return nil, err\n	}\n	woken, err := s.wake(ctx, parked)\n"},
+				{"internal/sqlstore/turns.go", "	woken, err := s.wake(ctx, parked)\n	if err == nil {\n		err = s.forgetTurns(ctx, s.pool(), gone)\n	}\n",
+					"	if err := s.forgetTurns(ctx, s.pool(), gone); err != nil {\n		return nil, err\n	}\n	woken, err := s.wake(ctx, parked)\n"},
 			},
 			sees: tests("TestNextOfALineWaitsForNoNoteToGo"),
 		},
@@ -190,6 +190,22 @@ func meeting() []mutant {
 				{"internal/sqlstore/erase.go", "	_, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE entry_id=\"+id.String())\n	return err\n", "	return nil\n"},
 			},
 			sees: tests("TestErasureLocksInTheOrderOfWhoeverTakesTheCase"),
+		},
+		{
+			name: "erased-but-for-its-turn", oracle: safety,
+			what: "an erasure leaves the key of the entry's line, which may be made of its content",
+			edits: []edit{
+				{"internal/sqlstore/change.go", "			if err := s.leaveLine(ctx, tx, after); err != nil {\n				return err\n			}\n", "			continue\n"},
+			},
+			sees: tests("TestErasureReachesTheKeyOfALineOnceItsEntryHasEnded", "TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ErasedEntryLeavesItsLineOnceItHasEnded"),
+		},
+		{
+			name: "erased-and-passed", oracle: safety,
+			what: "a dead entry that is erased holds its turn no more: those behind it run although nobody has decided about it",
+			edits: []edit{
+				{"internal/sqlstore/change.go", "after.State.Terminal() && after.State != processlog.Dead {", "after.State.Terminal() {"},
+			},
+			sees: tests("TestErasureReachesTheKeyOfALineOnceItsEntryHasEnded", "TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/ErasedEntryLeavesItsLineOnceItHasEnded"),
 		},
 		{
 			name: "turns-noted-as-they-came", oracle: producers,
