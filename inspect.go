@@ -3,6 +3,7 @@ package compensator
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -99,8 +100,8 @@ func (c *Compensator) BatchProgressTx(ctx context.Context, tx Tx, batchID string
 
 func (c *Compensator) batchProgress(ctx context.Context, tx Tx, batchID string) (Progress, error) {
 	p := Progress{ByState: make(map[State]int)}
-	if batchID == "" {
-		return p, &FieldError{Field: "batch id", Reason: "is empty"}
+	if err := validateBatch(batchID); err != nil {
+		return p, err
 	}
 	counts, err := c.store.Count(ctx, tx, CountFilter{BatchID: batchID, AtMost: 1_000_000})
 	for _, count := range counts {
@@ -113,6 +114,17 @@ func (c *Compensator) batchProgress(ctx context.Context, tx Tx, batchID string) 
 	}
 	p.Succeeded, p.Dead = p.ByState[Succeeded], p.ByState[Dead]
 	return p, err
+}
+
+// validateBatch refuses what is no batch's id.
+func validateBatch(id string) error {
+	switch {
+	case id == "":
+		return &FieldError{Field: "batch id", Reason: "is empty"}
+	case strings.HasSuffix(id, " "):
+		return &FieldError{Field: "batch id", Reason: endsWithSpace}
+	}
+	return nil
 }
 
 // WaitBatch waits until all entries recorded with a batch id have ended, dead ones too, and returns what they came to. It
@@ -153,8 +165,8 @@ func (c *Compensator) waitBatch(ctx context.Context, batchID string) (Progress, 
 // firstOpen is the first entry of a batch behind a cursor that has not ended, or zero, and the cursor behind it. What the
 // handlers of a batch record with its id stands behind them.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
-	if batchID == "" {
-		return EntryID{}, "", &FieldError{Field: "batch id", Reason: "is empty"}
+	if err := validateBatch(batchID); err != nil {
+		return EntryID{}, "", err
 	}
 	for {
 		page, err := c.store.List(ctx, Filter{BatchID: batchID, States: []State{Pending, Retrying, Compensating}, Limit: 1, Cursor: cursor})
@@ -188,10 +200,12 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
 		batchID := of(c.handed(row, codec))
-		switch batchID {
-		case "":
+		switch {
+		case batchID == "":
 			return nil
-		case row.BatchID:
+		case strings.HasSuffix(batchID, " "):
+			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q %s", batchID, endsWithSpace)})
+		case batchID == strings.TrimRight(row.BatchID, " "): // others may have written it
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
 		}
 		return c.behind(ctx, row, batchID)

@@ -29,7 +29,7 @@ type Options struct {
 	At    time.Time     // or when, not both: turned into a delay with this process's clock
 
 	// What a person finds the entry by, at most 64 characters each. Nothing is done with them but to list and to show.
-	BatchID       string // what it was recorded with: an upload, a run of a job
+	BatchID       string // what it was recorded with: an upload, a run of a job. No trailing space
 	BusinessID    string // what it is about: the order's id
 	BusinessExtID string // a second such id, often somebody else's: the payment's
 	UserID        string // on whose behalf
@@ -246,6 +246,8 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	}, errors.Join(problems...)
 }
 
+const endsWithSpace = "ends with a space, which databases ignore when they compare"
+
 // problems lists all that is wrong with an entry at once, but for when it is due.
 func (e *NewEntry) problems(maxContent int) (problems []error) {
 	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
@@ -253,7 +255,10 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 		problems = append(problems, err)
 	}
 	if strings.HasSuffix(string(e.IdempotentID), " ") {
-		refuse("idempotent id", "ends with a space, which databases ignore when they compare")
+		refuse("idempotent id", endsWithSpace)
+	}
+	if strings.HasSuffix(e.BatchID, " ") {
+		refuse("batch id", endsWithSpace)
 	}
 	for _, f := range []struct {
 		name, value string

@@ -11,6 +11,7 @@ import (
 // Filter selects entries for List. Give at most one of BatchID, BusinessID and BusinessExtID; the other fields narrow
 // further. What a listing reads first is served by an index: an id, else a created range, else states and types. Each row
 // found so is looked at for the rest, MaxRead of them a page at most: such a page may be short, or empty, and not the last.
+// MySQL and MariaDB ignore spaces at the end of ids.
 type Filter struct {
 	States        []State // any, when empty
 	BusinessType  string

@@ -115,6 +115,60 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
 }
 
+// MySQL and MariaDB take "b " for "b", the other stores do not: what came after the one would wait for both, or for neither.
+func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	double := cfg
+	double.DB, double.Store = nil, compensatortest.NewMemoryStore()
+	for name, cfg := range map[string]compensator.Config{"MariaDB": cfg, "the double": double} {
+		c := w.New(cfg)
+		report, err := compensator.Handle(c, "report", func(context.Context, *compensator.Entry, harness.Order) error { return nil },
+			compensator.TypeConfig{AfterBatch: afterItsSubject})
+		require.NoError(t, err)
+		put := func(opts compensator.Options) (id compensator.EntryID, err error) {
+			err = c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+				receipt, err := report.Record(ctx, tx, harness.Order{}, opts)
+				if err == nil {
+					id = receipt.ID()
+				}
+				return err
+			})
+			return id, err
+		}
+		refused := func(err error) {
+			var field *compensator.FieldError
+			require.ErrorAs(t, err, &field, name)
+			require.Equal(t, "batch id", field.Field, name)
+			require.Contains(t, field.Reason, "ends with a space", name)
+		}
+		refused(harness.ErrOf(put(compensator.Options{BatchID: "b "})))
+		refused(harness.ErrOf(c.BatchProgress(t.Context(), "b ")))
+		refused(harness.ErrOf(c.WaitBatch(t.Context(), "b ")))
+		_, err = put(compensator.Options{BatchID: " b"})
+		require.NoError(t, err, "in front it is another id: %s", name)
+		id, err := put(compensator.Options{BusinessID: "b "})
+		require.NoError(t, err, name)
+		w.Run(c)
+		w.Eventually(func() bool { return w.Entry(c, id).State == compensator.Dead }, name)
+		require.Contains(t, w.Entry(c, id).LastError, "ends with a space", name)
+	}
+}
+
+// By SQL a batch id may be written that ends with a space.
+func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	report := reported(t, w, c)
+	id := w.Put(report, 0, compensator.Options{BusinessID: "b", BatchID: "b"})
+	w.Exec("UPDATE common_process_log SET batch_id='b '")
+	w.Run(c)
+	w.WaitState(id, compensator.Dead)
+	require.Contains(t, w.Entry(c, id).LastError, "own batch")
+}
+
 // A pool of one connection is enough: the batch is looked at before the handler's transaction takes it.
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,14 @@ func batching() []mutant {
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000").and(crash, "batch-ended"),
 		},
 		{
+			name: "batches-that-look-alike", oracle: lateness,
+			what: "\"b \" is recorded as a batch of its own, which MySQL counts with \"b\": what comes after that waits for both",
+			edits: []edit{
+				{"record.go", "	if strings.HasSuffix(e.BatchID, \" \") {\n		refuse(\"batch id\", endsWithSpace)\n	}\n", ""},
+			},
+			sees: tests("TestBatchIDThatEndsWithASpaceIsRefused"),
+		},
+		{
 			name: "follow-up-before-retries", oracle: safety,
 			what: "an entry that failed and is to be tried again has ended, for what comes after its batch",
 			edits: []edit{
