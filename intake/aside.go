@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 
 	"github.com/compensator-go/compensator"
@@ -101,7 +102,7 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 		return &workError{errors.Join(errSlow, err)}
 	}
 	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // it is rolled back
-		return errors.Join(err, broken)
+		return fmt.Errorf("%w; Work: %v", broken, err) // its text alone: what it wraps may be another log's
 	}
 	return &workError{err}
 }

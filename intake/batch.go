@@ -88,11 +88,11 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return
+		case errors.As(err, &work), refused(err): // before ours, which Work may have of another log
+			b.blame(ctx, items, err)
+			return
 		case errors.Is(err, compensator.ErrClosed):
 			b.fatal = err
-			return
-		case errors.As(err, &work), refused(err):
-			b.blame(ctx, items, err)
 			return
 		}
 		rest := b.without(items, knownElsewhere(err))
@@ -190,7 +190,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	case errors.As(err, &work) && compensator.VerdictOf(err) != compensator.VerdictPermanent:
 		*it = *b.aside(it.message, failed, "")
 		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
-	case errors.Is(err, compensator.ErrOtherContent):
+	case work == nil && errors.Is(err, compensator.ErrOtherContent):
 		other := digest(it.entry.Content)
 		*it = *b.park(it.message, err.Error())
 		it.entry.IdempotentID = idempotentID(b.name, it.message.ID, other)
@@ -201,19 +201,29 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// try is one transaction.
+// try is one transaction, and the next as long as answers to COMMIT are lost.
 func (b *batch) try(works context.Context, items []*item) error {
+	for failures := 0; ; failures++ {
+		again, err := b.once(works, items)
+		if !again || !pause(works, failures) {
+			return err
+		}
+	}
+}
+
+// once is one transaction. Again: what came of it the next one finds.
+func (b *batch) once(works context.Context, items []*item) (again bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
 	entries := make([]compensator.NewEntry, len(items))
 	for i, it := range items {
 		if err := b.encode(it); err != nil {
-			return err
+			return false, err
 		}
 		entries[i] = it.entry
 	}
 	var receipt *compensator.Receipt
-	err := b.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
+	err = b.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
 		if receipt, err = b.c.Record(ctx, tx, entries...); err != nil {
 			return err
 		}
@@ -223,19 +233,17 @@ func (b *batch) try(works context.Context, items []*item) error {
 		failpoint.Reach(failpoint.MessagesWritten)
 		return nil
 	})
-	if errors.Is(err, compensator.ErrCommitUnknown) {
-		// Whatever came of it, the next try finds what is in the log. But not before the transaction has ended.
-		if b.resolve(works, items, receipt) {
-			return b.try(works, items)
-		}
+	var work *workError
+	if receipt != nil && !errors.As(err, &work) && errors.Is(err, compensator.ErrCommitUnknown) {
+		return b.resolve(works, items, receipt), err // not before the transaction has ended
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i, it := range items {
 		b.settled(it, receipt.Entries[i].Duplicate)
 	}
-	return nil
+	return false, nil
 }
 
 // settled counts an item that is in the log.

@@ -18,7 +18,8 @@
 // an entry of the same type that is dead as soon as a Compensator's Run sees it, with the message as it came and the reason
 // as LastError. Requeued by a person, it is worked on. Either way the message is acknowledged, and the others go on.
 //
-// A database that is away, read-only or in doubt is nobody's fault: the batch waits, and nothing is read meanwhile.
+// A database that is away, read-only or in doubt is nobody's fault: the batch waits, and nothing is read meanwhile. It is the
+// transaction that is asked, not Work's error: one that wraps ErrCommitUnknown or ErrClosed of another log is its message's.
 //
 // # Redis Streams
 //

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -226,6 +227,45 @@ func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
 	r.settled("shop")
 	r.requireBooks(1, 0)
+}
+
+// TestErrorOfAnotherLogIsOfItsMessage: Work speaks to a log of its own, and hands on what that one says.
+func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
+	t.Parallel()
+	for name, theirs := range map[string]error{"closed": compensator.ErrClosed, "in doubt": compensator.ErrCommitUnknown} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			cfg := testConfig()
+			cfg.Work = failing(func(m *Message) error {
+				if m.Value.(order).N == 5 {
+					return fmt.Errorf("their log: %w", theirs)
+				}
+				return nil
+			})
+			r.add(1, 9)
+			r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+			r.settled("shop")
+			r.requireBooks(8, 1)
+		})
+		t.Run(name+", and ours broken", func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			cfg := testConfig()
+			var broken atomic.Bool
+			cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
+				if !broken.Swap(true) {
+					_, err := tx.ExecContext(ctx, "KILL CONNECTION_ID()")
+					return errors.Join(err, theirs)
+				}
+				return effects(ctx, tx, batch)
+			}
+			r.add(1, 1)
+			r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+			r.settled("shop")
+			r.requireBooks(1, 0)
+		})
+	}
 }
 
 func TestGroupThatVanishesIsMadeAgain(t *testing.T) {

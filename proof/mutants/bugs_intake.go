@@ -15,7 +15,7 @@ func takingIn() []mutant {
 			name: "intake-doubt-is-commit", oracle: safety,
 			what: "a COMMIT whose answer was lost is taken for done",
 			edits: []edit{
-				{"intake/batch.go", "		if b.resolve(works, items, receipt) {\n			return b.try(works, items)\n		}\n", "		err = nil\n"},
+				{"intake/batch.go", "		return b.resolve(works, items, receipt), err // not before the transaction has ended\n", "		err = nil\n"},
 			},
 			sees: tests("TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged", "TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage"),
 		},
@@ -23,7 +23,7 @@ func takingIn() []mutant {
 			name: "intake-doubt-is-failure", oracle: safety,
 			what: "a COMMIT whose answer was lost is taken for a failure of Work: its messages are set aside",
 			edits: []edit{
-				{"intake/batch.go", "		if b.resolve(works, items, receipt) {\n			return b.try(works, items)\n		}\n", "		err = &workError{err}\n"},
+				{"intake/batch.go", "		return b.resolve(works, items, receipt), err // not before the transaction has ended\n", "		return false, &workError{err}\n"},
 			},
 			sees: tests("TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside"),
 		},
@@ -31,9 +31,25 @@ func takingIn() []mutant {
 			name: "intake-doubt-unresolved", oracle: duplicates,
 			what: "a batch whose COMMIT was not answered is tried again before that transaction has ended; its INSERT waits for it all the same",
 			edits: []edit{
-				{"intake/batch.go", "		if b.resolve(works, items, receipt) {\n", "		if works.Err() == nil {\n"},
+				{"intake/batch.go", "return b.resolve(works, items, receipt), err", "return works.Err() == nil, err"},
 			},
 			survives: tests("TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged"),
+		},
+		{
+			name: "intake-anothers-doubt-is-ours", oracle: lateness,
+			what: "an error of Work that wraps ErrCommitUnknown of another log is taken for the intake's own: its message is tried again and again",
+			edits: []edit{
+				{"intake/batch.go", "!errors.As(err, &work) && errors.Is(", "!errors.As(nil, &work) && errors.Is("},
+			},
+			sees: tests("TestErrorOfAnotherLogIsOfItsMessage"),
+		},
+		{
+			name: "intake-anothers-end-is-ours", oracle: lateness,
+			what: "an error of Work that wraps ErrClosed of another log, on a transaction that has broken, ends Run",
+			edits: []edit{
+				{"intake/aside.go", "fmt.Errorf(\"%w; Work: %v\", broken, err)", "fmt.Errorf(\"%w; Work: %w\", broken, err)"},
+			},
+			sees: tests("TestErrorOfAnotherLogIsOfItsMessage"),
 		},
 		{
 			name: "intake-works-on-known", oracle: safety,
