@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // aside is a message as an entry of Config.Type, to be tried again by the log or, with a reason, for a person.
@@ -14,9 +16,19 @@ func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotentID = in.IdempotentID(m)
 	if as == failed {
-		it.entry.Delay = max(0, in.cfg.Aside.Retry(1))
+		it.entry.Delay = in.firstDelay()
 	}
 	return it
+}
+
+// firstDelay is after how long a message that failed comes due. The schedule is the user's, and may panic.
+func (in *Intake) firstDelay() (delay time.Duration) {
+	defer func() {
+		if recover() != nil {
+			delay = longestPause
+		}
+	}()
+	return min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)
 }
 
 // park is a message for a person. The log may hold it already: then it is only acknowledged.
@@ -73,7 +85,15 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	}()
 	entry, err = in.cfg.Entry(m)
 	entry.FailOnDuplicate = false
-	return entry, err
+	return entry, asked(err)
+}
+
+// asked is err, once it has said what it is: one that panics does so here, where it is recovered.
+func asked(err error) error {
+	if err != nil {
+		_, _ = err.Error(), compensator.VerdictOf(err)
+	}
+	return err
 }
 
 // call calls Config.Work. Its panic is a failure: one message must not end the process.
@@ -86,7 +106,7 @@ func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if in.cfg.Work == nil {
 		return nil
 	}
-	return in.cfg.Work(ctx, tx, messages)
+	return asked(in.cfg.Work(ctx, tx, messages))
 }
 
 // work tells an error of Work from one of the database, whose transaction has ended, or which takes no writes.

@@ -18,7 +18,7 @@ type Config struct {
 
 	// Entry says which entry a message becomes. Its IdempotentID and FailOnDuplicate are set by the Intake, whatever they
 	// are. An error, or a panic, says that the message cannot be decoded: it is parked. It may run more than once for a
-	// message, and should give the same each time.
+	// message, and should give the same each time. An error whose Error panics is a panic, here and of Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
 	// Work, if given, writes the business rows of a batch through tx, in which the entries are recorded: it is called for
@@ -26,7 +26,8 @@ type Config struct {
 	// that is one message's can name it: see Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside is how entries of Type are run: messages that failed, and those that a person has requeued.
+	// Aside is how entries of Type are run: messages that failed, and those that a person has requeued. A failed message comes due
+	// after Aside.Retry(1), or 2 s where that panics.
 	Aside compensator.TypeConfig
 
 	Batch         int           // how many messages one transaction takes at most. Default 200; at most 1,000

@@ -19,6 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged: whether the answer was lost or the request.
@@ -406,6 +407,65 @@ func (k *lockedCodec) Marshal(v any) ([]byte, error) {
 		return nil, errTest
 	}
 	return k.Codec.Marshal(v)
+}
+
+// mute is an error that cannot say what it is, as a nil pointer in an error cannot.
+type mute struct{}
+
+func (*mute) Error() string { panic("nothing to say") }
+
+func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := testConfig()
+	cfg.Entry = func(m *Message) (compensator.NewEntry, error) {
+		entry, err := decode(m)
+		if m.Value.(order).N == 1 {
+			err = new(mute)
+		}
+		return entry, err
+	}
+	cfg.Work = failing(func(m *Message) error {
+		switch m.Value.(order).N {
+		case 2:
+			return new(mute)
+		case 3:
+			return compensator.Permanent(new(mute))
+		case 4:
+			return Fault(m, new(mute))
+		case 5:
+			return errTest
+		}
+		return nil
+	})
+	cfg.Aside.Retry = func(int) time.Duration { panic("a bug") }
+	in := r.open(r.New(r.Quick()), r.spec(), cfg)
+	r.add(1, 6)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { assert.Nil(t, recover(), "Run panics") }()
+		assert.NoError(t, in.Run(ctx))
+	}()
+	defer func() { cancel(); <-ended }()
+	r.settled("shop")
+	r.requireBooks(1, 5)
+	stats, err := in.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []int64{1, 4}, []int64{stats.Parked, stats.Failed})
+}
+
+func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := testConfig()
+	cfg.Aside.Retry = compensator.Fixed(2 * processlog.MaxDelay)
+	cfg.Work = func(context.Context, *compensator.ScopedTx, []*Message) error { return errTest }
+	r.add(1, 1)
+	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+	r.settled("shop")
+	r.requireBooks(0, 1)
 }
 
 // TestTwoConsumersOfOneMessageRecordItOnce: the first was only slow.

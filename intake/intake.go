@@ -232,9 +232,12 @@ func (in *Intake) leave(ctx context.Context) {
 	}
 }
 
-// pause waits up to two seconds, longer after each failure, and reports whether ctx is still alive.
+// longestPause is between two tries of anything.
+const longestPause = 2 * time.Second
+
+// pause waits up to longestPause, longer after each failure, and reports whether ctx is still alive.
 func pause(ctx context.Context, failures int) bool {
-	timer := time.NewTimer(min(20*time.Millisecond<<min(failures, 10), 2*time.Second))
+	timer := time.NewTimer(min(20*time.Millisecond<<min(failures, 10), longestPause))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -148,6 +148,30 @@ func takingIn() []mutant {
 			sees: tests("TestMessageTooLargeForTheLogIsToldAndInNobodysWay"),
 		},
 		{
+			name: "intake-mute-error-ends-the-process", oracle: safety,
+			what: "an error of Entry or Work whose Error panics is asked outside of what recovers",
+			edits: []edit{
+				{"intake/aside.go", "		_, _ = err.Error(), compensator.VerdictOf(err)\n", ""},
+			},
+			sees: tests("TestScheduleOrErrorThatPanicsEndsNoProcess"),
+		},
+		{
+			name: "intake-schedule-ends-the-process", oracle: safety,
+			what: "a schedule of messages set aside that panics ends the process",
+			edits: []edit{
+				{"intake/aside.go", "		if recover() != nil {\n			delay", "		if false {\n			delay"},
+			},
+			sees: tests("TestScheduleOrErrorThatPanicsEndsNoProcess"),
+		},
+		{
+			name: "intake-schedule-uncut", oracle: lateness,
+			what: "a message set aside comes due later than the log takes, and is refused in every form",
+			edits: []edit{
+				{"intake/aside.go", "min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)", "min(max(0, in.cfg.Aside.Retry(1)), 2*processlog.MaxDelay)"},
+			},
+			sees: tests("TestScheduleLongerThanTheLogKeepsIsCut"),
+		},
+		{
 			name: "intake-encodes-to-nothing", oracle: safety,
 			what: "a message whose codec fails is set aside without its content",
 			edits: []edit{
