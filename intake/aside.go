@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 
 // park is a message for a person. The log may hold it already: then it is only acknowledged.
 func (in *Intake) park(m *Message, reason string) *item {
+	reason = cmp.Or(processlog.FitError(reason), "no reason given")
 	in.cfg.Logger.Warn("intake: message is parked for a person", "source", in.name, "message", m.ID, "reason", reason)
 	return in.aside(m, parked, reason)
 }
@@ -48,7 +50,7 @@ func (in *Intake) encode(it *item) (err error) {
 		}
 	}()
 	kept := *it.message
-	kept.Parked = it.reason
+	kept.Parked, kept.dense = it.reason, it.dense
 	if it.entry.Content, err = in.cfg.Aside.Codec.Marshal(kept); err != nil {
 		return failure("encode message "+kept.ID, err)
 	}

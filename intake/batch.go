@@ -17,8 +17,12 @@ type item struct {
 	entry   compensator.NewEntry
 	kind    kind
 	reason  string // why it is parked
+	dense   bool
 	settled bool
 }
+
+// condense has a message that was set aside encoded anew, in fewer bytes.
+func (it *item) condense() { it.dense, it.entry.Content = true, nil }
 
 // kind is what an item's entry is.
 type kind int
@@ -128,7 +132,12 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 		return false
 	}
 	set := b.aside(it.message, failed, "")
-	if b.try(ctx, []*item{set}) != nil {
+	err := b.try(ctx, []*item{set})
+	if refused(err) {
+		set.condense()
+		err = b.try(ctx, []*item{set})
+	}
+	if err != nil {
 		return false
 	}
 	*it = *set
@@ -183,6 +192,8 @@ func (b *batch) halve(ctx context.Context, items []*item) {
 func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	var work *workError
 	switch {
+	case it.kind != meant && !it.dense:
+		it.condense()
 	case it.kind != meant:
 		b.event.Refused++
 		b.cfg.Logger.Error("intake: message cannot be recorded in any form, and stays unacknowledged", "source", b.name, "message", it.message.ID, "err", err)

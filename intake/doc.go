@@ -37,6 +37,7 @@
 // added", to be made right. A stream that began anew (FLUSHALL) on a server whose clock went back, or with ids of the
 // producer's own, may give an id twice: the second message is taken for the first.
 //
-// Order. That an effect of Work outside its transaction happens once. That a message larger than three quarters of
-// compensator's Config.MaxContent can be parked: it is told, and left unacknowledged.
+// Order. That an effect of Work outside its transaction happens once. That a message larger than about three
+// quarters of compensator's Config.MaxContent can be set aside: it is told, and left unacknowledged. A smaller one can, whatever is in
+// it: fields of which JSON makes too much are stored as base64.
 package intake

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -194,8 +195,8 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	proxy, db := r.Proxied(true)
 	quick := r.Quick()
 	quick.DB = db
-	c := r.New(quick)
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("'order 7'"), Fault: faultproxy.DropRequest})
+	quick.MaxContent = 2000
 	cfg := testConfig()
 	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		for _, m := range batch {
@@ -205,8 +206,10 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 		}
 		return nil
 	}
-	r.add(1, 8)
-	r.start(r.open(c, r.spec(), cfg))
+	r.add(1, 6)
+	r.addRaw("order", `{"n":7}`, "note", strings.Repeat("<", 1000)) // six bytes each in JSON
+	r.add(8, 1)
+	r.start(r.open(r.New(quick), r.spec(), cfg))
 	r.settled("shop")
 	r.requireBooks(7, 1)
 }
@@ -532,6 +535,35 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, stats.Refused)
+}
+
+// TestMessageOfHalfMaxContentIsParkedWhateverIsInIt: JSON makes six bytes of one, and the error may have all of it once more.
+func TestMessageOfHalfMaxContentIsParkedWhateverIsInIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	quick := r.Quick()
+	quick.MaxContent = 32 << 10
+	c := r.New(quick)
+	cfg := testConfig()
+	cfg.Entry = func(m *Message) (compensator.NewEntry, error) {
+		return compensator.NewEntry{}, fmt.Errorf("no order: %q", m.Fields["order"])
+	}
+	in := r.open(c, r.spec(), cfg)
+	texts := make(map[string]string)
+	for _, piece := range []string{"x", "<a>&</a>", `"`, "\x01", "\xff", "é"} {
+		text := strings.Repeat(piece, 16<<10/len(piece))
+		texts[r.addRaw("order", text)] = text
+	}
+	r.start(in)
+	r.settled("shop")
+	for id, text := range texts {
+		e, err := c.Get(t.Context(), in.IdempotentID(&Message{ID: id}))
+		require.NoError(t, err)
+		m, err := MessageOf(e)
+		require.NoError(t, err)
+		assert.Equal(t, map[string]string{"order": text}, m.Fields)
+		assert.Contains(t, m.Parked, "no order")
+	}
 }
 
 func TestIDsThatComeAgainWithOtherContentAreParked(t *testing.T) {

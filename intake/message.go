@@ -2,6 +2,7 @@ package intake
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"strings"
@@ -25,7 +26,7 @@ type Message struct {
 	// Lost: the source has deleted the message before it was recorded, and knows the id alone.
 	Lost bool
 
-	// Parked is why the message was put aside unworked. Empty when it was not.
+	// Parked is why the message was put aside unworked, at most 1,000 characters. Empty when it was not.
 	Parked string
 
 	// Value is for Config.Entry to leave to Config.Work what it has decoded. It is not stored.
@@ -33,6 +34,8 @@ type Message struct {
 
 	// Entry is nil when the message comes from its source, and otherwise what it has become.
 	Entry *compensator.Entry
+
+	dense bool // to be stored in as few bytes as JSON allows, rather than to be read
 }
 
 // MessageOf reads the message back from an entry of Config.Type.
@@ -45,7 +48,8 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// stored is a message in an entry. JSON has no room for bytes that are no text: fields with such stand apart.
+// stored is a message in an entry. JSON has no room for bytes that are no text: fields with such stand apart, and of a dense
+// message those of which it makes more than base64 does.
 type stored struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`
@@ -64,7 +68,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 		s.ID, s.RawID = "", []byte(m.ID)
 	}
 	for name, value := range m.Fields {
-		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) || m.dense && swells(name, value) {
 			s.Binary = append(s.Binary, [2][]byte{[]byte(name), []byte(value)})
 			continue
 		}
@@ -74,6 +78,17 @@ func (m Message) MarshalJSON() ([]byte, error) {
 		s.Fields[name] = value
 	}
 	return json.Marshal(s)
+}
+
+// swells reports whether texts are longer in JSON, which has six bytes for a control character, <, > and &, than in base64.
+func swells(texts ...string) bool {
+	inJSON, inBase64 := 0, 0
+	for _, text := range texts {
+		quoted, _ := json.Marshal(text) // of a string: no error
+		inJSON += len(quoted) - len(`""`)
+		inBase64 += base64.StdEncoding.EncodedLen(len(text))
+	}
+	return inJSON > inBase64
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -18,11 +18,15 @@ func TestMessageIsKeptByteForByte(t *testing.T) {
 		{ID: "1-1", Fields: map[string]string{"a": "b", "": "", "<&>\u2028": "é", "b\xff": "x", "x": "\x00\xfe"}, Deliveries: 3, Parked: "why"},
 		{ID: "\xff", Body: []byte("\x00\xff"), Lost: true},
 	} {
-		text, err := json.Marshal(m)
-		require.NoError(t, err)
-		var back Message
-		require.NoError(t, json.Unmarshal(text, &back))
-		assert.Equal(t, m, back)
+		for _, dense := range []bool{false, true} {
+			kept := m
+			kept.dense = dense
+			text, err := json.Marshal(kept)
+			require.NoError(t, err)
+			var back Message
+			require.NoError(t, json.Unmarshal(text, &back))
+			assert.Equal(t, m, back)
+		}
 	}
 }
 

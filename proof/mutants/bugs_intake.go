@@ -172,6 +172,23 @@ func takingIn() []mutant {
 			sees: tests("TestScheduleLongerThanTheLogKeepsIsCut"),
 		},
 		{
+			name: "intake-reason-uncut", oracle: lateness,
+			what: "a message whose error repeats it is stored with both, for which there is no room",
+			edits: []edit{
+				{"intake/aside.go", "cmp.Or(processlog.FitError(reason), ", "cmp.Or(reason, processlog.FitError("},
+				{"intake/aside.go", "\"no reason given\")", "\"no reason given\"))"},
+			},
+			sees: tests("TestMessageOfHalfMaxContentIsParkedWhateverIsInIt"),
+		},
+		{
+			name: "intake-swells", oracle: lateness,
+			what: "a message of <, > or quotes is given up, since it has no room as JSON writes it",
+			edits: []edit{
+				{"intake/message.go", "m.dense && swells(name, value)", "m.dense && swells()"},
+			},
+			sees: tests("TestMessageOfHalfMaxContentIsParkedWhateverIsInIt", "TestMessageThatBreaksTheConnectionIsSetAside"),
+		},
+		{
 			name: "intake-encodes-to-nothing", oracle: safety,
 			what: "a message whose codec fails is set aside without its content",
 			edits: []edit{
