@@ -299,6 +299,22 @@ func consuming() []mutant {
 			sees: relayTests("TestMessageIsRecordedBesideAConnectionThatFellSilent"),
 		},
 		{
+			name: "consumer-headers-without-end", oracle: safety,
+			what: "headers are kept to any depth: of what JSON does not read the entry can never be decoded, and waits for nobody",
+			edits: []edit{
+				{"relay/rabbitmq/delivery.go", "maxDepth = 100\n", "maxDepth = 100_000\n"},
+			},
+			sees: relayTests("TestHeadersKeepNoMessageOutOfTheLog"),
+		},
+		{
+			name: "consumer-headers-swell", oracle: lateness,
+			what: "headers are stored with six bytes for a <: the message has no room in an entry, and goes back to its queue again and again",
+			edits: []edit{
+				{"relay/rabbitmq/delivery.go", "encoder.SetEscapeHTML(false)", "encoder.SetEscapeHTML(true)"},
+			},
+			sees: relayTests("TestHeadersKeepNoMessageOutOfTheLog"),
+		},
+		{
 			name: "consumer-cut-timestamps", oracle: lateness,
 			what: "a message whose timestamp JSON lacks cannot be recorded",
 			edits: []edit{

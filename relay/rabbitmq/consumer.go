@@ -68,6 +68,9 @@ func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 	if cfg.Type.Retry == nil {
 		cfg.Type.Retry = compensator.Exponential(time.Second, 10*time.Minute)
 	}
+	if cfg.Type.Codec == nil {
+		cfg.Type.Codec = unescaped{}
+	}
 	return cfg
 }
 
@@ -101,9 +104,9 @@ type Consumer struct {
 // whose Run works the queue off. It must come before c's Run, which works off the entries: in this process, or in
 // another that registers the same type. Errors name the field that is wrong.
 //
-// An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64. A larger
-// one that fails cannot be recorded: Logger is told, and the message goes back to its queue, to be tried again half a minute
-// later. Until then it counts in Prefetch.
+// An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64, less the headers as
+// JSON, where a control character has six bytes. A message that needs more and fails cannot be recorded: Logger is told, and it goes
+// back to its queue, to be tried again half a minute later. Until then it counts in Prefetch.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {

@@ -31,7 +31,8 @@ type Delivery struct {
 	AppID           string    `json:"app_id,omitempty"`
 	Timestamp       time.Time `json:"timestamp,omitzero"` // seconds; zero when it lies beyond the year 9999, which JSON lacks
 
-	// Headers in JSON's terms: integers are int64, other numbers float64; bytes and times, as RFC 3339, are strings.
+	// Headers in JSON's terms: integers are int64, other numbers float64; bytes and times, as RFC 3339, are strings. Tables and
+	// lists within 100 others are nil.
 	Headers map[string]any `json:"headers,omitempty"`
 	Body    []byte         `json:"body"`
 
@@ -62,7 +63,7 @@ func (d *Delivery) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	if d.Headers != nil {
-		d.Headers = inJSON(d.Headers).(map[string]any)
+		d.Headers = inJSON(d.Headers, 0).(map[string]any)
 	}
 	return nil
 }
@@ -77,26 +78,48 @@ func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
 		d.Timestamp = time.Time{}
 	}
 	if len(from.Headers) > 0 {
-		d.Headers = inJSON(map[string]any(from.Headers)).(map[string]any)
+		d.Headers = inJSON(map[string]any(from.Headers), 0).(map[string]any)
 	}
 	return d
 }
 
+// maxDepth is how many tables and lists within each other are kept. JSON of 10,000 is written, and never read again.
+const maxDepth = 100
+
+// unescaped is compensator.JSON, but that <, > and & are one byte each and not six: headers have no other way to be short.
+type unescaped struct{}
+
+func (unescaped) Marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
+func (unescaped) Unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }
+
 // inJSON is a header's value as it is after a way through JSON.
-func inJSON(value any) any {
+func inJSON(value any, depth int) any {
 	switch v := value.(type) {
 	case amqp091.Table:
-		return inJSON(map[string]any(v))
+		return inJSON(map[string]any(v), depth)
 	case map[string]any:
+		if depth == maxDepth {
+			return nil
+		}
 		table := make(map[string]any, len(v))
 		for name, inner := range v {
-			table[validText(name)] = inJSON(inner)
+			table[validText(name)] = inJSON(inner, depth+1)
 		}
 		return table
 	case []any:
+		if depth == maxDepth {
+			return nil
+		}
 		list := make([]any, len(v))
 		for i, inner := range v {
-			list[i] = inJSON(inner)
+			list[i] = inJSON(inner, depth+1)
 		}
 		return list
 	case string:

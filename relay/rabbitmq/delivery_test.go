@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,43 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	b.publish(queue, amqp091.Publishing{MessageId: "m", Timestamp: time.Unix(1_700_000_000_000, 0)})
 	consume(t, k)
 	w.Eventually(func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
+}
+
+// TestHeadersKeepNoMessageOutOfTheLog: JSON is read to a depth of 10,000, and written with six bytes for a <.
+func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
+	t.Parallel()
+	deep := amqp091.Table{"a": "end"}
+	for range 11_000 {
+		deep = amqp091.Table{"a": deep}
+	}
+	for name, headers := range map[string]amqp091.Table{"deep": deep, "markup": {"x": strings.Repeat("<", 100_000)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := sharedBroker(t)
+			queue := b.queue(nil)
+			w := harness.NewWorld(t)
+			c := w.New(w.Quick())
+			came, again := make(chan *Delivery, 100), make(chan *Delivery, 100)
+			k := consumer(t, c, func(_ context.Context, d *Delivery) error {
+				if d.Entry == nil {
+					came <- d
+					return errTest
+				}
+				again <- d
+				return nil
+			}, ConsumerConfig{URL: b.URL(), Queue: queue})
+			w.Run(c)
+			b.publish(queue, amqp091.Publishing{MessageId: "m", Headers: headers})
+			consume(t, k)
+			first := harness.Next(t, came)
+			require.True(t, reflect.DeepEqual(first.Headers, harness.Next(t, again).Headers), "it looks the same from the log")
+			depth := 0
+			for inner, ok := first.Headers, true; ok; depth++ {
+				inner, ok = inner["a"].(map[string]any)
+			}
+			assert.LessOrEqual(t, depth, 100)
+		})
+	}
 }
 
 // brokenCodec is one that was made for other values than a Delivery.
