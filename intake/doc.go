@@ -6,8 +6,9 @@
 // [Stream.Open] makes the [Intake] of a stream's consumer group, [Open] that of any [Source]; its Run takes batches. For
 // each message Config.Entry says what entry it becomes; all entries of a batch are recorded in one transaction, in which
 // Config.Work writes the business rows of those messages that are new. Then the messages are acknowledged. An entry's
-// idempotent id is made of source, group and message id: a message that is delivered again finds its entry, is not worked
-// on again, and is acknowledged. When the answer to COMMIT is lost, what became of the transaction is found out first.
+// idempotent id is made of source, group and message id, a stream's source of its key and Stream.Server: a message that is
+// delivered again finds its entry, is not worked on again, and is acknowledged. When the answer to COMMIT is lost, what became
+// of the transaction is found out first.
 //
 // # Messages that fail
 //
@@ -36,6 +37,10 @@
 // acknowledged; against a failover the producer follows each XADD with WAIT 1 and a timeout, and takes less than 1 as "not
 // added", to be made right. A stream that began anew (FLUSHALL) on a server whose clock went back, or with ids of the
 // producer's own, may give an id twice: the second message is taken for the first.
+//
+// That streams of one name on two servers, or under two database numbers of one, are told apart where they go into one log by groups
+// of one name: their messages have like ids, and of two that have the same the second is acknowledged and lost. Give one of them a
+// Stream.Server.
 //
 // Order. That an effect of Work outside its transaction happens once. That a message larger than about three
 // quarters of compensator's Config.MaxContent can be set aside: it is told, and left unacknowledged. A smaller one can, whatever is in

@@ -32,9 +32,13 @@ var (
 	_ leaver   = (*group)(nil)
 )
 
-// Name keeps stream and group apart, whatever is in them.
+// Name keeps server, stream and group apart, whatever is in them.
 func (g *group) Name() string {
-	return separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
+	name := separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
+	if g.Server != "" {
+		name = separated.Replace(g.Server) + ":" + name
+	}
+	return name
 }
 
 // Next takes what this consumer has left, then what others have left, then new messages.

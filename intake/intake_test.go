@@ -3,12 +3,14 @@ package intake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -68,6 +70,32 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 	r.settled("billing")
 	assert.Equal(t, 600, r.Count("common_process_log"))
 	assert.Equal(t, 300, r.Count("effects"))
+}
+
+// TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn: two database numbers of one server, with messages of the same ids.
+func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.New(r.Quick())
+	options := *r.Redis.Options()
+	options.DB++
+	other := (&rig{World: r.World, stream: r.stream}).on(redis.NewClient(&options))
+	t.Cleanup(func() {
+		assert.NoError(t, other.rdb.Del(context.Background(), r.stream).Err())
+		assert.NoError(t, other.rdb.Close())
+	})
+	for i, from := range []*rig{r, other} {
+		for n := range 100 {
+			from.addAs(fmt.Sprintf("%d-1", n+1), 100*i+n)
+		}
+	}
+	spec := other.spec()
+	spec.Server = "second"
+	r.start(r.open(c, r.spec(), testConfig()))
+	r.start(r.open(c, spec, otherType(testConfig())))
+	r.settled("shop")
+	other.settled("shop")
+	r.requireBooks(200, 0)
 }
 
 func TestPoisonIsParkedAsItCameAndHoldsUpNobody(t *testing.T) {

@@ -134,6 +134,12 @@ func (r *rig) add(first, n int) {
 	}
 }
 
+// addAs adds an order under an id of its own.
+func (r *rig) addAs(id string, n int) {
+	r.T.Helper()
+	assert.NoError(r.T, r.rdb.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, ID: id, Values: []string{"order", fmt.Sprintf(`{"n":%d}`, n)}}).Err())
+}
+
 // addRaw adds a message and returns its id.
 func (r *rig) addRaw(values ...string) string {
 	r.T.Helper()

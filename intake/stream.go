@@ -14,10 +14,19 @@ import (
 )
 
 // Stream is a consumer group of a Redis Stream. Redis, Stream and Group are required. Open says what becomes of its messages.
+//
+// Two of one Stream and Group on one log are one to it, whatever their Redis: of messages that have one id the second is taken for
+// the first, and is lost. Servers, and database numbers of one, give like ids. See Server.
 type Stream struct {
 	Redis  redis.UniversalClient // the caller keeps and closes it
 	Stream string                // the key
 	Group  string                // made if it is absent, at the beginning of the stream
+
+	// Server tells this stream from one of the same name on another server, or under another database number, whose messages go into
+	// the same log: any name that stands for it and never changes, for it is part of the idempotent ids. Given, changed or taken
+	// away later it makes what is delivered again new, and done twice: let the group acknowledge everything first. Empty where
+	// there is one.
+	Server string
 
 	// Consumer names this process within the group. No two that run at the same time may have the same name. Default: host,
 	// process id and a random part, unique; such a name leaves the group when Run ends.

@@ -68,6 +68,14 @@ func takingIn() []mutant {
 			sees: tests("TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn"),
 		},
 		{
+			name: "intake-id-without-server", oracle: safety,
+			what: "a message's idempotent id does not name its server: a stream of the same name on another one loses what has the same ids",
+			edits: []edit{
+				{"intake/group.go", "if g.Server != \"\" {", "if false {"},
+			},
+			sees: tests("TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn", "TestIdempotentIDsOfDifferentMessagesDiffer"),
+		},
+		{
 			name: "intake-ids-run-together", oracle: safety,
 			what: "the parts of an idempotent id are joined as they are: names with a colon stand for others",
 			edits: []edit{
