@@ -42,6 +42,8 @@
 // of one name: their messages have like ids, and of two that have the same the second is acknowledged and lost. Give one of them a
 // Stream.Server.
 //
+// The values of a field whose name a stream's entry repeats, but for the last: Message.Fields has no room for them.
+//
 // Order. That an effect of Work outside its transaction happens once. That a message larger than about three
 // quarters of compensator's Config.MaxContent can be set aside: it is told, and left unacknowledged. A smaller one can, whatever is in
 // it: fields of which JSON makes too much are stored as base64.

@@ -12,13 +12,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Message is one message of a source. Set aside, it is kept in an entry byte for byte.
+// Message is one message of a source. Set aside, it is kept in an entry byte for byte, as far as it is given here: see Fields.
 type Message struct {
 	// ID names the message within its source and group, for ever: a stream's entry id; topic, partition and offset.
 	ID string
 
-	Fields map[string]string // of a stream's entry; of other sources what they have of headers
-	Body   []byte            // of sources whose messages have one
+	// Fields are of a stream's entry; of other sources what they have of headers. A stream's entry may repeat a name: of its values
+	// the last is here, and the others are nowhere, neither for Entry and Work nor in the log. Producers number such names, or put
+	// a list into one value.
+	Fields map[string]string
+
+	Body []byte // of sources whose messages have one
 
 	// Deliveries counts them, this one included, where the source knows. It survives the processes that die of the message.
 	Deliveries int
