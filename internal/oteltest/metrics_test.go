@@ -134,16 +134,7 @@ func TestLogsOfOneProcessAreToldApart(t *testing.T) {
 	for name, n := range of {
 		telemetry, err := otel.New(otel.Options{Log: name, MeterProvider: meters, TracerProvider: traces})
 		require.NoError(t, err)
-		c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: telemetry.Observer(),
-			Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, c.Close()) })
-		_, err = telemetry.Attach(c)
-		require.NoError(t, err)
-		refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error {
-			return compensator.Permanent(errors.New("no"))
-		}, compensator.TypeConfig{})
-		require.NoError(t, err)
+		c, refunds := deadRefunds(t, telemetry, telemetry.Observer(), worth)
 		for i := range n {
 			compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(i))})
 		}
@@ -180,16 +171,7 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	worth := func(e *compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 100, Currency: string(e.IdempotentID)}, nil
 	}
-	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(),
-		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	_, err = telemetry.Attach(c)
-	require.NoError(t, err)
-	refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error {
-		return compensator.Permanent(errors.New("no"))
-	}, compensator.TypeConfig{})
-	require.NoError(t, err)
+	c, refunds := deadRefunds(t, telemetry, compensator.Observer{}, worth)
 	for i := range 34 {
 		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})
 	}
@@ -202,6 +184,21 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	}
 	assert.Len(t, atRisk, 32)
 	assert.NotContains(t, atRisk, "compensator.case.value_at_risk{compensator.currency=_OTHER}")
+}
+
+// deadRefunds is a log that telemetry is attached to, and whose refunds die at once, with a case each.
+func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer compensator.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {
+	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: observer,
+		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	_, err = telemetry.Attach(c)
+	require.NoError(t, err)
+	refunds, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, string) error {
+		return compensator.Permanent(errors.New("no"))
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	return c, refunds
 }
 
 // unbounded is telemetry whose series nobody else bounds.

@@ -2,6 +2,7 @@ package settling
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,20 +17,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// storeBeside opens a store on a pool, beside entries that are committed.
+func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (processlog.Store, *compensator.Receipt) {
+	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, store.Close()) })
+	tx := w.Begin(w.DB)
+	receipt, err := w.New(w.Quick()).Record(t.Context(), tx, harness.Untyped(entries)...)
+	require.NoError(t, err)
+	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
+	require.NoError(t, tx.Commit())
+	return store, receipt
+}
+
 // A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
 // deadline, try again, and never come to the end.
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	c := w.New(w.Quick())
-	tx := w.Begin(w.DB)
-	receipt, err := c.Record(t.Context(), tx, harness.Untyped(6)...)
-	require.NoError(t, err)
-	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
-	require.NoError(t, tx.Commit())
+	store, receipt := storeBeside(t, w, w.DB, 6)
 	holder := w.Begin(w.DB)
 	var outcomes []processlog.Outcome
 	for i, e := range receipt.Entries {
@@ -52,15 +58,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // a wait is 2 s
-	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	c := w.New(w.Quick())
-	tx := w.Begin(w.DB)
-	receipt, err := c.Record(t.Context(), tx, harness.Untyped(6)...)
-	require.NoError(t, err)
-	require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
-	require.NoError(t, tx.Commit())
+	store, receipt := storeBeside(t, w, db, 6)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
 		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
@@ -69,6 +67,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	defer w.LockRow(outcomes[0].ID)()
 	var results []processlog.Settled
 	for try := 1; ; try++ { // a slow server's silence is none of a lock
+		var err error
 		if results, err = store.Settle(t.Context(), processlog.Token{1}, outcomes); err == nil {
 			break
 		}
@@ -88,16 +87,8 @@ func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 			t.Parallel()
 			w := harness.NewWorld(t)
 			db := w.Open(open(harness.WithParams(t, w.DSN, map[string]string{"maxAllowedPacket": "262144"})))
-			store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			store, receipt := storeBeside(t, w, db, 100)
 			require.NoError(t, store.Check(t.Context()))
-			c := w.New(w.Quick())
-			tx := w.Begin(w.DB)
-			receipt, err := c.Record(t.Context(), tx, harness.Untyped(100)...)
-			require.NoError(t, err)
-			require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
-			require.NoError(t, tx.Commit())
 			var outcomes []processlog.Outcome
 			for i, e := range receipt.Entries {
 				text := fmt.Sprint(i) + strings.Repeat("💰", processlog.MaxText)
@@ -116,14 +107,7 @@ func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, store.Close()) })
-	c := w.New(w.Quick())
-	tx := w.Begin(w.DB)
-	receipt, err := c.Record(t.Context(), tx, harness.Untyped(1)...)
-	require.NoError(t, err)
-	require.NoError(t, tx.Commit())
+	store, receipt := storeBeside(t, w, w.DB, 1)
 	want := []processlog.Wanted{{ID: receipt.ID()}, {ID: receipt.ID()}}
 	found, err := store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
 	require.NoError(t, err)
