@@ -33,10 +33,10 @@ type TypeConfig struct {
 
 	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent, at least once, with a
 	// budget of its own; its first attempt reads in Entry.LastError why. It never runs after a success unless a person has it
-	// do so: RequeueOptions.Compensate. Use Typed for
-	// the decoded value, of the type's own T, which no compiler checks here: of another, what cannot be decoded stays
-	// compensating, at no attempt, until the code is right. CompensateTx instead undoes in a transaction,
-	// exactly once, whatever kind the handler is of: what has to be called as well it records as an entry of its own.
+	// do so: RequeueOptions.Compensate. Use Typed for the decoded value, of the type's own T, which no compiler checks here:
+	// of another, what cannot be decoded stays compensating, at no attempt, until the code is right. CompensateTx instead
+	// undoes in a transaction, exactly once, whatever kind the handler is of: what has to be called as well it records as an
+	// entry of its own.
 	Compensate         HandlerFunc
 	CompensateTx       TxHandlerFunc
 	MaxCompensateCount int // how many failures it may have before a person is needed; once MaxWait is over Unavailable and Snooze are among them. Default 10

@@ -17,7 +17,8 @@ import (
 // Log is a *compensator.Compensator.
 type Log interface{ Run(context.Context) error }
 
-// Server answers requests, over TLS where its TLSConfig is set, with the certificates in it. As any http.Server it serves once, in one Run.
+// Server answers requests, over TLS where its TLSConfig is set, with the certificates in it. As any http.Server it serves
+// once, in one Run.
 type Server struct {
 	*http.Server
 	Listener net.Listener // nil: one on Addr, as ListenAndServe has it. Run closes it

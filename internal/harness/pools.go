@@ -81,6 +81,14 @@ func (t Traced) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return t.Tx.QueryContext(ctx, query, args...)
 }
 
+// Known is a handle that says what it is on, as an ORM's.
+type Known struct {
+	Traced
+	On *compensator.ScopedTx
+}
+
+func (k Known) Scoped() *compensator.ScopedTx { return k.On }
+
 // Pools are the two kinds of pool a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": Watched, "plain": Plain}
 

@@ -51,11 +51,14 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 				}
 			})
 		}
-		for _, none := range []compensator.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil), (*compensator.ScopedTx)(nil)} {
-			_, err = c.Record(t.Context(), none, harness.Untyped(1)...)
-			var field *compensator.FieldError
-			require.ErrorAs(t, err, &field)
-			require.Equal(t, "tx", field.Field)
+		for _, none := range []compensator.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil), (*compensator.ScopedTx)(nil), (*harness.Known)(nil)} {
+			_, recorded := c.Record(t.Context(), none, harness.Untyped(1)...)
+			_, cancelled := c.CancelTx(t.Context(), none, compensator.IdempotentID("close-1"))
+			for _, err := range []error{recorded, cancelled} {
+				var field *compensator.FieldError
+				require.ErrorAs(t, err, &field)
+				require.Equal(t, "tx", field.Field)
+			}
 		}
 		assert.Zero(t, w.Count("common_process_log"), "an entry became durable before any business change")
 	})

@@ -279,14 +279,6 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// known is a handle that says what it is on, as an ORM's.
-type known struct {
-	harness.Traced
-	on *compensator.ScopedTx
-}
-
-func (k known) Scoped() *compensator.ScopedTx { return k.on }
-
 // What would become of the entry is what its handler returns: done beside that, its success would find itself overtaken, again and
 // again, until it was taken for one that kills its process.
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
@@ -297,7 +289,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 		c := w.New(cfg)
 		told := make(chan error, 30)
 		orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
-			for _, handle := range []compensator.Tx{tx, harness.Traced{Tx: tx}, known{harness.Traced{Tx: tx}, tx}} {
+			for _, handle := range []compensator.Tx{tx, harness.Traced{Tx: tx}, harness.Known{Traced: harness.Traced{Tx: tx}, On: tx}} {
 				for _, ref := range []compensator.Ref{e.ID, e.IdempotentID} {
 					_, completed := c.CompleteTx(ctx, handle, ref)
 					_, cancelled := c.CancelTx(ctx, handle, ref)

@@ -224,7 +224,7 @@ func managing() []mutant {
 			name: "handler-ends-its-own-by-a-tracer", oracle: safety,
 			what: "the same through a tracer's handle on its transaction",
 			edits: []edit{
-				{"transaction.go", "cmp.Or(s.joins(ctx, q.c), s.refuseOwn(q.ref))", "s.joins(ctx, q.c)"},
+				{"connector.go", "cmp.Or(s.joins(ctx, q.c), s.refuseOwn(q.ref))", "s.joins(ctx, q.c)"},
 			},
 			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
 		},

@@ -82,7 +82,7 @@ func recording() []mutant {
 			name: "late-entry-commits", oracle: safety,
 			what: "a transaction commits although the context of an entry's Record had ended",
 			edits: []edit{
-				{"transaction.go", "	if enlistment.Tx() == nil && ctx.Err() != nil {\n", "	if false {\n"},
+				{"connector.go", "	if enlistment.Tx() == nil && ctx.Err() != nil {\n", "	if false {\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate"),
 		},
@@ -130,7 +130,7 @@ func recording() []mutant {
 			name: "traced-transaction-is-not-found", oracle: safety,
 			what: "a closure's transaction that Record is given through a tracer's handle commits without the entry that was refused",
 			edits: []edit{
-				{"transaction.go", "	if watch == nil && q != nil && q.found != nil {\n", "	if false {\n"},
+				{"connector.go", "	if watch == nil && q != nil && q.found != nil {\n", "	if false {\n"},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutARefusedEntry"),
 		},
@@ -451,7 +451,7 @@ func recording() []mutant {
 			name: "other-connectors-taken", oracle: safety,
 			what: "the same, on another Connector",
 			edits: []edit{
-				{"transaction.go", "		if enlistment.Home == c.connector {\n", "		if c.connector != nil {\n"},
+				{"connector.go", "		if watch.Err() != nil || enlistment.Home == c.connector {\n", "		if watch.Err() != nil || c.connector != nil {\n"},
 			},
 			sees: tests("TestDatabaseOfTheSameNameOnAnotherServerIsAnother"),
 		},
