@@ -23,12 +23,15 @@ staticcheck := $$(GOFLAGS= GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/too
 # Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# The library, from its root to SQLite, and the judges of its proof; then what stands around it. The longest come first, and the
-# browser's, which waits most: all wait much, so that two modules side by side are sooner done.
-library := . internal/sqlitetest proof/chaos internal/wrappertest compensatortest/sqlitetest
-around := internal/uitest examples relay/rabbitmq internal/watermilltest bench internal/oteltest cmd/compensator internal/migratetest \
-	internal/testservers/docker cron ui relay/watermill orms/gormtx
+# The library, what shows it and its proof's judges; then the modules that are installed beside it, and what is tried in a browser. The
+# longest come first, and the browser's, which waits most: all wait much, so that two modules side by side are sooner done.
+scenes := usersync seckill seckillstream
+library := . internal/sqlitetest examples proof/chaos bench internal/wrappertest compensatortest/sqlitetest internal/migratetest \
+	internal/testservers/docker
+around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix examples/,$(scenes)) internal/oteltest cmd/compensator cron \
+	ui relay/watermill orms/gormtx otel
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
+tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk)$$' ./...
 
@@ -47,11 +50,11 @@ tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum
 side_by_side = @$(MAKE) --no-print-directory --keep-going --jobs 2 $(addprefix test/,$(1))
 
 .PHONY: test
-test: ## run the library's tests against real servers, with the race detector
+test: ## run the tests of the library and its examples against real servers, with the race detector
 	$(call side_by_side,$(library))
 
 .PHONY: test-around
-test-around: ## the same for what stands around it: pages in a browser, relays through brokers, ORMs, telemetry, the command, examples
+test-around: ## the same for what stands around it: pages and scenes in a browser, relays through brokers, telemetry, the command
 	$(call side_by_side,$(around))
 
 .PHONY: $(addprefix test/,$(library) $(around))
@@ -82,6 +85,9 @@ under = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*.go' '^//go:bui
 # once. With tags they take it from those of make crash.
 .PHONY: check
 check: ## format, vet and lint every module
+	@for dir in $(filter-out $(library) $(around),$(modules:./%=%)); do \
+		if find $$dir -name '*_test.go' | grep -q .; then echo "Makefile: no target tests $$dir"; exit 1; fi; \
+	done
 	@unformatted=$$(find . -name '*.go' -not -path './build/*' -exec gofmt -l {} +); \
 		if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
 	@for dir in $(modules); do \

@@ -46,7 +46,7 @@ func synthetic(t *testing.T, dir string) {
 		driver = append(driver, &history.Audit{Seq: seq, Op: op, ID: id, Key: key, Type: "ship", DBNow: at, Old: before, New: after})
 	}
 	for s := range int64(100) {
-		for range 60 + r.IntN(40) {
+		for range 15 + r.IntN(10) {
 			id++
 			at, key := begin+s*1_000_000+int64(r.IntN(1_000_000)), fmt.Sprint("key-", id)
 			late := int64(r.ExpFloat64() * 2000)

@@ -154,9 +154,8 @@ func classify(s *step) string {
 
 func (m *move) fits(s *step) bool {
 	o, n, at := &s.old, &s.new, s.nowMS()
-	return (!m.born || o.version == 0 && o.deliveryCount == 1 && o.leaseUntil > 0) && (!m.whole || o.compensateCount == 0) &&
-		(m.from == nil || slices.Contains(m.from, o.state)) &&
-		(m.to == nil && n.state == o.state || slices.Contains(m.to, n.state)) &&
+	return m.leads(o.state, n.state) &&
+		(!m.born || o.version == 0 && o.deliveryCount == 1 && o.leaseUntil > 0) && (!m.whole || o.compensateCount == 0) &&
 		m.version.fits(int64(o.version), int64(n.version), at) &&
 		m.epoch.fits(int64(o.epoch), int64(n.epoch), at) &&
 		m.process.fits(int64(o.processCount), int64(n.processCount), at) &&
@@ -166,6 +165,11 @@ func (m *move) fits(s *step) bool {
 		m.next.fits(o.nextAt, n.nextAt, at) &&
 		m.token.fits(int64(o.token), int64(n.token), at) &&
 		(m.by == nil && n.endedBy == o.endedBy || slices.Contains(m.by, n.endedBy))
+}
+
+// leads reports whether the move may begin and end in these states.
+func (m *move) leads(from, to int8) bool {
+	return (m.from == nil || slices.Contains(m.from, from)) && (m.to == nil && to == from || slices.Contains(m.to, to))
 }
 
 // claims reports whether a step takes a lease for an attempt, in whatever way.
