@@ -78,7 +78,8 @@ func (q *trailQuery) text() string {
 			i, t.at, t.businessType, t.refused, t.subject, t.before, t.after, table, t.join, q.window(i, table), q.narrow(t), q.limit+1, i)
 		newest += fmt.Sprintf("(SELECT COALESCE(MAX(id),0) FROM %s), ", table)
 	}
-	return query + "SELECT 2, " + newest + "'', '', 0, '', '', 0, '', NULL, NULL"
+	// NULL for the action: TiDB has no collation for a text and a column in ASCII.
+	return query + "SELECT 2, " + newest + "'', NULL, 0, '', '', 0, '', NULL, NULL"
 }
 
 // window is the rows of a table that are looked at.
@@ -135,9 +136,9 @@ func (q *trailQuery) read(ctx context.Context) (sides [2]trailSide, err error) {
 		var side int
 		var at int64
 		var entry uint64
-		var before, after []byte
+		var action, before, after []byte
 		var r trailRow
-		if err := rows.Scan(&side, &r.row, &at, &r.Actor, &r.Action, &entry, &r.Reason, &r.BusinessType, &r.Refused, &r.Subject, &before, &after); err != nil {
+		if err := rows.Scan(&side, &r.row, &at, &r.Actor, &action, &entry, &r.Reason, &r.BusinessType, &r.Refused, &r.Subject, &before, &after); err != nil {
 			return sides, err
 		}
 		if side == len(sides) {
@@ -146,7 +147,7 @@ func (q *trailQuery) read(ctx context.Context) (sides [2]trailSide, err error) {
 			}
 			continue
 		}
-		r.At, r.EntryID = unixMilli(at), processlog.RowID(entry)
+		r.At, r.Action, r.EntryID = unixMilli(at), string(action), processlog.RowID(entry)
 		if side == 0 && entry != 0 {
 			r.changed(before, after)
 		}
