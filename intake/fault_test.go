@@ -214,16 +214,21 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	r.requireBooks(7, 1)
 }
 
-// TestConnectionThatBreaksUnderWorkIsNoMessagesFault: a lone message, so that it would be set aside at once.
 func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	t.Parallel()
+	breaksUnderWork(t, func(broken error) error { return broken })
+}
+
+// breaksUnderWork has Work break its connection once, and return what said makes of the error. The message is a lone one, so that it
+// would be set aside at once.
+func breaksUnderWork(t *testing.T, said func(broken error) error) {
 	r := newRig(t)
 	cfg := testConfig()
 	var broken atomic.Bool
 	cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		if !broken.Swap(true) {
 			_, err := tx.ExecContext(ctx, "KILL CONNECTION_ID()")
-			return err
+			return said(err)
 		}
 		return effects(ctx, tx, batch)
 	}
@@ -254,20 +259,7 @@ func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 		})
 		t.Run(name+", and ours broken", func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			cfg := testConfig()
-			var broken atomic.Bool
-			cfg.Work = func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
-				if !broken.Swap(true) {
-					_, err := tx.ExecContext(ctx, "KILL CONNECTION_ID()")
-					return errors.Join(err, theirs)
-				}
-				return effects(ctx, tx, batch)
-			}
-			r.add(1, 1)
-			r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
-			r.settled("shop")
-			r.requireBooks(1, 0)
+			breaksUnderWork(t, func(broken error) error { return errors.Join(broken, theirs) })
 		})
 	}
 }
