@@ -131,9 +131,11 @@ func (s *session) request(m message) bool {
 	}
 	switch t.rule.Fault {
 	case DropRequest:
+		if t.rule.Hang {
+			s.hang() // before it is told: whoever waits for the trap may hang up at once
+		}
 		t.fire()
 		if t.rule.Hang {
-			s.hang()
 			<-s.done
 		}
 		return false
