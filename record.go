@@ -95,6 +95,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first 
 	if id == "" {
 		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotent id", Reason: "is empty"})
 	}
+	t.c.proofs.asksOnce(id)
 	receipt, err := t.c.Record(ctx, tx, entry)
 	if err != nil {
 		return false, err
@@ -105,7 +106,6 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first 
 	case told.State == Succeeded:
 		return false, nil
 	}
-	t.c.proofs.complete(id)
 	_, err = t.CompleteTx(ctx, tx, id)
 	if errors.Is(err, ErrAlreadySucceeded) { // since it was read
 		return false, nil

@@ -240,15 +240,17 @@ const (
 	retryPause = 20 * time.Millisecond
 )
 
-// RetryTx runs do, which runs a transaction of any kind from its beginning to its end, InTx or an ORM's, up to five times,
-// some milliseconds apart: again where Retryable says so, and where the answer to COMMIT was lost and Resolve says that it
-// did not happen. nil: it happened. An ErrCommitUnknown, with what Resolve said: nobody could tell. Any other error: it
-// did not happen. That an answer was lost is known of InTx, and on a Connector.
+// RetryTx calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning to its
+// end: InTx, or an ORM's. RetryTx calls do again where Retryable says so, and where the answer to COMMIT was lost and Resolve
+// finds that the transaction did not commit. It knows that an answer was lost for InTx, and on a Connector.
 //
-// proof is the idempotent id of an entry that each run which writes anything records in its transaction, or asks Once for:
-// Resolve tells by it, and what is written without it may happen twice. Where the receipt says Duplicate, or Once false,
-// it has happened before: do writes nothing, or returns an error, as FailOnDuplicate has it, that rolls back. do runs in
-// the caller's goroutine; what it sets outside the transaction is of its last run.
+// nil: the transaction has committed. ErrCommitUnknown, with the error of Resolve: nobody could tell. Any other error: it has
+// not committed.
+//
+// proof is the idempotent id of an entry that do records in its transaction, or asks Once for, in each run that writes
+// anything. Resolve tells by this entry. What do writes without it may happen twice. When the receipt says Duplicate, or Once
+// returns false, the work has been done before. do then writes nothing, or returns an error that rolls back, as
+// FailOnDuplicate makes Record do. do runs in the caller's goroutine. What it sets outside the transaction is of its last run.
 func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
@@ -265,20 +267,20 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 	}
 }
 
-// proofs are the idempotent ids by which calls of RetryTx that are under way tell, and what Once has done with their entries:
-// where it has completed one that was there before, that it is there proves nothing, and that it has succeeded does.
+// proofs remembers the proof of each RetryTx call that is under way, and whether Once answers for it. An entry that Once has
+// written has succeeded, so an open or dead entry of the same id does not prove the transaction.
 type proofs struct {
-	mu        sync.Mutex
-	calls     map[IdempotentID]int
-	completes map[IdempotentID]bool
+	mu     sync.Mutex
+	calls  map[IdempotentID]int  // calls under way by proof; guarded by mu
+	byOnce map[IdempotentID]bool // proofs that Once was asked for; guarded by mu
 }
 
-// under says that a call tells by id, until the function that it returns is called.
+// under registers a call whose proof is id, until the caller calls over.
 func (p *proofs) under(id IdempotentID) (over func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls == nil {
-		p.calls, p.completes = make(map[IdempotentID]int), make(map[IdempotentID]bool)
+		p.calls, p.byOnce = make(map[IdempotentID]int), make(map[IdempotentID]bool)
 	}
 	p.calls[id]++
 	return func() {
@@ -286,33 +288,34 @@ func (p *proofs) under(id IdempotentID) (over func()) {
 		defer p.mu.Unlock()
 		if p.calls[id]--; p.calls[id] == 0 {
 			delete(p.calls, id)
-			delete(p.completes, id)
+			delete(p.byOnce, id)
 		}
 	}
 }
 
-// complete says that Once completes the entry of id.
-func (p *proofs) complete(id IdempotentID) {
+// asksOnce notes that a transaction asks Once for id.
+func (p *proofs) asksOnce(id IdempotentID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls[id] > 0 {
-		p.completes[id] = true
+		p.byOnce[id] = true
 	}
 }
 
-func (p *proofs) completed(id IdempotentID) bool {
+// proves reports whether the entry e shows that the transaction of a call with this proof has committed.
+func (p *proofs) proves(id IdempotentID, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.completes[id]
+	return e.State == Succeeded || !p.byOnce[id]
 }
 
-// certain asks what came of the transaction that ended with err, if that is unknown: nil, or ErrTxAborted where it did not happen.
+// certain replaces ErrCommitUnknown by what Resolve finds: nil when the transaction has committed, ErrTxAborted when it has not.
 func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
 	}
 	switch e, asked := c.Resolve(ctx, proof); {
-	case asked == nil && (e.State == Succeeded || !c.proofs.completed(proof)):
+	case asked == nil && c.proofs.proves(proof, e):
 		return nil
 	case asked == nil, errors.Is(asked, ErrNotFound):
 		return fmt.Errorf("%w: %v", ErrTxAborted, err)

@@ -120,11 +120,11 @@ func recording() []mutant {
 		},
 		{
 			name: "completed-entry-proves-by-being-there", oracle: safety,
-			what: "RetryTx takes a transaction for done because the entry is there that its Once was to complete, and that was there before",
+			what: "RetryTx takes a transaction that asked Once for done because an open entry has its id: one that was there before, or another transaction's",
 			edits: []edit{
-				{"transaction.go", "	case asked == nil && (e.State == Succeeded || !c.proofs.completed(proof)):\n", "	case asked == nil && e != nil:\n"},
+				{"transaction.go", "	return e.State == Succeeded || !p.byOnce[id]\n", "	return true\n"},
 			},
-			sees: tests("TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen"),
+			sees: tests("TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen", "TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID").and(simulation, "4000"),
 		},
 		{
 			name: "traced-transaction-is-not-found", oracle: safety,

@@ -15,6 +15,9 @@ import (
 // were.
 const messagesStream = 223698
 
+// retriedStream decides which consumers run their transaction by RetryTx. A stream of its own leaves the lives of older seeds as they were.
+const retriedStream = 363536
+
 // drawMessages draws messages that come two to four times each, to any instance, at about the same time. Some have the id of
 // an entry that a producer records for a handler.
 func (w *world) drawMessages() {
@@ -22,6 +25,7 @@ func (w *world) drawMessages() {
 	if w.plan.calm || rng.IntN(6) > 0 {
 		return
 	}
+	retried := rand.New(rand.NewPCG(w.seed, retriedStream))
 	recorded := w.plan.orders
 	for i := range 1 + rng.IntN(4) {
 		message := compensator.NewEntry{BusinessType: plainType, Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("n", i))}}
@@ -33,6 +37,7 @@ func (w *world) drawMessages() {
 		for range 2 + rng.IntN(3) {
 			o := order{at: from + time.Duration(rng.Int64N(int64(3*time.Second))), whom: rng.IntN(8), way: once, entries: []compensator.NewEntry{message}}
 			o.fails = rng.IntN(6) == 0
+			o.retried = retried.IntN(2) == 0
 			if rng.IntN(3) == 0 {
 				o.thinking = time.Duration(rng.Int64N(int64(time.Second)))
 			}
@@ -40,6 +45,45 @@ func (w *world) drawMessages() {
 		}
 	}
 	w.plan.ordered, w.plan.untold = inHowMany(w.plan.orders)
+}
+
+// take runs a consumer's transaction, by RetryTx when the order says so.
+func (n *instance) take(ctx context.Context, o order) error {
+	runs := 0
+	do := func(ctx context.Context) error {
+		runs++
+		return n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return n.consume(ctx, tx, o) })
+	}
+	if !o.retried {
+		return do(ctx)
+	}
+	key := o.entries[0].IdempotentID
+	err := n.c.RetryTx(ctx, key, do)
+	if err == nil && !n.dead.Load() {
+		n.w.oracle.retried(key, runs)
+	}
+	return err
+}
+
+// retried judges a nil of RetryTx, G36: an entry of the message has succeeded.
+func (o *oracle) retried(key compensator.IdempotentID, runs int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if runs > 1 {
+		o.sights[sawRetried]++
+	}
+	if len(o.losses) == 0 && !o.hasSucceededLocked(key) {
+		o.failLocked("G36: RetryTx says that the transaction of message %q has committed, and no entry of it has ever succeeded", key)
+	}
+}
+
+// hasSucceededLocked reports whether an entry of the message has ever succeeded. A purged entry had.
+func (o *oracle) hasSucceededLocked(key compensator.IdempotentID) bool {
+	l := o.keys[string(key)]
+	if l == nil {
+		return o.fateLocked(string(key)).rows > 0
+	}
+	return slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State == compensator.Succeeded })
 }
 
 // consume is a consumer's transaction: what the message asks for is done in it, if it is the first.
@@ -93,8 +137,7 @@ func (o *oracle) doneBefore(key compensator.IdempotentID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawDoneBefore]++
-	succeeded := func(t transition) bool { return t.row.State == compensator.Succeeded }
-	if l := o.keys[string(key)]; o.fateLocked(string(key)).rows == 0 || l != nil && !slices.ContainsFunc(l.steps, succeeded) {
+	if o.fateLocked(string(key)).rows == 0 || !o.hasSucceededLocked(key) {
 		o.failLocked("G35: message %q is told as done, and no entry of it has ever succeeded", key)
 	}
 }

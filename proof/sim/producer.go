@@ -19,6 +19,7 @@ type order struct {
 	undone   bool          // its first part, with the entries, is rolled back to a savepoint
 	thinking time.Duration // between recording and the end
 	stubborn bool          // what is refused as another type's is not noticed
+	retried  bool          // RetryTx runs it; see drawMessages
 }
 
 // courier carries the name of the order that recorded an entry to its handlers.
@@ -120,7 +121,7 @@ func (w *world) produce(o order) {
 			return err
 		})
 	case once:
-		err = n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return n.consume(ctx, tx, o) })
+		err = n.take(ctx, o)
 	default:
 		err = n.plainTransaction(ctx, o)
 	}

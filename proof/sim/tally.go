@@ -59,6 +59,7 @@ const (
 	sawConsumed
 	sawDoneBefore
 	sawPaused
+	sawRetried
 	sights
 )
 
@@ -96,6 +97,7 @@ var sightNames = [sights]string{
 	sawConsumed:    "messages done",
 	sawDoneBefore:  "messages told as done before",
 	sawPaused:      "types that were paused",
+	sawRetried:     "transactions of consumers that were run again",
 }
 
 // tally counts faults and sights.
