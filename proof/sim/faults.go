@@ -98,6 +98,10 @@ var errDead = errors.New("sim: this instance has died")
 // spoil draws what goes wrong with a step. A kind must be active in this seed and its probability hit, so that
 // seeds with one kind of trouble and seeds with many both come up.
 func (w *world) spoil(r *request) {
+	if r.lost != none {
+		r.verdict.fault = r.lost
+		return
+	}
 	if w.rng.Float64() >= w.plan.rate {
 		return
 	}

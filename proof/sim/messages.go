@@ -37,7 +37,9 @@ func (w *world) drawMessages() {
 		for range 2 + rng.IntN(3) {
 			o := order{at: from + time.Duration(rng.Int64N(int64(3*time.Second))), whom: rng.IntN(8), way: once, entries: []compensator.NewEntry{message}}
 			o.fails = rng.IntN(6) == 0
-			o.retried = retried.IntN(2) == 0
+			if o.retried = retried.IntN(2) == 0; o.retried {
+				o.lost = [...]fault{none, errBefore, errAfter}[retried.IntN(3)]
+			}
 			if rng.IntN(3) == 0 {
 				o.thinking = time.Duration(rng.Int64N(int64(time.Second)))
 			}
@@ -51,7 +53,9 @@ func (w *world) drawMessages() {
 func (n *instance) take(ctx context.Context, o order) error {
 	runs := 0
 	do := func(ctx context.Context) error {
-		runs++
+		if runs++; runs > 1 {
+			o.lost = none
+		}
 		return n.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return n.consume(ctx, tx, o) })
 	}
 	if !o.retried {
@@ -99,6 +103,7 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	if first {
 		inner := gatedOf(tx)
 		inner.consumed = append(inner.consumed, key)
+		inner.lost = o.lost
 	} else {
 		n.w.oracle.doneBefore(key)
 	}

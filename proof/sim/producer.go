@@ -20,6 +20,7 @@ type order struct {
 	thinking time.Duration // between recording and the end
 	stubborn bool          // what is refused as another type's is not noticed
 	retried  bool          // RetryTx runs it; see drawMessages
+	lost     fault         // of its first COMMIT
 }
 
 // courier carries the name of the order that recorded an entry to its handlers.

@@ -19,6 +19,7 @@ type request struct {
 	claim  int                  // under the how manieth claim that was done; 0: under none
 	origin [originDepth]uintptr // the innermost callers
 	answer chan verdict
+	lost   fault // what the plan has in store for it; none: spoil draws
 
 	ready   time.Time // when its turn comes; set once it was admitted
 	verdict verdict

@@ -25,6 +25,7 @@ type gatedTx struct {
 	inserts []*operation
 
 	consumed []compensator.IdempotentID // messages that it does
+	lost     fault                      // of its COMMIT
 }
 
 var _ processlog.Transaction = (*gatedTx)(nil)
@@ -66,7 +67,7 @@ func (tx *gatedTx) Commit() error {
 	}
 	defer tx.from.disown(tx)
 	w, applied := tx.from.w, false
-	_, err := tx.from.judged(context.Background(), &request{from: tx.from, class: classCommit, op: "commit", args: tx.first}, func(v verdict) error {
+	_, err := tx.from.judged(context.Background(), &request{from: tx.from, class: classCommit, op: "commit", args: tx.first, lost: tx.lost}, func(v verdict) error {
 		if v.fault == txAborted {
 			tx.Abort()
 			return errRefused
