@@ -55,6 +55,14 @@ type Change struct {
 	Entries []Seen
 	Why
 	Delay time.Duration // Requeue, Compensate, Reschedule: until due
+
+	// Checked says that somebody has found out what the attempts of these entries did outside the log. Without it Change
+	// does nothing if the outcome of one of them is unknown, as Line.OutcomeUnknown tells. Reschedule needs no check.
+	Checked bool
+
+	// Again says that entries may run again although they have ended: succeeded, compensated, cancelled or settled by hand.
+	// Without it Requeue and Compensate do nothing if there is one among them.
+	Again bool
 }
 
 // MaxEntries is how many entries an action names at most.
@@ -64,8 +72,9 @@ const MaxEntries = 500
 // closing of their cases, and answers for each in their order: nil, or why it was left alone. compensator.ErrNotFound: it is
 // not there, or may not be seen; ErrNotAllowed: the right is missing for this type or amount; ErrChanged; ErrBusy;
 // *StateError. It wants SeeEntries and the Action's right, and RequeueSucceeded to do again what has succeeded, was settled
-// by hand, or to compensate what was compensated. With another error nothing was done, or all, when the answer to COMMIT
-// was lost: then a second call finds ErrChanged.
+// by hand, or to compensate what was compensated. An *UncheckedError means that nothing was done, and that somebody must
+// look first: see Checked and Again. With another error nothing was done, or all, when the answer to COMMIT was lost: then a
+// second call finds ErrChanged.
 func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly
@@ -84,13 +93,14 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 	if err != nil {
 		return nil, err
 	}
-	amounts, _, err := d.worth(ctx, outlines)
+	amounts, cases, err := d.worth(ctx, outlines)
 	if err != nil {
 		return nil, err
 	}
 	rows := byID(outlines)
 	var versions []processlog.Version
 	var places []int
+	var toChange []Line
 	refused := rejected{of: len(ch.Entries)}
 	for i, seen := range ch.Entries {
 		row, found := rows[seen.ID]
@@ -110,10 +120,15 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		default:
 			versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			places = append(places, i)
+			toChange = append(toChange, lineOf(row, cases))
 		}
 	}
 	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {
 		return nil, err
+	}
+	// ChangeAll changes only the versions that were read here, so no outcome can become unknown in between.
+	if unchecked := ch.Unchecked(toChange); unchecked != nil {
+		return nil, unchecked
 	}
 	if len(versions) == 0 {
 		return answers, nil
@@ -130,16 +145,14 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 }
 
 // Offers reports whether Change would do an action to this entry alone, if it still stands as the line has it, for a page that
-// shows no button in vain: the log's own rules let it, it would change something, and the actor has the rights. It reads and
-// records nothing.
+// shows no button in vain: the log's own rules let it, it would change something, and the actor has the rights. Checked and
+// Again are taken as set. It reads and records nothing.
 func (d *Desk) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
-	row := processlog.Row{State: line.Entry.State, Version: line.Entry.Version, CompensateCount: line.Entry.CompensateCount, Erased: line.Entry.Erased}
-	after, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: a.ID}.After(row)
-	if err != nil || after.Version == row.Version || d.readOnly {
+	if d.readOnly || !changes(action, line.Entry) {
 		return false
 	}
 	on := Subject{Type: line.Entry.BusinessType, Amount: line.Amount, Count: 1}
-	return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, row.State, on)
+	return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, line.Entry.State, on)
 }
 
 // mayAgain asks for the right to do again what was done, where an action does.

@@ -22,10 +22,15 @@ type EntryPage struct {
 // user id SeeContent. To who may not see all types a listing by neither an id nor a created range comes as it is due. A listing of
 // one state is of the types of five seconds ago.
 func (d *Desk) Entries(ctx context.Context, a Actor, filter compensator.Filter) (EntryPage, error) {
-	return d.entries(ctx, a, filter, SeeEntries)
+	page, err := d.entries(ctx, a, filter, SeeEntries)
+	inFull := d.sight(a, SeeErrors)
+	for i := range page.Entries {
+		page.Entries[i] = d.masked(&page.Entries[i], inFull.sees(ctx, page.Entries[i].BusinessType))
+	}
+	return page, err
 }
 
-// entries lists those of the types of which the actor has all these rights.
+// entries lists those of the types of which the actor has all these rights. They are not masked yet.
 func (d *Desk) entries(ctx context.Context, a Actor, filter compensator.Filter, rights ...Right) (EntryPage, error) {
 	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, nil
@@ -40,7 +45,7 @@ func (d *Desk) entries(ctx context.Context, a Actor, filter compensator.Filter, 
 	if !d.sight(a, searches...).sees(ctx, filter.BusinessType) {
 		return EntryPage{}, ErrNotAllowed
 	}
-	sees, inFull := d.sight(a, append(rights, searches...)...), d.sight(a, SeeErrors)
+	sees := d.sight(a, append(rights, searches...)...)
 	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
 	if err != nil || !some {
 		return EntryPage{}, err
@@ -52,10 +57,7 @@ func (d *Desk) entries(ctx context.Context, a Actor, filter compensator.Filter, 
 	}
 	filter.BusinessTypes, filter.Outline = types, true
 	page, err := read(ctx, d, func(ctx context.Context) (compensator.Page, error) { return d.c.List(ctx, filter) })
-	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool {
-		*e = d.masked(e, inFull.sees(ctx, e.BusinessType))
-		return sees.sees(ctx, e.BusinessType)
-	})}, err
+	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool { return sees.sees(ctx, e.BusinessType) })}, err
 }
 
 // ofOneState tells whether a listing goes through the types one by one, in the order in which their entries are due.
@@ -84,14 +86,17 @@ func (d *Desk) masked(e *compensator.Entry, errorInFull bool) compensator.Entry 
 
 // EntryView is one entry, and what stands around it.
 type EntryView struct {
-	Entry         compensator.Entry   `json:"entry"`          // without content, headers and user name
-	ContentSize   int                 `json:"content_size"`   // bytes
-	ContentSHA256 string              `json:"content_sha256"` // hexadecimal, its first 16 digits
-	Amount        compensator.Amount  `json:"amount"`
-	Case          *Case               `json:"case,omitempty"`     // also a closed one
-	Trail         []TrailRecord       `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeTrail
-	Siblings      []compensator.Entry `json:"siblings,omitempty"` // others of its business id, up to 20
-	MoreSiblings  bool                `json:"more_siblings,omitempty"`
+	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
+	ContentSize   int                `json:"content_size"`   // bytes
+	ContentSHA256 string             `json:"content_sha256"` // hexadecimal, its first 16 digits
+	Amount        compensator.Amount `json:"amount"`
+	Case          *Case              `json:"case,omitempty"` // also a closed one
+
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // as Line.OutcomeUnknown
+
+	Trail        []TrailRecord       `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeTrail
+	Siblings     []compensator.Entry `json:"siblings,omitempty"` // others of its business id, up to 20
+	MoreSiblings bool                `json:"more_siblings,omitempty"`
 }
 
 // siblingsShown is how many entries of a business id stand beside one.
@@ -116,7 +121,7 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 	if err != nil {
 		return EntryView{}, err
 	}
-	view.Amount, view.Case = amounts[e.ID], d.caseAmong(cases, e.ID, inFull)
+	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), outcomeUnknown(*e, cases)
 	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
 		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {

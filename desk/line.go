@@ -12,6 +12,10 @@ type Line struct {
 	Entry  compensator.Entry  `json:"entry"`          // without content, headers and user name
 	Amount compensator.Amount `json:"amount"`         // where it is known
 	Case   *Case              `json:"case,omitempty"` // also a closed one
+
+	// OutcomeUnknown: the entry has not ended well, and an attempt timed out, never ended or runs now, so that its effect may
+	// have happened. Change wants Change.Checked for it. The log remembers the last attempts alone.
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 
 // Lines reads up to MaxEntries entries in short, in the order of ids, which may name one twice. Those that are not there,
@@ -58,11 +62,18 @@ func (d *Desk) lines(ctx context.Context, a Actor, ids []compensator.EntryID, ou
 	lines := make([]Line, 0, len(ids))
 	for _, id := range ids {
 		if row, found := rows[id]; found {
-			e, full := entryOf(row), inFull.sees(ctx, row.BusinessType)
-			lines = append(lines, Line{Entry: d.masked(&e, full), Amount: amounts[id], Case: d.caseAmong(cases, id, full)})
+			line, full := lineOf(row, cases), inFull.sees(ctx, row.BusinessType)
+			line.Entry, line.Amount, line.Case = d.masked(&line.Entry, full), amounts[id], d.caseAmong(cases, id, full)
+			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// lineOf tells what a row and its case say, of which nothing is masked.
+func lineOf(row processlog.Row, cases []Case) Line {
+	e := entryOf(row)
+	return Line{Entry: e, OutcomeUnknown: outcomeUnknown(e, cases)}
 }
 
 func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
@@ -81,14 +92,14 @@ type LinePage struct {
 
 // EntryLines is Entries, with what Line has beside. It wants what Entries wants.
 func (d *Desk) EntryLines(ctx context.Context, a Actor, filter compensator.Filter) (LinePage, error) {
-	page, err := d.Entries(ctx, a, filter)
+	page, err := d.entries(ctx, a, filter, SeeEntries)
 	if err != nil {
 		return LinePage{}, err
 	}
 	return d.lined(ctx, a, page)
 }
 
-// lined is a page of entries with what Line has beside.
+// lined masks a page of entries and adds what Line has beside.
 func (d *Desk) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, error) {
 	rows := make([]processlog.Row, len(page.Entries))
 	for i, e := range page.Entries {
@@ -101,7 +112,8 @@ func (d *Desk) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, er
 	inFull := d.sight(a, SeeErrors)
 	found := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {
-		found.Lines[i] = Line{Entry: e, Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, inFull.sees(ctx, e.BusinessType))}
+		full := inFull.sees(ctx, e.BusinessType)
+		found.Lines[i] = Line{Entry: d.masked(&e, full), Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, full), OutcomeUnknown: outcomeUnknown(e, cases)}
 	}
 	return found, nil
 }

@@ -40,7 +40,7 @@ func changing(action desk.Right, with []desk.Right, of func(b *bed) compensator.
 	return deed{name: string(action), method: "Change", right: action, with: append(with, desk.SeeEntries), writes: true,
 		do: func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			e := of(b)
-			answers, err := d.Change(ctx, a, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+			answers, err := d.Change(ctx, a, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why, Again: true})
 			if err != nil {
 				return nil, err
 			}

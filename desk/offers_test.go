@@ -113,7 +113,7 @@ func TestWhatIsOfferedIsWhatChangeDoes(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, lines, 1)
 				offers := d.Offers(t.Context(), mei, action, lines[0])
-				answers, err := d.Change(t.Context(), mei, desk.Change{Action: action, Entries: []desk.Seen{{ID: id, Version: lines[0].Entry.Version}}, Why: why})
+				answers, err := d.Change(t.Context(), mei, desk.Change{Action: action, Entries: []desk.Seen{{ID: id, Version: lines[0].Entry.Version}}, Why: why, Checked: true, Again: true})
 				if !opts.ReadOnly {
 					require.NoError(t, err)
 				}

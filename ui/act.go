@@ -115,8 +115,8 @@ func (wi wish) onCases() bool   { return wi.Do == doTake || wi.Do == doAssign ||
 type confirmData struct {
 	wish
 	Lines   []desk.Line
-	Unsure  int           // may have happened
-	Again   int           // have ended well, or were ended by somebody
+	Unsure  int           // have an unknown outcome
+	Again   int           // have ended well, or were ended by somebody, and would run again
 	Moved   int           // are not any more as they were seen
 	Theirs  int           // are cases of others
 	Futile  int           // ended with an error that does not go away
@@ -138,6 +138,16 @@ func (d confirmData) Target() string {
 
 // Warns reports whether the person must be sure.
 func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
+
+// Runs reports whether the entries run again.
+func (wi wish) Runs() bool {
+	return wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
+}
+
+// change is what the Desk is asked for. The tick on the page stands for both of its checks.
+func (wi wish) change() desk.Change {
+	return desk.Change{Action: desk.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay, Checked: wi.Sure, Again: wi.Sure}
+}
 
 func (s *server) confirm(rq *request) {
 	wi, err := readWish(rq.r)
@@ -229,7 +239,7 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		data.Broken = slices.DeleteFunc(s.desk.Broken(rq.ctx, rq.Actor), func(b desk.Broken) bool { return !about(b.Type) })
 	}
 	var worth risk
-	runs := wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
+	var standing []desk.Line // of those that are still as they were seen
 	for _, line := range data.Lines {
 		if wi.ID.IsZero() && rq.Theirs(line.Case) { // a note or a look takes nothing out of their hands
 			data.Theirs++
@@ -241,14 +251,14 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 			data.Moved++
 			continue
 		}
-		switch {
-		case !runs:
-		case unsure(line.Case) || line.Entry.EndedBy == compensator.EndedByCrash:
-			data.Unsure++
-		case line.Entry.State.Terminal() && line.Entry.State != compensator.Dead:
-			data.Again++
-		case line.Entry.EndedBy == compensator.EndedByPermanent && wi.Do == string(desk.Requeue):
+		standing = append(standing, line)
+		if line.Entry.EndedBy == compensator.EndedByPermanent && wi.Do == string(desk.Requeue) && !line.OutcomeUnknown && line.Entry.State == compensator.Dead {
 			data.Futile++
+		}
+	}
+	if wi.onEntries() {
+		if unchecked := (desk.Change{Action: desk.Right(wi.Do)}).Unchecked(standing); unchecked != nil {
+			data.Unsure, data.Again = len(unchecked.Unknown), len(unchecked.Finished)
 		}
 	}
 	data.Sums = worth.texts()
@@ -265,19 +275,12 @@ func (s *server) do(rq *request) {
 		rq.failed(err)
 		return
 	}
-	if wi.onEntries() && !wi.Sure {
-		data, err := s.weigh(rq, wi)
-		if err != nil && !errors.Is(err, compensator.ErrNotFound) { // the Desk answers for what may not be seen, and records it
-			rq.failed(err)
-			return
-		}
-		if data.Warns() {
-			data.Problem, _ = rq.T("confirm.be_sure")
-			rq.show(http.StatusUnprocessableEntity, "confirm", data)
-			return
-		}
-	}
 	result, err := s.perform(rq, wi)
+	if errors.As(err, new(*desk.UncheckedError)) {
+		problem, _ := rq.T("confirm.be_sure")
+		s.askFor(rq, wi, problem, http.StatusUnprocessableEntity)
+		return
+	}
 	var field *compensator.FieldError
 	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner") {
 		s.askFor(rq, wi, rq.wrong(field), http.StatusUnprocessableEntity)
@@ -335,7 +338,7 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	case doReveal:
 		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
 	default:
-		answers, err = s.desk.Change(rq.ctx, rq.Actor, desk.Change{Action: desk.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay})
+		answers, err = s.desk.Change(rq.ctx, rq.Actor, wi.change())
 	}
 	if answers != nil {
 		result.answered(wi.named(), answers)

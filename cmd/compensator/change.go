@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +73,7 @@ func (p *program) changes() []*cobra.Command {
 func (p *program) change(name, short string, action desk.Right, delays bool) *cobra.Command {
 	var why why
 	var conditions []string
-	var yes bool
+	var yes, checked, skip bool
 	var delay time.Duration
 	cmd := p.onLog(name+" <id>… | - | --where …", short, cobra.ArbitraryArgs, toChange, func(ctx context.Context, s *session, args []string) error {
 		if err := why.check(); err != nil {
@@ -84,13 +83,18 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 		if err != nil {
 			return err
 		}
-		ch := desk.Change{Action: action, Why: why.Why, Delay: delay}
-		if len(entries) > 0 {
-			if err := p.preview(ctx, s, name, entries, ch, yes); err != nil {
+		ch := desk.Change{Action: action, Why: why.Why, Delay: delay, Checked: checked, Again: p.again}
+		if skip && len(entries) > 0 {
+			if entries, err = p.skipUnknown(ctx, s, entries, ch); err != nil {
 				return err
 			}
+		}
+		if len(entries) > 0 {
+			if err := p.preview(ctx, s, name, entries, ch, yes); err != nil {
+				return unchecked(err)
+			}
 			if err := s.do(ctx, ch, entries, &answers); err != nil {
-				return err
+				return unchecked(err)
 			}
 		}
 		if len(answers) == 0 {
@@ -108,7 +112,12 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
 	}
 	if action == desk.Requeue || action == desk.Compensate {
-		cmd.Flags().BoolVar(&p.again, "again", false, "also what has succeeded, was settled by hand or compensated: it is done again")
+		cmd.Flags().BoolVar(&p.again, "again", false, "also entries that have ended: succeeded, compensated, cancelled or settled by hand. They run again")
+	}
+	if action != desk.Reschedule {
+		cmd.Flags().BoolVar(&checked, "checked", false, "also entries of unknown outcome: you have found out what each of them did")
+		cmd.Flags().BoolVar(&skip, "skip-unknown", false, "leave out entries of unknown outcome")
+		cmd.MarkFlagsMutuallyExclusive("checked", "skip-unknown")
 	}
 	return cmd
 }
@@ -267,7 +276,7 @@ func (s *session) found(ctx context.Context, one asked, lines map[compensator.En
 		return picked{name: one.name, id: id, seen: *one.seen}, nil
 	case !is:
 		view, err := s.Entry(ctx, s.actor, one.of)
-		return picked{one.name, view.Entry.ID, view.Entry.Version, &desk.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}, err
+		return picked{one.name, view.Entry.ID, view.Entry.Version, &desk.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case, OutcomeUnknown: view.OutcomeUnknown}}, err
 	case lines[id] == nil:
 		return picked{}, fmt.Errorf("%v: %w", id, compensator.ErrNotFound)
 	}
@@ -287,14 +296,47 @@ func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[com
 	return found, err
 }
 
-// previewed is how many entries are shown before a change; the others are counted.
-const previewed = 20
-
-// preview says what would happen, and goes on where that is wanted.
-func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch desk.Change, yes bool) error {
-	if yes {
-		return nil
+// unchecked says which flags an *UncheckedError asks for.
+func unchecked(err error) error {
+	var refused *desk.UncheckedError
+	if !errors.As(err, &refused) {
+		return err
 	}
+	var parts []string
+	if n := len(refused.Unknown); n > 0 {
+		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, never ended or runs now, so its effect may have happened. "+
+			"Find out what happened, then add --checked; or add --skip-unknown to leave such entries out", counted(n), desk.NameEntries(refused.Unknown)))
+	}
+	if n := len(refused.Finished); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", counted(n), desk.NameEntries(refused.Finished)))
+	}
+	return usage("nothing was done: %s", strings.Join(parts, ". And "))
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
+// skipUnknown leaves out the entries that want --checked, and names them.
+func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked, ch desk.Change) ([]picked, error) {
+	lines, err := s.read(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	ch.Again = true
+	refused := ch.Unchecked(lines)
+	if refused == nil {
+		return entries, nil
+	}
+	p.say("left alone: the outcome of %s is unknown (%s)", counted(len(refused.Unknown)), desk.NameEntries(refused.Unknown))
+	return slices.DeleteFunc(entries, func(e picked) bool { return slices.Contains(refused.Unknown, e.id) }), nil
+}
+
+// read reads those of the entries that were not read yet, and returns all that are there.
+func (s *session) read(ctx context.Context, entries []picked) ([]desk.Line, error) {
 	var unread []compensator.EntryID
 	for _, e := range entries {
 		if e.line == nil {
@@ -303,23 +345,40 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 	}
 	lines, err := s.lines(ctx, unread)
 	if err != nil {
+		return nil, err
+	}
+	all := make([]desk.Line, 0, len(entries))
+	for i := range entries {
+		if entries[i].line == nil {
+			entries[i].line = lines[entries[i].id]
+		}
+		if entries[i].line != nil {
+			all = append(all, *entries[i].line)
+		}
+	}
+	return all, nil
+}
+
+// previewed is how many entries are shown before a change; the others are counted.
+const previewed = 20
+
+// preview says what would happen, and goes on where that is wanted.
+func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch desk.Change, yes bool) error {
+	if yes {
+		return nil
+	}
+	lines, err := s.read(ctx, entries)
+	if err != nil {
 		return err
 	}
 	l := listing{kind: "preview", columns: []column{{"entry", "ENTRY"}, {"type", "TYPE"}, {"state", "STATE"}, {"worth", "WORTH"}, {"error", "ERROR"}}}
-	sums, unknown := make(map[string]int64), 0
-	for i, e := range entries {
-		line := cmp.Or(e.line, lines[e.id])
-		if line == nil {
-			continue // its answer will say so
-		}
+	sums := make(map[string]int64)
+	for i, line := range lines {
 		if line.Amount.Known() {
 			sums[line.Amount.Currency] += line.Amount.Minor
 		}
-		if line.Case != nil && line.Case.ClosedAt.IsZero() && line.Case.Kind == desk.CaseUnknown || line.Entry.EndedBy == compensator.EndedByCrash { // which may have no case
-			unknown++
-		}
 		if i < previewed {
-			l.rows = append(l.rows, []any{digits(e.id.String()), line.Entry.BusinessType, line.Entry.State.String(), worth(line.Amount), line.Entry.LastError})
+			l.rows = append(l.rows, []any{digits(line.Entry.ID.String()), line.Entry.BusinessType, line.Entry.State.String(), worth(line.Amount), line.Entry.LastError})
 		}
 	}
 	var total []string
@@ -333,8 +392,11 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 	if rest := len(entries) - previewed; rest > 0 {
 		fmt.Fprintf(p.errs, "… and %d more\n", rest)
 	}
-	if unknown > 0 && (ch.Action == desk.Requeue || ch.Action == desk.Compensate) {
-		p.say("! the outcome of %d is unknown: an attempt timed out or never ended. Run again, they may do it twice", unknown)
+	if refused := ch.Unchecked(lines); refused != nil {
+		return refused
+	}
+	if unknown := (desk.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // --checked lets them through
+		p.say("! the outcome of %s is unknown, and you have checked: %s", counted(len(unknown.Unknown)), desk.NameEntries(unknown.Unknown))
 	}
 	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
 }

@@ -121,7 +121,8 @@ func TestExitCodes(t *testing.T) {
 	b.ok("pause", "refund", reason, "--yes")
 	b.refused(codeChanged, "pause", "refund", reason, "--yes")
 	b.ok("resume", "refund", reason, "--yes")
-	b.ok("requeue", id, reason, "--yes")
+	assert.Contains(t, b.refused(codeUsage, "requeue", id, reason, "--yes"), "--again", "it was cancelled")
+	b.ok("requeue", id, reason, "--yes", "--again")
 	b.exec("UPDATE common_process_log SET next_at=1 WHERE id=" + id)
 	assert.Contains(t, b.refused(codeUnhealthy, "health"), "refund: due for ")
 	b.ok("health", "--patience", "1000000h")
@@ -245,5 +246,5 @@ func TestPreviewTellsOfACrashWithoutACase(t *testing.T) {
 	b := inSQLite(t).dead(2)
 	b.exec("DELETE FROM common_process_log_case", "UPDATE common_process_log SET ended_by='crash' WHERE idempotent_id='d1'")
 	said := b.refused(codeUsage, "requeue", b.entry("d0").ID.String(), b.entry("d1").ID.String(), reason)
-	assert.Contains(t, said, "the outcome of 1 is unknown")
+	assert.Contains(t, said, "the outcome of 1 entry is unknown")
 }

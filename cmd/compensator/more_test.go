@@ -184,9 +184,11 @@ func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 		return func(_ *exec.Cmd, type_ func(string)) { type_(text + "\n") }
 	}
 	requeue := []string{"requeue", "--where", "type=refund,state=dead", reason, "--delay", "1h"}
+	assert.Contains(t, b.refused(codeUsage, requeue...), "the outcome of 1 entry is unknown", "before anybody is asked for the number")
+	requeue = append(requeue, "--checked")
 	said, code := ask("type 3 to requeue", types("y"), requeue...)
 	assert.Equal(t, codeUsage, code)
-	for _, has := range []string{"would requeue 3, worth 387.00 CNY", actor().ID, "the outcome of 1 is unknown", failure} {
+	for _, has := range []string{"would requeue 3, worth 387.00 CNY", actor().ID, "the outcome of 1 entry is unknown, and you have checked: " + b.entry("d1").ID.String(), failure} {
 		assert.Contains(t, said, has)
 	}
 	_, code = ask("type 3 to requeue", func(cmd *exec.Cmd, _ func(string)) { assert.NoError(t, cmd.Process.Signal(syscall.SIGINT)) }, requeue...)

@@ -55,6 +55,28 @@ func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+2 })
 }
 
+// In a browser, a form over several entries is not sent before the tick is set where the outcome of one of them is unknown.
+func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	b := openTab(t, w, "alice")
+	for lang, says := range map[string]string{"en": "an attempt timed out", "zh-CN": "结果未知"} {
+		left := len(w.entriesOf("transfer", compensator.Dead))
+		b.look(lang, "light", 1280)
+		b.open("cases/due?type=transfer")
+		b.do(chromedp.Click(`input[name="seen"]`), chromedp.Click(`form[data-lines] button[value="cancel"]`), b.until(`document.querySelector("#asked").open`))
+		assert.True(t, b.holds(fmt.Sprintf(`document.querySelector("#asked").textContent.includes(%q)`, says)), lang)
+		b.do(chromedp.SendKeys(`#asked [name="reason"]`, "wanted no more"), chromedp.Click(`#asked button.main`))
+		assert.True(t, b.holds(`document.querySelector('#asked [name="sure"]').matches(":invalid")`), "the browser wants the tick")
+		assert.Len(t, w.entriesOf("transfer", compensator.Dead), left)
+		b.do(chromedp.Click(`#asked [name="sure"]`), chromedp.Click(`#asked button.main`))
+		b.arrive(`location.pathname === "/ops/done" && document.querySelector(".answers") !== null`)
+		b.quiet("cancel")
+		w.until(func() bool { return len(w.entriesOf("transfer", compensator.Dead)) == left-1 })
+	}
+}
+
 // A page refreshes itself, and not while somebody has paused it, chosen a row, is at a field or has marked a text.
 func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	t.Parallel()

@@ -489,25 +489,47 @@ func plain(text string) string {
 	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
 }
 
-// What may have happened, and what has, runs again only once somebody says that they have checked.
+// An entry whose attempt may have had its effect, or that has ended well, is changed only once somebody says that they have checked:
+// by each action, alone and among others, in both languages.
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
 	w.trouble()
+	_, err := w.shop.Record(t.Context(), 2, troubles.Sum{Transfers: 5})
+	require.NoError(t, err)
+	w.until(func() bool { return w.open() == dead+5 })
 	alice := w.client("alice")
-	for _, e := range []compensator.Entry{w.entriesOf("transfer", compensator.Dead)[0], w.entriesOf("refund", compensator.Succeeded)[0]} {
-		form := values("do", "requeue", "seen", seen(e), "reason", "try again")
-		has(t, alice.get("confirm?"+form.Encode()).text, `name="sure"`, e.BusinessType)
-		assert.Equal(t, 422, alice.post("do", form).status, e.BusinessType)
+	transfers, refunds := w.entriesOf("transfer", compensator.Dead), w.entriesOf("refund", compensator.Dead)
+	for i, do := range []string{"requeue", "compensate", "settle by hand", "cancel", "complete", "requeue succeeded"} {
+		e := transfers[i]
+		form := values("do", do, "seen", seen(e), "reason", "because")
+		if do == "requeue succeeded" {
+			e = w.entriesOf("refund", compensator.Succeeded)[0]
+			form = values("do", "requeue", "seen", seen(e), "reason", "because")
+		} else {
+			form.Add("seen", seen(refunds[i])) // of which it is known
+		}
+		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与对方核实"} {
+			asked := alice.get("confirm?"+form.Encode(), "Accept-Language", lang)
+			has(t, asked.text, `name="sure"`, do)
+			has(t, plain(asked.text), says, do)
+		}
+		refused := alice.post("do", form)
+		assert.Equal(t, 422, refused.status, do)
+		has(t, plain(refused.text), "Say that you have checked", do)
+		has(t, refused.text, "because", "what was typed stays")
 		same, err := w.c.Get(t.Context(), e.ID)
 		require.NoError(t, err)
-		assert.Equal(t, e.Epoch, same.Epoch, e.BusinessType)
+		assert.Equal(t, e.Version, same.Version, do)
 		form.Set("sure", "yes")
-		assert.Equal(t, 200, alice.post("do", form).status, e.BusinessType)
-		again, err := w.c.Get(t.Context(), e.ID)
+		assert.Equal(t, 200, alice.post("do", form).status, do)
+		changed, err := w.c.Get(t.Context(), e.ID)
 		require.NoError(t, err)
-		assert.Equal(t, e.Epoch+1, again.Epoch, e.BusinessType)
+		assert.Greater(t, changed.Version, e.Version, do)
 	}
+	form := values("do", "settle by hand", "seen", seen(refunds[5]), "reason", "because")
+	lacks(t, alice.get("confirm?"+form.Encode()).text, `name="sure"`, "what is known is asked for once")
+	assert.Equal(t, 200, alice.post("do", form).status)
 }
 
 // Cases are taken, given to others and given back; types are paused and resumed; what was seen is what counts.

@@ -105,7 +105,7 @@ func (l *life) atDesk(ctx context.Context, e compensator.Entry, action desk.Righ
 	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
 		return err
 	}
-	_, err = l.p.desk.Change(ctx, actor, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+	_, err = l.p.desk.Change(ctx, actor, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why, Checked: true, Again: true})
 	return err
 }
 

@@ -12,6 +12,14 @@ func commanding() []mutant {
 			sees: commandTests("TestNothingIsDoneUntilTheNumberIsTyped"),
 		},
 		{
+			name: "command-yes-is-checked", oracle: duplicates,
+			what: "--yes stands for the word that unknown outcomes were looked up",
+			edits: []edit{
+				{"cmd/compensator/change.go", "Checked: checked, Again", "Checked: checked || yes, Again"},
+			},
+			sees: commandTests("TestUnknownOutcomesWaitForAWord"),
+		},
+		{
 			name: "command-takes-what-stands", oracle: safety,
 			what: "an entry that was listed under a version is changed under the one it has by now",
 			edits: []edit{

@@ -45,6 +45,22 @@ func operating() []mutant {
 			sees: tests("TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed"),
 		},
 		{
+			name: "desk-changes-unchecked", oracle: duplicates,
+			what: "an entry whose attempt may have had its effect is changed although nobody says that they have looked",
+			edits: []edit{
+				{"desk/unchecked.go", "if !ch.Checked && line.OutcomeUnknown", "if false && !ch.Checked && line.OutcomeUnknown"},
+			},
+			sees: tests("TestUnknownOutcomeWaitsForSomebodysWord", "TestAttemptUnderWayIsOfUnknownOutcome").and(simulation, "1000"),
+		},
+		{
+			name: "desk-repeats-unasked", oracle: duplicates,
+			what: "an entry that has succeeded, or was cancelled, runs again for anybody who has the right, without a word",
+			edits: []edit{
+				{"desk/unchecked.go", "if !ch.Again && repeats", "if false && !ch.Again && repeats"},
+			},
+			sees: tests("TestFinishedEntriesRunAgainOnlyWhenThatIsSaid"),
+		},
+		{
 			name: "desk-cancels-unrecorded", oracle: safety,
 			what: "a person's cancellation is taken for a service's, and leaves no record",
 			edits: []edit{
@@ -145,7 +161,7 @@ func operating() []mutant {
 			name: "desk-offers-what-it-refuses", oracle: safety,
 			what: "who may requeue is offered what has succeeded, too: he presses, is refused, and the refusal is on record",
 			edits: []edit{
-				{"desk/change.go", "return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, row.State, on)", "return d.may(ctx, a, action, on)"},
+				{"desk/change.go", "return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, line.Entry.State, on)", "return d.may(ctx, a, action, on)"},
 			},
 			sees: tests("TestWhatIsOfferedIsWhatChangeDoes"),
 		},

@@ -79,7 +79,7 @@ func showing() []mutant {
 			name: "pages-do-not-warn", oracle: safety,
 			what: "what may have happened runs again without a question",
 			edits: []edit{
-				{"ui/act.go", "	if wi.onEntries() && !wi.Sure {", "	if wi.onEntries() && !wi.Sure && false {"},
+				{"ui/act.go", "Checked: wi.Sure, Again: wi.Sure}", "Checked: true, Again: true}"},
 			},
 			sees: pageTests("TestWhatMayHaveHappenedAsksOnceMore"),
 		},

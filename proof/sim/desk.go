@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -89,8 +90,16 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	_, _ = d.Change(ctx, actor, desk.Change{Action: v.action, Entries: seen, Why: why})
+	// Two visitors in three have checked. No new draw decides it, so that all seeds keep their lives.
+	checked := v.thinks%3 > 0
+	if !checked {
+		ctx = context.WithValue(ctx, unchecked{}, true)
+	}
+	_, _ = d.Change(ctx, actor, desk.Change{Action: v.action, Entries: seen, Why: why, Checked: checked})
 }
+
+// unchecked marks the context of a change by somebody who has not checked.
+type unchecked struct{}
 
 // casesOpened: G31, within the step that makes entries dead, their cases have opened.
 func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []processlog.Settled) {
@@ -118,7 +127,7 @@ func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, c
 	s.from.w.oracle.operation(change.Token, op)
 	err = s.from.step(ctx, classOnce, "changeall", string(change.Action)+" "+idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
 		if answers, err = s.store.ChangeAll(ctx, seen, change); err == nil {
-			s.changedAll(seen, answers)
+			s.changedAll(ctx, seen, answers)
 		}
 		return err
 	})
@@ -128,7 +137,7 @@ func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, c
 	return answers, nil
 }
 
-func (s *gatedStore) changedAll(seen []processlog.Version, answers []processlog.Changed) {
+func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, answers []processlog.Changed) {
 	for i, v := range seen {
 		if answers[i].Err != nil {
 			continue
@@ -140,6 +149,14 @@ func (s *gatedStore) changedAll(seen []processlog.Version, answers []processlog.
 		found, err := s.store.CasesOf(context.Background(), []compensator.EntryID{v.ID})
 		if err != nil || len(found) > 0 && found[0].ClosedAt.IsZero() {
 			s.from.w.oracle.fail("G32: entry %s is dead no more, and its case is open", v.ID)
+		}
+		if ctx.Value(unchecked{}) != nil {
+			before := answers[i].Before
+			if len(found) > 0 && found[0].Kind == processlog.CaseUnknown && found[0].Epoch == before.Epoch || before.EndedBy == processlog.EndedByCrash ||
+				strings.HasPrefix(before.LastError, compensator.ErrTimeout.Error()) {
+				s.from.w.oracle.fail("G32: the outcome of entry %s was unknown, and somebody who had not checked changed it", v.ID)
+			}
+			s.from.w.oracle.note(func(o *oracle) { o.sights[sawUncheckedActions]++ })
 		}
 		s.from.w.oracle.note(func(o *oracle) { o.sights[sawDeskActions]++ })
 	}

@@ -55,6 +55,7 @@ const (
 	sawResumed
 	sawCases
 	sawDeskActions
+	sawUncheckedActions
 	sawWaitedOut
 	sawConsumed
 	sawDoneBefore
@@ -91,13 +92,14 @@ var sightNames = [sights]string{
 	sawResumed:        "breakers open when all was healed",
 	sawTurns:          "entries of a key beside which none may start",
 	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
-	sawCases:       "cases that opened",
-	sawDeskActions: "entries changed from a desk",
-	sawWaitedOut:   "waits that counted, as they had lasted long enough",
-	sawConsumed:    "messages done",
-	sawDoneBefore:  "messages told as done before",
-	sawPaused:      "types that were paused",
-	sawRetried:     "transactions of consumers that were run again",
+	sawCases:            "cases that opened",
+	sawDeskActions:      "entries changed from a desk",
+	sawUncheckedActions: "of them, by somebody who had not checked",
+	sawWaitedOut:        "waits that counted, as they had lasted long enough",
+	sawConsumed:         "messages done",
+	sawDoneBefore:       "messages told as done before",
+	sawPaused:           "types that were paused",
+	sawRetried:          "transactions of consumers that were run again",
 }
 
 // tally counts faults and sights.

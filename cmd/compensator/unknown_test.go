@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+)
+
+// hang records n transfers that time out, called t0, t1 and so on, and waits until all are dead.
+func (b *bed) hang(n int) *bed {
+	transfers, err := compensator.Handle(b.c, "transfer", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, compensator.TypeConfig{MaxProcessCount: 1, Timeout: 20 * time.Millisecond})
+	require.NoError(b, err)
+	refunds := b.typ
+	b.typ = transfers
+	defer func() { b.typ = refunds }()
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprint("t", i)
+	}
+	return b.put("", keys...)
+}
+
+// TestUnknownOutcomesWaitForAWord covers each verb that changes an entry, and each way to name entries. --yes answers no question
+// about money: an entry whose attempt timed out stays as it is until --checked says that somebody has looked.
+func TestUnknownOutcomesWaitForAWord(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t).dead(2).hang(12)
+			id := b.entry("t0").ID.String()
+			piped := b.ok("list", "--where", "type=transfer", "-o", "ids")
+			failure := items(t, b.ok("cases", "list", "--groups", "--type", "transfer", "-o", "json"))[0]["failure"].(string)
+			before := b.ok("list", "--where", "batch=b77", "-o", "json")
+			for _, verb := range []string{"requeue", "compensate", "settle", "cancel", "complete"} {
+				for way, args := range map[string][]string{
+					"an id": {id}, "a key": {"key:t0"}, "an id and its version": {fmt.Sprintf("%s:%d", id, b.entry("t0").Version)},
+					"a state": {"--where", "state=dead"}, "a batch": {"--where", "batch=b77"}, "a failure": {"--where", "failure=" + failure}, "a pipe": {"-"},
+				} {
+					stdin := ""
+					if way == "a pipe" {
+						stdin = piped
+					}
+					got := b.reading(stdin, append(append([]string{verb}, args...), reason, "--yes")...)
+					require.Equal(t, codeUsage, got.code, "%s %s: %s%s", verb, way, got.out, got.errs)
+					assert.Contains(t, got.errs, "--checked", "%s %s", verb, way)
+					assert.Contains(t, got.errs, id, "%s %s names them", verb, way)
+					if !strings.Contains(way, "id") && way != "a key" {
+						assert.Contains(t, got.errs, "12 entries", "%s %s counts them", verb, way)
+						assert.NotContains(t, got.errs, b.entry("t11").ID.String(), "the list is cut")
+					}
+				}
+			}
+			assert.Equal(t, before, b.ok("list", "--where", "batch=b77", "-o", "json"), "nothing was done, to the others neither")
+			assert.Zero(t, b.count("common_process_log_audit"))
+
+			left := b.do("requeue", "--where", "state=dead", reason, "--yes", "--skip-unknown", "--delay", "1h")
+			assert.Equal(t, codeDone, left.code, left.errs)
+			assert.Contains(t, left.errs, "12 entries")
+			assert.Equal(t, compensator.Pending, b.entry("d0").State)
+			assert.Equal(t, compensator.Dead, b.entry("t0").State)
+			assert.Contains(t, b.ok("requeue", "key:t0", reason, "--yes", "--skip-unknown"), "", "nothing is left, which is no error")
+			assert.Equal(t, compensator.Dead, b.entry("t0").State)
+
+			b.ok("requeue", "key:t0", reason, "--yes", "--checked", "--delay", "1h")
+			for i, verb := range []string{"compensate", "settle", "cancel", "complete"} {
+				b.ok(verb, fmt.Sprint("key:t", 1+i), reason, "--yes", "--checked")
+			}
+			assert.Equal(t, 7, b.count("common_process_log_audit"))
+			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // it was cancelled
+			b.ok("requeue", "key:t3", reason, "--yes", "--checked", "--again", "--delay", "1h")
+			b.refused(codeUsage, "requeue", "key:t5", reason, "--yes", "--checked", "--skip-unknown")
+			b.refused(codeUsage, "reschedule", "key:t5", reason, "--yes", "--checked")
+		})
+	}
+}
