@@ -153,6 +153,10 @@ bench-relay: ## measure the relays to RabbitMQ beside bare amqp091 and watermill
 bench-intake: ## measure the intake from a Redis Stream beside the loop by hand; build/intake.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestIntake$$' -v .
 
+.PHONY: bench-gorm
+bench-gorm: ## measure how late an entry starts that was recorded as in a GORM tutorial, without Connector and Committed
+	cd orms/gormtx && $(GO) test -count=1 -run '^$$' -bench '^BenchmarkTutorialStart$$' -benchtime 100x .
+
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))

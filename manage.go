@@ -155,6 +155,8 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 				c.engine.Changed(before, ch)
 			}
 		})
+	} else {
+		c.engine.ChangedUnseen(before, ch)
 	}
 	return before, nil
 }

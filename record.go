@@ -152,6 +152,8 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	failpoint.Reach(failpoint.EntryInserted)
 	if watch != nil {
 		watch.OnEnd(receipt.ended)
+	} else {
+		rec.Unseen()
 	}
 	rec.Told(ctx)
 	return receipt, receipt.refuseDuplicates(entries)

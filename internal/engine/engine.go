@@ -31,6 +31,7 @@ type Engine struct {
 	renewer    *renewer
 	dispatcher *dispatcher
 	intake     *intake
+	poller     *commitPoller
 	scanner    *scanner
 	reconciler *reconciler
 	calendar   *calendar
@@ -61,6 +62,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 		renewer: e.renewer}
 	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
+	e.poller = &commitPoller{base: b}
 	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, holdings: e.holdings, claims: e.claims,
 		settler: e.settler, dispatcher: e.dispatcher}
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
@@ -119,6 +121,18 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	} else {
 		e.announcer.move(before.BusinessType, before.ID, ch.Delay)
 	}
+}
+
+// ChangedUnseen polls for the commit of a change, in a transaction whose end nobody here sees, if Changed has anything to do.
+func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
+	after, err := ch.After(before)
+	if err != nil || after.Version == before.Version {
+		return
+	}
+	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.TakesTurns(before.BusinessType) {
+		return
+	}
+	e.poller.add(unseenCommit{id: before.ID, token: ch.Token, committed: func() { e.Changed(before, ch) }})
 }
 
 // Reporting makes a context lead here what the store and its connections have to tell of trouble.
@@ -189,6 +203,7 @@ func (e *Engine) Close() {
 		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)
+	e.poller.close() // before the lanes that it hands entries to
 	for _, l := range lanes {
 		<-l.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -21,12 +22,14 @@ type Recording struct {
 	credits []*credit         // of the drafts born claimed; nil for the others
 	at      time.Time         // of the insert
 	watched bool              // the end of the transaction is seen, and not only told
+	told    atomic.Bool       // the caller has reported the commit
+	poller  *commitPoller
 	once    sync.Once
 }
 
 // Of makes the recording e's.
 func (r *Recording) Of(e *Engine) {
-	r.intake = e.intake
+	r.intake, r.poller = e.intake, e.poller
 	r.credits = make([]*credit, len(r.Drafts))
 }
 
@@ -74,8 +77,28 @@ func (r *Recording) Told(ctx context.Context) {
 	}
 }
 
+// Unseen has the database polled for the commit, where nobody here sees it. Entries that the reconciler announces in time are
+// not polled for.
+func (r *Recording) Unseen() {
+	for i := range r.Drafts {
+		d, in := &r.Drafts[i], &r.Inserted[i]
+		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.announcer.announces(d.BusinessType, d.Delay) {
+			continue
+		}
+		// All entries of one Record share its fate: one of them tells.
+		r.poller.add(unseenCommit{key: d.IdempotentID, id: in.ID, committed: r.found, told: &r.told})
+		return
+	}
+}
+
+// found sends the entries on their way, as a poll has found their commit.
+func (r *Recording) found() {
+	r.once.Do(func() { r.intake.route(r.fresh(0)) })
+}
+
 // Committed sends the entries on their way.
 func (r *Recording) Committed() {
+	r.told.Store(true)
 	r.once.Do(func() {
 		failpoint.Reach(failpoint.CommitTold)
 		r.intake.route(r.fresh(0))

@@ -19,7 +19,7 @@ func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
 	EntryInserted, CommitNext, CommitDone, CommitTold,
-	IDsResolved, EntryReadBack, FreshClaimed, AnnounceNext, Announced, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
+	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, AnnounceNext, Announced, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	TurnsJoined, TurnsRead, TurnsNoted, TurnsParked, TurnsLeft, TurnsMoved,

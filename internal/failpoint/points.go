@@ -22,6 +22,7 @@ const (
 
 // From commit to claim.
 const (
+	CommitFound    Point = "commit-found"    // a poll has found a commit that nobody reported; its entries are not on their way
 	IDsResolved    Point = "ids-resolved"    // of a bulk insert
 	EntryReadBack  Point = "entry-read-back" // a born-claimed one, not started
 	FreshClaimed   Point = "fresh-claimed"   // by id, after its commit; those that have to wait are not announced

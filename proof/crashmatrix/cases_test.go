@@ -54,6 +54,7 @@ var matrix = []crash{
 	{point: failpoint.CommitDone, most: 20},
 	{point: failpoint.CommitDone, most: 6, in: recorders},
 	{point: failpoint.CommitTold, most: 12},
+	{point: failpoint.CommitFound, most: 4},
 	{point: failpoint.IDsResolved, most: 4, in: bulkBlind},
 	{point: failpoint.EntryReadBack, most: 8},
 	{point: failpoint.FreshClaimed, most: 4},

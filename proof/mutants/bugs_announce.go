@@ -12,6 +12,30 @@ func announcing() []mutant {
 			survives: tests("TestRolledBackEntryNeverRuns", "TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestEntryRolledBackToASavepointNeverRuns"),
 		},
 		{
+			name: "unseen-commit-not-polled-for", oracle: lateness,
+			what: "no poll looks for the entries of a transaction whose commit nobody reports: they wait for the reconciler",
+			edits: []edit{
+				{"record.go", "		rec.Unseen()\n", ""},
+			},
+			sees: tests("TestEntryStartsAlthoughNobodyReportsItsCommit", "TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit").and(simulation, "300"),
+		},
+		{
+			name: "unseen-change-not-polled-for", oracle: lateness,
+			what: "no poll looks for a change whose commit nobody reports: an entry that was brought forward waits for the reconciler",
+			edits: []edit{
+				{"manage.go", "		c.engine.ChangedUnseen(before, ch)\n", ""},
+			},
+			sees: tests("TestChangeTakesEffectAlthoughNobodyReportsItsCommit"),
+		},
+		{
+			name: "reported-commit-polled-for", oracle: lateness,
+			what: "a transaction is polled for although its commit was reported: each entry costs statements",
+			edits: []edit{
+				{"internal/engine/commitpoller.go", "		if c.told != nil && c.told.Load() {\n			return true\n		}\n", ""},
+			},
+			sees: tests("TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce"),
+		},
+		{
 			name: "unknown-commit-not-announced", oracle: lateness,
 			what: "after a commit whose answer was lost nobody tells the queue; only the reconciler finds the entry",
 			edits: []edit{

@@ -48,7 +48,7 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 		}
 		p.orders = append(p.orders, o)
 	}
-	p.ordered, p.untold = inHowMany(p.orders)
+	p.countOrders()
 }
 
 // following makes a type one whose entries come after the batch that they are about, if any.

@@ -33,7 +33,7 @@ func (w *world) drawBreakers() {
 	}
 	w.apart.outage = o
 	w.plan.orders = append(w.plan.orders, duringOutage(rng, from, w.plan.chaos)...)
-	w.plan.ordered, w.plan.untold = inHowMany(w.plan.orders)
+	w.plan.countOrders()
 }
 
 // duringOutage are orders that come by themselves: by itself no type has many entries at once.

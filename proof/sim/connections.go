@@ -33,7 +33,7 @@ func (w *world) drawConnections() {
 			w.schedule(event{at: e.at, fault: questionsDown, span: e.span + time.Duration(rng.Int64N(int64(4*time.Second)))})
 		}
 	}
-	w.plan.ordered, w.plan.untold = inHowMany(w.plan.orders)
+	w.plan.countOrders()
 }
 
 // dueAfter is an order of entries that come due when an outage is over.

@@ -46,7 +46,7 @@ func (w *world) drawMessages() {
 			w.plan.orders = append(w.plan.orders, o)
 		}
 	}
-	w.plan.ordered, w.plan.untold = inHowMany(w.plan.orders)
+	w.plan.countOrders()
 }
 
 // take runs a consumer's transaction, by RetryTx when the order says so.

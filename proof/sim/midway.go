@@ -33,7 +33,7 @@ func (w *world) drawMidway() {
 		}
 		p.orders = append(p.orders, o)
 	}
-	p.ordered, p.untold = inHowMany(p.orders)
+	p.countOrders()
 }
 
 // midway is what a batch does, which is what its first entry's attempt b is to do, unless it is one to be stopped midway: that

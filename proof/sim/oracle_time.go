@@ -21,8 +21,11 @@ const promptness = 100 * time.Millisecond
 // ranBeyond is how long after its timeout an attempt's lease is still renewed.
 const ranBeyond = time.Second
 
+// polledWithin is how long a transaction is polled for whose commit is not reported, and how late its entries may start.
+const polledWithin = time.Second
+
 // hastyLocked reports whether the entry may not be late: nothing goes wrong in this seed, its type is not the one that
-// hangs (G17: which must not delay it), the queue was told of it, and there are slots.
+// hangs (G17: which must not delay it), its commit is reported or polled for, and there are slots.
 func (o *oracle) hastyLocked(l *life) bool {
 	p := &o.w.plan
 	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
@@ -34,7 +37,7 @@ func (o *oracle) hastyLocked(l *life) bool {
 	last := l.last().op
 	switch last.kind {
 	case opInsert:
-		return p.untold[l.key] == 0 && (p.sharedQueue || last.from.runs)
+		return p.thinking[l.key] < polledWithin && (p.sharedQueue || last.from.runs)
 	case opChange:
 		return p.sharedQueue && !last.inTx
 	}
@@ -54,7 +57,12 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 		}
 	}
 	o.sights[sawPrompt]++
-	if late > promptness+o.lingers(l.kind) {
+	allowed := promptness + o.lingers(l.kind)
+	if o.w.plan.untold[l.key] > 0 {
+		o.sights[sawPolledCommit]++
+		allowed += polledWithin
+	}
+	if late > allowed {
 		o.failLocked("G17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
 }

@@ -61,6 +61,7 @@ const (
 	sawDoneBefore
 	sawPaused
 	sawRetried
+	sawPolledCommit
 	sights
 )
 
@@ -100,6 +101,7 @@ var sightNames = [sights]string{
 	sawDoneBefore:       "messages told as done before",
 	sawPaused:           "types that were paused",
 	sawRetried:          "transactions of consumers that were run again",
+	sawPolledCommit:     "starts of entries whose commit nobody reported, held to a bound",
 }
 
 // tally counts faults and sights.

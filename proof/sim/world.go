@@ -79,7 +79,8 @@ type plan struct {
 	compensateCrashed bool
 	calm              bool                     // nothing goes wrong, so that nothing may be late
 	hog               string                   // in a calm seed: the type whose handlers hang
-	ordered, untold   map[string]int           // orders of each idempotent id; of them, those of which the queue is not told
+	ordered, untold   map[string]int           // orders of each idempotent id; of them, those whose commit is not reported
+	thinking          map[string]time.Duration // the longest of those, from its recording to its end
 	holds             time.Duration            // how long people's transactions last, at most
 	killer            compensator.IdempotentID // idempotent id of an entry whose attempts kill their instance
 	runners           int
@@ -159,7 +160,7 @@ func (w *world) drawPlan() {
 		w.drawCalm()
 	}
 	p.orders, p.deeds = w.drawOrders(), w.drawDeeds()
-	p.ordered, p.untold = inHowMany(p.orders)
+	p.countOrders()
 	w.drawEvents()
 	w.drawRefusals()
 }
@@ -175,18 +176,19 @@ func (w *world) drawCalm() {
 	}
 }
 
-// inHowMany counts the orders of each key, and those of which the queue is not told.
-func inHowMany(orders []order) (all, untold map[string]int) {
-	all, untold = make(map[string]int), make(map[string]int)
-	for _, o := range orders {
+// countOrders counts the orders of each key.
+func (p *plan) countOrders() {
+	p.ordered, p.untold, p.thinking = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
+	for _, o := range p.orders {
 		for _, e := range o.entries {
-			all[string(e.IdempotentID)]++
+			key := string(e.IdempotentID)
+			p.ordered[key]++
 			if o.way == unwatched {
-				untold[string(e.IdempotentID)]++
+				p.untold[key]++
+				p.thinking[key] = max(p.thinking[key], o.thinking)
 			}
 		}
 	}
-	return all, untold
 }
 
 // drawEvents draws the troubles that come by themselves.

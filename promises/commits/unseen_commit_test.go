@@ -1,0 +1,233 @@
+package commits
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// polledOnly is a configuration on a plain pool in which, after the first round, only a poll for commits finds a new entry.
+func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
+	cfg = w.Quick()
+	cfg.DB = w.Open(harness.Plain(w.DSN))
+	return w.HooksOnly(cfg)
+}
+
+// commitUnseen records in a plain transaction, as a tutorial of an ORM does: nobody calls Committed.
+func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, before string, entries ...compensator.NewEntry) *compensator.Receipt {
+	w.T.Helper()
+	var receipt *compensator.Receipt
+	w.InTx(db, func(tx *sql.Tx) {
+		var err error
+		receipt, err = c.Record(w.T.Context(), tx, entries...)
+		require.NoError(w.T, err)
+		_, err = tx.Exec(before)
+		require.NoError(w.T, err)
+	})
+	return receipt
+}
+
+func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
+	t.Parallel()
+	for name, redis := range map[string]bool{"redis": true, "no redis": false} {
+		for took, before := range map[string]string{"at once": "DO 0", "after the first poll": "DO SLEEP(0.1)", "after the second": "DO SLEEP(0.4)"} {
+			t.Run(name+"/"+took, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				if redis {
+					w.WithRedis()
+				}
+				cfg, ready := polledOnly(w)
+				c := w.New(cfg)
+				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				w.Run(c)
+				ready()
+				one := commitUnseen(w, c, cfg.DB, before, orders.Entry(harness.Order{}, compensator.Options{}))
+				bulk := commitUnseen(w, c, cfg.DB, before,
+					orders.Entry(harness.Order{}, compensator.Options{Delay: 20 * time.Millisecond}), orders.Entry(harness.Order{}, compensator.Options{}))
+				require.NoError(t, bulk.ResolveIDs(t.Context(), w.DB))
+				for _, e := range append(bulk.Entries, one.Entries...) {
+					w.WaitState(e.ID, compensator.Succeeded)
+					assert.Equal(t, 1, ran.Of(e.ID))
+				}
+			})
+		}
+	}
+}
+
+// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit: a producer that only records tells the queue.
+func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	cfg, ready := polledOnly(w)
+	worker := w.New(cfg)
+	_, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(worker)
+	ready()
+	producing, _ := polledOnly(w)
+	producer := w.New(producing)
+	receipt := commitUnseen(w, producer, producing.DB, "DO 0", compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}")})
+	w.WaitState(receipt.ID(), compensator.Succeeded)
+	assert.Equal(t, 1, ran.Total())
+}
+
+// TestChangeTakesEffectAlthoughNobodyReportsItsCommit: an entry that was brought forward, and the next of an ordering key, start.
+func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg, ready := polledOnly(w)
+	c := w.New(cfg)
+	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	serial, held := harness.Held(t, c, "pay", compensator.TypeConfig{
+		Serial: func(*compensator.Entry) string { return "account" },
+	}, nil)
+	w.Run(c)
+	ready()
+	later := commitUnseen(w, c, cfg.DB, "DO 0", orders.Entry(harness.Order{}, compensator.Options{Delay: time.Hour}))
+	w.InTx(cfg.DB, func(tx *sql.Tx) { require.NoError(t, c.RescheduleTx(t.Context(), tx, later.ID(), 0)) })
+	w.WaitState(later.ID(), compensator.Succeeded)
+
+	first := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{Delay: 30 * 24 * time.Hour}))
+	second := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{}))
+	w.Eventually(func() bool { return w.Count("common_process_log_turns WHERE parked>0") == 1 }, "the second entry is blocked")
+	w.InTx(cfg.DB, func(tx *sql.Tx) {
+		_, err := c.CancelTx(t.Context(), tx, first.ID())
+		require.NoError(t, err)
+	})
+	held.Open()
+	w.WaitState(second.ID(), compensator.Succeeded)
+}
+
+// TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn: a transaction is rolled back, and another one records its idempotent id.
+func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg, ready := polledOnly(w)
+	log := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	ready()
+	entry := orders.Entry(harness.Order{}, compensator.Options{IdempotentID: "close-42"})
+	tx := w.Begin(cfg.DB)
+	_, err := c.Record(t.Context(), tx, entry)
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	receipt := commitUnseen(w, c, cfg.DB, "DO 0", entry)
+	w.WaitState(receipt.ID(), compensator.Succeeded)
+	log.Contains(w, "whose commit the library does not see", "close-42")
+	assert.Equal(t, 1, ran.Total())
+	for len(log) > 0 {
+		assert.NotContains(t, <-log, "is not there", "nobody has said that the first transaction committed")
+	}
+}
+
+// asked is a question for commits, and when it was sent.
+type asked struct {
+	after time.Duration
+	keys  int
+}
+
+// askedStore notes each question by idempotent id.
+type askedStore struct {
+	processlog.Store
+	mu    sync.Mutex
+	began time.Time
+	asked []asked // guarded by mu
+}
+
+func (s *askedStore) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, asked{time.Since(s.began), len(keys)})
+	s.mu.Unlock()
+	return s.Store.IDs(ctx, tx, keys)
+}
+
+// inPolledBubble runs test in a bubble on a store that notes the questions for commits.
+func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) (want []asked)) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := compensatortest.NewMemoryStore()
+		store := &askedStore{Store: memory, began: time.Now()}
+		cfg := compensator.Config{Store: store, PollInterval: time.Hour, ReconcileInterval: time.Hour}
+		log := harness.LogInto(&cfg)
+		c, err := compensator.New(t.Context(), cfg)
+		require.NoError(t, err)
+		harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		stop := compensatortest.Run(t, c)
+		synctest.Wait()
+		want := test(t, c, memory, log)
+		time.Sleep(time.Minute)
+		stop()
+		require.NoError(t, c.Close())
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		require.Equal(t, want, store.asked)
+	})
+}
+
+func record(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, opts compensator.Options) (*compensatortest.MemoryTx, *compensator.Receipt) {
+	t.Helper()
+	tx, err := store.BeginTx(t.Context())
+	require.NoError(t, err)
+	receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: opts})
+	require.NoError(t, err)
+	return tx, receipt
+}
+
+func TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	t.Run("rolled back", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			for range 10 {
+				tx, _ := record(t, c, store, compensator.Options{})
+				require.NoError(t, tx.Rollback())
+			}
+			return []asked{{50 * ms, 10}, {200 * ms, 10}, {1000 * ms, 10}}
+		})
+	})
+	t.Run("committed and not reported", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			early, _ := record(t, c, store, compensator.Options{})
+			require.NoError(t, early.Commit())
+			late, _ := record(t, c, store, compensator.Options{})
+			time.Sleep(150 * ms)
+			require.NoError(t, late.Commit())
+			time.Sleep(2 * time.Second)
+			require.Len(t, log, 1, "it is said once")
+			return []asked{{50 * ms, 2}, {200 * ms, 1}}
+		})
+	})
+	t.Run("reported", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			tx, receipt := record(t, c, store, compensator.Options{})
+			require.NoError(t, tx.Commit())
+			receipt.Committed()
+			time.Sleep(2 * time.Second)
+			require.Empty(t, log)
+			return nil
+		})
+	})
+	t.Run("due later than the next round", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			tx, _ := record(t, c, store, compensator.Options{Delay: 24 * time.Hour})
+			require.NoError(t, tx.Commit())
+			return nil
+		})
+	})
+}
