@@ -63,6 +63,7 @@ func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})
 		require.NoError(t, err)
+		time.Sleep(2 * time.Second)     // for so long that its commit is not polled for any more
 		require.NoError(t, tx.Commit()) // and nobody says so
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -273,7 +273,7 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 		w.WaitState(high.ID(), compensator.Succeeded)
 	}
 	seen := rounds.Load()
-	w.Eventually(func() bool { return rounds.Load() >= seen+2 }, "whole rounds pass")
+	w.Eventually(func() bool { return rounds.Load() >= seen+5 }, "whole rounds pass, and nobody polls for the commit any more")
 	require.Less(t, low.ID().Row(), high.ID().Row())
 	require.NoError(t, slow.Commit())
 	w.WaitState(low.ID(), compensator.Succeeded)
