@@ -33,7 +33,7 @@ around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix exam
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
 tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk|Ready)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -156,6 +156,10 @@ bench-intake: ## measure the intake from a Redis Stream beside the loop by hand;
 .PHONY: bench-gorm
 bench-gorm: ## measure how late an entry starts that was recorded as in a GORM tutorial, without Connector and Committed
 	cd orms/gormtx && $(GO) test -count=1 -run '^$$' -bench '^BenchmarkTutorialStart$$' -benchtime 100x .
+
+.PHONY: bench-ready
+bench-ready: ## count how often a process is ready within its deadline while Redis is silent, a minute
+	cd bench && $(GO) test -count=1 -timeout 10m -run '^TestReady$$' -v .
 
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery

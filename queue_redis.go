@@ -3,7 +3,9 @@ package compensator
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/redisqueue"
 	"github.com/compensator-go/compensator/internal/timingwheel"
 	"github.com/compensator-go/compensator/processlog"
@@ -27,9 +29,14 @@ func (c *Compensator) openQueue() (processlog.Queue, error) {
 // local reports whether the queue knows this process's entries only.
 func (c *Compensator) local() bool { return c.cfg.Queue == nil && c.cfg.Redis == nil }
 
-// checkQueue asks the queue. A Redis that does not answer is no reason to refuse: the database is polled until it does; one
-// that belongs to somebody else is.
+// queueCheckMost is the longest that New waits for the queue. A cluster may need several round trips for its first answer.
+const queueCheckMost = 10 * time.Second
+
+// checkQueue asks the queue, which has its QueueShare of ctx: what New does next, it does in the database. New refuses a
+// queue that belongs to another log. It accepts one that does not answer, and the database is polled until the queue does.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
+	defer cancel()
 	err = c.queue.Check(ctx, c.fingerprint)
 	var refused *FieldError
 	switch {

@@ -38,6 +38,16 @@ func (b *base) queueCall() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.work, queueTimeout)
 }
 
+// QueueShare returns how much of the time that ctx has left a call to the queue may take: half, and at most most. Where queue
+// and database are asked under one deadline, a silent queue leaves the database its time.
+func QueueShare(ctx context.Context, most time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return most
+	}
+	return min(time.Until(deadline)/2, most)
+}
+
 // pause waits, and returns false when the engine is closed meanwhile.
 func (b *base) pause(d time.Duration) bool { return rest(b.work, d) }
 

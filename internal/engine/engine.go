@@ -200,7 +200,7 @@ const stopPatience = time.Second
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
 	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow, &e.turns.rested,
-		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.debts.lane, &e.witness.lane}
+		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.announcer.health.questions, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.close() // before the lanes that it hands entries to

@@ -8,25 +8,34 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health asks the database and the queue. It works without Run, too.
+// Health asks the database and the queue at the same time, so that a silent queue takes none of the database's time. The
+// database has until ctx ends, the queue its QueueShare. It works without Run, too.
 func (e *Engine) Health(ctx context.Context) observe.Health {
 	ctx = e.reporting(ctx)
 	h := observe.Health{
 		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
-		Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), OpenBreakers: e.OpenBreakers(), Queue: e.announcer.health.problem(),
+		Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), OpenBreakers: e.OpenBreakers(),
 	}
 	if loss := e.witness.stopped(); loss != nil {
 		h.History = &loss.LossError
 	}
-	if h.Queue == nil && !e.Local {
-		_, _, h.Queue = e.Queue.Peek(ctx, []string{"health"})
+	queue := e.announcer.health.problem // a queue in this process is not asked
+	if !e.Local {
+		queue = e.announcer.health.question(ctx)
 	}
+	e.askDatabase(ctx, &h)
+	h.Queue = queue()
+	return h
+}
+
+// askDatabase fills in what the database tells.
+func (e *Engine) askDatabase(ctx context.Context, h *observe.Health) {
 	heads, err := e.Store.Heads(ctx)
 	for _, head := range heads {
 		if err != nil || head.DueIn > 0 || ctx.Err() != nil {
 			continue // to look at many takes longer than a probe may have, and says nothing of the database
 		}
-		err = e.addOverdue(ctx, &h, head)
+		err = e.addOverdue(ctx, h, head)
 		if ctx.Err() != nil {
 			err = nil
 		}
@@ -34,7 +43,6 @@ func (e *Engine) Health(ctx context.Context) observe.Health {
 	h.Database = err
 	slices.Sort(h.UnknownTypes)
 	h.UnknownTypes = slices.Compact(h.UnknownTypes)
-	return h
 }
 
 func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head processlog.Head) error {

@@ -3,21 +3,26 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/groupcommit"
 )
 
-// queueHealth knows whether the queue answers. One failed call is enough to stop relying on it; only the
-// reconciler's probe brings it back, so that a flapping queue does not make the modes flap with it.
+// queueHealth knows whether the queue answers. One failed call ends the reliance on the queue. Only the reconciler's probe
+// restores it, so that a flapping queue does not make the modes flap with it.
 type queueHealth struct {
 	*base
 	types *types
 
+	questions groupcommit.Batcher[chan<- error] // callers of Health that wait for the queue's answer
+
 	mu     sync.Mutex // guards the fields below
 	down   bool
 	tried  time.Time // the last call while it was down
-	since  time.Time
+	since  time.Time // when it was found down; zero: never
 	err    error
 	gaps   bool // something was not announced: the queue must be rebuilt
 	warned bool // that it is down: then that it is back is said, too
@@ -27,7 +32,12 @@ type queueHealth struct {
 const quietTime = 10 * time.Second
 
 func newQueueHealth(b *base, t *types) *queueHealth {
-	return &queueHealth{base: b, types: t, down: b.QueueDown, gaps: b.QueueDown, warned: b.QueueDown} // New has said so
+	h := &queueHealth{base: b, types: t}
+	h.questions.Max, h.questions.Workers, h.questions.Flush = queueBound, 1, h.ask
+	if b.QueueDown { // New has found it down, and has logged that
+		h.down, h.gaps, h.warned, h.since = true, true, true, time.Now()
+	}
+	return h
 }
 
 // up reports whether the queue is relied on.
@@ -37,8 +47,8 @@ func (h *queueHealth) up() bool {
 	return !h.down
 }
 
-// tries reports whether to tell the queue something: where it is relied on, and, in a process that only records, now and
-// then to find out whether it is back. Whoever asks makes the call.
+// tries reports whether to send a call to the queue. While the queue is down, a process that only records sends one per
+// PollInterval, to find out whether the queue is back. The caller must send the call when tries returns true.
 func (h *queueHealth) tries() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,6 +114,47 @@ func (h *queueHealth) problem() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err
+}
+
+// question asks whether the queue answers, and returns at once. The caller asks the database meanwhile and then calls the
+// returned function, which waits for the queue's share of ctx: QueueShare from the question on, at most queueTimeout. A known
+// outage that is not worth a call is answered without one.
+func (h *queueHealth) question(ctx context.Context) (answer func() error) {
+	if err := h.problem(); err != nil && !h.tries() {
+		return func() error { return err }
+	}
+	share := QueueShare(ctx, queueTimeout)
+	late := time.NewTimer(share)
+	answered := make(chan error, 1)
+	h.questions.Add(answered)
+	return func() error {
+		defer late.Stop()
+		select {
+		case err := <-answered: // an answer that is there counts, even if the database has used up all the time
+			return err
+		default:
+		}
+		select {
+		case err := <-answered:
+			return err
+		case <-late.C:
+			return fmt.Errorf("no answer within %v: %w", share.Round(time.Millisecond), context.DeadlineExceeded)
+		case <-ctx.Done():
+			return fmt.Errorf("no answer yet: %w", ctx.Err())
+		}
+	}
+}
+
+// ask sends one call to the queue for all who wait. The call has queueTimeout, as any other, however short the deadlines of
+// those who wait are: an impatient probe must not make this process give the queue up.
+func (h *queueHealth) ask(waiting []chan<- error) {
+	ctx, cancel := h.queueCall()
+	defer cancel()
+	_, _, err := h.Queue.Peek(ctx, []string{"health"})
+	h.saw(err)
+	for _, answered := range waiting {
+		answered <- err
+	}
 }
 
 // forgot notes that an announcement was lost.

@@ -18,9 +18,9 @@ type Asked interface {
 
 // Ready answers a readiness probe: 200 and {"ready":true} where Health.Ready is nil, otherwise 503 and {"ready":false} with a word
 // for why under "because": "database" does not answer, "history" is lost (ErrHistoryLost), or "run" is not at work. It names
-// nothing else, so it may stand where the public reaches it. patience is how long database and queue may take to answer, less
-// than the prober waits; 0 is a second. A database that has not answered by then is not ready. Each request asks anew, in a
-// statement or two. It is no liveness probe: a restart mends nothing of this.
+// nothing else, so it may stand where the public reaches it. patience is how long the database may take to answer, and the queue half as
+// long: less than the prober waits; 0 is a second. A process whose database has not answered by then is not ready. Each request
+// asks anew, in a statement or two. It is no liveness probe: a restart mends nothing of this.
 func Ready(of Asked, patience time.Duration) http.Handler {
 	type answer struct {
 		Ready   bool   `json:"ready"`

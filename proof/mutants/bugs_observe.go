@@ -29,6 +29,39 @@ func observing() []mutant {
 			sees: tests("TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone"),
 		},
 		{
+			name: "health-gives-the-queue-all-its-time", oracle: lateness,
+			what: "Health asks the database after a queue that may take all the time there is: a silent Redis makes every process unready",
+			edits: []edit{
+				{"internal/engine/health.go", "	e.askDatabase(ctx, &h)\n	h.Queue = queue()\n", "	h.Queue = queue()\n	e.askDatabase(ctx, &h)\n"},
+				{"internal/engine/base.go", "time.Until(deadline)/2", "time.Until(deadline)"},
+			},
+			sees: tests("TestProcessIsReadyWhileRedisIsSilent"),
+		},
+		{
+			name: "new-gives-the-queue-all-its-time", oracle: lateness,
+			what: "New gives a silent queue all the time that it has, and then fails for the database",
+			edits: []edit{
+				{"queue_redis.go", "context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))", "context.WithTimeout(ctx, 0*engine.QueueShare(ctx, 0)+queueCheckMost)"},
+			},
+			sees: tests("TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent"),
+		},
+		{
+			name: "recorder-never-asks-the-queue-again", oracle: lateness,
+			what: "a process that only records goes on saying that Redis is away, until it records again",
+			edits: []edit{
+				{"internal/engine/queue_health.go", "err != nil && !h.tries()", "err != nil"},
+			},
+			sees: tests("TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack"),
+		},
+		{
+			name: "outage-since-the-year-one", oracle: lateness,
+			what: "of an outage that New has found the log says that it has lasted for 292 years",
+			edits: []edit{
+				{"internal/engine/queue_health.go", "h.down, h.gaps, h.warned, h.since = true, true, true, time.Now()", "h.down, h.gaps, h.warned = true, true, true"},
+			},
+			sees: tests("TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew"),
+		},
+		{
 			name: "repetition-told-as-recorded", oracle: lateness,
 			what: "an entry that was there already is told as a new one",
 			edits: []edit{

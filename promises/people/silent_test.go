@@ -1,0 +1,131 @@
+package people
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/observe/probe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// ready asks a readiness probe as an orchestrator does, and returns the status and the body.
+func ready(t *testing.T, h http.Handler) (status int, body string) {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+	return answer.Code, answer.Body.String()
+}
+
+// patience is shorter than the 2 s that a command waits for Redis: a probe that asks one server after the other has nothing
+// left for the database.
+const patience = 1900 * time.Millisecond
+
+// Redis is stopped as SIGSTOP does it: connections are accepted, and nothing answers.
+func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, runs := range map[string]bool{"a process that only records": false, "a process that runs": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			server := testservers.NewRedis(t)
+			w.Redis, w.Name = redis.NewClient(&redis.Options{Addr: server.Addr()}), server.Prefix(t)
+			t.Cleanup(func() { assert.NoError(t, w.Redis.Close()) })
+			c := w.New(w.Quick())
+			if runs {
+				harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				w.Run(c)
+				w.Eventually(func() bool { return c.Health(t.Context()).Running }, "Run is at work")
+			}
+			server.Pause()
+			for range 3 {
+				status, body := ready(t, probe.Ready(c, patience))
+				require.Equal(t, http.StatusOK, status, "%s", body)
+				status, body = ready(t, probe.Health(c, patience))
+				require.Equal(t, http.StatusOK, status, "%s", body)
+				var told struct{ Database, Queue string }
+				require.NoError(t, json.Unmarshal([]byte(body), &told))
+				require.Empty(t, told.Database)
+				require.NotEmpty(t, told.Queue, "Redis is named as the trouble")
+			}
+			server.Resume()
+			w.Eventually(func() bool { return c.Health(t.Context()).Queue == nil }, "Redis answers again")
+		})
+	}
+}
+
+// A process that only records has no reconciler that would find out that the queue is back. Nothing is recorded after the
+// outage here, so no announcement finds out either.
+func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	proxy := w.ThroughProxy(&cfg)
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	proxy.Refuse()
+	w.RecordDelayed(c, time.Second)
+	lines.Contains(w, "the queue cannot be used")
+	require.Error(t, c.Health(t.Context()).Queue)
+	proxy.Heal()
+	w.Eventually(func() bool { return c.Health(t.Context()).Queue == nil }, "Redis answers again")
+	require.NoError(t, c.Health(t.Context()).Ready())
+}
+
+// silentQueue is a queue whose server says nothing.
+type silentQueue struct{ processlog.Queue }
+
+func (silentQueue) Check(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []string, error) {
+	<-ctx.Done()
+	return nil, nil, ctx.Err()
+}
+
+// New looks after the queue for what is to be purged, in the database, under the same deadline.
+func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Queue = silentQueue{compensatortest.NewMemoryQueue().Client()}
+	cfg.Keep = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	c, err := compensator.New(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	h := c.Health(ctx) // and so does Health, with what is left
+	require.NoError(t, h.Database)
+	require.ErrorIs(t, h.Queue, context.DeadlineExceeded)
+}
+
+// The log says for how long Redis was away, also where it was away from the start.
+func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	cfg := w.Quick()
+	proxy := w.ThroughProxy(&cfg)
+	proxy.Refuse()
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	lines.Contains(w, "the queue cannot be used")
+	harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+	w.Run(c)
+	proxy.Heal()
+	line := lines.Contains(w, "the queue answers again", "after=")
+	require.NotContains(t, line, "after=2562047h", "it was not away since the year 1")
+}
