@@ -22,7 +22,8 @@ type Config struct {
 	DB *sql.DB
 
 	// Redis is the delay queue several processes share: a *redis.Client (also of a failover) or *redis.ClusterClient, of
-	// Redis 5 or newer. The library opens a client of its own from its options, without retries that could claim twice.
+	// Redis 5 or newer. The library opens a client of its own from its options, without retries that could claim twice. That
+	// client opens up to PoolSize connections to a server and one to listen, and no more than MaxActiveConns in all: at least 2.
 	// nil: no Redis at all; a timing wheel in this process, and the database polled for what others recorded.
 	Redis redis.UniversalClient
 

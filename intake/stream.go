@@ -18,7 +18,7 @@ import (
 // Two of one Stream and Group on one log are one to it, whatever their Redis: of messages that have one id the second is taken for
 // the first, and is lost. Servers, and database numbers of one, give like ids. See Server.
 type Stream struct {
-	Redis  redis.UniversalClient // the caller keeps and closes it
+	Redis  redis.UniversalClient // the caller keeps and closes it. Run holds one of its connections for most of the time
 	Stream string                // the key
 	Group  string                // made if it is absent, at the beginning of the stream
 

@@ -16,24 +16,48 @@ import (
 // polling the database sooner beats waiting longer.
 const redisPatience = 2 * time.Second
 
-// ownRedisClient opens a client of ours to the servers the user's client talks to. It never sends a single command
-// twice, because a script whose reply got lost would lease a second batch on top of the first, and it obeys
-// contexts. A pipeline it may: on a cluster go-redis sends one again whose connection has failed, and what goes through
-// one must bear being run twice. Hooks of the user's client are not carried over.
+// leastConns is how many connections to a server the queue needs: one for commands, and one on which it listens.
+const leastConns = 2
+
+// ownRedisClient opens a client of ours to the servers the user's client talks to. The client sends no single command twice,
+// because a script whose reply got lost would lease a second batch on top of the first, and it obeys contexts. It may send a
+// pipeline twice: on a cluster go-redis repeats one whose connection has failed, and what goes through a pipeline must bear
+// that. Hooks of the user's client are not carried over. The client opens no more connections to a server than the user's
+// MaxActiveConns; a cap below leastConns is refused.
 func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error) {
 	switch c := theirs.(type) {
 	case *redis.Client: // a failover client is one, too: its dialer asks the sentinels
 		if c != nil {
-			return ownSingleClient(*c.Options()), nil
+			opt := *c.Options()
+			if err := refuseCap(opt.MaxActiveConns); err != nil {
+				return nil, err
+			}
+			return ownSingleClient(opt), nil
 		}
 	case *redis.ClusterClient:
 		if c != nil {
-			return ownClusterClient(*c.Options()), nil
+			opt := *c.Options()
+			if err := refuseCap(opt.MaxActiveConns); err != nil {
+				return nil, err
+			}
+			return ownClusterClient(opt), nil
 		}
 	}
 	return nil, &processlog.FieldError{
 		Field:  "Redis",
 		Reason: fmt.Sprintf("need a *redis.Client or a *redis.ClusterClient, not nil; got %T", theirs),
+	}
+}
+
+// refuseCap returns an error for a MaxActiveConns that the queue cannot work with.
+func refuseCap(most int) error {
+	if most <= 0 || most >= leastConns {
+		return nil
+	}
+	return &processlog.FieldError{
+		Field: "Redis",
+		Reason: fmt.Sprintf("its MaxActiveConns is %d, and the library needs %d in a client of its own: one for commands, and one on which it listens",
+			most, leastConns),
 	}
 }
 
@@ -43,7 +67,8 @@ func ownSingleClient(opt redis.Options) *redis.Client {
 	opt.DialTimeout = patience(opt.DialTimeout)
 	opt.ReadTimeout = patience(opt.ReadTimeout)
 	opt.WriteTimeout = patience(opt.WriteTimeout)
-	opt.PoolTimeout = patience(opt.PoolTimeout)
+	opt.PoolTimeout = redisPatience
+	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
 	opt.Dialer = dialWithin(opt.DialTimeout, opt.Dialer)
 	return redis.NewClient(&opt)
@@ -55,13 +80,24 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	opt.DialTimeout = patience(opt.DialTimeout)
 	opt.ReadTimeout = patience(opt.ReadTimeout)
 	opt.WriteTimeout = patience(opt.WriteTimeout)
-	opt.PoolTimeout = patience(opt.PoolTimeout)
+	opt.PoolTimeout = redisPatience
+	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
 	// A replica may lag behind what we wrote a moment ago.
 	opt.ReadOnly, opt.RouteByLatency, opt.RouteRandomly = false, false, false
 	cluster := redis.NewClusterClient(&opt)
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(sendOnce{}) })
 	return cluster
+}
+
+// poolWithin returns the size of a pool that opens at most most connections together with the one on which we listen.
+// Commands wait for a connection of a full pool, for redisPatience. Where go-redis meets MaxActiveConns, it fails a command
+// at once, and refuses a subscription even where no command is under way.
+func poolWithin(size, most int) int {
+	if most > 0 && (size <= 0 || size > most-1) {
+		return most - 1
+	}
+	return size
 }
 
 // patience caps a timeout; go-redis spells "for ever" as zero or less once options are in use.

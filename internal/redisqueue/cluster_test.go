@@ -3,6 +3,7 @@ package redisqueue_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,6 +66,29 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 		stop, woken := listen(t, sameQueue(t, client, prefix))
 		defer stop()
 		awaitNotification(t, sameQueue(t, client, prefix), "order", woken)
+	})
+	t.Run("FewConnections", func(t *testing.T) {
+		few := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), MaxActiveConns: 2, PoolTimeout: time.Millisecond})
+		t.Cleanup(func() { assert.NoError(t, few.Close()) })
+		prefix := cluster.Prefix(t)
+		q := sameQueue(t, few, prefix)
+		stop, woken := listen(t, q)
+		defer stop()
+		awaitNotification(t, q, "order", woken)
+		for _, node := range cluster.Nodes {
+			require.NoError(t, redisClient(t, node).Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+		}
+		var all sync.WaitGroup
+		for i := range 20 { // of all nodes, and of each many at the same time
+			all.Go(func() {
+				for range 10 {
+					_, err := q.Claim(t.Context(), fmt.Sprint("type ", i), 1, time.Hour)
+					assert.NoError(t, err)
+				}
+			})
+		}
+		all.Wait()
+		awaitNotification(t, q, "stock", woken)
 	})
 	t.Run("MovedSlot", func(t *testing.T) {
 		q := sameQueue(t, client, cluster.Prefix(t))

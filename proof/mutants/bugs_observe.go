@@ -54,6 +54,22 @@ func observing() []mutant {
 			sees: tests("TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack"),
 		},
 		{
+			name: "users-cap-on-our-client", oracle: lateness,
+			what: "commands fail at once where the user's MaxActiveConns is reached, and the queue is given up",
+			edits: []edit{
+				{"internal/redisqueue/client.go", "	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0\n	opt.MinIdleConns = 0\n	opt.Dialer", "	opt.MinIdleConns = 0\n	opt.Dialer"},
+			},
+			sees: tests("TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient"),
+		},
+		{
+			name: "no-connection-left-to-listen", oracle: lateness,
+			what: "commands may take all the connections that the user's MaxActiveConns allows, and the one that listens is one more",
+			edits: []edit{
+				{"internal/redisqueue/client.go", "		return most - 1\n", "		return most\n"},
+			},
+			sees: tests("TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient"),
+		},
+		{
 			name: "outage-since-the-year-one", oracle: lateness,
 			what: "of an outage that New has found the log says that it has lasted for 292 years",
 			edits: []edit{
