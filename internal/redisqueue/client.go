@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,7 +69,7 @@ func ownSingleClient(opt redis.Options) *redis.Client {
 	opt.PoolTimeout = redisPatience
 	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
-	opt.Dialer = dialWithin(opt.DialTimeout, opt.Dialer)
+	opt.Dialer = new(era).watch(dialWithin(opt.DialTimeout, opt.Dialer))
 	return redis.NewClient(&opt)
 }
 
@@ -106,17 +105,6 @@ func patience(theirs time.Duration) time.Duration {
 		return theirs
 	}
 	return redisPatience
-}
-
-type redisDialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// dialWithin bounds a dialer that was built with the user's, perhaps longer, timeout.
-func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return dial(ctx, network, addr)
-	}
 }
 
 // sendOnce keeps a cluster client from sending a single command again after the connection failed, while it still

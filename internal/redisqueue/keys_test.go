@@ -3,6 +3,7 @@ package redisqueue
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -139,4 +140,18 @@ func FuzzRedisVersion(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Texts were taken from Redis 6.0.16 and 7.0.15.
+func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
+	for _, answer := range []string{
+		"ERR Error running script (call to f_bd6f3018b28bbdb36260f19d3c44afed740db987): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",
+		"ERR The user executing the script can't run this command or subcommand script: bd6f3018b28bbdb36260f19d3c44afed740db987, on @user_script:1.",
+		"NOPERM this user has no permissions to run the 'evalsha' command",
+	} {
+		assert.ErrorContains(t, named(errors.New(answer)), "the client is refused", answer)
+	}
+	away := errors.New("ERR Error running script (call to f_4e9143e7013c317c46f10bf41ce7267638882aa6): @user_script:1: @user_script: 1: -READONLY You can't write against a read only replica.")
+	assert.Equal(t, away, named(away))
+	assert.Equal(t, "READONLY You can't write against a read only replica.", answerOf(away))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -97,10 +98,18 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 
 // named tells a Redis that refuses this client from one that is away: waiting does not mend it.
 func named(err error) error {
-	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH"} {
-		if strings.HasPrefix(err.Error(), refusal) {
+	answer := answerOf(err)
+	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH",
+		"ERR The user executing the script can't", "The user executing the script can't"} {
+		if strings.HasPrefix(answer, refusal) {
 			return fmt.Errorf("the client is refused; check its user, its password and its rights: %w", err)
 		}
 	}
 	return err
 }
+
+// inScript is how Redis before version 7 begins the error of a script in which a command has failed.
+var inScript = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): @user_script:\d+: (@user_script: \d+: )?-?`)
+
+// answerOf returns an error's text as the command has answered that failed, inside a script, too.
+func answerOf(err error) string { return inScript.ReplaceAllString(err.Error(), "") }

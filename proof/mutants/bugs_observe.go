@@ -70,6 +70,14 @@ func observing() []mutant {
 			sees: tests("TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient"),
 		},
 		{
+			name: "old-primary-kept", oracle: lateness,
+			what: "connections stay on a server that has become a replica, each until go-redis gives it up, before Redis 7 for good",
+			edits: []edit{
+				{"internal/redisqueue/dial.go", "			c.era.now.CompareAndSwap(c.born, c.born+1)\n", ""},
+			},
+			sees: tests("TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer"),
+		},
+		{
 			name: "outage-since-the-year-one", oracle: lateness,
 			what: "of an outage that New has found the log says that it has lasted for 292 years",
 			edits: []edit{

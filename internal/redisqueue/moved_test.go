@@ -1,0 +1,113 @@
+package redisqueue_test
+
+import (
+	"context"
+	"net"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/testservers"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// redis6 makes a server's answers those of a version before 7, which wraps the errors of commands in a script. Texts were taken
+// from Redis 6.0.16.
+type redis6 struct {
+	net.Conn
+	rest []byte
+}
+
+var (
+	raised = regexp.MustCompile(`-(READONLY [^\r]*?) script: ([0-9a-f]+), on @user_script:\d+\.\r\n`)
+	caught = regexp.MustCompile(`-(READONLY [^\r]*)\r\n`)
+)
+
+func (c *redis6) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		answer := make([]byte, len(b))
+		n, err := c.Conn.Read(answer)
+		if err != nil {
+			return 0, err
+		}
+		c.rest = raised.ReplaceAll(answer[:n], []byte("-ERR Error running script (call to f_$2): @user_script:1: @user_script: 1: \x00$1\r\n"))
+		c.rest = caught.ReplaceAll(c.rest, []byte("-@user_script: 1: \x00$1\r\n"))
+		for i := range c.rest {
+			if c.rest[i] == 0 {
+				c.rest[i] = '-'
+			}
+		}
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// behind is a connection of which nothing can be known without reading, as of TLS.
+type behind struct{ net.Conn }
+
+// The address leads to another server after a failover, and the old one, a replica now, keeps its connections.
+func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"this version":     func(conn net.Conn) net.Conn { return conn },
+		"Redis before 7":   func(conn net.Conn) net.Conn { return &redis6{Conn: conn} },
+		"behind something": func(conn net.Conn) net.Conn { return behind{conn} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			next, old := testservers.NewRedis(t), testservers.NewRedisReplica(t)
+			proxy, err := faultproxy.NewTCP(old.Addr())
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if err != nil {
+					return nil, err
+				}
+				return wrap(conn), nil
+			}})
+			t.Cleanup(func() { assert.NoError(t, client.Close()) })
+			q := sameQueue(t, client, "own")
+			stop, woken := listen(t, q)
+			defer stop()
+			awaitNotification(t, q, "before", woken)
+			manyConnections(t, proxy, func() { mustClaim(t, q, "order", 1) })
+
+			host, port, err := net.SplitHostPort(next.Addr())
+			require.NoError(t, err)
+			require.NoError(t, redisClient(t, old).SlaveOf(t.Context(), host, port).Err())
+			proxy.Retarget(next.Addr())
+			_, _, err = q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
+			require.ErrorContains(t, err, "READONLY")
+			for range 10 { // of any connection that was idle meanwhile
+				mustAnnounce(t, q, due("order", 1))
+			}
+			there := redisClient(t, next)
+			require.Eventually(t, func() bool { // a replica, too, passes on what its primary is told
+				found, err := there.PubSubNumSub(t.Context(), "own:v1:wake").Result()
+				return err == nil && found["own:v1:wake"] == 1
+			}, eventually, 10*time.Millisecond, "it listens at the new server")
+		})
+	}
+}
+
+// manyConnections calls what needs one often enough at the same time that there are several.
+func manyConnections(t *testing.T, proxy *faultproxy.TCP, call func()) {
+	t.Helper()
+	proxy.Latency(50 * time.Millisecond)
+	defer proxy.Heal()
+	for proxy.Connections() < 6 {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(call)
+		}
+		all.Wait()
+	}
+}
