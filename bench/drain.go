@@ -115,7 +115,7 @@ func floorDrainLoop(ctx context.Context, own *sql.DB, client *redis.Client, clai
 		return err
 	}
 	for done.Load() < int64(n) {
-		reply, err := claim.Run(ctx, client, []string{dueKey}, floorBatch, 30_000).Slice()
+		reply, err := claim.Run(ctx, client, []string{dueKey}, "whole "+dueKey, floorBatch, 30_000).Slice()
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,8 @@ func floorDrainLoop(ctx context.Context, own *sql.DB, client *redis.Client, clai
 		if err := floorSettle(ctx, conn, ids); err != nil {
 			return err
 		}
-		args := make([]any, 0, 3*len(ids))
+		args := make([]any, 0, 1+3*len(ids))
+		args = append(args, "whole "+dueKey)
 		for _, id := range ids {
 			args = append(args, id, reply[0], -1)
 		}

@@ -8,7 +8,7 @@ import "context"
 func (q *Queue) DueKey(businessType string) string { return q.keys.due(businessType) }
 
 // Whole is the member that says that a type has lost none.
-func (q *Queue) Whole(businessType string) string { return "whole " + q.keys.due(businessType) }
+func (q *Queue) Whole(businessType string) string { return wholeMark(q.keys.due(businessType)) }
 
 // EpochKey is the key whose loss says that Redis has lost the rest.
 func (q *Queue) EpochKey() string { return q.keys.epoch(0) }

@@ -55,8 +55,14 @@ func (k redisKeys) due(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
-// rebuildMark is how the member of a due zset begins that says who rebuilds it; the key follows.
-func rebuildMark(token processlog.Token) string { return "rebuild " + hex.EncodeToString(token[:]) }
+// wholeMark is the member of a due zset that says that no announced entry of it has been lost.
+func wholeMark(dueKey string) string { return "whole " + dueKey }
+
+// rebuildMark is the member of a due zset that says who rebuilds it.
+func rebuildMark(who, dueKey string) string { return "rebuild " + who + " " + dueKey }
+
+// rebuilder names in a mark the process that rebuilds with a token.
+func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
 // epoch holds a random value that is gone once Redis lost the keys of a tag.
 func (k redisKeys) epoch(tag uint32) string { return k.tag(tag) + ":epoch" }

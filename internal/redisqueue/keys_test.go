@@ -22,7 +22,8 @@ func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 	assert.Equal(t, "{shop:v1:0}:owner", single.owner(0))
 	assert.Equal(t, "{shop:v1:0}:lead", single.lead())
 	assert.Equal(t, "shop:v1:wake", single.wake())
-	assert.Equal(t, "rebuild 0107"+strings.Repeat("0", 28), rebuildMark(processlog.Token{1, 7}))
+	assert.Equal(t, "whole {shop:v1:0}:sync_user:0:due", wholeMark(single.due("sync_user")))
+	assert.Equal(t, "rebuild 0107"+strings.Repeat("0", 28)+" k", rebuildMark(rebuilder(processlog.Token{1, 7}), "k"))
 
 	cluster, err := newKeys("shop", clusterTags)
 	require.NoError(t, err)
@@ -77,7 +78,7 @@ var luaFiles embed.FS
 // Some clusters reject a key that is not literally one of KEYS, and none can route it.
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	call := regexp.MustCompile(`redis\.p?call\(([^)]*)\)`)
-	given := regexp.MustCompile(`^'[A-Z]+', KEYS\[[1i]\]`)
+	given := regexp.MustCompile(`^'[A-Z]+', KEYS\[1\]`)
 	files, err := luaFiles.ReadDir("lua")
 	require.NoError(t, err)
 	require.Len(t, files, 8)

@@ -2,7 +2,7 @@
 // and scripts that each do one thing to it. What it holds is a hint; the database has the truth. So whatever Redis
 // loses, repeats or invents, and whatever a call of ours leaves half done, costs time and nothing else (G10).
 //
-// Scripts read Redis's own clock and are given durations only (G9). Each touches the keys of one hash tag, and does a
+// Scripts read Redis's own clock and are given durations only (G9). Each touches one key, and does a
 // bounded amount of work, because Redis serves nobody else meanwhile. None that was sent by itself, and may have run, is
 // sent again: a claim whose answer was lost would lease a second batch on top of the first. Those that go through a pipeline
 // bear being run twice, as on a cluster they may be.
@@ -65,11 +65,9 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	return &Queue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
 }
 
-// How much one script does at most: Redis serves nobody else meanwhile, and Lua's unpack takes 7,999 values.
-const (
-	maxScriptMembers = 1000
-	maxScriptKeys    = 128
-)
+// maxScriptMembers is how many entries one script takes at most: Redis serves nobody else meanwhile, and Lua's unpack takes
+// 7,999 values.
+const maxScriptMembers = 1000
 
 var (
 	//go:embed lua/announce.lua
@@ -171,13 +169,15 @@ func (q *Queue) announcements(items []processlog.Announcement, rules processlog.
 	byType := grouped.By(items, func(a processlog.Announcement) string { return a.BusinessType })
 	for _, businessType := range byType.Order {
 		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
-			args := make([]any, 0, 3+2*len(chunk))
-			args = append(args, processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
+			key := q.keys.due(businessType)
+			args := make([]any, 0, 5+2*len(chunk))
+			args = append(args, wholeMark(key), rebuildMark("nobody", key),
+				processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
 			for _, a := range chunk {
 				// As text: Lua's numbers are floats, in which great ids run together.
 				args = append(args, a.ID.String(), processlog.Remaining(a.In))
 			}
-			calls = append(calls, scriptCall{announceScript, []string{q.keys.due(businessType)}, args})
+			calls = append(calls, scriptCall{announceScript, key, args})
 			types = append(types, businessType)
 		}
 	}
@@ -195,9 +195,8 @@ func addIf(so bool, types []string, businessType string) []string {
 // Claim takes at most 1,000 entries, whatever the limit.
 func (q *Queue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	limit = min(max(limit, 0), maxScriptMembers)
-	replies, err := q.run(ctx, []scriptCall{{
-		claimScript, []string{q.keys.due(businessType)}, []any{limit, max(1, processlog.Remaining(lease))},
-	}})
+	key := q.keys.due(businessType)
+	replies, err := q.run(ctx, []scriptCall{{claimScript, key, []any{wholeMark(key), limit, max(1, processlog.Remaining(lease))}}})
 	if err != nil {
 		return processlog.Leased{}, wrapQueueError("claim "+businessType, err)
 	}
@@ -229,8 +228,10 @@ func readLeased(reply any) (leased processlog.Leased, ok bool) {
 
 func (q *Queue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {
 	var calls []scriptCall
+	key := q.keys.due(businessType)
 	for chunk := range slices.Chunk(items, maxScriptMembers) {
-		args := make([]any, 0, 3*len(chunk))
+		args := make([]any, 0, 1+3*len(chunk))
+		args = append(args, wholeMark(key))
 		for _, o := range chunk {
 			again := processlog.Remaining(o.In)
 			if o.Remove {
@@ -238,36 +239,44 @@ func (q *Queue) Settle(ctx context.Context, businessType string, items []process
 			}
 			args = append(args, o.ID.String(), o.Token, again)
 		}
-		calls = append(calls, scriptCall{settleScript, []string{q.keys.due(businessType)}, args})
+		calls = append(calls, scriptCall{settleScript, key, args})
 	}
 	_, err := q.run(ctx, calls)
 	return wrapQueueError("settle "+businessType, err)
 }
 
 func (q *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error) {
-	answers, err := q.askEach(ctx, peekScript, 2, businessTypes)
+	answers, err := q.askEach(ctx, peekScript, businessTypes, func(key string) []any { return []any{wholeMark(key)} })
 	if err != nil {
 		return nil, nil, wrapQueueError("peek", err)
 	}
 	waits = make([]time.Duration, len(businessTypes))
 	for i, businessType := range businessTypes {
-		wait, ok := untilDue(answers[2*i])
+		answer, _ := answers[i].([]any)
+		if len(answer) != 2 {
+			return nil, nil, fmt.Errorf("peek: unexpected answer %v", answers[i])
+		}
+		wait, ok := untilDue(answer[0])
 		if !ok {
-			return nil, nil, fmt.Errorf("peek: unexpected answer %v", answers[2*i])
+			return nil, nil, fmt.Errorf("peek: unexpected answer %v", answer)
 		}
 		waits[i] = wait
-		lost = addIf(answers[2*i+1] == int64(1), lost, businessType)
+		lost = addIf(answer[1] == int64(1), lost, businessType)
 	}
 	return waits, lost, nil
 }
 
 func (q *Queue) Rebuild(ctx context.Context, businessTypes []string, token processlog.Token, period time.Duration) (mine []string, err error) {
-	answers, err := q.askEach(ctx, rebuildScript, 1, businessTypes, rebuildMark(token), max(1, processlog.Remaining(period)))
+	answers, err := q.askEach(ctx, rebuildScript, businessTypes, func(key string) []any {
+		return []any{wholeMark(key), rebuildMark(rebuilder(token), key), max(1, processlog.Remaining(period))}
+	})
 	return typesAnswered(businessTypes, answers), wrapQueueError("rebuild", err)
 }
 
 func (q *Queue) Rebuilt(ctx context.Context, businessTypes []string, token processlog.Token) (whole []string, err error) {
-	answers, err := q.askEach(ctx, rebuiltScript, 1, businessTypes, rebuildMark(token))
+	answers, err := q.askEach(ctx, rebuiltScript, businessTypes, func(key string) []any {
+		return []any{wholeMark(key), rebuildMark(rebuilder(token), key)}
+	})
 	return typesAnswered(businessTypes, answers), wrapQueueError("end rebuild", err)
 }
 
@@ -278,38 +287,17 @@ func typesAnswered(businessTypes []string, answers []any) (types []string) {
 	return types
 }
 
-// askEach runs a script on the types' keys and returns the answers it gives for each, in the types' order.
-func (q *Queue) askEach(ctx context.Context, script *redis.Script, each int, businessTypes []string, args ...any) ([]any, error) {
-	positions := make([]int, len(businessTypes))
-	for i := range positions {
-		positions[i] = i
+// askEach runs a script on the key of each type and returns the answers in the order of the types. The scripts share a round
+// trip. Each has one key, because some servers refuse a script that goes through its keys in a loop.
+func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes []string, args func(key string) []any) ([]any, error) {
+	calls := make([]scriptCall, len(businessTypes))
+	for i, businessType := range businessTypes {
+		key := q.keys.due(businessType)
+		calls[i] = scriptCall{script, key, args(key)}
 	}
-	byTag := grouped.By(positions, func(i int) uint32 { return q.keys.tagOf(businessTypes[i]) })
-	var calls []scriptCall
-	var asked [][]int // positions each call asks about
-	for _, tag := range byTag.Order {
-		for chunk := range slices.Chunk(byTag.Groups[tag], maxScriptKeys) {
-			var dueKeys []string
-			for _, i := range chunk {
-				dueKeys = append(dueKeys, q.keys.due(businessTypes[i]))
-			}
-			calls = append(calls, scriptCall{script, dueKeys, args})
-			asked = append(asked, chunk)
-		}
-	}
-	replies, err := q.run(ctx, calls)
+	answers, err := q.run(ctx, calls)
 	if err != nil {
 		return nil, err
-	}
-	answers := make([]any, each*len(businessTypes))
-	for c, reply := range replies {
-		found, _ := reply.([]any)
-		if len(found) != each*len(asked[c]) {
-			return nil, fmt.Errorf("unexpected reply %v", reply)
-		}
-		for j, i := range asked[c] {
-			copy(answers[each*i:], found[each*j:each*j+each])
-		}
 	}
 	return answers, nil
 }
@@ -333,7 +321,7 @@ func (q *Queue) Kept(ctx context.Context) (bool, error) {
 // Lead lets the process that leads lead on; another one takes over once a period passed without its asking.
 func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	replies, err := q.run(ctx, []scriptCall{{
-		leadScript, []string{q.keys.lead()}, []any{q.instance, max(1, processlog.Remaining(period))},
+		leadScript, q.keys.lead(), []any{q.instance, max(1, processlog.Remaining(period))},
 	}})
 	if err != nil {
 		return false, wrapQueueError("lead", err)
@@ -367,7 +355,7 @@ func (q *Queue) allTags() []uint32 {
 func (q *Queue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {
-		calls = append(calls, scriptCall{stampScript, []string{key(tag)}, []any{value()}})
+		calls = append(calls, scriptCall{stampScript, key(tag), []any{value()}})
 	}
 	replies, err := q.run(ctx, calls)
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scriptCall is one script to run on keys of one hash tag.
+// scriptCall is one script to run on one key. Scripts name it KEYS[1] in each command, and nowhere else: proxies of managed
+// Redis read a script before they pass it on, and refuse one whose keys they cannot tell.
 type scriptCall struct {
 	script *redis.Script
-	keys   []string
+	key    string
 	args   []any
 }
 
@@ -28,7 +29,7 @@ func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 		return nil, err
 	}
 	if len(calls) == 1 {
-		reply, err := calls[0].script.Run(ctx, q.client, calls[0].keys, calls[0].args...).Result()
+		reply, err := calls[0].script.Run(ctx, q.client, []string{calls[0].key}, calls[0].args...).Result()
 		return []any{reply}, q.failed(ctx, err)
 	}
 	var replies []any
@@ -78,7 +79,7 @@ func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript
 	pipe := q.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, call := range calls {
-		cmds[i] = eval(call.script, ctx, pipe, call.keys, call.args...)
+		cmds[i] = eval(call.script, ctx, pipe, []string{call.key}, call.args...)
 	}
 	_, _ = pipe.Exec(ctx) // every command carries its own error
 	return cmds

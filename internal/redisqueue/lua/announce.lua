@@ -5,16 +5,17 @@
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
 --         and 'whole ' + the key, while nothing that was announced since has been lost
 --         and 'rebuild … ' + the key, the marks of who rebuilds -> 4e15 + end of the period
--- ARGV[1] longest lease, ms
--- ARGV[2] most members of the zset, 0: no limit   ARGV[3] ms; an entry due later than that is left out beyond it
--- ARGV[4] entry id   ARGV[5] time until due, ms, 0: now   … and so on in pairs
+-- ARGV[1] 'whole ' + the key   ARGV[2] 'rebuild nobody ' + the key
+-- ARGV[3] longest lease, ms
+-- ARGV[4] most members of the zset, 0: no limit   ARGV[5] ms; an entry due later than that is left out beyond it
+-- ARGV[6] entry id   ARGV[7] time until due, ms, 0: now   … and so on in pairs
 -- Returns 1 if the earliest due time moved forward, else 0; plus 2 if entries of the type have been lost; plus 4 if
 -- there was no memory; plus 8 if the key holds something else, which is left alone.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
-local longest, limit, near = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local longest, limit, near = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local FAR = 4e15 -- no entry is due that late
 local FULL = 5000 -- ms until somebody tries to rebuild what had no room
 
@@ -26,10 +27,10 @@ local before = math.min(tonumber(first[2]) or FAR, FAR)
 local members = redis.call('ZCOUNT', KEYS[1], '-inf', FAR)
 
 local entries = {} -- due time, id, due time, id …
-for i = 4, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local wait = tonumber(ARGV[i + 1])
-  entries[i - 3] = wait > 0 and later + wait or now
-  entries[i - 2] = ARGV[i]
+  entries[i - 5] = wait > 0 and later + wait or now
+  entries[i - 4] = ARGV[i]
 end
 
 -- Mostly all of them are new, and there is room: that is one command. A Redis at maxmemory refuses it even for
@@ -52,7 +53,7 @@ end
 
 if added < #entries / 2 then
   for i = 1, #entries, 2 do
-    local due, id, wait = entries[i], entries[i + 1], tonumber(ARGV[i + 4])
+    local due, id, wait = entries[i], entries[i + 1], tonumber(ARGV[i + 6])
     local place = tonumber(redis.call('ZSCORE', KEYS[1], id))
     if place then
       if place > later + wait + longest then
@@ -72,8 +73,8 @@ if refusal then
   -- What removes is never refused, nor is what follows it. Nobody who is rebuilding the type may call it whole, and for a
   -- while it is no use to begin.
   redis.call('ZREMRANGEBYSCORE', KEYS[1], FAR, '+inf')
-  redis.call('ZADD', KEYS[1], FAR + now + FULL, 'rebuild nobody ' .. KEYS[1])
+  redis.call('ZADD', KEYS[1], FAR + now + FULL, ARGV[2])
   full = 4
 end
 local head = math.min(tonumber(redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]) or FAR, FAR)
-return (head < before and 1 or 0) + (redis.call('ZSCORE', KEYS[1], 'whole ' .. KEYS[1]) and 0 or 2) + full
+return (head < before and 1 or 0) + (redis.call('ZSCORE', KEYS[1], ARGV[1]) and 0 or 2) + full

@@ -4,7 +4,8 @@
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
 --         and 'whole ' + the key, while nothing that was announced since has been lost
--- ARGV[1] entry id   ARGV[2] token   ARGV[3] time until due again, ms, 0: now, -1: remove   … in triples
+-- ARGV[1] 'whole ' + the key
+-- ARGV[2] entry id   ARGV[3] token   ARGV[4] time until due again, ms, 0: now, -1: remove   … in triples
 -- Returns how many entries still carried their token: none under a key that holds something else.
 
 local time = redis.call('TIME')
@@ -14,7 +15,7 @@ local settled = 0
 local touched, place = {}, {} -- ids, and where each is now; an id may come twice
 local whole -- as ZSCORE answers, once it is asked
 
-for i = 1, #ARGV, 3 do
+for i = 2, #ARGV, 3 do
   local id, token, wait = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local due = wait > 0 and later + wait or now
   local was = place[id]
@@ -26,7 +27,7 @@ for i = 1, #ARGV, 3 do
     was = tonumber(was)
   end
   if not was and wait >= 0 and whole == nil then
-    whole = redis.call('ZSCORE', KEYS[1], 'whole ' .. KEYS[1])
+    whole = redis.call('ZSCORE', KEYS[1], ARGV[1])
   end
   local forgotten = not was and wait >= 0 and not whole
   if forgotten or was and (was == token or wait >= 0 and was > due) then

@@ -1,0 +1,163 @@
+package compensator_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// keyAt is at which argument a command of our scripts has its key; 0: it has none. A command that takes several keys is here only
+// because the scripts give it one.
+var keyAt = map[string]int{
+	"TIME":   0,
+	"DEL":    1,
+	"EXISTS": 1,
+	"GET":    1, "SET": 1, "PEXPIRE": 1, "INCRBY": 1,
+	"HGET": 1, "HMGET": 1, "HSET": 1, "HDEL": 1, "HINCRBY": 1,
+	"SADD": 1, "SISMEMBER": 1, "RPUSH": 1,
+	"ZADD": 1, "ZCOUNT": 1, "ZINCRBY": 1, "ZRANGE": 1, "ZRANGEBYSCORE": 1, "ZREM": 1, "ZREMRANGEBYSCORE": 1, "ZSCORE": 1,
+	"XADD": 1, "XLEN": 1, "XPENDING": 1, "XTRIM": 1,
+	"XGROUP": 2, "XINFO": 2,
+}
+
+var (
+	luaComment = regexp.MustCompile(`--[^\n]*`)
+	luaCall    = regexp.MustCompile(`redis\.p?call\s*\(`)
+	luaCommand = regexp.MustCompile(`^'([A-Z]+)'$`)
+	luaKey     = regexp.MustCompile(`^KEYS\[[1-9]\]$`)
+)
+
+// scriptFaults names what a server that reads scripts before it runs them refuses in one: Redis of Alibaba Cloud behind its
+// proxy, by its documentation. Each key stands in a command as KEYS and a number, and KEYS stands nowhere else.
+func scriptFaults(source string) (faults []string) {
+	source = luaComment.ReplaceAllString(source, "")
+	rest := source
+	for _, at := range luaCall.FindAllStringIndex(source, -1) {
+		args := luaArguments(source[at[1]:])
+		command := luaCommand.FindStringSubmatch(args[0])
+		if command == nil {
+			faults = append(faults, fmt.Sprintf("%s: the command is no literal", args[0]))
+			continue
+		}
+		position, known := keyAt[command[1]]
+		switch {
+		case !known:
+			faults = append(faults, fmt.Sprintf("%s: say in keyAt where its key stands", command[1]))
+		case position == 0:
+		case position >= len(args) || !luaKey.MatchString(args[position]):
+			faults = append(faults, fmt.Sprintf("%s: its key is not KEYS and a number", strings.Join(args, ", ")))
+		default:
+			if command[1] == "DEL" || command[1] == "EXISTS" {
+				if len(args) != 2 {
+					faults = append(faults, fmt.Sprintf("%s: more than one key", strings.Join(args, ", ")))
+				}
+			}
+			rest = strings.Replace(rest, args[position], "", 1)
+		}
+	}
+	if len(faults) == 0 && strings.Contains(rest, "KEYS") {
+		faults = append(faults, "KEYS stands in an expression")
+	}
+	if !strings.Contains(source, "KEYS[") {
+		faults = append(faults, "there is no key")
+	}
+	return faults
+}
+
+// luaArguments are the arguments of a call, of which text follows the opening parenthesis.
+func luaArguments(text string) (args []string) {
+	depth, from, quoted := 0, 0, false
+	for i, c := range text {
+		switch {
+		case c == '\'':
+			quoted = !quoted
+		case quoted:
+		case c == ',' && depth == 0, c == ')' && depth == 0:
+			args = append(args, strings.TrimSpace(text[from:i]))
+			from = i + 1
+			if c == ')' {
+				return args
+			}
+		case c == '(', c == '{', c == '[':
+			depth++
+		case c == ')', c == '}', c == ']':
+			depth--
+		}
+	}
+	return append(args, "not closed")
+}
+
+func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
+	scripts := make(map[string]string) // by where they stand
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (path == "build" || path == filepath.Join("proof", "mutants") || strings.HasPrefix(entry.Name(), ".") && path != "."):
+			return filepath.SkipDir // mutants have parts of scripts
+		case entry.IsDir():
+		case strings.HasSuffix(path, ".lua"):
+			source, err := os.ReadFile(path)
+			scripts[path] = string(source)
+			return err
+		case strings.HasSuffix(path, ".go") && path != "scripts_test.go":
+			return scriptsIn(path, scripts)
+		}
+		return nil
+	}))
+	require.Greater(t, len(scripts), 17, "those of the queue, of intake, of the examples and of tests")
+	for where, source := range scripts {
+		assert.Empty(t, scriptFaults(source), where)
+	}
+}
+
+// scriptsIn adds the scripts that stand as text in a Go file.
+func scriptsIn(path string, scripts map[string]string) error {
+	source, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(source), "redis.call(") {
+		return err
+	}
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+			if script, err := strconv.Unquote(text.Value); err == nil && strings.Contains(script, "redis.call('") {
+				scripts[files.Position(text.Pos()).String()] = script
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+func TestScriptThatServersRefuseIsFound(t *testing.T) {
+	for _, source := range []string{
+		"local key = KEYS[1] return redis.call('GET', key)",
+		"return redis.call('ZSCORE', KEYS[1], 'whole ' .. KEYS[1])",
+		"for i = 1, #KEYS do redis.call('DEL', KEYS[i]) end",
+		"return redis.call('DEL', KEYS[1], KEYS[2])",
+		"redis.call('DEL', unpack(KEYS))",
+		"local command = 'GET' return redis.call(command, KEYS[1])",
+		"return redis.call('GET', 'a' .. ARGV[1])",
+		"return redis.pcall('XINFO', 'GROUPS', ARGV[1])",
+		"return redis.call('TIME')",
+		"return redis.call('MGET', KEYS[1])",
+	} {
+		assert.NotEmpty(t, scriptFaults(source), source)
+	}
+	assert.Empty(t, scriptFaults("-- KEYS[i] in a remark\nlocal found = redis.call('XINFO', 'GROUPS', KEYS[1]) return #redis.pcall('ZADD', KEYS[2], 'NX', unpack({1, ARGV[1]}))"))
+}
