@@ -114,24 +114,38 @@ func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row
 	defer s.mu.Unlock()
 	now := s.nowLocked()
 	var rows []processlog.Row
-	read := make(map[processlog.ID]bool, len(ids))
-	for _, id := range ids {
-		if row := s.rows[id]; row != nil && row.committed != nil && !read[id] {
-			rows = append(rows, row.committed.row(now))
-			read[id] = true
-		}
+	for _, version := range s.committedOfLocked(ids) {
+		rows = append(rows, version.row(now))
 	}
 	return rows, nil
 }
 
 // Versions implements processlog.Store.
 func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
-	rows, err := s.Load(ctx, ids)
-	var versions []processlog.Version
-	for _, row := range rows {
-		versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	return versions, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions := make([]processlog.Version, 0, len(ids))
+	for _, v := range s.committedOfLocked(ids) {
+		e := &v.entry
+		versions = append(versions, processlog.Version{ID: e.ID, IdempotentID: e.IdempotentID, State: e.State, Number: e.Version, Epoch: e.Epoch, Token: v.token})
+	}
+	return versions, nil
+}
+
+// committedOfLocked lists the committed versions of entries, each once, in the order of ids.
+func (s *Store) committedOfLocked(ids []processlog.ID) []*version {
+	versions := make([]*version, 0, len(ids))
+	read := make(map[processlog.ID]bool, len(ids))
+	for _, id := range ids {
+		if row := s.rows[id]; row != nil && row.committed != nil && !read[id] {
+			versions = append(versions, row.committed)
+			read[id] = true
+		}
+	}
+	return versions
 }
 
 // Resolve implements processlog.Store. It waits ten seconds at most.

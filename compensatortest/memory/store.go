@@ -80,8 +80,9 @@ func (s *Store) Rows() []processlog.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	var rows []processlog.Row
-	for _, version := range s.committedLocked() {
+	versions := s.committedLocked()
+	rows := make([]processlog.Row, 0, len(versions))
+	for _, version := range versions {
 		rows = append(rows, version.row(now))
 	}
 	return rows

@@ -33,6 +33,9 @@ func testimonyOf(row *processlog.Row, asked time.Time) testimony {
 	return testimony{versionOf(row), row.BusinessType, asked, clockOf(row)}
 }
 
+// lives reports whether it still means something that the entry is not there. The zero testimony does not live.
+func (s *testimony) lives(now time.Time) bool { return !s.at.IsZero() && now.Sub(s.at) < TestimonyLife }
+
 // clockOf is what the database's clock said when a row was read.
 func clockOf(row *processlog.Row) int64 {
 	if row.NextAt.IsZero() {
@@ -162,11 +165,14 @@ func (m *memory) due(interval time.Duration) bool {
 func (m *memory) trailNow() (list []testimony) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, part := range m.trail {
-		for i, s := range part {
-			if time.Since(s.at) < TestimonyLife && (i == 0 || s != part[0]) {
-				list = append(list, s)
-			}
+	now := time.Now()
+	for p := range m.trail {
+		first, last := &m.trail[p][0], &m.trail[p][1]
+		if first.lives(now) {
+			list = append(list, *first)
+		}
+		if last.lives(now) && *last != *first {
+			list = append(list, *last)
 		}
 	}
 	return list
@@ -177,12 +183,13 @@ func (m *memory) trailNow() (list []testimony) {
 func (m *memory) sweepOn() (list []testimony) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := time.Now()
 	for range m.seen {
 		if len(list) == sweepMost {
 			break
 		}
-		if s := m.seen[m.sweep]; time.Since(s.at) < TestimonyLife {
-			list = append(list, s)
+		if s := &m.seen[m.sweep]; s.lives(now) {
+			list = append(list, *s)
 		}
 		m.sweep = (m.sweep + 1) % testimoniesKept
 	}

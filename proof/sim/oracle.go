@@ -19,6 +19,7 @@ import (
 type oracle struct {
 	w      *world
 	failed atomic.Bool
+	ended  chan struct{} // closed with the first violation
 
 	mu      sync.Mutex // guards what follows
 	verdict string     // the first violation
@@ -141,7 +142,7 @@ func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool 
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
+		w: w, ended: make(chan struct{}), ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
 		keys: make(map[string]*life), orders: make(map[string]*keyFate), wished: make(map[string][]wish), asked: make(map[deedOn]bool), effect: make(map[effect]int), done: make(map[done]int),
 		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[processlog.Token]time.Time),
 	}
@@ -159,6 +160,7 @@ func (o *oracle) failLocked(format string, values ...any) {
 		o.verdict = fmt.Sprintf(format, values...)
 		o.at = len(o.w.walk.list)
 		o.failed.Store(true)
+		close(o.ended)
 	}
 }
 
